@@ -1,9 +1,8 @@
-"""The log: Kafka-format segments on disk or in memory, what is appended to them, read from them, recovered and
-removed.
+"""The log: segments in Kafka's format, on disk or in memory. Batches are appended, read, recovered and removed.
 
-Knows batches and offsets, nothing of topics, groups or requests. `Log` is one partition's log, `LogManager` those of
-a data directory; `batches` builds and reads record batches (with `aiokafka_records`, which alone imports aiokafka);
-`headers` and `validation` need no codec.
+It knows batches and offsets, and nothing of topics, groups or requests. `Log` is the log of one partition. `LogManager`
+has the logs of a data directory. `batches` builds and reads record batches, with `aiokafka_records`, the only module
+that imports aiokafka. `headers` and `validation` need no codec.
 """
 
 from muster.coordinator.log import checkpoints

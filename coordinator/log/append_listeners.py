@@ -1,4 +1,4 @@
-"""Who is told of each append to a log."""
+"""Calls listeners after each append to a log."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 
 class AppendListeners:
-    """Called after each append, and when more of the log has become durable. `callbacks`, which must be quick, in the
-    order in which they were added: who tells them goes through it, for a method would cost a call for each append.
+    """Functions that are called after each append, and when more of the log has become durable.
+
+    They must be quick. `callbacks` has them in the order in which they were added. The caller iterates over it: a
+    method would cost one more call for each append.
     """
 
     __slots__ = ("callbacks",)
@@ -16,7 +18,7 @@ class AppendListeners:
         self.callbacks: tuple[Callable[[], object], ...] = ()
 
     def add(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Tell it from now on; returns what ends that."""
+        """Call it from now on. Returns a function that ends these calls."""
         self.callbacks = (*self.callbacks, callback)
 
         def remove() -> None:
@@ -25,5 +27,5 @@ class AppendListeners:
         return remove
 
     def clear(self) -> None:
-        """Tell nobody any more."""
+        """Remove all callbacks."""
         self.callbacks = ()

@@ -27,12 +27,12 @@ Partition = tuple[str, int]
 
 
 def encode_uuid(uuid: bytes) -> str:
-    """16 bytes as Kafka writes them: URL-safe base64 without padding, 22 characters."""
+    """Encode 16 bytes as Kafka does: URL-safe base64 without padding, 22 characters."""
     return base64.urlsafe_b64encode(uuid).decode().rstrip("=")
 
 
 def partition_of(directory: str) -> Partition | None:
-    """Topic and index of a partition's directory; None for any other name."""
+    """Return the topic and index of a partition's directory; None for any other name."""
     topic, dash, index = directory.rpartition("-")
     if not (dash and topic and _INDEX.fullmatch(index)) or int(index) > MAX_INT32:
         return None  # Kafka never writes "orders-007": it would be another folder of orders-7
@@ -40,7 +40,7 @@ def partition_of(directory: str) -> Partition | None:
 
 
 def decode_uuid(text: str) -> bytes:
-    """The 16 bytes of `encode_uuid`; ValueError for anything else."""
+    """Decode the 16 bytes of `encode_uuid`. Raises ValueError for any other text."""
     uuid = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     if len(uuid) != 16:
         raise ValueError(f"{text!r} is not the text of a 16-byte id")
@@ -48,7 +48,7 @@ def decode_uuid(text: str) -> bytes:
 
 
 def _rows(path: str, data: bytes) -> list[str]:
-    """The lines after the version and the count, which must agree with them."""
+    """Return the lines after the version and the count; both are checked."""
     lines = data.decode("utf-8", "replace").splitlines()
     if len(lines) < 2 or lines[0].strip() != "0" or _number(lines[1].strip(), MAX_INT64) != len(lines) - 2:
         raise MalformedCheckpoint(f"{path} is no checkpoint of version 0 with as many rows as it says")
@@ -56,7 +56,7 @@ def _rows(path: str, data: bytes) -> list[str]:
 
 
 def _number(text: str, most: int) -> int:
-    """A number from 0 to `most` in plain digits; -1 for anything else."""
+    """Return a number from 0 to `most` in plain digits; -1 for any other text."""
     number = int(text) if _NUMBER.fullmatch(text) else -1
     return number if number <= most else -1
 
@@ -66,7 +66,7 @@ def _table(rows: Sequence[str]) -> bytes:
 
 
 def decode_offsets(path: str, data: bytes) -> dict[Partition, int]:
-    """An offset checkpoint: version, count, then lines `topic partition offset`."""
+    """Decode an offset checkpoint: version, count, then lines `topic partition offset`."""
     offsets: dict[Partition, int] = {}
     for row in _rows(path, data):
         words = row.split()
@@ -78,12 +78,12 @@ def decode_offsets(path: str, data: bytes) -> dict[Partition, int]:
 
 
 def encode_offsets(offsets: Mapping[Partition, int]) -> bytes:
-    """An offset checkpoint, in the order of the partitions."""
+    """Encode an offset checkpoint, in the order of the partitions."""
     return _table([f"{topic} {index} {offset}" for (topic, index), offset in sorted(offsets.items())])
 
 
 def decode_epochs(path: str, data: bytes) -> list[tuple[int, int]]:
-    """A leader epoch checkpoint: version, count, then lines `epoch start-offset`."""
+    """Decode a leader epoch checkpoint: version, count, then lines `epoch start-offset`."""
     entries: list[tuple[int, int]] = []
     for row in _rows(path, data):
         words = row.split()
@@ -95,12 +95,12 @@ def decode_epochs(path: str, data: bytes) -> list[tuple[int, int]]:
 
 
 def encode_epochs(entries: Sequence[tuple[int, int]]) -> bytes:
-    """A leader epoch checkpoint."""
+    """Encode a leader epoch checkpoint."""
     return _table([f"{epoch} {start}" for epoch, start in entries])
 
 
 def decode_properties(path: str, data: bytes) -> dict[str, str]:
-    """Lines `name=value` (or `name: value`); comments and blank lines are skipped."""
+    """Decode lines `name=value` (or `name: value`). Comments and blank lines are skipped."""
     properties: dict[str, str] = {}
     for line in data.decode("utf-8", "replace").splitlines():
         text = line.strip()
@@ -114,12 +114,12 @@ def decode_properties(path: str, data: bytes) -> dict[str, str]:
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """Lines `name=value`."""
+    """Encode lines `name=value`."""
     return "".join(f"{name}={value}\n" for name, value in properties.items()).encode()
 
 
 def decode_topic_id(path: str, data: bytes) -> bytes:
-    """The topic id in a `partition.metadata` file (KIP-516)."""
+    """Decode the topic id of a `partition.metadata` file (KIP-516)."""
     properties = decode_properties(path, data)
     try:
         if properties["version"] != "0":
@@ -130,10 +130,10 @@ def decode_topic_id(path: str, data: bytes) -> bytes:
 
 
 def encode_topic_id(topic_id: bytes) -> bytes:
-    """A `partition.metadata` file."""
+    """Encode a `partition.metadata` file."""
     return f"version: 0\ntopic_id: {encode_uuid(topic_id)}\n".encode()
 
 
 def encode_clean_shutdown() -> bytes:
-    """The file whose presence says that the last stop was clean (KIP-966); no controller gave the broker epoch."""
+    """Encode the file that marks a clean stop (KIP-966). No controller gave the broker epoch."""
     return json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()

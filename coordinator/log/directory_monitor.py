@@ -1,8 +1,11 @@
-"""Checks that the data directory is still there. An operator may remove, move or replace it, or the files of a log in
-it, while the server runs; the system would still accept writes into files without a name.
+"""Checks that the data directory still exists.
 
-It checks each second in a thread, and reports each change once. While the directory is away every log is offline; when
-it comes back they go on with the files that they have held open. A log whose own files were removed stays offline.
+While the server runs, an operator may remove, move or replace the directory or a log's files. The system would still
+accept writes into files without a name.
+
+The monitor checks each second in a thread, and reports each change once. While the directory is missing every log is
+offline. When it is back, the logs go on with the files that they kept open. A log whose own files were removed stays
+offline.
 """
 
 from __future__ import annotations
@@ -22,16 +25,16 @@ from muster.coordinator.system.clock import Clock, Timer
 
 CHECK_EVERY_MS: Final = 1_000
 LOGS_EACH: Final = 200
-"""So many logs are checked each time, in turn."""
+"""The number of logs that one check covers; the next check continues after them."""
 
 _logger = structlog.get_logger("muster.log")
 
 
 class DirectoryMonitor:
-    """Watches the directory of one manager."""
+    """Monitors the directory of one manager."""
 
     def __init__(self, manager: LogManager, clock: Clock, sync: SharedSync) -> None:
-        """`sync`: the threads to check in."""
+        """`sync`: the threads for the checks."""
         self._manager = manager
         self._clock = clock
         self._sync = sync
@@ -39,11 +42,11 @@ class DirectoryMonitor:
         self._next = 0
 
     def start(self) -> None:
-        """Check from now on."""
+        """Begin to check."""
         self._timer = self._clock.machine.call_at(self._clock.machine.mono_ms() + CHECK_EVERY_MS, self.check)
 
     def stop(self) -> None:
-        """Check no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -74,7 +77,7 @@ class DirectoryMonitor:
 
 
 def monitoring(manager: LogManager, clock: Clock, sync: SharedSync | None) -> Callable[[], object]:
-    """Monitor the directory until what is returned is called; a directory in memory needs no monitor."""
+    """Monitor the directory until the returned function is called. A directory in memory needs no monitor."""
     if sync is None:
         return lambda: None
     monitor = DirectoryMonitor(manager, clock, sync)

@@ -1,6 +1,6 @@
-"""Up to where a log is durable, who waits for that, and how it is synced.
+"""How far a log is durable, which callers wait for that, and how the log is synced.
 
-A sync never runs on the event loop: only `flush` waits for the disk, at a stop.
+A sync never runs on the event loop. Only `flush` waits for the disk, at a stop.
 """
 
 from __future__ import annotations
@@ -23,22 +23,25 @@ from muster.coordinator.log.storage.interfaces import File
 from muster.coordinator.log.storage.shared_sync import SharedSync, Sync, Waiter, Waiters
 
 RESERVED_BYTES: Final = 64 * 1024
-"""How much room a log that waits for its syncs has in advance: the syncs of a file that does not grow write its bytes
-and nothing else."""
+"""Bytes that a log which waits for its syncs reserves in advance. The sync of a file that does not grow writes only its
+bytes.
+"""
 
 CHECK_NAME_EACH_SYNCS: Final = 8
-"""After so many syncs the file is asked whether it still has a name: after each it took 15 % of a commit's CPU. What
-is removed in between is found within a second (`DirectoryMonitor`).
+"""After so many syncs the server checks whether the file still has a name. A check after each sync took 15 % of a
+commit's CPU.
+
+`DirectoryMonitor` finds a removed file within a second.
 """
 _logger = structlog.get_logger("muster.log")
 REMOVED: Final = "somebody removed it while the server runs"
 
 
 class LogDurability(Protocol):
-    """Up to where one log is durable, and who waits for that: `Durability` by the disk, another engine in its own way.
+    """How far one log is durable: `Durability` uses the disk, and another engine its own way.
 
-    The methods are those of `Durability`. `waits_for_sync`: durable means more than written. `is_copied`: its files are
-    a copy with which another process may go on at once; such a log also knows up to where it was compacted.
+    The methods are those of `Durability`. `waits_for_sync`: durable means more than written. `is_copied`: the log's
+    files are a copy, with which another process may go on at once. Such a log also knows how far it was compacted.
     """
 
     waits_for_sync: bool
@@ -53,7 +56,7 @@ class LogDurability(Protocol):
     def found_end(self) -> int: ...  # noqa: D102
 
     def when_durable(self, position: int, callback: Waiter) -> None:
-        """See `Durability`, as for all that follows."""
+        """See `Durability`, for this method and all that follow."""
 
     def when_flushed(self, position: int, callback: Waiter) -> None: ...  # noqa: D102
     def when_synced(self, position: int, callback: Waiter) -> None: ...  # noqa: D102
@@ -77,21 +80,21 @@ class LogDurability(Protocol):
 
 
 class Engine(Protocol):
-    """What makes logs durable elsewhere than on the disk of the data directory, which is a copy of it then."""
+    """Makes logs durable elsewhere than on the disk of the data directory, which then is a copy."""
 
     def durability(self, segments: LogSegments, availability: Availability) -> LogDurability:
-        """Of a log that was just opened."""
+        """Return the durability of a log that was just opened."""
 
     def dropped(self, folder: str) -> None:
-        """The log in a folder of that name, which it was given when its topic was deleted, is not needed any more."""
+        """Note that the log in a folder of that name is not needed any more: its topic was deleted."""
 
 
 class Durability:
-    """Of one log."""
+    """The durability of one log on the disk."""
 
     is_copied = False
     clean_offset = 0
-    """A file of the data directory says it of all logs (`cleaning.cleaner`)."""
+    """This engine does not use the value: a file of the data directory has it for all logs (`cleaning.cleaner`)."""
 
     def __init__(
         self,
@@ -101,43 +104,45 @@ class Durability:
         sync: SharedSync | None,
         wait_for_sync: bool,
     ) -> None:
-        """`sync`: threads to sync in; `wait_for_sync`: durable means synced, not only written (needs `sync`)."""
+        """`sync`: threads for syncs. `wait_for_sync`: durable means synced, not only written (needs `sync`)."""
         self._segments = segments
         self._availability = availability
         availability.when_offline = self._fail_waiters
         self._sync = sync
         self.waits_for_sync = wait_for_sync and sync is not None
         self.recovery_point = recovery_point
-        """Up to here the log is known to be on the disk: recovery begins here."""
+        """The log is known to be on the disk up to this offset: recovery begins here."""
         self.found_end = segments.end_offset
-        """Where the log ended when it was opened: all before it may have been acknowledged by an earlier process."""
+        """The end of the log when it was opened. An earlier process may have acknowledged everything before it."""
         self.durable_offset = segments.end_offset
-        """All before it is durable."""
+        """Everything before this offset is durable."""
         self.listeners = AppendListeners()
         self._waiters = Waiters()
         self._syncing = False
         self._syncs_until_check = 1
         self._cut_at = MAX_INT64
-        """The lowest offset that was cut off since the running sync began: it says nothing of what came there since."""
+        """The lowest offset that was cut since the running sync began. The sync does not cover later appends from there
+        on.
+        """
         self._unsynced: list[File] = []
-        """Files of segments that are not appended to any more."""
+        """Files of segments that are no longer appended to."""
         if self.waits_for_sync:
-            # what a killed process left behind may stand in the page cache only
+            # bytes of a killed process may be in the page cache only
             self.durable_offset = min(recovery_point, segments.end_offset)
-            # and so may what was done to older segments before: room that was given back, tails that were cut
+            # so may earlier changes of older segments: room that was given back, tails that were cut
             pairs = pairwise(segments)
             self._unsynced = [one.file for one, follower in pairs if follower.base_offset >= recovery_point]
         self._room_end = 0
-        """Up to here the active segment's file has room in advance; 0: none was asked for."""
+        """The end of the reserved room of the active segment's file; 0: no room was reserved."""
         self._unflushed = 0
         """Records appended since the last sync began."""
         self._flush_to = 0
-        """`flush.messages` demands that what comes up to here is synced before it is acknowledged."""
+        """`flush.messages` requires a sync up to this offset before appends up to it are acknowledged."""
         if sync is not None and segments.config.flush_messages < MAX_INT64:
-            self._flush_to = segments.end_offset  # what an earlier log could not sync
+            self._flush_to = segments.end_offset  # bytes that an earlier log could not sync
         self._flush_waiters = Waiters()
         self._clean_ms = 0
-        """Monotonic: when `sync_if_older` last found nothing left to sync."""
+        """The monotonic time (ms) when `sync_if_older` last found nothing left to sync."""
 
     def when_durable(self, position: int, callback: Waiter) -> None:
         """Call `callback(None)` once all before `position` is durable, or `callback(error)` when it cannot be."""
@@ -149,8 +154,9 @@ class Durability:
             self._wait(self._waiters, position, callback)
 
     def when_flushed(self, position: int, callback: Waiter) -> None:
-        """`when_durable` for the acknowledgement of an append that ended at `position`: it also waits for the sync that
-        `flush.messages` has demanded with that append (Kafka flushes in the append itself).
+        """`when_durable` for the acknowledgement of an append that ended at `position`.
+
+        It also waits for the sync that `flush.messages` requires after that append. (Kafka flushes within the append.)
         """
         if position > self._flush_to or position <= self.recovery_point:
             self.when_durable(position, callback)
@@ -160,8 +166,10 @@ class Durability:
             self._wait(self._flush_waiters, position, callback)
 
     def when_synced(self, position: int, callback: Waiter) -> None:
-        """Call `callback(None)` once all before `position` is on the disk, or `callback(error)` when it cannot be:
-        also where the page cache is all that appends are promised. Without threads to sync in nothing is waited for.
+        """Call `callback(None)` once all before `position` is on the disk, or `callback(error)` when a sync fails.
+
+        It also waits for the disk where appends only wait for the page cache. Without threads for syncs it waits for
+        nothing.
         """
         if position <= self.recovery_point or self._sync is None:
             callback(None)
@@ -171,7 +179,7 @@ class Durability:
             self._wait(self._flush_waiters, position, callback)
 
     def _wait(self, waiters: Waiters, position: int, callback: Waiter) -> None:
-        """Have `callback` called by a sync; one that is under way is followed by another."""
+        """Let a sync call `callback`. A sync that is running is followed by another."""
         waiters.add(position, callback)
         if self._syncing and self._sync is not None:
             self._sync.wanted += 1
@@ -183,7 +191,7 @@ class Durability:
         self._flush_waiters.fail(failure)
 
     def appended(self, count: int) -> None:
-        """So many records were appended."""
+        """Note that so many records were appended."""
         end_offset = self._segments.end_offset
         self._unflushed += count
         if not self.waits_for_sync:
@@ -195,24 +203,24 @@ class Durability:
             callback()
 
     def rolled(self, old: Segment) -> None:
-        """`old` has just ceased to be the active segment."""
+        """Note that `old` is no longer the active segment."""
         with self._availability.failing(old.file.path):
             self._give_back_room(old)
         self._unsynced.append(old.file)
-        # so that recovery after a kill has the new segment to look at and not the whole log
+        # so that recovery after a kill checks the new segment and not the whole log
         self._start_sync()
 
     def removed(self, doomed: Sequence[Segment]) -> None:
-        """These segments have ceased to be part of the log."""
+        """Note that these segments are no longer part of the log."""
 
     def replaced(self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
-        """A compacted segment has taken their place; what its transaction index says."""
+        """Note that a compacted segment has replaced others. `aborted`: the entries of its transaction index."""
 
     def compacted_to(self, offset: int) -> None:
-        """All before `offset` is compacted."""
+        """Note that everything before `offset` is compacted."""
 
     def cut_to(self, end_offset: int) -> None:
-        """The log ends at `end_offset` now."""
+        """Note that the log now ends at `end_offset`."""
         self._cut_at = min(self._cut_at, end_offset)
         self._room_end = 0
         self.found_end = min(self.found_end, end_offset)
@@ -221,12 +229,12 @@ class Durability:
         self.recovery_point = min(self.recovery_point, end_offset)
 
     def bring(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:  # noqa: ARG002
-        """Have an absent segment brought, see `segments.absence.Bring`: here all of them are."""
+        """Fetch an absent segment, see `segments.absence.Bring`. With this engine all segments are here."""
         then(None)
         return lambda: None
 
     def in_background(self, job: Callable[[], object], done: Callable[[], object] = lambda: None) -> None:
-        """Do what need not be waited for, then call `done`. What could not be done is done at the next start."""
+        """Run a job for which no caller waits, then call `done`. The next start repeats a job that failed."""
         if self._sync is None:
             with contextlib.suppress(OSError):
                 job()
@@ -235,20 +243,20 @@ class Durability:
             self._sync.run(job, lambda _: done())
 
     def sync_if_older(self, mono_ms: int) -> None:
-        """Begin a sync when something was appended and the last one began `flush.ms` ago or earlier."""
+        """Begin a sync when something was appended and the last sync began `flush.ms` ago or earlier."""
         if self._unflushed and mono_ms - self._clean_ms >= self._segments.config.flush_ms:
             self._start_sync()
         if not self._unflushed:
             self._clean_ms = mono_ms
 
     def _start_sync(self) -> None:
-        """Sync what is written, in a thread; those that come to wait meanwhile share the next one."""
+        """Sync what is written, in a thread. Callers that begin to wait meanwhile share the next sync."""
         if self._sync is not None and not self._syncing and self._availability.failure is None:
             self._syncing = True
             self._sync.sync(self._begin_sync)
 
     def _begin_sync(self) -> Sync:
-        """What was written until now is synced by the job that is returned."""
+        """Return the job that syncs everything written until now, and the function that takes its result."""
         if self.waits_for_sync:
             self._reserve_room()
         self._unflushed = 0
@@ -261,13 +269,13 @@ class Durability:
 
         def job() -> None:
             if availability.failure is not None:
-                # a log that was opened anew has these files now, and would not hear of a failure told here
+                # a log that was opened again has these files now, and would not get a failure that this job takes
                 return
             for file in files:
                 file.sync()
             if names_changed:
                 segments.storage.sync_directory(segments.directory)
-            if is_new:  # nor may the directory itself be lost
+            if is_new:  # the directory itself must not be lost either
                 segments.storage.sync_directory("")
             segments.storage.verify()
 
@@ -295,7 +303,7 @@ class Durability:
             self._start_sync()
 
     def _is_removed(self) -> bool:
-        """Whether the active segment's file has lost its name, as far as it is looked at."""
+        """Whether the active segment's file has lost its name. Only every `CHECK_NAME_EACH_SYNCS`-th call checks it."""
         self._syncs_until_check -= 1
         if self._syncs_until_check > 0:
             return False
@@ -303,11 +311,11 @@ class Durability:
         return self._segments.active.file.is_removed()
 
     def _reserve_room(self) -> None:
-        """Before a sync, so that those that follow find a file that does not grow."""
+        """Reserve room before a sync, so that the file does not grow in the following syncs."""
         active = self._segments.active
         if active.size + RESERVED_BYTES // 4 > self._room_end:
             self._room_end = active.size + RESERVED_BYTES
-            with contextlib.suppress(OSError):  # a disk that is full will say so to the next write
+            with contextlib.suppress(OSError):  # a full disk fails the next write
                 active.file.allocate(min(self._room_end, max(self._segments.config.segment_bytes, active.size)))
 
     def _give_back_room(self, segment: Segment) -> None:
@@ -316,7 +324,7 @@ class Durability:
             segment.file.truncate(segment.size)
 
     def flush(self) -> None:
-        """Sync all that is written, waiting for the disk. Raises LogOffline."""
+        """Sync everything written, and wait for the disk. Raises LogOffline."""
         segments = self._segments
         end_offset, active = segments.end_offset, segments.active
         if self.recovery_point == end_offset and not self._unsynced and not self._room_end:
@@ -335,6 +343,6 @@ class Durability:
         self._flush_waiters.release(end_offset)
 
     def close(self, failure: LogOffline) -> None:
-        """Those that still wait are told `failure`; no callback is called afterwards."""
+        """Call all waiting callbacks with `failure`; no callback is called afterwards."""
         self._fail_waiters(failure)
         self.listeners.clear()

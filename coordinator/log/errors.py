@@ -1,4 +1,4 @@
-"""What can go wrong in a log. Each error that a client can be told of has Kafka's code in `error_code`."""
+"""The errors of a log. Each error that a client can get has Kafka's code in `error_code`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DirectoryGone(OSError):
 
 
 class LogError(Exception):
-    """Any failure of this room; `error_code` is Kafka's code for it."""
+    """The base class of this package's errors; `error_code` is Kafka's code."""
 
     error_code: int = -1
 
@@ -35,7 +35,7 @@ class TruncatedBatch(CorruptBatch):
 
 
 class UnknownFormat(CorruptBatch):
-    """An unknown magic: written by something newer, or no batch (CORRUPT_MESSAGE)."""
+    """An unknown magic: from a newer version, or no batch (CORRUPT_MESSAGE)."""
 
 
 class BatchTooLarge(BatchError):
@@ -63,7 +63,7 @@ class UnsupportedCompression(BatchError):
 class InvalidRecords(BatchError):
     """A well-formed batch that breaks a rule of the broker (INVALID_RECORD).
 
-    `record_errors`: pairs (index of the record in its batch, why), for the rows of a Produce response v8+; may be
+    `record_errors`: pairs (index of the record in its batch, reason), for the rows of a Produce response v8+. It may be
     empty.
     """
 
@@ -75,17 +75,17 @@ class InvalidRecords(BatchError):
 
 
 class ProducerError(LogError):
-    """What a producer, or the coordinator of its transaction, wants to append does not go with what it appended."""
+    """A batch or marker does not fit what the producer, or its transaction's coordinator, appended before."""
 
 
 class OutOfOrderSequence(ProducerError):
-    """A gap in a producer's sequence, or a batch older than all that are remembered (OUT_OF_ORDER_SEQUENCE_NUMBER)."""
+    """A gap in a producer's sequence, or a batch older than all remembered ones (OUT_OF_ORDER_SEQUENCE_NUMBER)."""
 
     error_code = 45
 
 
 class InvalidProducerEpoch(ProducerError):
-    """A newer epoch of the producer was seen (INVALID_PRODUCER_EPOCH)."""
+    """The log has seen a newer epoch of the producer (INVALID_PRODUCER_EPOCH)."""
 
     error_code = 47
 
@@ -126,12 +126,12 @@ class FencedLeaderEpoch(LogError):
 
 
 class LogOffline(LogError):
-    """A write or a sync failed, or the log is closed, until it is opened anew (KAFKA_STORAGE_ERROR)."""
+    """A write or a sync failed, or the log is closed, until it is opened again (KAFKA_STORAGE_ERROR)."""
 
     error_code = 56
 
     def __init__(self, path: str, reason: str, *, is_told: bool = False) -> None:
-        """`is_told`: it is the same for all logs, and was logged once for all of them."""
+        """`is_told`: the failure is the same for all logs, and was logged once for all of them."""
         super().__init__(f"{path} is offline: {reason}")
         self.path = path
         self.reason = reason
@@ -139,23 +139,24 @@ class LogOffline(LogError):
 
 
 class SegmentAbsent(LogError):
-    """What is to be read is not on this machine now: `UnifiedLog.bring` gets it (KAFKA_STORAGE_ERROR for those who
-    cannot wait).
+    """The segment to read is not on this machine now; `UnifiedLog.bring` fetches it.
+
+    Callers that cannot wait answer KAFKA_STORAGE_ERROR.
     """
 
     error_code = 56
 
     def __init__(self, path: str, base_offset: int) -> None:
-        """`base_offset`: of the segment."""
+        """`base_offset`: that of the absent segment."""
         super().__init__(f"{path} is not here")
         self.base_offset = base_offset
 
 
 class DamagedLog(LogError):
-    """A batch does not hold together that was whole once (KAFKA_STORAGE_ERROR): others follow it, or it was synced, or
-    the log was left by a clean stop.
+    """A batch is damaged that was whole before (KAFKA_STORAGE_ERROR).
 
-    Cutting there would drop what was acknowledged, so the partition stays offline until an operator decides.
+    Later batches follow it, or it was synced, or the last stop was clean. To cut the log there would drop acknowledged
+    records. So the partition stays offline until an operator decides.
     """
 
     error_code = 56
@@ -170,12 +171,12 @@ class DamagedLog(LogError):
 
     @property
     def what(self) -> str:
-        """All but the name of the file."""
+        """The damage, without the name of the file."""
         return f"{self.state} at byte {self.position}: {self.reason}"
 
     @property
     def advice(self) -> str:
-        """What an operator can do."""
+        """The advice for an operator."""
         directory, partition = self.path.rsplit("/", 2)[:2] if self.path.count("/") > 1 else (".", "NAME")
         return (
             f"stop, then `muster log check {directory}` and `muster log repair {directory} --partition {partition}`, "
@@ -184,13 +185,13 @@ class DamagedLog(LogError):
 
 
 class UnreadableLog(DamagedLog):
-    """A batch of a format or codec unknown here (KAFKA_STORAGE_ERROR). It may be sound and is left as it is."""
+    """A batch of an unknown format or codec (KAFKA_STORAGE_ERROR). It may be valid, and is left unchanged."""
 
     state = "not readable"
 
     @property
     def advice(self) -> str:
-        """What an operator can do."""
+        """The advice for an operator."""
         folder = self.path.rpartition("/")[0] or "."
         return (
             f"nothing of it was changed: stop, move {folder} to a server that can read it (the one that wrote it, or a "
@@ -199,7 +200,7 @@ class UnreadableLog(DamagedLog):
 
 
 def damage(place: Place, error: BatchError) -> DamagedLog:
-    """What a batch at `place` that cannot be read makes of its log."""
+    """Return the error of a log with an unreadable batch at `place`."""
     kind = UnreadableLog if isinstance(error, (UnknownFormat, UnsupportedCompression)) else DamagedLog
     return kind(place, str(error))
 
@@ -209,11 +210,11 @@ class InsaneIndex(LogError):
 
 
 class MalformedCheckpoint(LogError, ValueError):
-    """One of the small files of a data directory cannot be understood; names the file."""
+    """A small file of a data directory cannot be decoded; the error names the file."""
 
 
 class DirectoryLocked(LogError):
-    """Another server works on the data directory; names the directory and, when known, the holder's pid."""
+    """Another server uses the data directory; the error names the directory and, when known, the holder's pid."""
 
     def __init__(self, directory: str, pid: int | None) -> None:
         holder = f"process {pid}" if pid is not None else "another process"

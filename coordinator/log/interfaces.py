@@ -1,4 +1,4 @@
-"""What other rooms need of one partition's log. `UnifiedLog` keeps it in files; another engine may do the same."""
+"""The interface of one partition's log. `UnifiedLog` keeps it in files; another engine may implement it too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class Log(Protocol):
-    """One partition's log. Used from one thread, the event loop; only `flush` and `truncate` wait for the disk."""
+    """One partition's log. It is used from one thread, the event loop. Only `flush` and `truncate` wait for the
+    disk.
+    """
 
     config: LogConfig
     """The topic's settings; assigning new ones takes effect at once."""
@@ -33,55 +35,57 @@ class Log(Protocol):
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
 
     @property
     def durable_offset(self) -> int:
-        """All before it is durable: the high watermark of a partition without replicas."""
+        """Everything before it is durable: the high watermark of a partition without replicas."""
 
     @property
     def leader_epoch(self) -> int:
-        """The newest leader epoch that the log has seen; -1: none."""
+        """The newest leader epoch that the log has seen; -1 when it has seen none."""
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all batches."""
 
     def size_up_to(self, offset: int) -> int:
-        """Bytes of the batches before that of an offset. Raises LogOffline."""
+        """The bytes of the batches before the batch of an offset. Raises LogOffline."""
 
     @property
     def failure(self) -> LogOffline | None:
-        """Why nothing can be appended any more; None while all is well."""
+        """Why nothing can be appended any more; None while the log works."""
 
     @property
     def producers(self) -> ProducerTracker:
-        """The producers with an id that write here, and their transactions; made when somebody asks first."""
+        """The producers with an id that write here, and their transactions; created at the first use."""
 
     @property
     def knows_producers(self) -> bool:
-        """Whether `producers` is at hand: somebody has asked, and the log was read."""
+        """Whether `producers` was created and has read the log."""
 
     # -- appending
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """From the present end on, this epoch leads: appends of an older one are refused. Raises FencedLeaderEpoch or
-        LogOffline.
+        """Begin a leader epoch at the present end: appends under an older epoch are refused.
+
+        Raises FencedLeaderEpoch or LogOffline.
         """
 
     def append(self, leader_epoch: int, batch: Buffer, *, wall_ms: int) -> AppendResult:
         """Append whole batches under this epoch. Raises FencedLeaderEpoch, BatchError or LogOffline."""
 
     def append_marker(self, leader_epoch: int, marker: EndMarker, *, wall_ms: int) -> AppendResult:
-        """End the transaction of a producer. Raises InvalidProducerEpoch or TransactionCoordinatorFenced, and the
-        same as `append`.
+        """Append a marker that ends the transaction of a producer.
+
+        Raises InvalidProducerEpoch or TransactionCoordinatorFenced, and the same as `append`.
         """
 
     def append_as_is(self, data: Buffer, *, wall_ms: int = 0) -> AppendResult:
-        """Append batches that have their offsets and epochs already. Raises the same."""
+        """Append batches that have their offsets and epochs already. Raises the same as `append`."""
 
     def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back after each append, and when more has become durable; returns what ends that."""
+        """Call back after each append, and when more has become durable. Returns a function that ends these calls."""
 
     def when_durable(self, position: int, callback: Waiter) -> None:
         """Call `callback(None)` once all before `position` is durable, or `callback(error)` when it cannot be."""
@@ -95,21 +99,24 @@ class Log(Protocol):
     # -- reading
 
     def read(self, offset: int, max_bytes: int, *, min_one_message: bool = True, up_to: int | None = None) -> bytes:
-        """Batches from the one that holds `offset`, as a fetch gets them. Raises OffsetOutOfRange, SegmentAbsent or
-        LogOffline.
+        """Return batches from the batch with `offset` on, as a fetch gets them.
+
+        Raises OffsetOutOfRange, SegmentAbsent or LogOffline.
         """
 
     def bring(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:
-        """Have the segment brought of which SegmentAbsent told, see `segments.absence.Bring`."""
+        """Fetch the segment that SegmentAbsent has named, see `segments.absence.Bring`."""
 
     def replay(self, offset: int | None = None, *, chunk_bytes: int = ...) -> Iterator[bytes]:
-        """All whole batches from `offset` (the start) to the present end, in chunks. Raises DamagedLog."""
+        """Yield all whole batches from `offset` (default: the start) to the present end, in chunks. Raises
+        DamagedLog.
+        """
 
     def headers(self, offset: int | None = None) -> Iterator[BatchHeader]:
-        """The headers of the same batches."""
+        """Yield the headers of the same batches."""
 
     def damaged_at(self, offset: int, error: BatchError) -> DamagedLog:
-        """The batch at `offset` of a replay cannot be read: the log goes offline; returns its error."""
+        """Take the log offline, because the batch at `offset` of a replay cannot be read; return the error."""
 
     def offset_for_timestamp(self, timestamp_ms: int) -> Job[TimestampOffset | None]:
         """A job that finds the first record whose timestamp is `timestamp_ms` or later."""
@@ -118,10 +125,10 @@ class Log(Protocol):
         """A job that finds the first record with the greatest timestamp."""
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
-        """The greatest known epoch not above `epoch`, and where it ends; (-1, -1) when unknown (KIP-101)."""
+        """Return the greatest known epoch not above `epoch`, and its end; (-1, -1) when unknown (KIP-101)."""
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch under which `offset` was appended; -1 when unknown."""
+        """Return the epoch under which `offset` was appended; -1 when unknown."""
 
     # -- removing
 
@@ -135,7 +142,7 @@ class Log(Protocol):
         """Begin a sync when `flush.ms` is over."""
 
     def flush(self) -> None:
-        """Sync all that is written, waiting for the disk. Raises LogOffline."""
+        """Sync everything written, and wait for the disk. Raises LogOffline."""
 
     def go_offline(self, path: str, error: OSError) -> None:
-        """The files cannot be relied on: nothing is appended until the log is opened anew."""
+        """Take the log offline, because its files cannot be trusted, until the log is opened again."""

@@ -1,4 +1,4 @@
-"""What a data directory needs from time to time, by the Clock: retention passes, checkpoints, syncs by age."""
+"""Regular work on a data directory, by the Clock: retention, checkpoints, and syncs by age."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ _logger = structlog.get_logger("muster.log")
 
 
 class Maintenance:
-    """Runs retention each `log.retention.check.interval.ms` and writes the checkpoints, of recovery points and of log
-    starts together, as often as `log.flush.offset.checkpoint.interval.ms` and
-    `log.flush.start.offset.checkpoint.interval.ms` ask for it. Each is a walk over all logs, in slices.
+    """Runs retention and writes the checkpoints at regular intervals. Each is a walk over all logs, as a job.
+
+    Retention runs each `log.retention.check.interval.ms`. The checkpoints of recovery points and of log starts are
+    written together. Their interval is the smaller of `log.flush.offset.checkpoint.interval.ms` and
+    `log.flush.start.offset.checkpoint.interval.ms`.
     """
 
     def __init__(self, manager: LogManager, clock: Clock) -> None:
@@ -28,7 +30,7 @@ class Maintenance:
         self._running: set[str] = set()
 
     def start(self) -> None:
-        """Arm the timers."""
+        """Start the timers."""
         settings = self._manager.settings
         self._repeat("retention", settings.log_retention_check_interval_ms, self._enforcing_retention)
         checkpoint_ms = min(
@@ -47,7 +49,7 @@ class Maintenance:
 
         def ring() -> None:
             self._repeat(name, interval_ms, action)
-            if name not in self._running:  # or else the walk before takes longer than that
+            if name not in self._running:  # else the last walk still runs
                 self._running.add(name)
                 self._manager.behind(guarded())
 
@@ -60,7 +62,7 @@ class Maintenance:
         return walks.syncing_old(self._manager.logs(), self._clock.now().mono_ms)
 
     def _checkpointing(self) -> Job[None]:
-        """With a full disk the old ones stay valid; recovery only takes longer."""
+        """Write the checkpoints. On a full disk the old ones stay valid; recovery only takes longer."""
         if self._manager.gone is not None:
             return
         try:
@@ -69,7 +71,7 @@ class Maintenance:
             _logger.error("a checkpoint cannot be written", directory=self._manager.storage.root, reason=str(error))
 
     def stop(self) -> None:
-        """Nothing more runs by itself."""
+        """Stop the timers."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -1,6 +1,6 @@
-"""All logs of one data directory: its lock and identity, the logs in it, their checkpoints, and how it is left behind.
+"""All logs of one data directory: its lock and identity, the logs in it, their checkpoints, and the stop.
 
-Driven from one thread; it reads no clock: the caller passes wall ms.
+It is used from one thread. It reads no clock: the caller passes wall ms.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class LogManager:
         engine: Engine | None = None,
     ) -> None:
         """`sync`: threads for syncs and removals, closed with the manager; without it only `flush` and `close` sync.
+
         `engine`: makes the logs durable instead of the disk.
         """
         self._engine = engine
@@ -55,24 +56,24 @@ class LogManager:
         self.settings = settings
         self.default_config = LogConfig.of(settings)
         self.offline: dict[Partition, DamagedLog] = {}
-        """Partitions whose log could not be opened, and why."""
+        """Partitions whose log could not be opened, with the reason."""
         self._lock: DirectoryHeld | None = None
         self._logs: dict[Partition, UnifiedLog] = {}
         self._absent: dict[Partition, Sequence[SegmentFigures]] = {}
         self.gone: DirectoryGone | None = None
-        """Why the directory is not the one that was opened; None while it is."""
+        """Why the directory is not the opened one any more; None while it is."""
         self.needs_recovery = False
-        """Whether there are logs, and the last stop was not a clean one; known once it is open."""
+        """Whether the directory has logs and the last stop was not clean; valid after `open`."""
         self._last_stops: LastStops
         self.behind: Callable[[Job[Any]], object] = at_once
-        """Runs a walk over all logs. A server sets what does so in slices of its event loop."""
+        """Runs a walk over all logs. A server sets its job queue here."""
 
     # -- the directory
 
     def open(self, *, cluster_id: str | None, node_id: int, draw_uuid: Callable[[], bytes]) -> Identity:
-        """Take the directory, made when it is not there, and find out whose it is and how it was left.
+        """Take the directory, after creating it if necessary. Find out its identity and how the last stop ended.
 
-        `cluster_id`: what it must be, or None for that of the directory (a new one is drawn for a new directory).
+        `cluster_id`: the expected cluster; None accepts that of the directory, and a new directory gets a new one.
         Raises DirectoryLocked, WrongDirectory, MalformedCheckpoint or OSError.
         """
         self.folders.draw_uuid = draw_uuid
@@ -83,7 +84,7 @@ class LogManager:
             identity = identify(self.storage, cluster_id, node_id, draw_uuid, has_logs=has_logs)
             self._last_stops = LastStops(self.storage)
             self.needs_recovery = not self._last_stops.was_clean and has_logs
-            # from here on a kill must be seen as one, and a power cut too: it may bring back a name that was removed
+            # from here on a kill or a power cut must be noticed; a power cut may restore a removed name
             self.storage.remove(checkpoints.CLEAN_SHUTDOWN)
             if self._last_stops.was_clean:
                 self.storage.sync_directory("")
@@ -94,15 +95,15 @@ class LogManager:
 
     @property
     def is_open(self) -> bool:
-        """Between `open` and `close`."""
+        """Whether the manager is between `open` and `close`."""
         return self._lock is not None
 
     def noted_end(self, topic: str, partition: int) -> int:
-        """Up to where a log that is not open yet was synced once, by the checkpoint."""
+        """How far a log that is not open yet was synced, by the checkpoint."""
         return self._last_stops.of((topic, partition)).recovery_point
 
     def share_sync(self, sync_all: Callable[[], object], clock: Clock) -> None:
-        """Many syncs at once are one `sync_all` from now on, which syncs all files of the directory's file system."""
+        """From now on, let one `sync_all` replace many syncs. It syncs all files of the directory's file system."""
 
         def job() -> None:
             sync_all()
@@ -112,7 +113,7 @@ class LogManager:
             self._sync.share(job, clock)
 
     def directory_is(self, gone: DirectoryGone | None) -> None:
-        """What a look at the directory has found: every log is offline while it is gone."""
+        """Take the result of a check of the directory: every log is offline while the directory is missing."""
         was_gone, self.gone = self.gone, gone
         if gone is not None:
             if was_gone is None:
@@ -140,10 +141,11 @@ class LogManager:
         wall_ms: int = 0,
         wait_for_sync: bool = False,
     ) -> UnifiedLog:
-        """The log of a partition, made when it is not there, recovered when the last stop was not clean.
+        """Open the log of a partition. It is created if it does not exist, and recovered after a stop that was not
+        clean.
 
-        `wait_for_sync`: durable means synced (needs a SharedSync). DamagedLog, also kept in `offline`, when that is why
-        it cannot be opened; LogOffline for any other failure of the disk, which may be over another time.
+        `wait_for_sync`: durable means synced (needs a SharedSync). Raises DamagedLog, which `offline` keeps too. Raises
+        LogOffline for any other failure of the disk, which may end later.
         """
         key = (topic, partition)
         held = self._logs.get(key)
@@ -168,7 +170,7 @@ class LogManager:
         directory = f"{key[0]}-{key[1]}"
         try:
             if self.is_forgotten(*key):
-                self.checkpoint()  # who did not do that before (`is_forgotten`) waits for it
+                self.checkpoint()  # a caller that did not do it before (`is_forgotten`) waits for it
             self.storage.make_directory(directory)
             if topic_id is not None:
                 self.folders.ensure_topic_id(*key, topic_id, was_clean=self._last_stops.was_clean)
@@ -203,7 +205,9 @@ class LogManager:
                       reason=damage.reason, what_to_do=damage.advice)  # fmt: skip
 
     def _raise_if_removed(self, key: Partition) -> None:
-        """A log whose files are away must not begin anew at offset 0. DamagedLog, also kept in `offline`."""
+        """Refuse to begin a log at offset 0 when its files are missing. Raises DamagedLog, which `offline` keeps
+        too.
+        """
         folder = f"{key[0]}-{key[1]}"
         there = self.storage.is_directory(folder) and self.storage.entries(folder)
         if not any(entry.name.endswith(LOG_SUFFIX) for entry in there or ()):
@@ -213,7 +217,7 @@ class LogManager:
             raise damage
 
     def get(self, topic: str, partition: int) -> UnifiedLog | None:
-        """The log of a partition, when it is open."""
+        """Return the log of a partition, when it is open."""
         return self._logs.get((topic, partition))
 
     def logs(self) -> list[UnifiedLog]:
@@ -221,12 +225,12 @@ class LogManager:
         return list(self._logs.values())
 
     def reopen(self, topic: str, partition: int, *, wall_ms: int = 0) -> UnifiedLog:
-        """Throw a log's state away and read it anew from its files, as after a kill: the way back from LogOffline.
+        """Discard a log's state and read it again from its files, as after a kill: this ends LogOffline.
 
-        Of a log that waits for syncs, what was written since it was opened and is not durable is dropped: after a
-        failed sync the system may call bytes clean that never reached the disk, and no client was told of them. The old
-        object stays offline. Its listeners do not move to the new one. DamagedLog or LogOffline when it cannot be
-        opened.
+        A log that waits for syncs drops what it wrote since it was opened and did not sync. After a failed sync the
+        system may call bytes clean that never reached the disk. No client got an answer about them. The old object
+        stays offline, and its listeners do not move to the new one. Raises DamagedLog or LogOffline when the log cannot
+        be opened.
         """
         key = (topic, partition)
         damage = self.offline.get(key)
@@ -256,15 +260,17 @@ class LogManager:
                     raise
             return log
         except BaseException:
-            self._logs[key] = old  # so that it can be tried again
+            self._logs[key] = old  # so that a caller can try again
             raise
 
     def delete(self, topic: str, *partitions: int, topic_id: bytes | None = None) -> list[str]:
-        """Take logs of a topic away, by name: the folders' new names, for `remove`. Harmless where there is none."""
+        """Rename the folders of a topic's deleted logs; return the new names, for `remove`. Missing folders are
+        skipped.
+        """
         try:
             return self._rename(topic, partitions, DELETE_SUFFIX, topic_id)
         except OSError as error:
-            # what no topic has is removed at the next start, or when a log of that name is made
+            # folders without a topic are removed at the next start, or when a log of that name is created
             _logger.error(
                 "the folders of a deleted topic cannot be renamed", topic=topic, reason=error.strerror or str(error)
             )
@@ -278,8 +284,9 @@ class LogManager:
         start_offset: int,
         absent: Sequence[SegmentFigures] = (),
     ) -> None:
-        """The files of a log that is to be opened were made as a clean stop leaves them, but for those of segments that
-        are `absent`. It is not opened anew by `reopen` while some are.
+        """Note that the files of a log were made as a clean stop leaves them, without the segments in `absent`.
+
+        The log is opened later. `reopen` does not open it again while segments are absent.
         """
         self._last_stops.note((topic, partition), end_offset, start_offset)
         self._absent.pop((topic, partition), None)
@@ -287,11 +294,11 @@ class LogManager:
             self._absent[topic, partition] = absent
 
     def let_go(self, topic: str, partition: int) -> None:
-        """Another process has the log from now on: close it, and remove its files when there is time."""
+        """Close a log that another process has from now on, and remove its files in the background."""
         self._remove_files(self._rename(topic, [partition], DELETE_SUFFIX))
 
     def set_aside(self, topic: str, partition: int) -> str:
-        """Give a folder that belongs to no topic another name, as Kafka does; the name. Raises OSError."""
+        """Give a folder that belongs to no topic another name, as Kafka does; return the name. Raises OSError."""
         return self._rename(topic, [partition], STRAY_SUFFIX)[0]
 
     def _rename(self, topic: str, partitions: Sequence[int], suffix: str, uuid: bytes | None = None) -> list[str]:
@@ -310,7 +317,7 @@ class LogManager:
         return renamed
 
     def remove(self, folders: Sequence[str]) -> None:
-        """Take the files of deleted logs off the disk, when there is time."""
+        """Remove the files of deleted logs from the disk, in the background."""
         if self._engine is not None:
             for folder in folders:
                 self._engine.dropped(folder)
@@ -324,53 +331,57 @@ class LogManager:
         if self._sync is None:
             job()
         elif folders and self.is_open:
-            self._sync.run(job, lambda _: None)  # what could not be removed is removed at the next start
+            self._sync.run(job, lambda _: None)  # the next start removes what could not be removed
 
     # -- all of them
 
     def enforce_retention(self, wall_ms: int) -> int:
-        """One pass over all logs; how many segments went. A log that fails meanwhile is offline, the others go on."""
+        """Apply retention to all logs once; return how many segments were removed.
+
+        A log that fails meanwhile is offline; the walk continues with the others.
+        """
         return at_once(walks.enforcing_retention(self.logs(), wall_ms))
 
     def checkpointing(self) -> Job[None]:
-        """`checkpoint`, in slices and a thread. Raises OSError."""
+        """`checkpoint` as a job, with the writes in a thread. Raises OSError."""
         for number, (key, log) in enumerate(list(self._logs.items()), 1):
-            if self._logs.get(key) is log:  # or else it was deleted meanwhile
+            if self._logs.get(key) is log:  # else it was deleted meanwhile
                 self._last_stops.note(key, log.recovery_point, log.start_offset)
             if not number % walks.LOGS_AT_ONCE:
                 yield None
         yield from self._last_stops.saving()
 
     def is_forgotten(self, topic: str, partition: int) -> bool:
-        """Whether the checkpoints have offsets of an earlier log of this name. A start after a kill would compare a new
-        log with them. Whoever makes one has `checkpointing` done before.
+        """Whether the checkpoints have offsets of an earlier log of this name.
+
+        A start after a kill would compare a new log with them. So `checkpointing` must run before a new log is created.
         """
         return self._last_stops.is_forgotten((topic, partition))
 
     def forget_others(self, topics: Container[str]) -> None:
-        """Only these topics have partitions. The checkpoints may still have others, which were deleted."""
+        """Note that only these topics have partitions. The checkpoints may still have others, which were deleted."""
         self._last_stops.forget_others(topics)
 
     def checkpoint(self, *, sync: bool = False) -> None:
-        """Write recovery points and start offsets, those of logs that are not open (yet) as they were. `sync`: wait
-        until they would survive a power cut.
+        """Write recovery points and start offsets. Logs that are not open keep their old values.
+
+        `sync`: wait until the files would survive a power cut.
         """
         for key, log in self._logs.items():
             self._last_stops.note(key, log.recovery_point, log.start_offset)
         self._last_stops.save(sync=sync)
 
     def flush(self) -> None:
-        """Sync all logs, waiting for the disk."""
+        """Sync all logs, and wait for the disk."""
         for log in self.logs():
             if log.failure is None:
                 log.flush()
 
     def close(self, *, clean: bool = True) -> None:
-        """Give the directory back. `clean`: everything is synced and noted first, so that the next start needs no
-        recovery.
+        """Release the directory. `clean`: first sync and note everything, so that the next start needs no recovery.
 
-        A log that cannot be synced, or is offline for damage, or a disk that does not take the notes, makes the stop an
-        unclean one. With `clean=False` the files stay as a kill would leave them.
+        The stop is not clean when a log cannot be synced, or is offline for damage. It is not clean either when the
+        checkpoints cannot be written. With `clean=False` the files stay as a kill would leave them.
         """
         if self._lock is None:
             return
@@ -379,8 +390,8 @@ class LogManager:
                 for log in self.logs():
                     log.close()
                 self.checkpoint(sync=True)
-                # a log that is offline is to be checked from end to end again; and one that was not opened since the
-                # process was killed is as that left it
+                # an offline log must be checked completely again. A log that was not opened since a kill has not been
+                # recovered.
                 unseen = self.needs_recovery and not self._logs.keys() >= set(self.folders.on_disk())
                 is_clean = all(log.closed_cleanly for log in self.logs()) and not self.offline and not unseen
                 if is_clean and self.folders.sync_new():
@@ -389,14 +400,14 @@ class LogManager:
                 for log in self.logs():
                     log.abandon()
         except OSError as error:
-            # the old notes stay valid: the next start takes longer
+            # the old checkpoints stay valid: the next start takes longer
             _logger.error(
                 "a checkpoint cannot be written", directory=self.storage.root, reason=error.strerror or str(error)
             )
         finally:
             self._logs.clear()
             if self._sync is not None:
-                self._sync.close()  # before the directory is given back: a thread may be at work in it
+                self._sync.close()  # before the release of the directory: a thread may use it
             self._release()
 
     def _release(self) -> None:

@@ -1,4 +1,4 @@
-"""Small facts about where something stands in a log. Holds no behaviour."""
+"""Small values: a place in a file, the result of an append, a record found by its timestamp. Holds no behaviour."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Place(NamedTuple):
 
 
 class AppendResult(NamedTuple):
-    """What an append did (Kafka's LogAppendInfo, as far as a Produce response tells it)."""
+    """The result of an append (Kafka's LogAppendInfo, as far as a Produce response has it)."""
 
     base_offset: int
     last_offset: int

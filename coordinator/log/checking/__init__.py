@@ -1,1 +1,1 @@
-"""`muster log check` and `muster log repair`: looking for damage in the files of a partition, and repairing it."""
+"""`muster log check` and `muster log repair`: finds damage in the files of a partition, and repairs it."""

@@ -1,6 +1,7 @@
-"""Looking at a partition's files for damage, without changing anything: CRCs, the order of offsets, indexes, leftovers.
+"""Checks a partition's files for damage: CRCs, the order of offsets, indexes, and files of interrupted changes.
 
-Only reads files, a server may work on them meanwhile: for `muster log check` and as the first half of a repair.
+It only reads files, which a server may use meanwhile. `muster log check` uses it, and so does the first half of a
+repair.
 """
 
 from __future__ import annotations
@@ -40,42 +41,42 @@ LEAVE_IT = "it is left as it is and not served"
 
 
 class Finding(NamedTuple):
-    """Something that is not as a clean stop leaves it."""
+    """A difference from what a clean stop leaves."""
 
     severity: str
-    """DAMAGE, or NOTE for what the next start puts right by itself."""
+    """DAMAGE, or NOTE for what the next start repairs by itself."""
     file: str
     position: int | None
     problem: str
 
 
 class Stretch(NamedTuple):
-    """Part of a segment file: a batch that holds together, or bytes that do not."""
+    """Part of a segment file: a valid batch, or other bytes."""
 
     position: int
     end: int
     header: BatchHeader | None
     problem: str
-    """"" for bytes that were reserved and never written."""
+    """Why the bytes are no valid batch; "" for bytes that were reserved and never written."""
     unknown_offset: int = -1
-    """The offset of a batch of an unknown format, which may be sound and must be left alone; -1: it is none."""
+    """The offset of a batch of an unknown format, or -1. Such a batch may be valid and must be left alone."""
     is_misplaced: bool = False
-    """A batch whose CRC is right and whose offset cannot be."""
+    """Whether it is a batch with a right CRC and an impossible offset."""
     is_torn: bool = False
-    """At the end of the file: it may be an append that a crash cut short."""
+    """At the end of the file: whether it may be an append that a crash cut short."""
 
 
 class BadStretch(NamedTuple):
-    """A stretch that does not hold together, and what may be lost by it."""
+    """A stretch that is no valid batch, and the offsets that may be lost with it."""
 
     stretch: Stretch
     first_offset: int
     end_offset: int
-    """The offset after the last that may be lost; -1: unknown."""
+    """The offset after the last one that may be lost; -1: unknown."""
 
 
 class SegmentFacts(NamedTuple):
-    """What a segment was found to hold."""
+    """The contents of a segment."""
 
     base_offset: int
     name: str
@@ -88,12 +89,12 @@ class SegmentFacts(NamedTuple):
 
     @property
     def is_bad_to_the_end(self) -> bool:
-        """Its last stretch does not hold together."""
+        """Whether the segment ends with a stretch that is no valid batch."""
         return bool(self.bad) and self.bad[-1].stretch.end == self.size
 
 
 def stretches(file: File, base_offset: int, size: int, next_offset: int) -> Iterator[Stretch]:
-    """All of a segment file, in order. `next_offset`: the lowest that its first batch may have."""
+    """Yield all parts of a segment file, in order. `next_offset`: the lowest offset of its first batch."""
     position = 0
     while position < size:
         whole = WholeBatches(file, position, size, next_offset, base_offset)
@@ -109,7 +110,7 @@ def stretches(file: File, base_offset: int, size: int, next_offset: int) -> Iter
 
 
 def _bad_stretch(file: File, base_offset: int, position: int, size: int, next_offset: int, problem: str) -> Stretch:
-    """What begins at `position`, where no whole batch does."""
+    """Return the stretch that begins at `position`, where no whole batch begins."""
     if only_zeros(file, position, size):
         return Stretch(position, size, None, "")
     unknown = unknown_format(file, position, next_offset, base_offset)
@@ -125,7 +126,7 @@ def _bad_stretch(file: File, base_offset: int, position: int, size: int, next_of
 
 
 class Inspection:
-    """Looks at one partition's folder."""
+    """Checks the folder of one partition."""
 
     def __init__(
         self,
@@ -135,19 +136,19 @@ class Inspection:
         *,
         last_stop: LastStop = UNKNOWN,
     ) -> None:
-        """`progress` is told of bytes as they are read; `last_stop` tells what must be there."""
+        """`progress` is called with the number of bytes after each read. `last_stop`: the offsets that must exist."""
         self.findings: list[Finding] = []
         self.segments: list[SegmentFacts] = []
         self.end_offset = 0
         """The offset after the last whole batch."""
         self.lost: range | None = None
-        """Offsets that were synced, and of which the files say nothing any more."""
+        """Offsets that were synced and are not in the files any more."""
         self.has_bad_topic_id = False
-        """Nobody can read whose partition it is."""
+        """Whether the topic id cannot be read, so that the partition's topic is unknown."""
         self.is_unknown = False
-        """There are batches of a format that is unknown here: nothing of it may be repaired away."""
+        """Whether the partition has batches of an unknown format, which a repair must not remove."""
         self.exchanged = ""
-        """The name of the folder that this one was exchanged with, if it seems so."""
+        """The name of the folder with which this folder was probably exchanged."""
         self.last_stop = self._last_stop = last_stop
         self._storage = storage
         self._directory = directory
@@ -156,11 +157,13 @@ class Inspection:
 
     @property
     def is_damaged(self) -> bool:
-        """Something was found that the next start cannot put right."""
+        """Whether there is damage that the next start cannot repair."""
         return any(finding.severity == DAMAGE for finding in self.findings)
 
     def run(self, without: Container[str] = ()) -> None:
-        """Look at everything but the files `without`, which cannot be read. OSError when another one cannot be."""
+        """Check all files but those in `without`, which cannot be read. Raises OSError when another file cannot be
+        read.
+        """
         self._without = without
         entries = [entry for entry in self._storage.entries(self._directory) if entry.name not in without]
         self._look_at_names(entries)
@@ -213,7 +216,7 @@ class Inspection:
                 self._find(NOTE, name, None, "it was not on the disk yet; the next start writes it anew")
 
     def _is_damaged_tail(self, stretch: Stretch, next_offset: int) -> str:
-        """Why the end of the newest segment cannot be an append that a kill cut short; "" when it can."""
+        """Return why the end of the newest segment cannot be an append that a kill cut short; "" when it can."""
         if self._last_stop.was_clean:
             return f"{stretch.problem or 'zeros'}; the last stop was clean, so it was whole then"
         if next_offset < self._last_stop.recovery_point:
@@ -227,7 +230,7 @@ class Inspection:
         return ""
 
     def exchanged_with(self, other: str) -> None:
-        """Each of two partitions ends where the other one ended at the clean stop before."""
+        """Note that two partitions each end where the other one ended at the last clean stop."""
         self.exchanged = other
         problem = (
             f"it ends at offset {self.end_offset}, as {other} did at the last stop, and {other} ends as this one did: "
@@ -241,7 +244,7 @@ class Inspection:
         self.findings.append(Finding(severity, file, position, problem))
 
     def _look_at_segment(self, base: int, size: int, next_offset: int, follower: int | None) -> int:
-        """The offset after it. `follower`: the base offset of the next segment."""
+        """Check one segment; return the offset after it. `follower`: the base offset of the next segment."""
         name = f"{self._directory}/{segment_name(base)}" if self._directory else segment_name(base)
         index = _IndexCheck(self._storage, name, base, size, self._without)
         bad: list[BadStretch] = []
@@ -272,7 +275,7 @@ class Inspection:
     def _judge(
         self, stretch: Stretch, base: int, size: int, next_offset: int, follower: int | None
     ) -> list[BadStretch]:
-        """Tell of a stretch that is no whole batch; the stretch when it is damage that a repair takes out."""
+        """Report a stretch that is no whole batch. Returns the stretch when it is damage that a repair removes."""
         file_name = segment_name(base) + LOG_SUFFIX
         if stretch.unknown_offset >= 0:
             self.is_unknown = True
@@ -297,7 +300,7 @@ class Inspection:
 
 
 def _end_loss(bad: list[BadStretch], offset: int) -> None:
-    """No more than what lies before `offset` is lost by the last one."""
+    """Limit the loss of the last stretch: only offsets before `offset` are lost."""
     if bad and bad[-1].end_offset < 0:
         bad[-1] = bad[-1]._replace(end_offset=offset)
 
@@ -307,18 +310,22 @@ def _is_leftover(entry: Entry) -> bool:
 
 
 def _with_suffix(entries: list[Entry], suffix: str) -> dict[int, int]:
-    """Base offset -> size of the segments' files that end so."""
+    """Return base offset -> size of the segments' files with this suffix."""
     named = [(base_offset_of(entry.name), entry) for entry in entries if entry.name.endswith(suffix)]
     return {base: entry.size for base, entry in named if base is not None}
 
 
 class _IndexCheck:
-    """Do both index files lead to where they say? A missing one does no harm: it is made anew."""
+    """Checks whether the entries of both index files point to the right batches. A missing file is no fault: it is
+    rebuilt.
+    """
 
     def __init__(self, storage: Storage, name: str, base_offset: int, size: int, without: Container[str] = ()) -> None:
         self._base = base_offset
         self.unreadable: dict[str, str] = {}
-        """Suffix of a file that cannot be an index, and why: a power cut leaves such; it is not used."""
+        """Suffix of a file that cannot be an index, and the reason. A power cut leaves such files; they are not
+        used.
+        """
         self._problems: dict[str, str] = {}
         self._index = OffsetIndex()
         self._times = TimeIndex()
@@ -337,7 +344,7 @@ class _IndexCheck:
                 self.unreadable[suffix] = str(error)
 
     def batch(self, position: int, header: BatchHeader) -> None:
-        """The next batch that holds together."""
+        """Check the entries for the next valid batch."""
         index, times = self._index, self._times
         while self._at < len(index) and index.positions[self._at] <= position:
             offset = self._base + index.offsets[self._at]
@@ -356,12 +363,12 @@ class _IndexCheck:
         self._problems.setdefault(suffix, f"its entry for offset {offset} names {what}")
 
     def problems(self) -> list[tuple[str, str]]:
-        """Suffix of a file with wrong entries, and what is wrong with it."""
+        """Return the suffix of each file with wrong entries, and the fault."""
         return sorted(self._problems.items())
 
 
 def _without_zeros(data: bytes, entry: int) -> bytes:
-    """An index without the room that Kafka reserves in that of an active segment."""
+    """Return an index without the reserved bytes at the end of an active segment's index on Kafka."""
     end = len(data)
     while end >= entry and not any(data[end - entry : end]):
         end -= entry

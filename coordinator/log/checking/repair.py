@@ -1,5 +1,7 @@
-"""Making a damaged partition readable again: every whole batch is kept, each damaged file stays beside as
-`NAME.damaged`, and what may be lost is told as offsets. Only while no server works on the data directory.
+"""Makes a damaged partition readable again: keeps every whole batch.
+
+Each damaged file stays beside the new one as `NAME.damaged`. The repair reports the offsets that may be lost. No server
+may use the data directory meanwhile.
 """
 
 from __future__ import annotations
@@ -21,44 +23,44 @@ from muster.coordinator.log.storage.interfaces import File, Storage
 
 DAMAGED_SUFFIX = ".damaged"
 _WORK_SUFFIX = ".tmp"
-"""As a start removes it, should the repair be interrupted."""
+"""The suffix of temporary files: a start removes them after an interrupted repair."""
 
 
 class Loss(NamedTuple):
-    """What could not be kept of a segment."""
+    """The part of a segment that could not be kept."""
 
     file: str
     position: int
     bytes: int
     first_offset: int
     end_offset: int
-    """The offset after the last that may be lost; -1: unknown, the log ends there."""
+    """The offset after the last one that may be lost; -1: unknown, the log ends there."""
 
 
 class Repair(NamedTuple):
-    """What was done."""
+    """The result of a repair."""
 
     losses: list[Loss]
     kept_beside: list[str]
-    """The damaged files, under the names they have now."""
+    """The damaged files, under their new names."""
     indexes: list[str]
-    """Index files that were removed: they are made anew."""
+    """Index files that were removed; they are rebuilt."""
     gone: list[range]
-    """Offsets that were synced and that no file holds: the log goes on without them."""
+    """Offsets that were synced and that no file has. The log goes on without them."""
     identities: list[str]
-    """The file that says whose partition it is, when it was written anew."""
+    """The file with the topic's id, when it was written again."""
     is_stray: bool
-    """It cannot be: there is no such topic."""
+    """Whether the topic does not exist, so that the id could not be written again."""
     is_unknown: bool = False
-    """Nothing was done: there are batches of a format that is unknown here, which a repair would drop."""
+    """Nothing was repaired: batches of an unknown format exist, which a repair would drop."""
 
 
 def repair(
     directory: str, partition: str, topic_id_of: Callable[[Storage, str], bytes | None] = lambda *_: None
 ) -> Repair:
-    """Repair the folder `partition` of a data directory. DirectoryLocked while a server has it, OSError otherwise.
+    """Repair the folder `partition` of a data directory. Raises DirectoryLocked while a server uses it, else OSError.
 
-    `topic_id_of`: what the topic catalogue says, by a topic's name.
+    `topic_id_of`: returns a topic's id from the topic catalogue, by the topic's name.
     """
     storage = FileStorage(directory)
     lock = storage.lock()
@@ -71,7 +73,7 @@ def repair(
         topic_id = topic_id_of(storage, key[0])
         is_stray = inspection.has_bad_topic_id and topic_id is None
         if not inspection.has_bad_topic_id and topic_ids.read(storage, partition) in (None, topic_id):
-            topic_id = None  # nothing is wrong with it
+            topic_id = None  # the id is right
         done = Repair([], [], [], [] if inspection.lost is None else [inspection.lost], [], is_stray)
         if topic_id is not None:
             _write_topic_id(storage, partition, topic_id, done)
@@ -115,7 +117,7 @@ def _rewrite(storage: FileStorage, facts: SegmentFacts, done: Repair) -> None:
     beside = _free_name(path + DAMAGED_SUFFIX)
     try:
         os.link(path, beside)
-    except OSError:  # not every file system knows links
+    except OSError:  # not every file system has links
         shutil.copy2(path, beside)
     os.replace(path + _WORK_SUFFIX, path)
     done.kept_beside.append(beside)

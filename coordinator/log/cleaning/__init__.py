@@ -1,1 +1,1 @@
-"""Log compaction (Kafka: LogCleaner): which log is due, which records stay, and how the result replaces segments."""
+"""Log compaction (Kafka: LogCleaner): chooses the logs and the records to keep, and replaces segments."""

@@ -1,5 +1,6 @@
-"""The log cleaner (Kafka: LogCleaner): from time to time it has the dirtiest compacted log compacted, in threads that
-together never take more than `CPU_SHARE` of a core. Driven from the event loop by the Clock.
+"""The log cleaner (Kafka: LogCleaner): from time to time it compacts the dirtiest compacted log, in threads.
+
+All threads together never take more than `CPU_SHARE` of a core. The Clock drives the cleaner on the event loop.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ if TYPE_CHECKING:
     from muster.coordinator.log.cleaning.log_to_clean import LogToClean
 
 CPU_SHARE = 0.2
-"""Of one core, for all threads together: with so much the event loop hardly waits longer for its turn."""
+"""The share of one core for all threads together. With this share the event loop hardly waits longer."""
 _ROOM: Final = "muster.coordinator.log.cleaning"
-"""What compacts is imported when a log has something to compact: a start does not wait for it."""
+"""The package of the compaction. It is imported when a log has something to compact: a start does not wait for it."""
 _logger = structlog.get_logger("muster.log")
 
 
 class Cleaner:
-    """Compacts the logs of a data directory, each `log.cleaner.backoff.ms` and as long as one is due."""
+    """Compacts the logs of a data directory: each `log.cleaner.backoff.ms`, and as long as a log is due."""
 
     def __init__(self, manager: LogManager, clock: Clock, workers: SharedSync, *, cpu_share: float = CPU_SHARE) -> None:
-        """`workers`: threads of its own, at least `log.cleaner.threads`, closed by `stop`."""
+        """`workers`: the cleaner's own threads, at least `log.cleaner.threads`; `stop` closes them."""
         self._manager = manager
         self._clock = clock
         self._workers = workers
@@ -48,23 +49,25 @@ class Cleaner:
         self._stop = Event()
         self._running: dict[Partition, CleaningJob] = {}
         self._coming: set[Partition] = set()
-        """Logs of which a segment is on its way here."""
+        """Logs with a segment that is being fetched."""
         self._uncleanable: set[Partition] = set()
         self._stuck: set[Partition] = set()
-        """Logs whose compaction failed, until the next `look`."""
+        """Logs whose compaction failed; they are tried again at the next `look`."""
         self._undecided: dict[Partition, int] = {}
-        """Logs with an open transaction: nothing more of them can be compacted before they reach beyond this offset."""
+        """Logs with an open transaction. No more of them can be compacted before the clean part ends after this
+        offset.
+        """
         self._due: list[tuple[float, int, Partition]] = []
-        """A heap of the logs that the last survey has found due: the dirtiest first, none that was begun."""
+        """A heap of the due logs of the last survey whose compaction has not begun: the dirtiest first."""
         self._is_looking = self._look_again = False
         self._clean_up_to = load_offsets(manager.storage, checkpoints.CLEANER_OFFSETS)
         self._file = OffsetFile(manager.storage, checkpoints.CLEANER_OFFSETS)
         self._is_saving = False
         self._changes = self._saved = 0
-        """Of the offsets: how often they have changed, and up to which change they were written."""
+        """The offsets: how often they have changed, and the change up to which they were written."""
 
     def start(self) -> None:
-        """Look from now on."""
+        """Begin to check the logs."""
         if self._manager.settings.log_cleaner_enable:
             self._arm()
 
@@ -77,8 +80,9 @@ class Cleaner:
         self.look()
 
     def stop(self, *, clean: bool = True) -> None:
-        """End what is under way (within some ms) and begin nothing more; half a compaction is done anew next time.
-        `clean`: what was compacted is written down, if that was not done yet.
+        """Stop the running compactions (within some ms) and begin no others. A half compaction is done again next time.
+
+        `clean`: write the offsets of finished compactions, if that was not done yet.
         """
         self._stop.set()
         if self._timer is not None:
@@ -92,18 +96,18 @@ class Cleaner:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is being compacted."""
+        """Whether no compaction runs."""
         return not self._running
 
     def look(self) -> None:
-        """Begin with the dirtiest logs that are due, as far as threads are free; the others follow."""
+        """Begin with the dirtiest due logs, as far as threads are free; the others follow."""
         self._stuck.clear()
         self._due.clear()
         self._begin_due()
 
     @property
     def _free(self) -> int:
-        """How many more logs may be compacted now."""
+        """Return how many more compactions may begin now."""
         return 0 if self._stop.is_set() else self._manager.settings.log_cleaner_threads - len(self._running)
 
     def _begin_due(self) -> None:
@@ -116,7 +120,7 @@ class Cleaner:
         self._manager.behind(self._looking())
 
     def _looking(self) -> Job[None]:
-        """Begin with those that the last survey has found. When none of them is due any more, look at all logs."""
+        """Begin with the logs of the last survey. When none of them is due any more, survey all logs."""
         try:
             yield from self._beginning()
             if self._free > 0:
@@ -148,7 +152,7 @@ class Cleaner:
         self._due = due
 
     def _brings(self, found: LogToClean) -> bool:
-        """Whether some of its segments are not here, and come first; then it is looked at again."""
+        """Fetch segments that are not here. True while some are missing; the log is then examined again later."""
         log, key = found.log, (found.log.topic, found.log.partition)
         absent = next((segment for segment in found.segments if segment.is_absent), None)
         if absent is None:
@@ -165,7 +169,7 @@ class Cleaner:
         return True
 
     def _examined(self, log: UnifiedLog) -> LogToClean | None:
-        """How dirty a log is; None if nothing of it can be compacted now."""
+        """Return how dirty a log is; None if nothing of it can be compacted now."""
         key = (log.topic, log.partition)
         is_free = not (key in self._running or key in self._uncleanable or key in self._stuck)
         if not is_free or log.failure is not None or not log.config.compacts or len(log.segments) < 2:
@@ -192,7 +196,7 @@ class Cleaner:
         del self._running[key]
         failure = job.failure
         if isinstance(failure, LogError):
-            # as on Kafka: what cannot be read is left alone until the next start
+            # as on Kafka: an unreadable log is left alone until the next start
             self._uncleanable.add(key)
         if failure is not None:
             self._stuck.add(key)
@@ -204,7 +208,7 @@ class Cleaner:
                 job.log.durability.compacted_to(job.end_offset)
             else:
                 self._undecided[key] = job.planned_end
-            self._begin_due()  # the next one
+            self._begin_due()  # the next log
 
     def _save(self) -> None:
         self._changes += 1
@@ -230,5 +234,5 @@ class Cleaner:
             self._is_saving = False
 
     def _cannot_save(self, error: OSError) -> None:
-        """The old checkpoint stays: what was compacted since is compacted once more."""
+        """Keep the old checkpoint: what was compacted since is compacted again."""
         _logger.error("a checkpoint cannot be written", directory=self._manager.storage.root, reason=str(error))

@@ -1,5 +1,7 @@
-"""One compaction of one log, as far as it needs no event loop (Kafka: Cleaner): find the latest record of each key,
-then write the segments anew without the others. Runs in a thread; touches no object of the log, only its files.
+"""One compaction of one log, without the event loop (Kafka: Cleaner).
+
+It finds the latest record of each key, and then writes the segments again without the other records. It runs in a
+thread, and uses the files of the log, but no object of it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.interfaces import File, Storage
 
 CHUNK_BYTES = 48 * 1024
-"""What is done between two looks at the clock: half a millisecond of work."""
+"""Bytes between two checks of the clock: half a millisecond of work."""
 
 
 class Part(NamedTuple):
@@ -34,26 +36,26 @@ class Part(NamedTuple):
     """The path of its files without a suffix."""
     base_offset: int
     next_base: int
-    """Where the next segment begins."""
+    """The base offset of the next segment."""
     size: int
     created_ms: int
 
 
 class Plan(NamedTuple):
-    """What to compact: all segments from the start of the log to the first that must be left alone."""
+    """The segments to compact: from the start of the log to the first segment that must be left alone."""
 
     parts: tuple[Part, ...]
     first_dirty: int
-    """From this offset on nothing was compacted yet."""
+    """The offset from which nothing was compacted yet."""
     config: LogConfig
     now_ms: int
-    """Wall."""
+    """Wall ms."""
     capacity: int
-    """How many keys fit in memory."""
+    """The number of keys that fit in memory."""
     producers_since_ms: int
-    """A producer that wrote nothing since (wall) is forgotten."""
+    """Producers without a batch since this time (wall ms) are forgotten."""
     last_record_of: LastRecordOf | None = None
-    """What the log knows of its producers, if it knows them."""
+    """Returns what the log knows of a producer; None when the log has not loaded its producers."""
 
     @property
     def end_offset(self) -> int:
@@ -62,29 +64,29 @@ class Plan(NamedTuple):
 
 
 class Compaction:
-    """Runs a plan: `find` once, then `write` for each of `groups`."""
+    """Runs a plan: call `find` once, then `write` for each of `groups`."""
 
     def __init__(self, storage: Storage, plan: Plan, throttle: Throttle) -> None:
         self.plan = plan
         self.end_offset = plan.first_dirty
-        """Up to here nothing is dirty when all groups are done."""
+        """The end of the clean part after all groups are done."""
         self.groups: list[list[Part]] = []
         self.changed = False
-        """The last group written is not byte for byte what it was."""
+        """Whether the last written group differs from the old bytes."""
         self._met_old_format = False
-        """Messages of an old format come out as batches v2."""
+        """Messages of an old format are written as batches v2."""
         self.bytes_written = 0
         self._storage = storage
         self._throttle = throttle
         self._map: OffsetMap
         self._filter: RecordFilter
         self.unfinished: CleanedFile | None = None
-        """What `write` has not come to the end of."""
+        """The file of a `write` that has not ended."""
 
     # -- finding
 
     def find(self) -> None:
-        """Find the latest record of each key. CorruptBatch, UnsupportedCompression, OSError or Stopped."""
+        """Find the latest record of each key. Raises CorruptBatch, UnsupportedCompression, OSError or Stopped."""
         while True:
             producers = ProducersInLog(
                 self._producer_batches,
@@ -96,7 +98,7 @@ class Compaction:
                 self._fill_map()
                 break
             except Undecided as undecided:
-                # the segment where it begins, and all behind it, wait for its end
+                # the segment where the transaction begins, and all later ones, wait for its end
                 parts = tuple(part for part in self.plan.parts if part.next_base <= undecided.offset)
                 self.plan = self.plan._replace(parts=parts)
         self.end_offset = max(self._map.end_offset, self.plan.first_dirty)
@@ -139,7 +141,7 @@ class Compaction:
     def _feed(
         self, file: File, part: Part, take: Callable[[bytes], int], is_enough: Callable[[], bool] = lambda: False
     ) -> None:
-        """Give the batches of a segment to `take`, which returns how many bytes it has dealt with."""
+        """Pass the batches of a segment to `take`, which returns how many bytes it has processed."""
         position, wanted = 0, CHUNK_BYTES
         while position < part.size and not is_enough():
             data = file.pread(min(wanted, part.size - position), position)
@@ -157,7 +159,7 @@ class Compaction:
     def _feed_old(
         self, file: File, position: int, data: bytes, take: Callable[[bytes], int], is_enough: Callable[[], bool]
     ) -> int:
-        """Give the messages of an old format in front of `data` to `take`, as batches v2 under the same codec."""
+        """Pass the old messages at the start of `data` to `take`, as batches v2 under the same codec."""
         used, start = whole_batches(data)[0], 0
         try:
             for start, end in runs(data[:used]):
@@ -172,7 +174,7 @@ class Compaction:
     # -- writing
 
     def write(self, group: list[Part]) -> CleanedFile:
-        """Write what stays of a group; the file is whole and synced."""
+        """Write the records of a group that are kept. The file is complete and synced."""
         first, interval = group[0], self.plan.config.index_interval_bytes
         out = self.unfinished = CleanedFile(self._storage, first.name, first.base_offset, interval)
         self._filter.keep, self._filter.keep_aborted = out.keep, out.aborted.append
@@ -198,9 +200,9 @@ def _compressed(batch: bytes, codec: int) -> bytes:
 
 
 def grouped(parts: list[Part], config: LogConfig) -> list[list[Part]]:
-    """Neighbours that together fit into one segment (Kafka: Cleaner.groupSegmentsBySize)."""
+    """Group neighbours that fit into one segment together (Kafka: Cleaner.groupSegmentsBySize)."""
     groups: list[list[Part]] = []
-    # an entry of the offset index takes 8 bytes, one of the time index 12; there is at most one for each interval
+    # an entry of the offset index takes 8 bytes, one of the time index 12. Each interval has one entry at most.
     interval = max(config.index_interval_bytes, HEADER_SIZE)
     most_bytes = min(config.segment_bytes, (config.segment_index_bytes // 12 - 1) * interval)
     size = 0

@@ -1,4 +1,4 @@
-"""One compaction under way: its steps in a thread, and what is done on the event loop between two of them."""
+"""One running compaction: its steps in a thread, and the work on the event loop between two steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _logger = structlog.get_logger("muster.log")
 
 
 class CleaningJob:
-    """Compacts one log, group of segments by group, each put in its place as soon as it is written."""
+    """Compacts one log in groups of segments. Each group replaces its segments as soon as it is written."""
 
     def __init__(
         self,
@@ -38,34 +38,34 @@ class CleaningJob:
         """`ended` is called on the event loop, once."""
         self.log: UnifiedLog = found.log
         self.failure: LogError | OSError | None = None
-        """Why it did not come to its end; with a LogError it never would."""
+        """Why the compaction has failed. With a LogError it would fail again."""
         self.stopped = False
-        """It was given up because the server stops, or because the log has changed meanwhile."""
+        """Whether the compaction was given up, because the server stops or the log has changed meanwhile."""
         self._manager = manager
         self._workers = workers
         self._throttle = throttle
         self._compaction = Compaction(manager.storage, found.plan(manager.settings, wall_ms), throttle)
         self.planned_end = self._compaction.plan.end_offset
-        """How far it should go; an open transaction may keep it from going there."""
+        """The planned end of the clean part. An open transaction may end it earlier."""
         self._segments = found.segments
         self._groups: list[list[Part]] | None = None
         self._cleaned: CleanedFile | None = None
         self._index: TransactionIndex | None = None
-        """Of what was cleaned."""
+        """The transaction index of the cleaned segment."""
         self._group: list[Part] = []
         self._swapped: Segment | None = None
-        """In its place in the log; its files do not have their names yet."""
+        """The new segment in the log, while its files do not have their final names."""
         self._is_renamed = False
         self._ended = ended
 
     @property
     def first_dirty(self) -> int:
-        """From this offset on nothing had been compacted."""
+        """The offset from which nothing was compacted before."""
         return self._compaction.plan.first_dirty
 
     @property
     def end_offset(self) -> int:
-        """Up to here the log is clean once this is done."""
+        """The end of the clean part after this compaction."""
         return self._compaction.end_offset
 
     def begin(self) -> None:
@@ -91,18 +91,18 @@ class CleaningJob:
             self.stopped = True
         except (LogError, OSError) as error:
             self.failure = error
-        except Exception as error:  # a fault of ours must neither end the thread in silence nor the server
+        except Exception as error:  # a bug must not end the thread silently, nor the server
             _logger.exception("a log cannot be compacted", topic=self.log.topic, partition=self.log.partition)
             self.failure = LogError(repr(error))
         unfinished = self._cleaned or self._compaction.unfinished
         if (self.stopped or self.failure) and unfinished is not None:
-            with contextlib.suppress(OSError):  # then the next start removes it
+            with contextlib.suppress(OSError):  # else the next start removes it
                 swap.drop(self._manager.storage, unfinished)
 
     def _clean(self, group: list[Part]) -> None:
         cleaned = self._compaction.write(group)
         if len(group) == 1 and not self._compaction.changed:
-            swap.drop(self._manager.storage, cleaned)  # nothing of it went
+            swap.drop(self._manager.storage, cleaned)  # no record was removed
             return
         self._group = group
         self._cleaned = cleaned
@@ -115,7 +115,7 @@ class CleaningJob:
         swapped, self._swapped = self._swapped, None
         if swapped is not None:
             if not self._is_renamed:
-                # opening the log anew finishes the swap
+                # opening the log again finishes the swap
                 self.log.go_offline(swapped.file.path, OSError(str(self.failure)))
             elif self.log.failure is None:
                 swapped.settle()
@@ -142,7 +142,7 @@ class CleaningJob:
         return [segment for segment in self._segments if segment.base_offset in bases]
 
     def _may_swap(self) -> bool:
-        """Whether the log still consists of what was compacted: retention or a failure may have changed it."""
+        """Whether the log still has the compacted segments: retention or a failure may have changed it."""
         log, old = self.log, self._old()
         if log.failure is not None or self._manager.get(log.topic, log.partition) is not log:
             return False

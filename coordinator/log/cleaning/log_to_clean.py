@@ -19,33 +19,33 @@ class LogToClean(NamedTuple):
 
     log: UnifiedLog
     segments: tuple[Segment, ...]
-    """All that may be compacted, the clean ones too."""
+    """All segments that may be compacted, the clean ones too."""
     first_dirty: int
-    """From this offset on nothing was compacted yet."""
+    """The offset from which nothing was compacted yet."""
     clean_bytes: int
     dirty_bytes: int
     is_overdue: bool
-    """A record has waited for `max.compaction.lag.ms`."""
+    """Whether a record has waited for `max.compaction.lag.ms`."""
 
     @property
     def end_offset(self) -> int:
-        """Where the segments end that may be compacted; there must be some."""
+        """The end of the segments that may be compacted; the log must have such segments."""
         segments = self.log.segments
         return segments[segments.index(self.segments[-1]) + 1].base_offset
 
     @property
     def cleanable_ratio(self) -> float:
-        """The dirty part of what may be compacted."""
+        """The dirty share of the bytes that may be compacted."""
         return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
 
     @property
     def is_due(self) -> bool:
-        """Dirty enough (`min.cleanable.dirty.ratio`), or overdue."""
+        """Whether the log is dirty enough (`min.cleanable.dirty.ratio`), or overdue."""
         least = self.log.config.min_cleanable_dirty_ratio
         return self.dirty_bytes > 0 and (self.is_overdue or self.cleanable_ratio > least)
 
     def plan(self, settings: LogSettings, wall_ms: int) -> Plan:
-        """How to compact it."""
+        """Return the plan of its compaction."""
         segments = self.log.segments
         bases = [*(segment.base_offset for segment in self.segments[1:]), self.end_offset]
         return Plan(
@@ -65,7 +65,7 @@ class LogToClean(NamedTuple):
 
 
 def examine(log: UnifiedLog, cleaned_up_to: int | None, wall_ms: int) -> LogToClean:
-    """How dirty a log is. `cleaned_up_to`: by the checkpoint; None: nothing was compacted yet."""
+    """Return how dirty a log is. `cleaned_up_to`: the offset in the checkpoint; None before the first compaction."""
     first_dirty = log.start_offset
     if cleaned_up_to is not None and log.start_offset <= cleaned_up_to <= log.end_offset:
         first_dirty = cleaned_up_to
@@ -94,7 +94,7 @@ def _is_too_young(segment: Segment, log: UnifiedLog, wall_ms: int) -> bool:
 
 
 def _first_timestamp(segment: Segment) -> int:
-    """The timestamp of a segment's first batch; the time when the segment was made if that has none."""
+    """Return the timestamp of a segment's first batch, or else the time when the segment was created."""
     if segment.first_timestamp < 0 and segment.size and not segment.is_absent:
         segment.first_timestamp = read_header(segment.file.pread(HEADER_SIZE, 0)).max_timestamp
     return segment.first_timestamp if segment.first_timestamp >= 0 else segment.created_ms

@@ -1,5 +1,6 @@
-"""Which record is the latest of its key, in the part of a log that was not compacted yet (Kafka: OffsetMap). Keys are
-kept whole, not as digests as in Kafka's SkimpyOffsetMap: two keys are never taken for one.
+"""The latest record of each key, in the part of a log that was not compacted yet (Kafka: OffsetMap).
+
+Keys are kept whole, not as digests as in Kafka's SkimpyOffsetMap: two different keys are never mixed up.
 """
 
 from __future__ import annotations
@@ -26,13 +27,17 @@ from muster.coordinator.log.records.headers import (
 from muster.coordinator.log.records.scanning import HAS_TOMBSTONES, KEY_AT, ODD, Row, rows_of, scan_keys, unpack_row
 
 BYTES_PER_KEY = 200
-"""What a key and its place in the dictionary take, about: `log.cleaner.dedupe.buffer.size` by this is how many fit."""
+"""The approximate bytes of a key and its dictionary entry. `log.cleaner.dedupe.buffer.size` divided by it is the number
+of keys that fit.
+"""
 
 NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 
 
 def unpacked_rows(batch: bytes, header: BatchHeader) -> list[Row]:
-    """The records of any batch of data. CorruptBatch or UnsupportedCompression when they cannot be read."""
+    """Return the records of any batch of data. Raises CorruptBatch or UnsupportedCompression when they cannot be
+    read.
+    """
     if header.compression:
         if header.compression > 4:
             raise UnsupportedCompression(f"unknown compression type {header.compression}")
@@ -46,26 +51,27 @@ class OffsetMap:
     __slots__ = ("capacity", "end_offset", "first_offset", "is_full", "offsets", "producers", "tombstones")
 
     def __init__(self, first_offset: int, capacity: int, producers: ProducersInLog) -> None:
-        """`first_offset`: batches before it are passed over; `capacity`: how many keys fit."""
+        """`first_offset`: batches before it are skipped. `capacity`: the number of keys that fit."""
         self.first_offset = first_offset
         self.capacity = capacity
         self.producers = producers
         self.offsets: dict[bytes, int] = {}
         self.tombstones: set[int] = set()
-        """Base offsets of batches with tombstones: they need a closer look."""
+        """Base offsets of batches with tombstones, which are filtered record by record."""
         self.end_offset = 0
-        """All before it has been looked at."""
+        """All batches before this offset were read."""
         self.is_full = False
 
     def latest(self) -> set[int]:
-        """The offsets of the records that are the latest of their keys."""
+        """Return the offsets of the records that are the latest of their keys."""
         return set(self.offsets.values())
 
     def add(self, data: bytes) -> int:
-        """Look at the whole batches v2 in `data`; how many bytes these are. Stops when no more keys fit (`is_full`),
-        and at a batch of another format.
+        """Read the whole batches v2 in `data`; return how many bytes they have.
 
-        CorruptBatch when one is damaged: records must not be dropped because of bytes that are not what was written.
+        It stops when no more keys fit (`is_full`), and at a batch of another format.
+
+        Raises CorruptBatch for a damaged batch: damaged bytes must not cause the removal of records.
         """
         offsets, tombstones, capacity, first_offset = self.offsets, self.tombstones, self.capacity, self.first_offset
         at, stop = 0, len(data)
@@ -84,8 +90,8 @@ class OffsetMap:
             elif count != 1:
                 self._add_plain(data, at, end, base, count)
             else:
-                # in line for one record of the usual shape, of which most compacted logs consist: as a call it takes a
-                # third more
+                # inline for one record of the usual shape, the most frequent in compacted logs. A call takes a third
+                # more time.
                 size, more, deltas, key_length = unpack_row(data, at + HEADER_SIZE)
                 if size >= 128 > more and not (deltas or key_length & 129):
                     start = at + KEY_AT

@@ -1,7 +1,9 @@
-"""What compaction must know of producers: which of their transactions were aborted, and which batch is the last of
-each, since its sequence number must not be forgotten (Kafka: CleanedTransactionMetadata, lastRecordsOfActiveProducers).
+"""What compaction must know of producers (Kafka: CleanedTransactionMetadata, lastRecordsOfActiveProducers).
 
-Made from the log itself when the first batch of a producer is met; a log without producers costs nothing.
+It needs two facts: which transactions were aborted, and the last batch of each producer. The sequence number of that
+batch must not be forgotten.
+
+The facts are read from the log when the first batch of a producer is read. A log without producers costs nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ from muster.coordinator.log.records.markers import EndMarker, Marker
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 
 Fact = tuple[BatchHeader, Marker | None]
-"""A batch of a producer, and the marker in it if it is a control batch of which something is left."""
+"""A batch of a producer, and its marker. The marker is None for data, and for a control batch that is empty now."""
 LastRecordOf = Callable[[int], LastRecord | None]
-"""What the whole log ends with of a producer; None: it is forgotten."""
+"""Returns the last record of a producer in the whole log; None when the producer is forgotten."""
 
 
 class Undecided(Exception):
-    """A transaction in the part to be compacted has no end there: nothing from `offset` on may be touched yet."""
+    """A transaction in the part to compact has no end there: nothing from `offset` on may be changed yet."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(f"the transaction at offset {offset} is not decided")
@@ -37,9 +39,10 @@ class ProducersInLog:
     def __init__(
         self, read: Callable[[], Iterable[Fact]], *, newest_before_ms: int, last_record_of: LastRecordOf | None = None
     ) -> None:
-        """`read`: all batches with a producer id, in order. `last_record_of`: what the log knows; without it, the
-        end of the part counts, and a producer that wrote nothing since `newest_before_ms` (wall) is forgotten
-        (`producer.id.expiration.ms`).
+        """`read`: yields all batches with a producer id, in order. `last_record_of`: what the log knows of a producer.
+
+        Without `last_record_of` the end of the part counts. A producer without a batch since `newest_before_ms` (wall)
+        is then forgotten (`producer.id.expiration.ms`).
         """
         self._read = read
         self._newest_before_ms = newest_before_ms
@@ -60,7 +63,7 @@ class ProducersInLog:
             if header.is_control:
                 offsets, kinds = self._markers.setdefault(producer_id, ([], []))
                 offsets.append(offset)
-                # one of which nothing is left ended a transaction of which nothing is left
+                # an empty marker ended a transaction without remaining records
                 kinds.append(marker is None or marker.is_committed)
                 self._open_from.pop(producer_id, None)
                 if marker is not None:
@@ -75,7 +78,7 @@ class ProducersInLog:
                     self._open_from.setdefault(producer_id, offset)
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether a batch of data belongs to a transaction that was aborted. Raises Undecided."""
+        """Whether a batch of data belongs to an aborted transaction. Raises Undecided."""
         if header.producer_id < 0:
             return False
         self._read_once()
@@ -88,13 +91,15 @@ class ProducersInLog:
         return not kinds[index]
 
     def aborted_at(self, offset: int) -> AbortedTransaction | None:
-        """The transaction that the marker at `offset` aborted, as the transaction index has it."""
+        """The transaction that the marker at `offset` aborted, as in the transaction index."""
         self._read_once()
         return self._aborted.get(offset)
 
     def must_stay(self, header: BatchHeader) -> bool:
-        """Whether the batch, if need be without records, must be kept for its producer's sake: it is the last one of
-        data, or a marker that tells of an epoch of which there is no data yet.
+        """Whether compaction must keep the batch for its producer's sequence or epoch, even without records.
+
+        It must keep a producer's last batch of data. It must keep a marker if the producer has no data in its newest
+        epoch yet.
         """
         if header.producer_id < 0:
             return False

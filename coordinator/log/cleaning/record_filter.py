@@ -1,9 +1,9 @@
 """Which batches and records compaction keeps, by Kafka's rules (Cleaner.cleanInto, MemoryRecords.filterTo).
 
-A record stays when it is the latest of its key; a tombstone goes `delete.retention.ms` after it was first left alone
-by a compaction: that is when its batch gets a delete horizon. Offsets never change. Records without a key, of aborted
-transactions, and markers of transactions of which nothing is left go. The last batch of a producer stays, if need be
-empty.
+A record is kept when it is the latest of its key. The first compaction that keeps a tombstone gives its batch a delete
+horizon. The tombstone is removed `delete.retention.ms` later. Offsets never change. Records without a key and records
+of aborted transactions are removed. So is the marker of a transaction without remaining records. The last batch of a
+producer is kept, even if it is empty.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from muster.coordinator.log.records.scanning import PLAIN, Row, key_of_single, r
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 
 Keep = Callable[[bytes, int, int, int, int], None]
-"""`keep(data, start, end, last_offset, max_timestamp)`: the batch `data[start:end]` stays."""
+"""`keep(data, start, end, last_offset, max_timestamp)`: keep the batch `data[start:end]`."""
 
 
 class RecordFilter:
-    """Takes batches in the order of the log, gives those that stay to `keep`, which is to be set first."""
+    """Takes batches in the order of the log, and passes those to keep to `keep`, which the caller sets first."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class RecordFilter:
         now_ms: int,
         delete_retention_ms: int,
     ) -> None:
-        """`first_dirty`: `offset_map` knows the keys from this offset on; `now_ms`: wall."""
+        """`first_dirty`: `offset_map` knows the keys from this offset on. `now_ms`: wall."""
         self._map = offset_map
         self._latest = offset_map.latest()
         self._producers = producers
@@ -55,14 +55,14 @@ class RecordFilter:
         self._horizon_ms = now_ms + delete_retention_ms
         self.keep: Keep
         self.keep_aborted: Callable[[AbortedTransaction], object]
-        """Is told of each transaction that readers must know to be aborted; to be set as `keep`."""
+        """Called with each transaction that readers must know as aborted. The caller sets it first."""
         self.rewritten = 0
-        """Batches that stayed, but not as they were."""
+        """The number of batches that were kept with changes."""
         self._in_transaction: set[int] = set()
-        """Producers of whose present transaction a batch of data was met."""
+        """Producers with a batch of data in their present transaction."""
 
     def add(self, data: bytes) -> int:
-        """Filter the whole batches v2 in `data`, up to one of another format; how many bytes these are."""
+        """Filter the whole batches v2 in `data`, up to one of another format; return how many bytes they have."""
         latest, tombstones, keep = self._latest, self._map.tombstones, self.keep
         first_dirty, end_offset = self._first_dirty, self._map.end_offset
         at, stop = 0, len(data)
@@ -91,7 +91,7 @@ class RecordFilter:
         return at
 
     def _plain_stays(self, data: bytes, at: int, base: int, delta: int, count: int) -> bool | None:
-        """Whether all records of a plain batch stay, or all go; None: some of them, or it takes a closer look."""
+        """Whether all records of a plain batch are kept, or none. None: the records are filtered one by one."""
         if count == 0:
             return None
         if base < self._first_dirty:
@@ -104,7 +104,9 @@ class RecordFilter:
         return True if count == delta + 1 and self._latest.issuperset(own_offsets) else None
 
     def _clean_stays(self, data: bytes, at: int, base: int, delta: int, count: int) -> bool | None:
-        """The same for a batch of the clean part, whose keys may have newer records in the dirty part."""
+        """The same as `_plain_stays`, for a batch of the clean part. Its keys may have newer records in the dirty
+        part.
+        """
         offsets = self._map.offsets
         if count == 1 and not delta:
             where = key_of_single(data, at)
@@ -143,7 +145,7 @@ class RecordFilter:
             self._keep_empty(batch, header)
 
     def _stays(self, row: Row, base_offset: int, is_over: bool) -> bool:
-        """`is_over`: the delete horizon of its batch has passed."""
+        """Whether a record is kept. `is_over`: the delete horizon of its batch has passed."""
         if row.key is None or (row.is_tombstone and is_over):
             return False
         latest = self._map.offsets.get(row.key)
@@ -164,13 +166,13 @@ class RecordFilter:
             self._keep_whole(batch, header)
 
     def _note_aborted(self, offset: int) -> None:
-        """The marker at `offset` stays, and so does something of its transaction."""
+        """Note the aborted transaction of the marker at `offset`: the marker and some of its records are kept."""
         aborted = self._producers.aborted_at(offset)
         if aborted is not None:
             self.keep_aborted(aborted)
 
     def _keep_rows(self, batch: bytes, header: BatchHeader, rows: list[Row], needs_horizon: bool) -> None:
-        demand_crc(batch, header)  # the new CRC must not vouch for damage
+        demand_crc(batch, header)  # the new CRC must not hide damage
         moved_ms = 0
         greatest = header.max_timestamp
         if not header.is_log_append_time:

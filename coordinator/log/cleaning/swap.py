@@ -1,12 +1,14 @@
-"""Putting a compacted segment in the place of those it was made from, so that a crash at any moment leaves either the
-old ones or the new one, as Kafka does: `.cleaned` while it is written, `.swap` once it is whole, then its own name.
+"""Replaces segments by the compacted segment that was made from them, in three steps as Kafka does.
 
-Steps 1 and 3 work on files and belong into a thread, step 2 changes the log in memory and belongs to the event loop:
+A crash at any moment leaves either the old segments or the new one. The new file is `.cleaned` while it is written,
+`.swap` once it is complete, and then has its own name.
 
-1. `commit`: indexes and the note of what is replaced, then `.log.cleaned` becomes `.log.swap`. From here on a start
-   finishes the swap (`leftovers`).
+Steps 1 and 3 work on files, in a thread. Step 2 changes the log in memory, on the event loop:
+
+1. `commit`: writes the indexes and the end offset of the replaced segments. Then `.log.cleaned` becomes `.log.swap`.
+   From here on a start finishes the swap (`leftovers`).
 2. `LogSegments.replace`: readers go on in the `.log.swap`, which is held open.
-3. `finish`: the old files go, the new ones get their names. Then `Segment.settle`.
+3. `finish`: the old files are removed, and the new files get their names. Then `Segment.settle`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ from muster.coordinator.log.storage.interfaces import Storage
 
 
 def commit(storage: Storage, directory: str, cleaned: CleanedFile, end_offset: int) -> None:
-    """Make `cleaned` what counts for all before `end_offset` from its base offset on. OSError: the old ones count."""
+    """Make `cleaned` the valid segment for all offsets from its base offset to `end_offset`.
+
+    Raises OSError: the old segments stay valid then.
+    """
     name = cleaned.name
     storage.save(name + INDEX_SUFFIX + SWAP_SUFFIX, cleaned.index.encode(), sync=True)
     storage.save(name + TIME_INDEX_SUFFIX + SWAP_SUFFIX, cleaned.time_index.encode(), sync=True)
@@ -44,7 +49,7 @@ def commit(storage: Storage, directory: str, cleaned: CleanedFile, end_offset: i
 
 
 def transaction_index(storage: Storage, cleaned: CleanedFile) -> TransactionIndex | None:
-    """The transaction index of a compacted segment that counts already, ready to be looked up. OSError."""
+    """Return the transaction index of a compacted segment that is valid already. Raises OSError."""
     if not cleaned.aborted:
         return None
     file = storage.file(cleaned.name + TRANSACTION_INDEX_SUFFIX + SWAP_SUFFIX)
@@ -55,7 +60,7 @@ def transaction_index(storage: Storage, cleaned: CleanedFile) -> TransactionInde
 
 
 def drop(storage: Storage, cleaned: CleanedFile) -> None:
-    """Forget a compacted segment that does not count, or must not any more."""
+    """Remove the files of a compacted segment that is not valid."""
     cleaned.file.close()
     name = cleaned.name
     log = LOG_SUFFIX
@@ -67,7 +72,7 @@ def drop(storage: Storage, cleaned: CleanedFile) -> None:
 def finish(storage: Storage, directory: str, name: str, replaced: Sequence[str]) -> None:
     """Remove the files of the segments `replaced` (paths without suffix) and give those of `name` their names.
 
-    Nothing happens when opening the log anew has done that meanwhile; both hold `PartitionFolders.files_lock`.
+    It does nothing when opening the log again has done that meanwhile. Both hold `PartitionFolders.files_lock`.
     """
     swap_name = (name + LOG_SUFFIX + SWAP_SUFFIX).removeprefix(f"{directory}/")
     names = {entry.name for entry in storage.entries(directory)}
@@ -75,7 +80,7 @@ def finish(storage: Storage, directory: str, name: str, replaced: Sequence[str])
         return
     for old in replaced:
         for suffix in SUFFIXES:
-            if old != name or suffix != SNAPSHOT_SUFFIX:  # what stands before the segment is as it was
+            if old != name or suffix != SNAPSHOT_SUFFIX:  # the state of producers before the segment is unchanged
                 storage.remove(old + suffix)
     storage.sync_directory(directory)
     has_aborted = swap_name.replace(LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX) in names

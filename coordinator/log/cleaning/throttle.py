@@ -1,6 +1,7 @@
-"""How work in a thread leaves the event loop its time (Kafka: Throttler): short slices with pauses between them, so
-that it never has more than its share of a core, nor of the disk. CPython runs one thread at a time: a thread that
-computes for long holds the event loop up for some ms each time it wants to go on.
+"""Makes work in a thread leave time for the event loop (Kafka: Throttler): short slices with pauses between them.
+
+So the work never has more than its share of a core, nor of the disk. CPython runs one thread at a time. A thread that
+computes for long delays the event loop by some ms each time the loop wants to run.
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ from threading import Event
 from muster.coordinator.system.clock import thread_cpu_s
 
 SLICE_S = 0.001
-"""How long it works before it asks whether to pause."""
+"""How long the work runs before it may pause."""
 
 
 class Stopped(Exception):
-    """The server stops: the work is to be given up."""
+    """The server stops: the work must end."""
 
 
 class Throttle:
-    """The pauses of one job. `stop` set: `spent` raises `Stopped`."""
+    """The pauses of one job. When `stop` is set, `spent` raises `Stopped`."""
 
     def __init__(self, stop: Event, *, cpu_share: float, bytes_per_second: float) -> None:
-        """`cpu_share`: of one core, up to 1 (no pauses); `bytes_per_second`: read and written."""
+        """`cpu_share`: share of one core, up to 1 (no pauses). `bytes_per_second`: the limit of bytes read and
+        written.
+        """
         self._stop = stop
         self._pause_per_s = (1 - cpu_share) / cpu_share
         self._bytes_per_second = bytes_per_second
@@ -29,11 +32,11 @@ class Throttle:
         self._since_s = thread_cpu_s()
 
     def begin(self) -> None:
-        """The job goes on, perhaps in another thread than before."""
+        """Go on with the job, perhaps in another thread than before."""
         self._since_s = thread_cpu_s()
 
     def spent(self, count: int) -> None:
-        """So many bytes were read or written; pause when it is time to. Raises Stopped."""
+        """Note that so many bytes were read or written, and pause if necessary. Raises Stopped."""
         self._bytes += count
         now_s = thread_cpu_s()
         used_s = now_s - self._since_s

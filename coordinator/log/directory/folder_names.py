@@ -1,4 +1,4 @@
-"""Names that partitions' folders have beside their own: on their way out, or set aside; Kafka's (UnifiedLog)."""
+"""The other names of partitions' folders, for folders to remove and for strays; Kafka's names (UnifiedLog)."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from typing import Final, NamedTuple
 from muster.coordinator.log.checkpoints import Partition
 
 DELETE_SUFFIX: Final = "-delete"
-"""It was deleted; its files go when there is time."""
+"""The partition was deleted; a thread removes its files later."""
 STRAY_SUFFIX: Final = "-stray"
-"""It belongs to no topic that there is; it is left alone."""
+"""The folder belongs to no existing topic; it is left alone."""
 MOST_BYTES: Final = 255
-"""Of a name in a file system."""
+"""The limit of file systems for a name."""
 _OTHER_NAME = re.compile(
     r"(?P<topic>.+)-(?P<index>\d{1,10})\.(?P<uuid>[0-9a-f]{32})(?P<suffix>-delete|-stray)", re.ASCII
 )
 
 
 class OtherName(NamedTuple):
-    """What such a name says."""
+    """The parts of such a name."""
 
     partition: Partition
-    """The topic's name is cut when it was too long."""
+    """The topic and index. A name that was too long has only the beginning of the topic."""
     suffix: str
     uuid: bytes
-    """Of a deleted topic's folder: the topic's id; its files may be gone in part, and with them what says so."""
+    """In a deleted topic's folder this is the topic's id, because the file with the id may be removed already."""
 
 
 def other_name(partition: Partition, uuid: bytes, suffix: str) -> str:
-    """A name of its own for the folder of a partition. `uuid`: 16 bytes that no other folder of it has."""
+    """Return a new name for the folder of a partition. `uuid`: 16 bytes that no other folder of it has."""
     topic, index = partition
     rest = f"-{index}.{uuid.hex()}{suffix}"
     return topic[: MOST_BYTES - len(rest)] + rest
 
 
 def read_other_name(name: str) -> OtherName | None:
-    """None for any other name."""
+    """Return the parts of such a name; None for any other name."""
     found = _OTHER_NAME.fullmatch(name)
     return (
         None

@@ -1,6 +1,7 @@
-"""Whose data directory it is: `meta.properties`, read, checked and written (Kafka: MetaProperties).
+"""The identity of a data directory: `meta.properties` is read, checked and written (Kafka: MetaProperties).
 
-A damaged value is refused with one sentence, or written anew where nothing depends on it; the old file is kept then.
+A damaged value is refused with one sentence. Where nothing depends on it, it is written again, and the old file is
+kept.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _logger = structlog.get_logger("muster.log")
 
 
 class Identity(NamedTuple):
-    """Whose data directory it is (`meta.properties`)."""
+    """The cluster, node and directory in `meta.properties`."""
 
     cluster_id: str
     node_id: int
@@ -33,10 +34,10 @@ class Identity(NamedTuple):
 def identify(
     storage: Storage, cluster_id: str | None, node_id: int, draw_uuid: Callable[[], bytes], *, has_logs: bool
 ) -> Identity:
-    """Whose a data directory is; a new one, or what is missing in an old one, is drawn and written.
+    """Return the identity of a data directory. Missing values are drawn and written.
 
-    `cluster_id`: what it must be, or None for any; `has_logs`: there are partitions in it. Raises WrongDirectory,
-    MalformedCheckpoint or OSError.
+    `cluster_id`: the expected cluster, or None for any. `has_logs`: the directory has partitions. Raises
+    WrongDirectory, MalformedCheckpoint or OSError.
     """
     path = f"{storage.root}/{checkpoints.META_PROPERTIES}"
     data = storage.load(checkpoints.META_PROPERTIES)
@@ -59,15 +60,16 @@ def identify(
     if directory_id is not None and not fault:
         return Identity(found, node_id, directory_id)
     if fault:
-        # no log depends on it; Kafka would have to be told of the new one
+        # no log depends on it; but a Kafka controller would have to know the new one
         storage.save(checkpoints.META_PROPERTIES + DAMAGED_SUFFIX, data, sync=True)
         _report(path, f"{fault}; the old file is kept beside as {checkpoints.META_PROPERTIES}{DAMAGED_SUFFIX}")
     return _write(storage, found or cluster_id or checkpoints.encode_uuid(draw_uuid()), node_id, draw_uuid)
 
 
 def problem_of(path: str, data: bytes) -> str:
-    """What is wrong with a meta.properties, and the next start writes anew; "" when nothing is. Raises
-    MalformedCheckpoint for what a start refuses.
+    """Return the fault in a meta.properties that the next start repairs; "" when it has none.
+
+    Raises MalformedCheckpoint for faults that a start refuses.
     """
     properties = checkpoints.decode_properties(path, data)
     _check(path, properties)
@@ -79,7 +81,7 @@ def _node_of(properties: dict[str, str]) -> str:
 
 
 def _fault_of(cluster_id: str, directory_id: str | None) -> str:
-    """What is wrong and can be written anew; "" when nothing is."""
+    """Return the fault that a start can repair; "" when there is no such fault."""
     if directory_id is not None:
         try:
             checkpoints.decode_uuid(directory_id)
@@ -89,7 +91,7 @@ def _fault_of(cluster_id: str, directory_id: str | None) -> str:
 
 
 def _check(path: str, properties: dict[str, str]) -> None:
-    """Raises MalformedCheckpoint for what cannot be guessed."""
+    """Raises MalformedCheckpoint for a value that cannot be restored."""
     what_to_do = (
         "restore it from a backup, or remove it if the directory belongs to this node, and a new one is written"
     )

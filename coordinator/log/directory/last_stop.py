@@ -1,4 +1,4 @@
-"""What the small files of a data directory say of the last stop, partition by partition; and writing them."""
+"""The facts about the last stop, by partition, in the small files of a data directory: read and written."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _logger = structlog.get_logger("muster.log")
 
 
 class LastStop(NamedTuple):
-    """What the data directory says of the last stop, for one partition."""
+    """The facts about the last stop, for one partition."""
 
     was_clean: bool
     recovery_point: int = 0
-    """All before it was synced."""
+    """All records before this offset were synced."""
     start_offset: int = 0
 
 
 UNKNOWN = LastStop(was_clean=False)
-"""For a partition that the checkpoints do not know."""
+"""The value for a partition that the checkpoints do not have."""
 
 
 def load_offsets(storage: Storage, name: str, *, quiet: bool = False) -> dict[Partition, int]:
-    """An offset checkpoint; {} when it is missing or unreadable, which is logged unless `quiet`. Raises OSError."""
+    """Read an offset checkpoint. {} when it is missing or unreadable; that is logged unless `quiet`. Raises OSError."""
     path = f"{storage.root}/{name}"
     data = storage.load(name)
     try:
@@ -43,7 +43,7 @@ def load_offsets(storage: Storage, name: str, *, quiet: bool = False) -> dict[Pa
 
 
 class LastStops:
-    """Of all partitions of a data directory; kept up to date while the server runs, and written by `save`."""
+    """The facts of all partitions of a data directory. The server keeps them up to date, and `save` writes them."""
 
     def __init__(self, storage: Storage, *, quiet: bool = False) -> None:
         self._storage = storage
@@ -53,11 +53,13 @@ class LastStops:
         self._points_file = OffsetFile(storage, checkpoints.RECOVERY_POINTS)
         self._starts_file = OffsetFile(storage, checkpoints.START_OFFSETS)
         self._forgotten: dict[Partition, int] = {}
-        """Partitions that are no more, and that the files may still have; with the number of each."""
+        """Deleted partitions that the files may still have, with the number of the deletion."""
         self._times = 0
 
     def of(self, partition: Partition) -> LastStop:
-        """Of one partition. How a log was left that the checkpoint does not know is not known."""
+        """Return the facts of one partition. For a partition that the checkpoint does not have, the stop is not
+        clean.
+        """
         return LastStop(
             was_clean=self.was_clean and partition in self._recovery_points,
             recovery_point=self._recovery_points.get(partition, 0),
@@ -65,11 +67,11 @@ class LastStops:
         )
 
     def known(self) -> dict[Partition, LastStop]:
-        """Of each partition in the recovery point checkpoint."""
+        """Return the facts of each partition in the recovery point checkpoint."""
         return {partition: self.of(partition) for partition in self._recovery_points}
 
     def note(self, partition: Partition, recovery_point: int, start_offset: int) -> None:
-        """How a log stands now."""
+        """Note the present offsets of a log."""
         self._recovery_points[partition] = recovery_point
         if start_offset > 0:
             self._start_offsets[partition] = start_offset
@@ -77,30 +79,34 @@ class LastStops:
             self._start_offsets.pop(partition, None)
 
     def forget(self, partition: Partition) -> None:
-        """The partition is no more. The files may still have it, see `is_forgotten`."""
+        """Forget a deleted partition. The files may still have it, see `is_forgotten`."""
         if self._recovery_points.pop(partition, 0) + self._start_offsets.pop(partition, 0) > 0:
             self._times += 1
             self._forgotten[partition] = self._times
 
     def forget_others(self, topics: Container[str]) -> None:
-        """Only these topics have partitions: others were deleted before the last stop, and the files may have them."""
+        """Forget the partitions of other topics: they were deleted before the last stop, and the files may have
+        them.
+        """
         for partition in [one for one in self._recovery_points if one[0] not in topics]:
             self.forget(partition)
 
     def is_forgotten(self, partition: Partition) -> bool:
-        """Whether the files have offsets of an earlier log of this name. They must be written before a new one gets
-        records. Otherwise a start after a kill compares it with those offsets.
+        """Whether the files have offsets of an earlier log of this name.
+
+        The files must be written before a new log of this name gets records. Otherwise a start after a kill compares
+        the new log with the old offsets.
         """
         return partition in self._forgotten
 
     def save(self, *, sync: bool = False) -> None:
-        """Write recovery points and start offsets; `sync`: so that they survive a power cut. Raises OSError."""
+        """Write recovery points and start offsets. `sync`: so that they survive a power cut. Raises OSError."""
         self._points_file.save(self._recovery_points, sync=sync)
         self._starts_file.save(self._start_offsets, sync=sync)
         self._forgotten.clear()
 
     def saving(self) -> Job[None]:
-        """The same, in a thread, of what is noted now. Raises OSError."""
+        """Write the present values in a thread. Raises OSError."""
         times, points, starts = self._times, dict(self._recovery_points), dict(self._start_offsets)
         yield from self._points_file.saving(points)
         yield from self._starts_file.saving(starts)
@@ -108,12 +114,12 @@ class LastStops:
 
 
 def read_last_stops(storage: Storage) -> dict[Partition, LastStop]:
-    """Of each partition that the checkpoints know. OSError when one cannot be read."""
+    """Return the facts of each partition that the checkpoints have. Raises OSError when one cannot be read."""
     return LastStops(storage, quiet=True).known()
 
 
 def lower_recovery_point(storage: Storage, partition: Partition, offset: int) -> None:
-    """A repair has left the log ending at `offset`: no more than that is known to be synced from now on."""
+    """Note that a repair has cut the log at `offset`: only offsets before it are known to be synced."""
     points = load_offsets(storage, checkpoints.RECOVERY_POINTS, quiet=True)
     if points.get(partition, 0) > offset:
         points[partition] = offset

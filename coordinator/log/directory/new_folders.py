@@ -1,5 +1,7 @@
-"""Syncing the folders of new logs: a topic is acknowledged only when the folders of its partitions, and the files in
-them that hold the topic's id, would survive a power cut. Syncs run in a thread and serve all that wait.
+"""Syncs the folders of new logs.
+
+A topic is acknowledged only when its partitions' folders, with the topic's id in them, would survive a power cut. Syncs
+run in a thread and serve all waiting callers.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ class NewFolders:
     """Syncs the folders that were made in a data directory."""
 
     def __init__(self, storage: Storage, sync: SharedSync | None) -> None:
-        """Without `sync` nothing waits for the disk, and nothing is synced here."""
+        """Without `sync` no caller waits for the disk, and nothing is synced here."""
         self._storage = storage
         self._sync = sync
         self._unsynced: list[str] = []
@@ -26,13 +28,13 @@ class NewFolders:
         self._syncing = False
 
     def add(self, folder: str) -> None:
-        """It was made just now, or a file in it was written."""
+        """Note that a folder was created just now, or a file in it was written."""
         if self._sync is not None:
             self._unsynced.append(folder)
             self._made += 1
 
     def when_synced(self, callback: Waiter) -> None:
-        """Call `callback(None)` once all that were added so far are on the disk, or `callback(error)`."""
+        """Call `callback(None)` once all folders added so far are on the disk, or `callback(error)`."""
         if self._synced == self._made:
             callback(None)
             return
@@ -40,10 +42,11 @@ class NewFolders:
         self._start()
 
     def sync_now(self) -> bool:
-        """Wait until all that were added are on the disk; False when a sync of some has failed before, as nobody knows
-        what the disk has of them. Raises OSError.
+        """Wait until all added folders are on the disk. Raises OSError.
+
+        False when an earlier sync of some folders has failed: their state on the disk is unknown.
         """
-        folders = [*self._under_way, *self._unsynced]  # a thread may be at the first ones, or never get to them
+        folders = [*self._under_way, *self._unsynced]  # a thread may be at the first ones, or never sync them
         for folder in folders:
             self._sync_folder(folder)
         if folders:
@@ -69,7 +72,7 @@ class NewFolders:
         return job, lambda failure: self._ended(made, failure)
 
     def _sync_folder(self, folder: str) -> None:
-        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile: nothing of it needs to last
+        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile: it need not survive
             for entry in self._storage.entries(folder):
                 file = self._storage.file(f"{folder}/{entry.name}")
                 file.sync()
@@ -77,8 +80,9 @@ class NewFolders:
             self._storage.sync_directory(folder)
 
     def _ended(self, made: int, failure: OSError | None) -> None:
-        """A sync is over. After one that failed the next start checks the folders against the topic catalogue; the
-        failure of the disk is reported where records are written.
+        """Note the end of a sync. After a failed sync the next start checks the folders against the topic catalogue.
+
+        Writes of records report the failure of the disk.
         """
         self._syncing = False
         self._synced = made

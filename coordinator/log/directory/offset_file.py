@@ -13,7 +13,7 @@ from muster.coordinator.system.jobs import Job, OffloadedWork
 
 
 class OffsetFile:
-    """One of them. However the writes overtake each other, the offsets that were given last stay in the file."""
+    """One offset checkpoint. Writes may overtake each other; the file keeps the offsets that were given last."""
 
     def __init__(self, storage: Storage, name: str) -> None:
         self._storage = storage
@@ -22,13 +22,14 @@ class OffsetFile:
         self._begun = self._written = 0
 
     def save(self, offsets: Mapping[Partition, int], *, sync: bool = False) -> None:
-        """Write it now; `sync`: so that it survives a power cut. Raises OSError."""
+        """Write the file now. `sync`: so that it survives a power cut. Raises OSError."""
         self._begun += 1
         self._write(self._begun, offsets, sync=sync)
 
     def saving(self, offsets: Mapping[Partition, int]) -> Job[None]:
-        """Write it in a thread: making the lines of tens of thousands of partitions takes long. Nobody may change
-        `offsets` meanwhile. Raises OSError.
+        """Write the file in a thread: encoding tens of thousands of partitions takes long.
+
+        Nobody may change `offsets` meanwhile. Raises OSError.
         """
         self._begun += 1
         yield OffloadedWork(partial(self._write, self._begun, offsets, sync=False))

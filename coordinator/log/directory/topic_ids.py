@@ -1,5 +1,6 @@
-"""The file in a partition's directory that holds the topic's id (KIP-516), `partition.metadata`: read, written, and
-checked when the log is opened (Kafka: PartitionMetadataFile).
+"""The file `partition.metadata` with the topic's id in a partition's directory (KIP-516; Kafka: PartitionMetadataFile).
+
+It is read, written, and checked when the log is opened.
 """
 
 from __future__ import annotations
@@ -16,31 +17,33 @@ _logger = structlog.get_logger("muster.log")
 
 
 def read(storage: Storage, directory: str) -> bytes | None:
-    """The topic id noted there; None when there is none. Raises MalformedCheckpoint or OSError."""
+    """Return the topic id in the file; None when the directory has no such file. Raises MalformedCheckpoint or
+    OSError.
+    """
     path = f"{directory}/{checkpoints.PARTITION_METADATA}"
     data = storage.load(path)
     return None if data is None else checkpoints.decode_topic_id(f"{storage.root}/{path}", data)
 
 
 def other_topic(found: bytes, wanted: bytes) -> str:
-    """What is wrong with a folder that another topic's id is in."""
+    """Return the sentence for a folder that has another topic's id."""
     names = checkpoints.encode_uuid(found), checkpoints.encode_uuid(wanted)
     return "it names the topic {}, and the topic of this name is {}: the folder is another topic's".format(*names)
 
 
 def write(storage: Storage, directory: str, topic_id: bytes, *, sync: bool) -> None:
-    """Note a topic id. Raises OSError.
+    """Write a topic id. Raises OSError.
 
-    `sync`: wait for the disk. What a power cut leaves of it otherwise, `ensure` knows.
+    `sync`: wait for the disk. Without it, a power cut may leave part of the file; `ensure` handles that.
     """
     path = f"{directory}/{checkpoints.PARTITION_METADATA}"
     storage.save(path, checkpoints.encode_topic_id(topic_id), sync=sync)
 
 
 def ensure(storage: Storage, directory: str, topic_id: bytes, *, was_clean: bool, sync: bool) -> bool:
-    """Make sure that the directory of a log that is to be opened holds the topic's id; whether it had to be written.
+    """Make sure that the directory of a log that is opened has the topic's id. True when it was written.
 
-    `was_clean`: how the data directory was left; `sync`: see `write`. Raises DamagedLog when it cannot be read.
+    `was_clean`: whether the last stop was clean. `sync`: see `write`. Raises DamagedLog when the file cannot be read.
     """
     path = f"{directory}/{checkpoints.PARTITION_METADATA}"
     try:
@@ -54,7 +57,7 @@ def ensure(storage: Storage, directory: str, topic_id: bytes, *, was_clean: bool
         found = (storage.load(path) or b"").rstrip(b"\0")
         if was_clean or not checkpoints.encode_topic_id(topic_id).startswith(found):
             raise DamagedLog(Place(full, 0), UNREADABLE) from None
-        # the first part of it: what a power cut leaves of a file that was new
+        # the beginning of the file: a power cut leaves that of a new file
         _logger.warning("the id of a topic was written again", path=full)
     write(storage, directory, topic_id, sync=sync)
     return True

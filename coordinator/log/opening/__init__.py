@@ -1,1 +1,1 @@
-"""Opening a log: leftovers of a crash are put right, segments are checked and recovered."""
+"""Opens a log: repairs what a crash left, checks the segments and recovers them."""

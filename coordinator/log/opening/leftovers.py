@@ -1,5 +1,6 @@
-"""What a crash leaves beside the segments of a log: interrupted writes, deletions, compactions. Put right before the
-log is opened (Kafka: LogLoader.removeTempFilesAndCollectSwapFiles and completeSwapOperations).
+"""Repairs what a crash leaves beside the segments of a log: interrupted writes, deletions and compactions.
+
+It runs before the log is opened (Kafka: LogLoader.removeTempFilesAndCollectSwapFiles and completeSwapOperations).
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ from muster.coordinator.log.storage.interfaces import Entry, Storage
 _logger = structlog.get_logger("muster.log")
 _LOG_SWAP = LOG_SUFFIX + SWAP_SUFFIX
 _SWAPPED = (*(suffix for suffix in SUFFIXES[1:] if suffix != SNAPSHOT_SUFFIX), LOG_SUFFIX)
-"""In this order they get their names."""
+"""The suffixes, in the order in which the files get their final names."""
 
 
 def clear(storage: Storage, directory: str, absent: Collection[int] = ()) -> None:
-    """Remove what an interrupted deletion, write or compaction left; finish a swap that counts already. `absent`: the
-    base offsets of segments that are part of the log and not here.
+    """Remove the files of an interrupted deletion, write or compaction, and finish a swap that is valid already.
+
+    `absent`: the base offsets of segments that are part of the log and not on this machine.
     """
     leftovers = _Leftovers(storage, directory, absent)
     if not leftovers.are_there():
@@ -54,7 +56,7 @@ def clear(storage: Storage, directory: str, absent: Collection[int] = ()) -> Non
 
 
 class _Leftovers:
-    """Of one directory."""
+    """The files in one directory."""
 
     def __init__(self, storage: Storage, directory: str, absent: Collection[int]) -> None:
         self._storage = storage
@@ -88,10 +90,10 @@ class _Leftovers:
         name = swap[:20]
         first = int(name)
         bases = {base_offset_of(file) for file in self._files if file.endswith(LOG_SUFFIX)}
-        # one that is empty may have lost what it held, and replaces nothing that is there still
+        # an empty one may have lost its batches, and replaces no existing segment
         whole_to = self._end_of(self._files[swap]) if self._files[swap].size else None
         if whole_to is None and first in bases:
-            # what it was made from is there still, and not damaged
+            # the segments that it was made from still exist, undamaged
             self._rename(swap, swap + ASIDE_SUFFIX)
             _logger.error("a compacted segment is damaged",
                           path=f"{self._storage.root}/{self._directory}/{swap}{ASIDE_SUFFIX}",
@@ -100,7 +102,7 @@ class _Leftovers:
         if whole_to is not None:
             note = self._storage.load(f"{self._directory}/{name}{REPLACES_SUFFIX}")
             end = decode_replaces(note) if note is not None else None
-            # Kafka's own have no note, and one that names no segment is damaged
+            # Kafka's own swaps have no note; a note that names no segment is damaged
             self._remove_replaced(first, whole_to if end is None or end not in bases else end)
         self._storage.sync_directory(self._directory)
         for suffix in _SWAPPED:
@@ -109,14 +111,14 @@ class _Leftovers:
         self._storage.sync_directory(self._directory)
 
     def _remove_replaced(self, first: int, end: int) -> None:
-        # the oldest first: a tombstone must not go before what it removed
+        # the oldest first: a tombstone must not be removed before the records that it removed
         for file in sorted(self._files):
             base_offset = base_offset_of(file)
             if base_offset is not None and first <= base_offset < end:
                 self._remove(file)
 
     def _end_of(self, entry: Entry) -> int | None:
-        """The offset after the last batch of a compacted segment; None when it does not hold together."""
+        """Return the offset after the last batch of a compacted segment; None when a batch is not valid."""
         path, base_offset = f"{self._directory}/{entry.name}", int(entry.name[:20])
         segment = Segment(self._storage, path, base_offset, LogConfig(), 0)
         segment.file = self._storage.file(path)
@@ -127,16 +129,16 @@ class _Leftovers:
     def remove_rest_of_swaps(self) -> None:
         for name in list(self._files):
             if name.endswith(SWAP_SUFFIX):
-                # an index whose segment has its name already, or never came to count: either is made anew
+                # the segment of this index has its name already, or was never valid: the index is rebuilt
                 self._remove(name)
                 self._remove(name.removesuffix(SWAP_SUFFIX))
             elif is_replaces_note(name):
                 self._remove(name)
 
     def remove_orphans(self) -> list[str]:
-        """Remove indexes without their segment. The names of the segments that there were, without suffix.
+        """Remove indexes without their segment. Returns the names of the former segments, without suffix.
 
-        A removal of a segment gives its log another name first, and takes that away last.
+        The removal of a segment renames its log file first and removes that file last.
         """
         logged = {name[:20] for name in self._files if name.endswith(LOG_SUFFIX)} | self._absent
         orphans = [name for name in self._files if name[:20] not in logged and base_offset_of(name) is not None]

@@ -1,11 +1,11 @@
-"""Opening a partition's log (Kafka: LogLoader): what its directory holds, where it ends, and recovery when the last
-stop was not clean.
+"""Opens a partition's log (Kafka: LogLoader): finds its segments and its end, and recovers it after an unclean stop.
 
-After a clean stop only the newest segment is looked at, and only behind its last index entry. Otherwise all from the
-recovery point on is gone through with every CRC checked.
+After a clean stop only the newest segment is checked, and only behind its last index entry. Otherwise everything from
+the recovery point on is read, and every CRC is checked.
 
-What a clean stop left, and what lies below the recovery point, was whole and on the disk once: bytes there that are no
-whole batches are damage and are never cut. A tail behind the recovery point may be an append that a kill cut short.
+Everything that a clean stop left, and everything below the recovery point, was whole and on the disk. Bytes there that
+are no whole batches are damage and are never cut. A tail behind the recovery point may be an append that a kill cut
+short.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from muster.coordinator.log.storage.shared_sync import SharedSync
 from muster.coordinator.log.unified_log import UnifiedLog
 
 LONG_BYTES: Final = 256 * 1024 * 1024
-"""Recovery of more than that says how far it is, each time so much is done."""
+"""A longer recovery logs its progress, each time after so many bytes."""
 _CHUNK: Final = 1024 * 1024
 _logger = structlog.get_logger("muster.log")
 
@@ -78,7 +78,7 @@ class LogLoader:
         engine: Engine | None = None,
         absent: Sequence[SegmentFigures] = (),
     ) -> None:
-        """`absent`: segments that are part of the log and not here; the newest one always is."""
+        """`absent`: segments that are part of the log and not on this machine; the newest one always exists here."""
         self.engine = engine
         self.absent = absent
         self.storage = storage
@@ -94,11 +94,13 @@ class LogLoader:
 
     @property
     def _facts(self) -> dict[str, Any]:
-        """For log lines."""
+        """The facts for log lines."""
         return {"topic": self.topic, "partition": self.partition}
 
     def load(self) -> UnifiedLog:
-        """The log. DamagedLog when a batch does not hold together that was whole once; OSError when the disk fails."""
+        """Return the log. Raises DamagedLog when a batch is damaged that was whole before; OSError when the disk
+        fails.
+        """
         self._find_segments()
         found = list(self._segments)
         try:
@@ -116,7 +118,7 @@ class LogLoader:
         start_offset, doubtful_start = self._start(end_offset)
         self._report_lost_end(max(start_offset, end_offset))
         if start_offset > end_offset:
-            # what lay between was deleted on purpose, and the tail was lost: offsets must not be given out twice
+            # the segments between were deleted on purpose, and the tail was lost: no offset may be given out twice
             self._set_segments_aside(start_offset)
             end_offset = start_offset
         epochs.truncate_from_end(end_offset + 1)
@@ -150,7 +152,7 @@ class LogLoader:
         return Segment(self.storage, name, base_offset, self.config, created_ms)
 
     def _find_segments(self) -> None:
-        """The segments in order, or one new one; leftovers of an interrupted change are put right."""
+        """Find the segments in order, or create a first one. Repairs what an interrupted change left."""
         leftovers.clear(self.storage, self.directory, [figures.base_offset for figures in self.absent])
         for figures in self.absent:
             segment = self._segment(figures.base_offset, self.wall_ms)
@@ -172,15 +174,18 @@ class LogLoader:
             self._segments.append(segment)
 
     def _is_doubtful(self, offset: int, name: str) -> bool:
-        """A snapshot of producers that tells of what is to be recovered first."""
+        """Whether a file is a snapshot of producers at an offset that must be recovered first."""
         last_stop = self.last_stop
         return not last_stop.was_clean and name.endswith(SNAPSHOT_SUFFIX) and offset > last_stop.recovery_point
 
     def _start(self, end_offset: int) -> tuple[int, int]:
-        """Where the log begins; and the same again if segments lie before that by a checkpoint alone (else -1)."""
+        """Return the start of the log, and an offset for doubt.
+
+        The second value is the start again, if only a checkpoint puts it after existing segments; else it is -1.
+        """
         segments, noted = self._segments, self.last_stop.start_offset
         if len(segments) > 1 and segments[1].base_offset <= noted <= end_offset:
-            # when records are deleted, their segments go before that is noted
+            # a deletion of records removes its segments before it writes the checkpoint
             _logger.warning(
                 "the start of a log is in doubt",
                 **self._facts,
@@ -194,7 +199,7 @@ class LogLoader:
         return max(noted, segments[0].base_offset), -1
 
     def _set_segments_aside(self, start_offset: int) -> None:
-        """Begin anew at `start_offset`, and keep the files of the segments under other names."""
+        """Begin again at `start_offset`, and rename the files of the old segments."""
         newest = self._segments[-1]
         for segment in self._segments:
             segment.file.close()
@@ -214,7 +219,9 @@ class LogLoader:
         self._segments[0].create()
 
     def _end_of_clean_log(self) -> int:
-        """The offset after the last batch of a log that was closed cleanly. DamagedLog when that is not whole."""
+        """Return the offset after the last batch of a cleanly closed log. Raises DamagedLog when that batch is not
+        whole.
+        """
         newest = self._segments[-1]
         last = next((segment for segment in reversed(self._segments) if segment.size), newest)
         if last.size == 0 or last.is_absent:
@@ -223,7 +230,7 @@ class LogLoader:
         try:
             index = last.index()
         except CorruptBatch as error:
-            start, broken = 0, str(error)  # it had to be made anew; the walk finds the place
+            start, broken = 0, str(error)  # the index had to be rebuilt; the walk finds the place
         else:
             start = index.positions[-1] if len(index) else 0
         ((position, header),) = deque(walk.batches(last, start, last.size), maxlen=1)
@@ -237,7 +244,7 @@ class LogLoader:
         return newest.base_offset
 
     def _report_lost_end(self, end_offset: int) -> None:
-        """Kafka serves what is left without a word; an operator should know that it is not all."""
+        """Report lost records at the end. Kafka serves the rest silently; an operator should know of the loss."""
         recovery_point = self.last_stop.recovery_point
         if end_offset < recovery_point:
             _logger.error(
@@ -251,7 +258,9 @@ class LogLoader:
     # -- recovery
 
     def _recover(self, epochs: LeaderEpochs) -> int:
-        """Check what lies behind the recovery point, note its epochs, cut a torn tail; the log's end offset."""
+        """Check everything behind the recovery point, note its epochs, and cut a torn tail; return the log's end
+        offset.
+        """
 
         def note(header: BatchHeader) -> None:
             if header.leader_epoch > epochs.latest:
@@ -264,7 +273,7 @@ class LogLoader:
         reported = done = 0
         for index, segment in enumerate(segments):
             is_last = index + 1 == len(segments)
-            # one that had room in advance has given it back for good once a record of the next one is synced
+            # reserved room of this segment is surely given back once a record of the next one is synced
             if not is_last and segments[index + 1].base_offset + has_room <= recovery_point:
                 continue
             size = segment.size
@@ -285,7 +294,7 @@ class LogLoader:
         return max(next_offset, segments[-1].base_offset)
 
     def _cut_tail(self, index: int, size: int, checked: Checked) -> None:
-        """Cut off what follows the last whole batch. DamagedLog when it may hold what was acknowledged."""
+        """Cut off the bytes after the last whole batch. Raises DamagedLog when they may be acknowledged records."""
         segment, reason = self._segments[index], checked.reason
         position = size - checked.left
         later = [one for one in self._segments[index + 1 :] if not only_zeros(one.file, 0, min(one.size, HEADER_SIZE))]
@@ -296,7 +305,7 @@ class LogLoader:
             try:
                 kept = self._keep_tail(segment, position, size)
             except OSError as error:
-                # a full disk is what tears most tails: it must not keep the log from being opened
+                # most torn tails are from a full disk, which must not keep the log from being opened
                 if is_damaged:
                     cause = error.strerror or str(error)
                     what = f"{reason}, and it cannot be set aside: {cause}"
@@ -316,15 +325,15 @@ class LogLoader:
                 "more",
             )
         elif later:
-            # A power cut: this end had not reached the disk when the segments behind it did, so nothing of either was
-            # acknowledged as synced. What is whole stays.
+            # A power cut: later segments reached the disk before this end did. So nothing of either was acknowledged as
+            # synced. The whole batches stay.
             _logger.error("a torn segment was cut off", **facts, lost_from_offset=checked.next_offset,
                           lost_before_offset=later[0].base_offset)  # fmt: skip
         elif reason:
             _logger.warning("a torn tail was cut off", **facts, bytes=checked.left, end_offset=checked.next_offset)
 
     def _demand_no_damage(self, segment: Segment, size: int, checked: Checked, *, has_followers: bool) -> None:
-        """Raises DamagedLog or UnreadableLog when what follows the last whole batch must not be cut off."""
+        """Raises DamagedLog or UnreadableLog when the bytes after the last whole batch must not be cut off."""
         position, reason = size - checked.left, checked.reason
         recovery_point = self.last_stop.recovery_point
         if checked.is_unknown:
@@ -332,7 +341,7 @@ class LogLoader:
         if has_followers and not checked.is_short:
             raise DamagedLog(segment.place(position), f"{reason or 'zeros'}, and segments follow")
         if reason and whole_batch_at(segment.file, position, size) is not None:
-            # it may be the one before it that is damaged
+            # the batch before it may be the damaged one
             before = segment.locate(checked.next_offset - 1) if position else None
             place = segment.place(position if before is None else before[0])
             raise DamagedLog(place, f"{reason}, and the batch is whole")
@@ -344,7 +353,7 @@ class LogLoader:
             raise DamagedLog(segment.place(position), reason)
 
     def _keep_tail(self, segment: Segment, position: int, size: int) -> str:
-        """What is cut off stays beside, in the file whose path is returned. Raises OSError."""
+        """Keep the cut bytes in a file beside the segment; return its path. Raises OSError."""
         kept = self.storage.file(self._free_name(f"{segment_name(segment.base_offset)}{LOG_SUFFIX}.{position}"))
         with contextlib.closing(kept):
             for at in range(position, size, _CHUNK):
@@ -354,7 +363,7 @@ class LogLoader:
         return kept.path
 
     def _free_name(self, name: str) -> str:
-        """A path that nothing was set aside under earlier."""
+        """Return a path that no file has that was set aside earlier."""
         names = {entry.name for entry in self.storage.entries(self.directory)}
         number, free = 1, name + ASIDE_SUFFIX
         while free in names:

@@ -1,10 +1,9 @@
-"""Going through a segment batch by batch after a stop that was not clean: what holds together, where it ends, and
-why.
+"""Reads a segment batch by batch after an unclean stop: finds the valid batches, and the reason for their end.
 
-A segment that ends in bytes after which no whole batch follows has a *torn tail* when an append that never came to its
-end may have left them; it is cut. Other bytes there are *damage*: they are set aside first. When a whole batch does
-follow, the *middle* is damaged and nothing is cut: that would drop what was acknowledged. Batches of a format that is
-unknown here are neither: they are left as they are, and nothing is cut.
+The bytes after the last whole batch, without a whole batch behind them, are of two kinds. They are a *torn tail* when
+an incomplete append may have left them; they are cut. Other bytes are *damage*; they are set aside first. When a whole
+batch follows, the *middle* is damaged and nothing is cut: a cut would drop acknowledged records. Batches of an unknown
+format are left unchanged, and nothing is cut.
 """
 
 from __future__ import annotations
@@ -36,38 +35,38 @@ from muster.coordinator.log.storage.interfaces import File
 from muster.protocol.message_sets import MIN_SIZES, may_be_message
 
 MOST_TORN_BYTES = 128 * 1024 * 1024
-"""Of a tail that an append may have left: more than any batch has."""
+"""The most bytes of a torn tail: more than any batch has."""
 _CHUNK = 1024 * 1024
 _SECTOR = 512
 _MAGIC_BYTES = bytes([*OLD_MAGIC, MAGIC])
 _MIN_UNKNOWN_LENGTH = 14
-"""No format had batches with a smaller one."""
+"""The least length field of a batch of any format."""
 
 
 class Checked(NamedTuple):
-    """What `check_segment` found."""
+    """The result of `check_segment`."""
 
     next_offset: int
     """The offset after the last whole batch."""
     left: int
-    """Bytes after the last whole batch; 0: all of the file is batches."""
+    """Bytes after the last whole batch; 0 when the file ends with it."""
     reason: str
-    """Why the batch there does not hold together; "" when nothing is left or only zeros (room reserved in advance)."""
+    """Why no valid batch follows; "" when no bytes follow, or only zeros (reserved room)."""
     is_short: bool
-    """The bytes end before the batch does, or are zeros to the end: an append that did not reach the disk."""
+    """Whether an append did not reach the disk: its bytes end early, or are zeros to the end."""
     is_torn: bool
-    """What is left may be an append that never came to its end, see `is_torn`."""
+    """Whether the remaining bytes may be an incomplete append, see `is_torn`."""
     is_unknown: bool
-    """What is left begins with a batch of a format that is unknown here."""
+    """Whether the remaining bytes begin with a batch of an unknown format."""
 
 
 def check_segment(
     segment: Segment, file_size: int, next_offset: int, note: Callable[[BatchHeader], object], *, has_room: bool = False
 ) -> Checked:
-    """Rebuild `segment` from its file, with every CRC checked, up to the first batch that does not hold together.
+    """Rebuild `segment` from its file, up to the first batch that is not valid. Every CRC is checked.
 
-    `next_offset`: the lowest offset its first batch may have. `note` is called with each batch, in order. `has_room`:
-    zeros at the end are room that was reserved in advance.
+    `next_offset`: the lowest offset of its first batch. `note` is called with each batch, in order. `has_room`: zeros
+    at the end are reserved room.
     """
     segment.reset_indexes()
     file = segment.file
@@ -87,16 +86,16 @@ def check_segment(
 
 
 class WholeBatches:
-    """Goes through a segment file, with every CRC checked, up to the first batch that is wrong."""
+    """Yields the batches of a segment file up to the first one that is not valid. Every CRC is checked."""
 
     def __init__(self, file: File, position: int, size: int, next_offset: int, base_offset: int) -> None:
-        """`next_offset`: the lowest offset that the first batch may have; `base_offset`: that of the segment."""
+        """`next_offset`: the lowest offset of the first batch. `base_offset`: the base offset of the segment."""
         self.position = position
-        """How far it came: the end of the last batch that was given."""
+        """The end of the last yielded batch."""
         self.next_offset = next_offset
         """The offset after that batch."""
         self.reason = ""
-        """Why the batch there is not whole; "" when there is none."""
+        """Why the next batch is not whole; "" when no batch follows."""
         self._file = file
         self._size = size
         self._base_offset = base_offset
@@ -114,14 +113,15 @@ class WholeBatches:
                 at += header.length + LENGTH_OVERHEAD
                 self.position, self.next_offset = start + at, header.next_offset
                 yield start + at - header.size, header
-            if at == 0 and not self.reason:  # a batch larger than a chunk
+            if at == 0 and not self.reason:  # a batch is larger than a chunk
                 wanted = read_header(data).size
 
 
 def is_torn(file: File, position: int, end: int, next_offset: int) -> bool:
-    """Whether the bytes from `position` to the `end` of a file, which are no whole batch, may be an append that never
-    came to its end: it was cut short, or a power cut left zeros where blocks of it should be. Other bytes were
-    whole once, or were never Muster's.
+    """Whether the bytes from `position` to the `end` of a file may be an incomplete append.
+
+    They are no whole batch. The append was cut short, or a power cut left zeros in place of some blocks. Other bytes
+    were whole once, or are not from Muster.
     """
     if end - position > MOST_TORN_BYTES:
         return only_zeros(file, position, end)
@@ -129,7 +129,7 @@ def is_torn(file: File, position: int, end: int, next_offset: int) -> bool:
 
 
 def _has_empty_sector(file: File, position: int, end: int) -> bool:
-    """Part of it is zeros as a disk reads where nothing was written."""
+    """Whether a sector of the bytes is all zeros, as a disk reads where nothing was written."""
     start = -(-position // _SECTOR) * _SECTOR
     while start < end:
         data = file.pread(min(_CHUNK, end - start), start)
@@ -152,8 +152,10 @@ def _is_short(file: File, position: int, end: int, next_offset: int) -> bool:
 
 
 def unknown_format(file: File, position: int, next_offset: int, base_offset: int) -> BatchHeader | None:
-    """The header at `position`, where no batch of a known format begins, when it is one of an unknown format: all that
-    every format of Kafka's had in front fits its place in the log. It may be longer than the file.
+    """Return the header at `position`, where no known batch begins, if it is of an unknown format.
+
+    The fields that every format of Kafka has in front must fit its place in the log. The batch may be longer than the
+    file.
     """
     data = file.pread(HEADER_SIZE, position)
     if len(data) < HEADER_SIZE:
@@ -164,9 +166,9 @@ def unknown_format(file: File, position: int, next_offset: int, base_offset: int
 
 
 def _is_torn_in_room(file: File, position: int, end: int, base_offset: int) -> bool:
-    """Part of a write into the room at the end of a file, most of which is there still."""
+    """Whether the bytes are part of a write into the reserved room of a file, mostly still zeros."""
     room = max(end - HEADER_SIZE, position)
-    data = file.pread(HEADER_SIZE, position)  # of format v2: in no other is room reserved
+    data = file.pread(HEADER_SIZE, position)  # of format v2: room is reserved in no other format
     if len(data) == HEADER_SIZE:
         header = BatchHeader._make(unpack_header(data))
         if header.magic == MAGIC and header.length >= MIN_LENGTH and position + header.size < end:
@@ -175,9 +177,10 @@ def _is_torn_in_room(file: File, position: int, end: int, base_offset: int) -> b
 
 
 def check_batch(data: bytes, at: int, left: int, next_offset: int, base_offset: int) -> tuple[BatchHeader | None, str]:
-    """The batch at `at` of a segment that begins at `base_offset`, when `left` bytes are in its file from the start
-    of `data` on: its header when it is whole in `data` and right; otherwise None and why, or None and "" when `data`
-    ends too early.
+    """Check the batch at `at` of a segment that begins at `base_offset`.
+
+    The file has `left` bytes from the start of `data` on. Returns the header when the batch is whole in `data` and
+    valid. Otherwise returns None and the reason, or None and "" when `data` ends too early.
     """
     rest = len(data) - at
     if rest >= HEADER_SIZE:
@@ -206,7 +209,7 @@ def check_batch(data: bytes, at: int, left: int, next_offset: int, base_offset: 
 
 
 def _header_of_any(data: bytes, at: int) -> tuple[BatchHeader | None, str]:
-    """The header at `at` of an old message; otherwise None and why."""
+    """Return the header at `at` of an old message; otherwise None and the reason."""
     if not is_old(data, at):
         if len(data) - at < HEADER_SIZE:
             return None, f"{len(data) - at} bytes are no batch header"
@@ -221,7 +224,7 @@ def _header_of_any(data: bytes, at: int) -> tuple[BatchHeader | None, str]:
 
 
 def only_zeros(file: File, position: int, end: int) -> bool:
-    """Nothing was ever written there: room reserved in advance."""
+    """Whether all bytes are zeros: reserved room."""
     while position < end:
         data = file.pread(min(_CHUNK, end - position), position)
         if data.count(0) != len(data):
@@ -231,7 +234,7 @@ def only_zeros(file: File, position: int, end: int) -> bool:
 
 
 def whole_batch_at(file: File, position: int, end: int) -> BatchHeader | None:
-    """The header at `position` when its batch is whole and its CRC right. No torn append leaves such a batch."""
+    """Return the header at `position` when its batch is whole and its CRC right. No torn append leaves such a batch."""
     try:
         header = read_header(file.pread(HEADER_SIZE, position))
         check_shape(header, position)
@@ -242,14 +245,15 @@ def whole_batch_at(file: File, position: int, end: int) -> BatchHeader | None:
 
 
 def whole_batch_follows(file: File, position: int, end: int, base_offset: int) -> int | None:
-    """Where, after the bad batch at `position` of a segment that begins at `base_offset`, the next batch with a right
-    CRC and an offset of the segment begins; None: nowhere.
+    """Return the position of the next valid batch after the bad batch at `position`; None when none follows.
+
+    A valid batch has a right CRC and an offset of the segment, which begins at `base_offset`.
     """
     start = position + 1
     looks_like_header = _header_pattern(base_offset)
     while end - start >= MIN_BATCH_SIZE:
         data = file.pread(min(_CHUNK, end - start), start)
-        # the last bytes come again with the next chunk: a header may lie across the border
+        # the last bytes are read again with the next chunk: a header may cross the border
         fresh = max(len(data) - HEADER_SIZE + 1, 1) if end - start > len(data) else len(data)
         for match in looks_like_header.finditer(data, 0, min(fresh + MAGIC_POSITION, len(data))):
             begin = match.start()
@@ -260,7 +264,9 @@ def whole_batch_follows(file: File, position: int, end: int, base_offset: int) -
 
 
 def _is_whole(file: File, data: bytes, begin: int, start: int, end: int, base_offset: int) -> bool:
-    """Whether a whole batch with an offset of the segment begins at `begin` of `data`, which stands at `start`."""
+    """Whether a whole batch with an offset of the segment begins at `begin` of `data`. `start`: the position of
+    `data`.
+    """
     try:
         header = read_header(data, begin)
         check_shape(header, begin)
@@ -275,7 +281,7 @@ def _is_whole(file: File, data: bytes, begin: int, start: int, end: int, base_of
 
 
 def _header_pattern(base_offset: int) -> re.Pattern[bytes]:
-    """Where a header with an offset of the segment may begin: upper half of the offset, and the magic byte."""
+    """Match a possible header of the segment, by the upper half of its offset and the magic byte."""
     halves = {struct.pack(">q", offset)[:4]: None for offset in (base_offset, base_offset + MAX_RELATIVE_OFFSET)}
     upper = b"|".join(re.escape(half) for half in halves)
     return re.compile(b"(?s)(?=(?:" + upper + b").{%d}" % (MAGIC_POSITION - 4) + b"[" + re.escape(_MAGIC_BYTES) + b"])")

@@ -1,1 +1,1 @@
-"""Producers of one log: their sequences and transactions, the checks of what they append, and the snapshots of that."""
+"""Producers of one log: their sequences and transactions, the checks of their appends, and snapshots of their state."""

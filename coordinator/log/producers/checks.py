@@ -1,5 +1,6 @@
-"""What a producer may append (Kafka: ProducerAppendInfo, UnifiedLog.analyzeAndValidateProducerState). Decides; changes
-nothing.
+"""Checks what a producer may append (Kafka: ProducerAppendInfo, UnifiedLog.analyzeAndValidateProducerState).
+
+It changes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MAX_EPOCH = 2**15 - 1
 
 
 def earlier_append(producer: Producer | None, header: BatchHeader) -> SeenBatch | None:
-    """What a batch of a client is a duplicate of."""
+    """Return the earlier append that a client's batch duplicates; None for a new batch."""
     if producer is not None and producer.epoch == header.producer_epoch:
         first, last = header.base_sequence, header.last_sequence
         for seen in producer.batches:
@@ -34,7 +35,7 @@ def earlier_append(producer: Producer | None, header: BatchHeader) -> SeenBatch 
 
 
 def check_epoch(producer: Producer | None, producer_id: int, epoch: int) -> None:
-    """Raises InvalidProducerEpoch when a newer epoch of the producer was seen."""
+    """Raises InvalidProducerEpoch when the log has seen a newer epoch of the producer."""
     if producer is not None and epoch < producer.epoch:
         raise InvalidProducerEpoch(
             f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch {producer.epoch}"
@@ -42,13 +43,15 @@ def check_epoch(producer: Producer | None, producer_id: int, epoch: int) -> None
 
 
 def is_in_transaction(producer: Producer | None, epoch: int) -> bool:
-    """Whether the transaction is open here of which a batch of this epoch is part."""
+    """Whether the producer has an open transaction here under this epoch."""
     return producer is not None and producer.transaction_start is not None and producer.epoch == epoch
 
 
 def check_sequence(producer: Producer | None, header: BatchHeader, verified: Verification | None) -> None:
-    """Raises OutOfOrderSequence for a gap, or a batch older than all that are remembered. A producer that is not known
-    here (never was, or expired) may begin with any sequence; `verified`: what is known of those that it asked for.
+    """Raises OutOfOrderSequence for a gap, or for a batch older than all remembered ones.
+
+    A producer that is unknown here (new or expired) may begin with any sequence. `verified`: the batches whose
+    verification it has requested.
     """
     producer_id, sequence = header.producer_id, header.base_sequence
     if verified is not None:
@@ -84,7 +87,7 @@ def check_verified(producer: Producer | None, epoch: int, is_verified: bool) -> 
 
 
 def check_not_in_transaction(producer: Producer | None, header: BatchHeader) -> None:
-    """Raises InvalidTxnState for a batch outside of transactions while one of its producer is open."""
+    """Raises InvalidTxnState for a batch outside of transactions while its producer has an open transaction."""
     if producer is not None and producer.transaction_start is not None and not header.is_transactional:
         raise InvalidTxnState(f"Expected transactional write from producer {header.producer_id}")
 
@@ -92,8 +95,8 @@ def check_not_in_transaction(producer: Producer | None, header: BatchHeader) -> 
 def check_marker(producer: Producer | None, marker: EndMarker) -> None:
     """Raises InvalidProducerEpoch or TransactionCoordinatorFenced.
 
-    With transaction version 2 the marker has a raised epoch. An equal one is only right for a marker that is written
-    once more, of a transaction that has ended here, or where the epoch cannot be raised.
+    With transaction version 2 the marker has a raised epoch. An equal epoch is right in two cases. The transaction has
+    ended here already, so that the marker is a repetition; or the epoch cannot be raised.
     """
     known = NO_PRODUCER_EPOCH if producer is None else producer.epoch
     epoch, version = marker.producer_epoch, marker.transaction_version

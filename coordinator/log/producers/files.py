@@ -1,9 +1,8 @@
-"""The files that a log keeps of its producers: the index of each segment in which transactions were aborted, and
-snapshots of the producers' state.
+"""The files of a log's producers: the index of aborted transactions of each segment, and snapshots of their state.
 
-A snapshot is written where a segment begins and at a clean stop, as on Kafka, and only when all transaction indexes are
-on the disk: what it says of producers, they say of the transactions aborted before it. So a start trusts both up to the
-newest snapshot, and reads the log from there on.
+A snapshot is written where a segment begins and at a clean stop, as on Kafka. It is written only when all transaction
+indexes are on the disk. So the indexes have every transaction that was aborted before the snapshot. A start trusts both
+up to the newest snapshot, and reads the log from there on.
 """
 
 from __future__ import annotations
@@ -27,26 +26,26 @@ from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 from muster.coordinator.log.storage.interfaces import Entry, Storage
 
 FEW_PRODUCERS: Final = 100
-"""A snapshot of so many is written at once, of more in a thread."""
+"""A snapshot of so many producers is written at once, a larger one in a thread."""
 _logger = structlog.get_logger("muster.log")
 InBackground = Callable[[Callable[[], object], Callable[[], object]], object]
-"""Has a job done in a thread, then calls the other one."""
+"""Runs a job in a thread, and then calls the other function."""
 
 
 class ProducerFiles:
-    """Those of one log. Nothing of them is known before `find`."""
+    """The producers' files of one log. None of them is known before `find`."""
 
     __slots__ = ("_in_background", "_pending", "_row_of", "_segments", "indexes", "snapshots")
 
     def __init__(self, segments: LogSegments, in_background: InBackground, *, keeps_batches: bool = False) -> None:
-        """`keeps_batches`: snapshots have all that is remembered of a producer, and not only its last batch."""
+        """`keeps_batches`: snapshots have all remembered batches of a producer, and not only its last one."""
         self._segments = segments
         self._row_of = snapshot.rows_of if keeps_batches else snapshot.row_of
         self._in_background = in_background
         self.indexes: dict[int, TransactionIndex] = {}
-        """Base offset -> index of the segments in which transactions were aborted, in their order."""
+        """Base offset -> transaction index, for the segments with aborted transactions, in their order."""
         self.snapshots: list[int] = []
-        """Their offsets, in order."""
+        """The offsets of the snapshots, in order."""
         self._pending: _Pending | None = None
 
     @property
@@ -59,8 +58,9 @@ class ProducerFiles:
     # -- at a start
 
     def find(self) -> Iterator[None]:
-        """Look for the files, in steps. Those that Kafka would remove are removed: they belong to no segment, or to
-        what is not in the log. OSError.
+        """Find the files, in steps. Removes those that Kafka would remove. Raises OSError.
+
+        Such files belong to no segment, or to offsets that the log does not have.
         """
         segments = self._segments
         entries = self._storage.entries(segments.directory)
@@ -86,13 +86,13 @@ class ProducerFiles:
         except InsaneIndex as error:
             _logger.warning("a transaction index was damaged, and is made anew", path=file.path, reason=str(error))
             self._drop_index(base_offset)
-            # what they vouch for is not there any more
+            # the records that they describe are lost
             for offset in [offset for offset in self.snapshots if offset > base_offset]:
                 self._remove_snapshot(offset)
 
     def load_snapshot(self) -> Iterator[tuple[int, list[Producer]]]:
-        """The newest snapshot that can be read: its offset, and some of its producers with each step. Nothing: there is
-        none.
+        """Yield the newest readable snapshot in parts: its offset, and some of its producers. It yields nothing without
+        one.
         """
         while self.snapshots:
             offset = self.snapshots[-1]
@@ -110,7 +110,7 @@ class ProducerFiles:
             self._remove_snapshot(offset)
 
     def cut_indexes(self, offset: int) -> None:
-        """Drop what they say of markers at `offset` and later. OSError."""
+        """Drop the entries of markers at `offset` and later. Raises OSError."""
         for base_offset, index in list(self.indexes.items()):
             index.truncate(offset)
             if not index.count:
@@ -124,22 +124,23 @@ class ProducerFiles:
         self._storage.remove(self._path(offset, SNAPSHOT_SUFFIX))
         self.snapshots.remove(offset)
 
-    # -- while the log goes on
+    # -- while the log is in use
 
     def aborted(self, transaction: AbortedTransaction) -> None:
-        """Note a transaction in the index of the segment that has its marker. OSError."""
+        """Note a transaction in the index of the segment that has its marker. Raises OSError."""
         segments = self._segments
         base_offset = segments[segments.index_for(transaction.last_offset)].base_offset
         index = self.indexes.get(base_offset)
         if index is None:
             file = self._storage.file(self._path(base_offset, TRANSACTION_INDEX_SUFFIX))
-            file.truncate(0)  # what is left there of an earlier life of the log says nothing
+            file.truncate(0)  # the entries of an earlier log of this name are wrong
             index = self.indexes[base_offset] = TransactionIndex(file)
         index.append(transaction)
 
     def write_snapshot(self, producers: Producers, offset: int, *, wait: bool = False) -> None:
-        """Write the state, which is that at `offset`; unless there is such a snapshot. `wait`: it is written on return;
-        else a large one is made in a thread. OSError.
+        """Write the state at `offset`, unless such a snapshot exists. Raises OSError.
+
+        `wait`: the snapshot is written before the return. Without it a large one is made in a thread.
         """
         if self.snapshots and self.snapshots[-1] >= offset:
             return
@@ -150,7 +151,7 @@ class ProducerFiles:
             _sync(self._storage, self._segments.directory, unsynced)
             self._storage.save(path, snapshot.encode(map(self._row_of, known)))
             self.snapshots.append(offset)
-        elif self._pending is None:  # two at a time: the later one will do without
+        elif self._pending is None:  # a later snapshot is left out while a thread still writes one
             rows = snapshot.RowsInTime(known, self._row_of)
             pending = self._pending = _Pending(self._storage, path, unsynced, producers, rows)
             self.snapshots.append(offset)
@@ -162,20 +163,20 @@ class ProducerFiles:
             self._pending = None
 
     def rolled(self, base_offset: int) -> None:
-        """A segment has ceased to be the active one: its index is read seldom."""
+        """Note that a segment is no longer the active one: its index is seldom read."""
         index = self.indexes.get(base_offset)
         if index is not None:
             index.file.close()
 
     def removed(self, base_offsets: Sequence[int]) -> None:
-        """These segments went, and their files with them."""
+        """Note that these segments were removed with their files."""
         gone = set(base_offsets)
         for base_offset in self.indexes.keys() & gone:
             self.indexes.pop(base_offset).file.close()
         self.snapshots = [offset for offset in self.snapshots if offset not in gone]
 
     def replaced(self, base_offsets: Sequence[int], index: TransactionIndex | None) -> None:
-        """The first of these segments stands in the place of all, with this index."""
+        """Note that the first of these segments has replaced all, with this index."""
         first, *others = base_offsets
         self.removed(others)
         if first in self.indexes:
@@ -184,14 +185,14 @@ class ProducerFiles:
             self.indexes = dict(sorted([*self.indexes.items(), (first, index)]))
 
     def settled(self, base_offset: int) -> None:
-        """The index that took the place of others has its own name now."""
+        """Note that the index that replaced others has its own name now."""
         index = self.indexes.get(base_offset)
         if index is not None:
             index.file.close()
             index.file = self._storage.file(self._path(base_offset, TRANSACTION_INDEX_SUFFIX))
 
     def abandon(self) -> None:
-        """Write nothing more, and give the handles back."""
+        """Write nothing more, and close the files."""
         if self._pending is not None:
             self._pending.is_void = True
             self._pending.end()
@@ -200,7 +201,7 @@ class ProducerFiles:
             index.file.close()
 
     def forget(self) -> None:
-        """The log was cut: what lies behind its end counts no more. OSError."""
+        """Note that the log was cut: entries after its end are wrong. Raises OSError."""
         self.abandon()
         entries = self._storage.entries(self._segments.directory)
         for offset in _offsets(entries, SNAPSHOT_SUFFIX):
@@ -229,11 +230,11 @@ class _Pending:
         self._producers = producers
         self._rows = rows
         self.is_void = False
-        """The log is not that of which the snapshot tells any more."""
+        """Whether the log was cut or closed, so that the snapshot is wrong now."""
         producers.before_change = self._rows.keep
 
     def write(self) -> None:
-        """In the thread."""
+        """Write the snapshot, in the thread."""
         _sync(self._storage, self._path.rpartition("/")[0], self._indexes)
         data = self._rows.encode()
         if not self.is_void:
@@ -242,7 +243,7 @@ class _Pending:
             self._storage.remove(self._path)
 
     def end(self) -> None:
-        """Nobody has to be shown what changes any more."""
+        """End the snapshot: changes of producers need not be reported any more."""
         self._producers.before_change = None
 
 
@@ -250,7 +251,7 @@ def _sync(storage: Storage, directory: str, indexes: Sequence[TransactionIndex])
     for index in indexes:
         index.sync()
     if indexes:
-        storage.sync_directory(directory)  # the names of new ones
+        storage.sync_directory(directory)  # the names of new files
 
 
 def _is_index(entry: Entry) -> bool:

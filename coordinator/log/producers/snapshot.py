@@ -1,6 +1,6 @@
-"""The state of all producers of a log at one offset, in a file that Kafka's tools read (ProducerSnapshot, version 1).
+"""The state of a log's producers at one offset, in a file that Kafka's tools read (ProducerSnapshot, version 1).
 
-Of the batches of a producer only the last one is in it, as on Kafka.
+As on Kafka, it has only the last batch of each producer.
 """
 
 from __future__ import annotations
@@ -16,25 +16,29 @@ from muster.coordinator.log.producers.state import MAX_SEQUENCE, Producer, SeenB
 
 VERSION: Final = 1
 PRODUCERS_AT_ONCE: Final = 500
-"""So many are made between two steps of a job: half a millisecond."""
+"""Producers that are encoded between two steps of a job: half a millisecond."""
 _HEAD = Struct(">hI")
-"""Version, CRC of all that follows."""
+"""Version, and CRC of all following bytes."""
 _COUNT = Struct(">i")
 _ROW = Struct(">qhiqiqiq")
-"""Producer id, epoch, last sequence, last offset, offset delta of the last batch, timestamp, coordinator epoch, first
-offset of the open transaction."""
+"""The fields of one row.
+
+* Producer id, epoch, last sequence, last offset, and offset delta of the last batch.
+* Timestamp, coordinator epoch, and first offset of the open transaction.
+"""
 _NONE = -1
 _SEQUENCES = 1 << 31
 
 
 def row_of(producer: Producer) -> bytes:
-    """One producer as it is now."""
+    """Encode one producer as it is now."""
     return _row(producer, producer.batches[-1] if producer.batches else None, producer.last_timestamp_ms)
 
 
 def rows_of(producer: Producer) -> bytes:
-    """The same with all batches that are remembered, in a row for each: whoever reads them as Kafka does keeps the
-    last. For a log that another node goes on with at once, whose producers may send any of these again.
+    """Encode a producer with a row for each remembered batch. A reader such as Kafka keeps the last row.
+
+    This is for a log with which another node goes on at once. The producers may send any of these batches again.
     """
     earlier = b"".join(_row(producer, batch, batch.timestamp_ms) for batch in producer.batches[:-1])
     return earlier + row_of(producer)
@@ -59,14 +63,14 @@ def _row(producer: Producer, batch: SeenBatch | None, timestamp_ms: int) -> byte
 
 
 def encode(rows: Iterable[bytes]) -> bytes:
-    """The bytes of a file with the rows of all producers."""
+    """Return the bytes of a file with the rows of all producers."""
     body = b"".join(rows)
     body = _COUNT.pack(len(body) // _ROW.size) + body
     return _HEAD.pack(VERSION, crc32c(body)) + body
 
 
 def demand_whole(path: str, data: bytes) -> int:
-    """How many producers are in the bytes of a file. MalformedCheckpoint when they are not what was written."""
+    """Return how many producers a file has. Raises MalformedCheckpoint when its bytes are not as written."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise MalformedCheckpoint(f"{path} is no snapshot of producers: it has {len(data)} bytes")
     version, crc = _HEAD.unpack_from(data)
@@ -81,7 +85,7 @@ def demand_whole(path: str, data: bytes) -> int:
 
 
 def decode(path: str, data: bytes) -> Iterator[list[Producer]]:
-    """The producers in the bytes of a file, in parts. MalformedCheckpoint before the first, if at all."""
+    """Yield the producers of a file, in parts. Raises MalformedCheckpoint only before the first part."""
     count, start = demand_whole(path, data), _HEAD.size + _COUNT.size
     for first in range(0, count, PRODUCERS_AT_ONCE):
         last = min(first + PRODUCERS_AT_ONCE, count)
@@ -113,8 +117,9 @@ def _producer(
 
 
 class RowsInTime:
-    """The rows of producers as they are now, made in another thread while the producers go on: what is about to change
-    is shown to `keep` first.
+    """The rows of producers as they are now, encoded in another thread while the producers go on.
+
+    A producer that is about to change is passed to `keep` first.
     """
 
     __slots__ = ("_producers", "_row_of", "_rows")
@@ -125,13 +130,14 @@ class RowsInTime:
         self._rows: dict[int, bytes] = {}
 
     def keep(self, producer: Producer) -> None:
-        """This producer is about to change."""
+        """Keep the row of this producer, which is about to change."""
         if producer.producer_id not in self._rows:
             self._rows[producer.producer_id] = self._row_of(producer)
 
     def encode(self) -> bytes:
-        """The bytes of the file, in any thread. A row that was kept meanwhile counts: the one made here may be half of
-        the old and half of the new.
+        """Return the bytes of the file, in any thread.
+
+        A row that was kept meanwhile replaces the row that is made here, which may mix old and new values.
         """
         rows, row_of = self._rows, self._row_of
         return encode([rows.setdefault(producer.producer_id, row_of(producer)) for producer in self._producers])

@@ -1,8 +1,9 @@
-"""What one log remembers of its producers: their last batches, by which gaps and duplicates are found, and the
-transactions that are open (KIP-98; Kafka: ProducerStateManager, ProducerStateEntry).
+"""The producers of one log (KIP-98; Kafka: ProducerStateManager, ProducerStateEntry).
 
-Pure: no clock, no file. What may be appended is decided in `checks`; the log tells `appended` and `marked` what was. A
-log that is read back is told the same way, so that replay gives the live state.
+Their last batches show gaps and duplicates. The open transactions are kept too.
+
+Pure: no clock, no file. `checks` decides what may be appended. The log calls `appended` and `marked` after each append,
+and again when it is read back. So replay gives the live state.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 from muster.coordinator.system.jobs import Job, at_once
 
 KEPT_BATCHES = 5
-"""Batches remembered per producer: as many as it may have in flight (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
+"""Remembered batches per producer: as many as may be in flight (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 
 LOOKED_AT_ONCE: Final = 500
-"""Producers that are looked at in one step, whether they have expired."""
+"""Producers that are checked for expiration in one step."""
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_COORDINATOR_EPOCH = -1
@@ -36,10 +37,10 @@ class SeenBatch(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """What a log ends with of a producer; compaction must keep that."""
+    """The last batch and epoch of a producer in a log, which compaction must keep."""
 
     data_offset: int | None
-    """Of its newest batch of data; None: there is none of its newest epoch, only a marker."""
+    """The offset of its newest batch of data; None when its newest epoch has only a marker."""
     epoch: int
 
 
@@ -55,7 +56,7 @@ class Producer:
         self.epoch = epoch
         self.batches: list[SeenBatch] = []
         self.next_sequence = 0
-        """That of a batch which follows the newest one."""
+        """The sequence of the batch that follows the newest one."""
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp_ms = -1
         self.transaction_start: int | None = None
@@ -67,25 +68,26 @@ class Producer:
 
 
 class Producers:
-    """All producers of one log, and its transactions that are open or ended just now."""
+    """All producers of one log, and its transactions that are open or have just ended."""
 
     __slots__ = ("_by_id", "_ended", "_open", "before_change")
 
     def __init__(self) -> None:
         self._by_id: dict[int, Producer] = {}
         self._open: dict[int, int] = {}
-        """First offset of each open transaction -> its producer; they begin in this order."""
+        """First offset of each open transaction -> its producer, in the order of the offsets."""
         self._ended: list[tuple[int, int]] = []
         """First and last offset of transactions whose marker was not durable when it was appended."""
         self.before_change: Callable[[Producer], object] | None = None
-        """Is shown a producer that is about to change."""
+        """Called with a producer that is about to change."""
 
     def __len__(self) -> int:
         return len(self._by_id)
 
     def restore(self, producers: Iterable[Producer]) -> None:
-        """These were known when a snapshot was made; one may come several times, with one batch each. `restored` must
-        follow the last of them.
+        """Add producers of a snapshot. A producer may have several entries with one batch each.
+
+        The caller calls `restored` after the last entry.
         """
         for producer in producers:
             earlier = self._by_id.get(producer.producer_id)
@@ -96,11 +98,11 @@ class Producers:
                 self._open[producer.transaction_start] = producer.producer_id
 
     def restored(self) -> None:
-        """All are there."""
+        """Note that all producers of the snapshot were added."""
         self._open = dict(sorted(self._open.items()))
 
     def all(self) -> list[Producer]:
-        """Every producer, in the order in which they came (DescribeProducers)."""
+        """Return every producer, in the order of their first appends (DescribeProducers)."""
         return list(self._by_id.values())
 
     def get(self, producer_id: int) -> Producer | None:
@@ -108,7 +110,7 @@ class Producers:
         return self._by_id.get(producer_id)
 
     def last_record(self, producer_id: int) -> LastRecord | None:
-        """What there is of a producer at the end; None: it is not known. In any thread."""
+        """Return the last record of a producer; None when the producer is unknown. In any thread."""
         producer = self._by_id.get(producer_id)
         if producer is None:
             return None
@@ -116,7 +118,7 @@ class Producers:
         return LastRecord(newest[0].last_offset if newest else None, producer.epoch)
 
     def appended(self, producer_id: int, epoch: int, batch: SeenBatch, transactional: bool) -> None:
-        """A batch of this producer stands in the log."""
+        """Note that a batch of this producer was appended."""
         producer = self._at_epoch(producer_id, epoch)
         batches = producer.batches
         batches.append(batch)
@@ -129,7 +131,10 @@ class Producers:
             self._open[batch.base_offset] = producer_id
 
     def marked(self, marker: EndMarker, offset: int, timestamp_ms: int) -> AbortedTransaction | None:
-        """A transaction's end marker (a control batch) stands in the log at `offset`; what is to be noted of it."""
+        """Note that a transaction's end marker (a control batch) was appended at `offset`.
+
+        Returns the entry for the transaction index, or None.
+        """
         producer = self._at_epoch(marker.producer_id, marker.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp_ms = timestamp_ms
@@ -157,15 +162,15 @@ class Producers:
 
     @property
     def is_stable(self) -> bool:
-        """No transaction is open, and none has ended just now."""
+        """Whether no transaction is open, and none has just ended."""
         return not (self._open or self._ended)
 
     def first_open_offset(self) -> int | None:
-        """Where the oldest open transaction begins (Kafka's first undecided offset), or None."""
+        """The first offset of the oldest open transaction (Kafka's first undecided offset), or None."""
         return next(iter(self._open), None)
 
     def first_unstable_offset(self, durable_offset: int) -> int | None:
-        """Where the oldest transaction begins that is open, or whose marker is not durable yet; None: there is none."""
+        """The first offset of the oldest transaction that is open, or whose marker is not durable yet; else None."""
         if self._ended:
             self.forget_ended(durable_offset)
         first = next(iter(self._open), None)
@@ -176,11 +181,11 @@ class Producers:
 
     @property
     def ended_count(self) -> int:
-        """How many transactions are remembered that have ended just now."""
+        """How many transactions that have just ended are remembered."""
         return len(self._ended)
 
     def forget_ended(self, durable_offset: int) -> None:
-        """The markers before `durable_offset` are durable."""
+        """Forget ended transactions whose markers are before `durable_offset`."""
         self._ended = [(start, last) for start, last in self._ended if last >= durable_offset]
 
     def expire(self, now_ms: int, after_ms: int) -> int:
@@ -188,7 +193,7 @@ class Producers:
         return at_once(self.expiring(now_ms, after_ms))
 
     def expiring(self, now_ms: int, after_ms: int) -> Job[int]:
-        """Forget producers silent for `after_ms` that have no open transaction; how many went."""
+        """Forget producers without an open transaction that wrote nothing for `after_ms`; return how many."""
         known, gone = self._by_id, 0
         for number, producer_id in enumerate(list(known), 1):
             producer = known.get(producer_id)

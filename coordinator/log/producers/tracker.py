@@ -1,9 +1,10 @@
-"""The producers' state of one log (Kafka: ProducerStateManager): at hand once somebody needs it, and kept up with each
-append from then on.
+"""The producers' state of one log (Kafka: ProducerStateManager).
 
-A log that no producer with an id writes to and that no reader of committed records reads costs nothing: nothing is read
-of it, no file is looked for or written. `loading` comes to know a log: from the newest snapshot and what stands behind
-it, or from the whole log. It notes the transactions that were aborted there in the indexes anew.
+It is loaded when a caller first needs it, and each append keeps it up to date from then on.
+
+A log without producers with an id, and without readers of committed records, costs nothing. Nothing of it is read, and
+no file is searched for or written. `loading` loads the state from the newest snapshot and the records after it, or from
+the whole log. It also writes the aborted transactions of these records to the indexes again.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 from muster.coordinator.system.jobs import Job
 
 STEP_BATCHES: Final = 500
-"""So many batches are looked at in one step of loading: half a millisecond."""
+"""Batches that one step of loading reads: half a millisecond."""
 FEW_ABORTED: Final = 100
-"""Fewer aborted transactions of one index are no reason to let others have their turn."""
+"""With fewer aborted transactions of one index, a job does not pause."""
 MUCH_BYTES: Final = 64 * 1024 * 1024
-"""Who had to read so much of a log writes a snapshot at once: the next start shall not have to."""
+"""After a read of so many bytes a snapshot is written at once, for the next start."""
 MOST_ENDED: Final = 500
-"""When more transactions have ended, those whose markers are durable are forgotten: nobody may read this log."""
+"""When more transactions have ended, those with durable markers are forgotten: maybe no one reads this log."""
 _STABLE_OFFSET: Final = attrgetter("last_stable_offset")
 
 
 class ProducerTracker:
-    """What one log knows of its producers, up to its end."""
+    """The producers of one log, up to its end."""
 
     __slots__ = (
         "_at", "_durable_offset", "_files", "_loading", "_most_ended", "_position", "_producers", "_seen", "_segments",
@@ -68,12 +69,12 @@ class ProducerTracker:
         *,
         keeps_batches: bool = False,
     ) -> None:
-        """`durable_offset`: up to where the log is durable now; `keeps_batches`: see `ProducerFiles`."""
+        """`durable_offset`: returns how far the log is durable now. `keeps_batches`: see `ProducerFiles`."""
         self._segments = segments
         self._durable_offset = durable_offset
         self._most_ended = MOST_ENDED
         self.is_loaded = False
-        """The state reaches to the end of the log; each append keeps it so."""
+        """Whether the state reaches to the end of the log. Each append keeps it so."""
         self.verifications = Verifications()
         self._producers = Producers()
         self._files = ProducerFiles(segments, in_background, keeps_batches=keeps_batches)
@@ -82,25 +83,23 @@ class ProducerTracker:
         self._at: Segment | None = None
         self._position = 0
 
-    # -- coming to know the log
+    # -- loading
 
     def loading(self) -> Job[None]:
-        """A job after which the state is at hand: the other methods take no time then. Raises an error of the log
-        where it cannot be read.
-        """
+        """A job that loads the state: then the other methods take no time. Raises an error of the log."""
         while not self.is_loaded:
             self._load_on()
             yield None
 
     @property
     def producers(self) -> Producers:
-        """The state at the log's end; read at once when it is not at hand (`loading` does it in slices)."""
+        """The state at the log's end. It is loaded at once when it is not in memory (`loading` is the job for it)."""
         while not self.is_loaded:
             self._load_on()
         return self._producers
 
     def _load_on(self) -> None:
-        """Take one more step; those who wait for the same state take them in turns."""
+        """Do one more step of loading. Callers that wait for the same state share the steps."""
         steps = self._loading
         if steps is None:
             steps = self._loading = self._load()
@@ -117,7 +116,7 @@ class ProducerTracker:
             raise
 
     def _load(self) -> Iterator[None]:
-        """Raises LogError or OSError."""
+        """Load the state. Raises LogError or OSError."""
         segments, files = self._segments, self._files
         yield from files.find()
         start_offset, known = segments.start_offset, Producers()
@@ -138,7 +137,7 @@ class ProducerTracker:
             files.write_snapshot(self._producers, self._seen)
 
     def _read_on(self) -> int:
-        """Look at some more batches; how many bytes these have."""
+        """Read some more batches; return how many bytes they have."""
         segments = self._segments
         if self._seen < segments.start_offset:
             self._seen, self._at = segments.start_offset, None  # records were deleted meanwhile
@@ -164,7 +163,7 @@ class ProducerTracker:
         return self._position - began
 
     def _find(self) -> Segment | None:
-        """The segment in which to read on; None: nothing of the rest is left."""
+        """Return the segment in which to read on; None when no later batch is left."""
         for segment in self._segments.since(self._seen):
             where = segment.locate(self._seen) if segment.size else None
             if where is not None:
@@ -172,11 +171,12 @@ class ProducerTracker:
                 return segment
         return None
 
-    # -- what becomes of the log
+    # -- changes of the log
 
     def appended(self, batch: Buffer, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """`batch`, of a producer, stands in the log at these offsets, under this timestamp. OSError when it cannot be
-        noted. Only once `is_loaded`.
+        """Note that a producer's `batch` was appended at these offsets, with this timestamp. Only after `is_loaded`.
+
+        Raises OSError when it cannot be noted.
         """
         attributes, producer_id, epoch, sequence = unpack_for_producers(batch)
         if attributes & CONTROL:
@@ -195,8 +195,9 @@ class ProducerTracker:
             self._producers.appended(producer_id, epoch, seen, False)
 
     def marked(self, marker: EndMarker, offset: int, timestamp_ms: int) -> None:
-        """A transaction's end marker stands in the log at this offset. OSError when it cannot be noted. Only once
-        `is_loaded`.
+        """Note that a transaction's end marker was appended at this offset. Only after `is_loaded`.
+
+        Raises OSError when it cannot be noted.
         """
         producers = self._producers
         aborted = producers.marked(marker, offset, timestamp_ms)
@@ -208,31 +209,31 @@ class ProducerTracker:
             self._files.aborted(aborted)
 
     def rolled(self, old: Segment) -> None:
-        """A new segment begins at the log's end. OSError when the snapshot cannot be written."""
+        """Note that a new segment begins at the log's end. Raises OSError when the snapshot cannot be written."""
         self._files.rolled(old.base_offset)
         if self.is_loaded:
             self._files.write_snapshot(self._producers, self._segments.end_offset)
 
     def removed(self, segments: list[Segment]) -> None:
-        """These segments went, and their files with them."""
+        """Note that these segments were removed with their files."""
         if self.is_loaded:
             self._files.removed([segment.base_offset for segment in segments])
         else:
             self._stop_loading()
 
     def compacted(self, old: list[Segment], index: TransactionIndex | None) -> None:
-        """The first of these segments stands in the place of all, with this index of what was aborted in it."""
+        """Note that the first of these segments has replaced all. `index`: its aborted transactions."""
         if self.is_loaded:
             self._files.replaced([segment.base_offset for segment in old], index)
         else:
             self._stop_loading()
 
     def settled(self, segment: Segment) -> None:
-        """The files of a segment that took the place of others have their own names now."""
+        """Note that the files of a segment that replaced others have their own names now."""
         self._files.settled(segment.base_offset)
 
     def cut(self) -> None:
-        """The log was cut: what is known of its producers may be too much. OSError."""
+        """Note that the log was cut: the state may have too much. Raises OSError."""
         self._files.forget()
         self.verifications = Verifications()
         self._stop_loading()
@@ -243,7 +244,7 @@ class ProducerTracker:
         self._producers = Producers()
 
     def close(self) -> None:
-        """The log is complete and on the disk: note what the next start wants to know. OSError."""
+        """Write a snapshot for the next start: the log is complete and on the disk. Raises OSError."""
         if self.is_loaded:
             self._files.write_snapshot(self._producers, self._segments.end_offset, wait=True)
 
@@ -255,10 +256,11 @@ class ProducerTracker:
     # -- what may be appended
 
     def check(self, header: BatchHeader, guard: Guard | None) -> SeenBatch | None:
-        """May this batch of a client be appended? Returns the earlier append when it is a duplicate of that.
+        """Check whether this batch of a client may be appended. Returns the earlier append when the batch is a
+        duplicate.
 
-        Raises InvalidProducerEpoch (fenced), InvalidTxnState (part of a transaction that is neither open here nor
-        verified, see `verification`), OutOfOrderSequence.
+        Raises InvalidProducerEpoch (fenced) or OutOfOrderSequence. Raises InvalidTxnState for a transaction that is
+        neither open here nor verified, see `verification`.
         """
         producer = self.producers.get(header.producer_id)
         if (
@@ -269,7 +271,7 @@ class ProducerTracker:
             and not header.attributes & TRANSACTIONAL
             and not self.verifications
         ):
-            return None  # as nearly all: what follows would come to the same in four times the time
+            return None  # the usual case: the checks below have the same result in four times the time
         seen = checks.earlier_append(producer, header)
         if seen is not None:
             return seen
@@ -281,7 +283,7 @@ class ProducerTracker:
         return None
 
     def check_transactional(self, producer_id: int, epoch: int, guard: Guard | None) -> None:
-        """May a batch of a transaction be appended, whatever its sequence? So batches of a coordinator are checked.
+        """Check whether a batch of a transaction may be appended, whatever its sequence: for batches of a coordinator.
 
         Raises InvalidProducerEpoch or InvalidTxnState.
         """
@@ -292,8 +294,10 @@ class ProducerTracker:
     def verification(
         self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
     ) -> Guard | None:
-        """The guard with which the first batch of a transaction may be appended, once its coordinator knows that this
-        log is part of it. None: the transaction is open here already. Raises InvalidProducerEpoch.
+        """Return the guard for the first batch of a transaction; None when the transaction is open here already.
+
+        The batch may be appended with the guard once the coordinator has confirmed this log. Raises
+        InvalidProducerEpoch.
         """
         producer = self.producers.get(producer_id)
         checks.check_epoch(producer, producer_id, epoch)
@@ -302,10 +306,10 @@ class ProducerTracker:
         return self.verifications.begin(producer_id, epoch, sequence, supports_epoch_bump, now_ms).guard
 
     def check_marker(self, marker: EndMarker) -> None:
-        """May this marker be appended? Raises InvalidProducerEpoch or TransactionCoordinatorFenced."""
+        """Check whether this marker may be appended. Raises InvalidProducerEpoch or TransactionCoordinatorFenced."""
         checks.check_marker(self.producers.get(marker.producer_id), marker)
 
-    # -- what is asked
+    # -- queries
 
     def get(self, producer_id: int) -> Producer | None:
         """The state of one producer, if it has any here."""
@@ -313,11 +317,11 @@ class ProducerTracker:
 
     @property
     def last_record_of(self) -> Callable[[int], LastRecord | None] | None:
-        """What tells of a producer, in any thread, what the log ends with; None: it is not at hand."""
+        """Return a function for the last record of a producer, in any thread; None when the state is not loaded."""
         return self._producers.last_record if self.is_loaded else None
 
     def last_stable_offset(self, durable_offset: int) -> int:
-        """The offset that readers of committed records may read up to: no transaction is open below it."""
+        """The offset up to which readers of committed records may read: no transaction is open below it."""
         producers = self._producers if self.is_loaded else self.producers
         if producers.is_stable:
             return durable_offset
@@ -328,12 +332,13 @@ class ProducerTracker:
 
     @property
     def has_aborted(self) -> bool:
-        """Whether any transaction was aborted in what is left of the log. Only once `is_loaded`."""
+        """Whether any transaction in the log was aborted. Only after `is_loaded`."""
         return bool(self._files.indexes)
 
     def aborted_at_hand(self, offset: int, size: int) -> list[AbortedTransaction] | None:
-        """What `aborted_in` finds, where that is little and in memory, as it is nearly always: a job and its generators
-        take twice the time. None: it takes `aborted_in`. Only once `is_loaded`.
+        """The result of `aborted_in` when it is small and in memory, as nearly always; None: use `aborted_in`.
+
+        A job and its generators take twice the time. Only after `is_loaded`.
         """
         found: list[AbortedTransaction] = []
         indexes = self._files.indexes
@@ -351,8 +356,9 @@ class ProducerTracker:
         return found
 
     def aborted_in(self, offset: int, size: int) -> Job[list[AbortedTransaction]]:
-        """A job that finds the aborted transactions that a reader must know of who reads so many bytes from `offset`
-        on: as on Kafka up to where the next entry of the sparse offset index leads (LocalLog.addAbortedTransactions).
+        """A job that finds the aborted transactions for a reader of so many bytes from `offset` on.
+
+        As on Kafka it searches up to the next entry of the sparse offset index (LocalLog.addAbortedTransactions).
         """
         found: list[AbortedTransaction] = []
         first, end = self._upper_bound(offset, size)
@@ -360,7 +366,7 @@ class ProducerTracker:
             if base_offset < first or index.last_offset < offset:
                 continue
             for part in index.since(offset):
-                # their last stable offsets rise: behind the first that is not below the end nothing is of interest
+                # last stable offsets rise: no entry matters after the first one at or above the end
                 is_last = part[-1].last_stable_offset >= end
                 if is_last:
                     part = part[: bisect_left(part, end, key=_STABLE_OFFSET) + 1]
@@ -372,11 +378,11 @@ class ProducerTracker:
         return found
 
     def _upper_bound(self, offset: int, size: int) -> tuple[int, int]:
-        """The base offset of the segment in which a reader reads, and the first offset that does not concern it."""
+        """Return the base offset of the reader's segment, and the first offset that does not concern the reader."""
         segments = self._segments
         active = segments.active
         for segment in segments.since(offset):
-            # it was read just now: to look for it again would cost a third of what is done here
+            # it was read just now: to search for it again costs a third of this function
             where = segment.found if segment.found[0] == offset else self._located(segment, offset)
             if where is None:
                 continue
@@ -385,7 +391,7 @@ class ProducerTracker:
             end = where[1] + size
             entry = bisect_left(positions, end)
             if entry == 0 and positions and positions[0] == end:
-                entry = 1  # as Kafka's search has it, which never comes to the first entry itself
+                entry = 1  # as Kafka's search, which never reaches the first entry itself
             base_offset = segment.base_offset
             if entry < len(positions):
                 return base_offset, base_offset + index.offsets[entry]
@@ -400,7 +406,7 @@ class ProducerTracker:
         return None if where is None else (offset, where[0])
 
     def expiring(self, now_ms: int, after_ms: int) -> Job[None]:
-        """Forget producers silent for `after_ms`, and what was asked for so long ago."""
+        """Forget producers that wrote nothing for `after_ms`, and verifications of that age."""
         if self.is_loaded:
             yield from self._producers.expiring(now_ms, after_ms)
         self.verifications.expire(now_ms, after_ms)

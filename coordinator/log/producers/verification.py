@@ -1,8 +1,9 @@
-"""Batches of a transaction whose coordinator is being asked whether it knows of them (KIP-890; Kafka's
-VerificationGuard and VerificationStateEntry). Pure.
+"""Batches of a transaction that its coordinator has to confirm (KIP-890).
 
-Who wants to append the first batch of a transaction takes a guard, asks the coordinator, and appends with the guard. A
-marker that comes between makes the guard void: the transaction of which the coordinator spoke has ended.
+They are Kafka's VerificationGuard and VerificationStateEntry. Pure.
+
+The caller gets a guard for the first batch of a transaction, asks the coordinator, and appends with the guard. A marker
+in between makes the guard invalid: the transaction that the coordinator confirmed has ended.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from typing import Final
 
 
 class Guard:
-    """Says that a batch was asked for. Only this very object opens the way for it."""
+    """Stands for one requested verification. Only this very object permits the append."""
 
     __slots__ = ()
 
 
 NOT_NEEDED: Final = Guard()
-"""For batches that need no verification: `transaction.partition.verification.enable` is off."""
+"""The guard for batches without verification: `transaction.partition.verification.enable` is off."""
 
 
 class Verification:
-    """What is known of the transaction that one producer is about to begin in one log."""
+    """The verification of the transaction that one producer is about to begin in one log."""
 
     __slots__ = ("began_ms", "epoch", "guard", "lowest_sequence", "supports_epoch_bump")
 
@@ -29,13 +30,13 @@ class Verification:
         self.began_ms = began_ms
         self.guard = Guard()
         self.lowest_sequence = sequence
-        """Of the batches that were asked for: a later one must not come before it."""
+        """The lowest sequence of the batches to verify: no later one may be appended before it."""
         self.epoch = epoch
         self.supports_epoch_bump = supports_epoch_bump
-        """The client's epoch is raised by each end of a transaction: Produce 12, TxnOffsetCommit 5, and later."""
+        """Whether each end of a transaction raises the client's epoch: Produce 12, TxnOffsetCommit 5, and later."""
 
     def also(self, sequence: int, epoch: int) -> None:
-        """Another batch of the same producer is asked for."""
+        """Add another batch of the same producer."""
         if epoch == self.epoch:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
         elif epoch > self.epoch:
@@ -44,7 +45,7 @@ class Verification:
 
 
 class Verifications:
-    """All that are under way in one log, by producer id."""
+    """All running verifications of one log, by producer id."""
 
     __slots__ = ("_by_id",)
 
@@ -57,7 +58,7 @@ class Verifications:
     def begin(
         self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool, now_ms: int
     ) -> Verification:
-        """That of a producer, made when there is none."""
+        """Return the verification of a producer, after creating it if the producer has none."""
         known = self._by_id.get(producer_id)
         if known is None:
             known = self._by_id[producer_id] = Verification(now_ms, sequence, epoch, supports_epoch_bump)
@@ -65,20 +66,22 @@ class Verifications:
         return known
 
     def get(self, producer_id: int) -> Verification | None:
-        """That of a producer."""
+        """Return the verification of a producer, if it has one."""
         return self._by_id.get(producer_id)
 
     def opens(self, producer_id: int, guard: Guard | None) -> bool:
-        """Whether `guard` is the one that was given out for this producer, and nothing came between."""
+        """Whether `guard` is the guard of this producer's verification, so that no marker made it invalid."""
         known = self._by_id.get(producer_id)
         return known is not None and known.guard is guard
 
     def appended(self, producer_id: int) -> None:
-        """A batch of the transaction stands in the log: it is open, no guard is needed any more."""
+        """Note that a batch of the transaction was appended: the transaction is open and needs no guard."""
         self._by_id.pop(producer_id, None)
 
     def marked(self, producer_id: int, epoch: int) -> None:
-        """A marker stands in the log. One that has raised the epoch to that of the batches which are asked for ends the
+        """Note that a marker was appended. It makes the producer's guard invalid, with one exception.
+
+        The exception is a marker with the epoch of the batches to verify. It has raised the epoch, and ends the
         transaction before theirs.
         """
         known = self._by_id.get(producer_id)
@@ -86,6 +89,6 @@ class Verifications:
             del self._by_id[producer_id]
 
     def expire(self, now_ms: int, after_ms: int) -> None:
-        """Forget those of which nothing came for so long."""
+        """Forget verifications that began `after_ms` ago or earlier."""
         for producer_id in [p for p, known in self._by_id.items() if now_ms - known.began_ms >= after_ms]:
             del self._by_id[producer_id]
