@@ -1,4 +1,4 @@
-"""`muster cluster init | upgrade | status`: what is done with the tables, and what they and the database say."""
+"""`muster cluster init | upgrade | status`: the tables are made, brought to a version, and described."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ TIMEOUT_S: Final = 30.0
 
 
 class NodeStatus(NamedTuple):
-    """One node."""
+    """The status of one node."""
 
     node_id: int
     address: str
     epoch: int
     lease_ms: int
-    """What is left of its lease; negative: it is over."""
+    """The rest of its lease; negative: it is over."""
 
 
 class ClusterStatus(NamedTuple):
-    """One cluster."""
+    """The status of one cluster."""
 
     name: str
     cluster_id: str
@@ -40,11 +40,11 @@ class ClusterStatus(NamedTuple):
 
 
 class Status(NamedTuple):
-    """A database."""
+    """The status of a database."""
 
     server: str
     version: int
-    """Of the tables; 0: there are none."""
+    """The version of the tables; 0: there are no tables."""
     clusters: tuple[ClusterStatus, ...]
     warnings: tuple[str, ...]
 
@@ -68,14 +68,14 @@ async def _with(url: str, what: Any) -> Any:
 
 
 async def _version(connection: Any) -> int:
-    """Of the tables; 0: there are none."""
+    """The version of the tables; 0: there are no tables."""
     if await connection.fetchval("SELECT to_regclass('muster_schema')") is None:
         return 0
     return await connection.fetchval("SELECT max(version) FROM muster_schema") or 0
 
 
 async def _prove(connection: Any) -> None:
-    """Write something: what can be read before lasts when that is answered (`read_barrier`)."""
+    """Write something: when the write is answered, the rows that were visible before are durable (`read_barrier`)."""
     await connection.execute("UPDATE muster_schema SET about = about")
 
 
@@ -88,7 +88,7 @@ async def _migrate(connection: Any, version: int) -> list[schema.Migration]:
     for migration in schema.missing(version):
         async with connection.transaction():
             await connection.execute(schema.VERSIONS_TABLE)
-            # two who do this at the same time: the second one's fails here, and its statements are undone
+            # if two processes do this at the same time, the second one fails here, and its statements are undone
             await connection.execute(
                 "INSERT INTO muster_schema (version, about, applied_at) VALUES ($1, $2, clock_timestamp())",
                 migration.version, migration.about,
@@ -100,7 +100,7 @@ async def _migrate(connection: Any, version: int) -> list[schema.Migration]:
 
 
 async def init(url: str, name: str, identity: Identity) -> tuple[list[schema.Migration], str, bool]:
-    """Make what is missing: the migrations that were done, the id of the cluster, and whether it is new. Raises
+    """Make what is missing. Returns the migrations that were done, the id of the cluster, and whether it is new. Raises
     StoreAway or StoreRefused.
     """
 
@@ -122,7 +122,7 @@ async def init(url: str, name: str, identity: Identity) -> tuple[list[schema.Mig
 
 
 async def upgrade(url: str) -> list[schema.Migration]:
-    """Bring the tables to the newest version: what was done. Raises StoreAway or StoreRefused."""
+    """Bring the tables to the newest version, and return what was done. Raises StoreAway or StoreRefused."""
 
     async def work(connection: Any) -> list[schema.Migration]:
         version = await _version(connection)
@@ -137,7 +137,7 @@ async def upgrade(url: str) -> list[schema.Migration]:
 
 
 async def status(url: str) -> Status:
-    """How it stands. Raises StoreAway or StoreRefused."""
+    """The status of the database. Raises StoreAway or StoreRefused."""
 
     async def work(connection: Any) -> Status:
         version = await _version(connection)
@@ -179,7 +179,7 @@ async def _cluster(connection: Any, row: Any) -> ClusterStatus:
 
 
 async def _warnings(connection: Any) -> list[str]:
-    """Where the database promises less than that nothing acknowledged is lost."""
+    """Settings with which the database may lose acknowledged records."""
     rows = await connection.fetch(
         "SELECT name, setting FROM pg_settings WHERE name = ANY($1::text[])",
         ["fsync", "synchronous_commit", "synchronous_standby_names", "full_page_writes"],
@@ -188,7 +188,9 @@ async def _warnings(connection: Any) -> list[str]:
 
 
 def warnings(settings: dict[str, str]) -> list[str]:
-    """What these settings of PostgreSQL mean for what was acknowledged. Pure; an absent setting says nothing."""
+    """Warnings for settings of PostgreSQL with which acknowledged records may be lost. Pure; an absent setting gives no
+    warning.
+    """
     found = []
     if settings.get("fsync") == "off":
         found.append("fsync=off: a crash of the database's machine may lose or damage everything")

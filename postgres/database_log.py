@@ -1,10 +1,10 @@
-"""One log whose segments on this machine are a copy: it is durable up to where the database has it.
+"""One log whose segments on this machine are a local replica. Its records are durable when the database has them.
 
-An append goes to the copy at once and gets its offset there. From there the next turn takes what the database does not
-have yet: the copy is the queue, so what waits for a slow database takes no memory.
+An append writes to the local replica at once and gets its offset there. The next database write takes from the replica
+what the database does not have yet. The replica is the queue, so data that waits for a slow database takes no memory.
 
-A log whose older segments need not be here (`segment_cache`) brings also what is known of them, once nothing more is
-appended to them: their facts, and a checkpoint of how the log stood where the active one begins.
+The replica of a log may lack older segments (`segment_cache`). For such a log, the node also writes the facts of each
+full segment to the database. It also writes a checkpoint: the state of the log where the active segment begins.
 """
 
 from __future__ import annotations
@@ -38,37 +38,37 @@ if TYPE_CHECKING:
     from muster.postgres.segment_cache import SegmentCache
 
 CHUNK: Final = 256 * 1024
-"""A row has so many bytes of batches at most, or one batch."""
+"""The most bytes of batches in one row; one larger batch may be alone in a row."""
 FACTS_AT_ONCE: Final = 4
-"""Segments of which the facts go along in one turn: the index of a large one takes 10 ms to be read."""
+"""Segments whose facts one database write takes at most: the index of a large segment takes 10 ms to read."""
 
 
 class LogWriter(Protocol):
-    """What brings the logs to the database: the `shipper.DatabaseWriter`."""
+    """What writes the logs to the database: the `database_writer.DatabaseWriter`."""
 
     def want(self, log: DatabaseLog) -> None:
-        """There is something to bring."""
+        """The log has something to write."""
 
     def number(self) -> int:
         """A number that no segment has."""
 
     def stage(self, upload: Upload) -> None:
-        """A compacted segment is to be brought, when there is time."""
+        """A compacted segment has to be written to the database later."""
 
     def failed(self, what: str) -> None:
-        """The copy cannot be relied on any more."""
+        """The local replica can no longer be relied on."""
 
     def in_background(self, job: Callable[[], object], done: Callable[[], object]) -> None:
         """Do a job that works on files."""
 
 
 class Upload:
-    """A compacted segment on its way to the place of those that it was made from."""
+    """A compacted segment that will replace, in the database, the segments that it was made from."""
 
     __slots__ = ("aborted", "log", "number", "position", "segment")
 
     def __init__(self, log: DatabaseLog, segment: Segment, number: int, aborted: bytes) -> None:
-        """`aborted`: its transaction index."""
+        """`aborted`: the transaction index of the segment."""
         self.aborted = aborted
         self.log = log
         self.segment = segment
@@ -76,7 +76,7 @@ class Upload:
         self.position = 0
 
     def bring(self, changes: Changes) -> bool:
-        """Put the next part into a turn; False: that was the last."""
+        """Add the next part to a database write. False: that was the last part."""
         log, segment = self.log, self.segment
         if not log.is_upload(self):
             return False
@@ -125,9 +125,9 @@ class DatabaseLog:
         clean_offset: int = 0,
         cache: SegmentCache | None = None,
     ) -> None:
-        """`known`: the segments that the database has, by base offset. `is_new`: it has nothing of the log yet.
-        `clean_offset`: up to there it was compacted by those who led it. `cache`: what brings the segments that are
-        absent; None: none is, nor will be.
+        """`known`: the segments of the database, by base offset. `is_new`: the database has nothing of the log yet.
+        `clean_offset`: earlier leaders have compacted the log up to there. `cache`: fetches absent segments; None: the
+        log has no absent segments.
         """
         self.log_no = log_no
         self._shipper = shipper
@@ -139,27 +139,29 @@ class DatabaseLog:
         self._waiters = Waiters()
         self.listeners = AppendListeners()
         self._numbers: dict[Segment, list[int]] = {}
-        """The segments of the database that stand for one of the copy: more than one until a compacted one is there."""
+        """The segments of the database that one segment of the replica replaces. A compacted segment may replace
+        several, until the database has it.
+        """
         self._new: list[SegmentRow] = []
         self._dead: list[int] = []
         self._uploads: dict[Segment, Upload] = {}
         self._unsent: deque[Segment] = deque()
-        """Segments with something that was not taken yet; the first from `_position` on."""
+        """Segments with data that was not taken yet; the first one from `_position` on."""
         self._position = 0
         self._held: deque[BatchRow] = deque()
-        """What was not taken yet when the files were closed."""
+        """Data that was not taken yet when the files were closed."""
         self._start_offset = segments.start_offset
         self._is_closed = False
         self.clean_offset = self._clean_told = clean_offset
         self._cache = cache
         self._told: set[Segment] = set()
-        """Segments of which the database has the facts."""
+        """Segments whose facts the database has."""
         self._telling: list[Segment] = []
-        """Those that go along in this turn."""
+        """Segments whose facts are part of the present database write."""
         self._may_tell = len(segments) > 1
-        """There may be a checkpoint to be brought. In nearly all turns there is none, and no file is looked for."""
+        """Whether a checkpoint may have to be written. Nearly always none has to be, and then no file is searched."""
         self._checkpoint = -1
-        """Where the one is that the database has from this leader, or gets in this turn."""
+        """The offset of the checkpoint that the database has from this leader, or gets in this write."""
         if cache is not None:
             segments.roll_bytes = cache.roll_bytes
         for segment in segments:
@@ -182,7 +184,7 @@ class DatabaseLog:
 
     @property
     def recovery_point(self) -> int:
-        """The copy is made anew after each stop."""
+        """Always 0: the local replica is made anew after each stop."""
         return self.durable_offset
 
     def _add(self, segment: Segment) -> None:
@@ -190,7 +192,7 @@ class DatabaseLog:
         self._numbers[segment] = [number]
         self._new.append(SegmentRow(number, self.log_no, segment.base_offset, LIVE))
 
-    # -- who waits
+    # -- waiting for durability
 
     def when_durable(self, position: int, callback: Waiter) -> None:
         """Call `callback(None)` once the database has all before `position`, or `callback(error)`."""
@@ -205,7 +207,7 @@ class DatabaseLog:
     when_flushed = when_durable
     when_synced = when_durable
 
-    # -- what happens to the copy
+    # -- changes of the local replica
 
     def appended(self, count: int) -> None:  # noqa: ARG002 - by records nothing is decided here
         """So many records were appended."""
@@ -214,14 +216,16 @@ class DatabaseLog:
             callback()
 
     def rolled(self, old: Segment) -> None:  # noqa: ARG002 - it is still in `_unsent` as long as it has to be
-        """The log goes on in another segment."""
+        """The log continues in another segment."""
         self._may_tell = True
         self._add(self._segments.active)
         self._unsent.append(self._segments.active)
         self._shipper.want(self)
 
     def removed(self, doomed: Sequence[Segment]) -> None:
-        """These segments have ceased to be part of the log, all of them durable; or only its start has moved."""
+        """These segments, all of them durable, are no longer part of the log. If there are none, only its start has
+        moved.
+        """
         for segment in doomed:
             self._forget(segment)
             self._dead += self._numbers.pop(segment, [])
@@ -237,7 +241,9 @@ class DatabaseLog:
             self._cache.forget(segment)
 
     def replaced(self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
-        """A compacted segment has taken their place in the copy; in the database when all of it is there."""
+        """A compacted segment has replaced others in the local replica. In the database it replaces them once all of it
+        is there.
+        """
         numbers: list[int] = []
         for segment in old:
             self._forget(segment)
@@ -251,11 +257,13 @@ class DatabaseLog:
         self._shipper.stage(upload)
 
     def is_upload(self, upload: Upload) -> bool:
-        """Whether it is still wanted."""
+        """Whether the upload is still wanted."""
         return not self._is_closed and self._uploads.get(upload.segment) is upload
 
     def uploaded(self, upload: Upload, changes: Changes) -> None:
-        """All of it is in this turn or an earlier one: it counts from this turn on, and the old ones do not."""
+        """This database write has the last part of the upload. From now on the new segment counts, and the old segments
+        do not.
+        """
         del self._uploads[upload.segment]
         numbers = self._numbers[upload.segment]
         self._numbers[upload.segment] = [upload.number]
@@ -264,34 +272,37 @@ class DatabaseLog:
         self._tell(changes, upload.segment, upload.aborted)
 
     def compacted_to(self, offset: int) -> None:
-        """All before `offset` is compacted in the copy."""
+        """All before `offset` is compacted in the local replica."""
         if not self._is_closed:
             self.clean_offset = offset
             self._shipper.want(self)
 
     def cut_to(self, end_offset: int) -> None:
-        """What the database may have cannot be cut off here: the copy is of no use any more."""
+        """The database may have these records, so they cannot be cut off here. The local replica cannot be used any
+        more.
+        """
         self._shipper.failed(f"the copy of {self._segments.directory} was cut off at offset {end_offset}")
 
     def in_background(self, job: Callable[[], object], done: Callable[[], object] = lambda: None) -> None:
-        """Do what need not be waited for, then call `done`."""
+        """Do a job that nobody waits for, then call `done`."""
 
         def is_done() -> None:
             done()
             if self._cache is not None and not self._is_closed:
-                self._may_tell = True  # it may have been a snapshot of producers, for a checkpoint
+                self._may_tell = True  # the job may have been a snapshot of producers, for a checkpoint
                 self._shipper.want(self)
 
         self._shipper.in_background(job, is_done)
 
     def sync_if_older(self, mono_ms: int) -> None:
-        """Nothing waits for a time."""
+        """Do nothing: a sync by age is not needed here."""
 
-    # -- bringing it
+    # -- writing it to the database
 
     def take(self, changes: Changes, most: int) -> tuple[int, int]:
-        """Put what the database does not have yet into a turn, about `most` bytes: the offset up to where that goes
-        (-1: there is no batch), and what is left of `most` (nothing: there may be more to take). Raises OSError.
+        """Add data that the database does not have yet to a database write, about `most` bytes. Returns an offset and a
+        number of bytes. All before the offset is added then (-1: the log had no batch). The number is the rest of
+        `most` (0: the log may have more to write). Raises OSError.
         """
         changes.new_segments += self._new
         changes.dead += self._dead
@@ -307,17 +318,17 @@ class DatabaseLog:
             next_offset = row.next_offset
             most -= len(row.data)
         if self.clean_offset != self._clean_told and not (self._uploads or self._is_closed):
-            # the database has what it was compacted to
+            # the database has the offset up to which the log is compacted
             self._clean_told = changes.clean[self.log_no] = self.clean_offset
         if self._cache is not None and not self._is_closed:
             self._tell_some(changes)
         return next_offset, most
 
-    # -- what is known of segments that are at their end
+    # -- facts of full segments
 
     def _tell_some(self, changes: Changes) -> None:
-        """The facts of segments of which the database has none, and a checkpoint if it has those of all then. Raises
-        OSError.
+        """Add the facts of some segments that the database has no facts of. Add a checkpoint if the database has the
+        facts of all segments then. Raises OSError.
         """
         segments = self._segments
         active = segments.active
@@ -329,13 +340,15 @@ class DatabaseLog:
         path = f"{segments.directory}/{segment_name(active.base_offset)}{SNAPSHOT_SUFFIX}"
         producers = segments.storage.load(path)
         if producers is None:
-            self._may_tell = False  # it is being written; or nobody knew the producers when the segment began
+            # the snapshot is being written, or the producers were not known when the segment began
+            self._may_tell = False
             return
         due = [segment for segment in segments[:-1] if segment not in self._told and segment not in self._telling]
         for segment in due[:FACTS_AT_ONCE]:
             index = f"{segment.name}{TRANSACTION_INDEX_SUFFIX}"
             if not self._tell(changes, segment, segments.storage.load(index) or b""):
-                self._checkpoint = MAX_INT64  # it is damaged: whoever comes next reads all of it, and finds the place
+                # the snapshot is damaged: the next leader reads the whole log, and finds the damaged place
+                self._checkpoint = MAX_INT64
                 return
             segment.release()
         if len(due) <= FACTS_AT_ONCE:
@@ -344,7 +357,7 @@ class DatabaseLog:
             self._checkpoint = active.base_offset
 
     def _tell(self, changes: Changes, segment: Segment, aborted: bytes) -> bool:
-        """Put the facts of a segment into a turn; False: they cannot be known. Raises OSError."""
+        """Add the facts of a segment to a database write. False: the facts cannot be known. Raises OSError."""
         if self._cache is None:
             return True
         try:
@@ -356,7 +369,7 @@ class DatabaseLog:
         return True
 
     def counts(self) -> None:
-        """The turn counts in which something of it went along."""
+        """The database write counts that had something of this log."""
         telling, self._telling = self._telling, []
         if self.clean_offset != self._clean_told and not self._is_closed:
             self._shipper.want(self)
@@ -367,10 +380,10 @@ class DatabaseLog:
                 self._told.add(segment)
                 self._cache.kept(self, segment)
         if telling:
-            self._shipper.want(self)  # there may be more to tell
+            self._shipper.want(self)  # more facts may have to be written
 
     def bring(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:
-        """Have an absent segment brought, see `segments.absence.Bring`."""
+        """Fetch an absent segment: see `segments.absence.Bring`."""
         segments = self._segments
         segment = segments[segments.index_for(base_offset)]
         if self._is_closed:
@@ -378,34 +391,36 @@ class DatabaseLog:
         elif segment.is_absent and self._cache is not None:
             return self._cache.bring(self, segment, self._numbers[segment][0], then)
         else:
-            then(None)  # who looks again finds another one in its place
+            then(None)  # the reader looks again, and finds another segment in its place
         return lambda: None
 
     @property
     def is_open(self) -> bool:
-        """Whether it is led here, and its folder is its own."""
+        """Whether this node leads the log, and the folder belongs to the log."""
         return not self._is_closed
 
     def lacks(self, segment: Segment) -> bool:
-        """Whether a segment is part of it and absent, and it is open."""
+        """Whether the segment is part of the log and absent, and the log is open."""
         return not self._is_closed and segment.is_absent and segment in self._numbers
 
     def may_leave(self, segment: Segment) -> bool:
-        """Whether the file of a segment may go now."""
+        """Whether the file of a segment may be removed now."""
         return not (segment.is_held or self.stays or segment is self._segments.active)
 
     @property
     def stays(self) -> bool:
-        """Whether all of it is to be here once it is: what is compacted is read again and again."""
+        """Whether the files of the log stay once they are fetched. The log cleaner reads a compacted log again and
+        again.
+        """
         return self._segments.config.compacts
 
     def failed(self, what: str) -> None:
-        """The copy cannot be relied on any more."""
+        """The local replica can no longer be relied on."""
         self._shipper.failed(what)
 
     @property
     def waiting_bytes(self) -> int:
-        """What was not taken yet."""
+        """The bytes that no database write has taken yet."""
         held = sum(len(row.data) for row in self._held)
         return held if self._is_closed else held + sum(segment.size for segment in self._unsent) - self._position
 
@@ -431,28 +446,28 @@ class DatabaseLog:
             self._position = 0
 
     def confirm(self, next_offset: int) -> None:
-        """The database has all before."""
+        """The database has all before `next_offset`."""
         if next_offset > self.durable_offset:
             self.durable_offset = next_offset
             self._waiters.release(next_offset)
             for callback in self.listeners.callbacks:
                 callback()
 
-    # -- the end
+    # -- closing
 
     def _went_offline(self, failure: LogOffline) -> None:
         self._waiters.fail(failure)
         self._shipper.failed(str(failure))
 
     def flush(self) -> None:
-        """The files are about to be closed: keep what was not taken yet."""
+        """The files are about to be closed: keep the data that was not taken yet."""
         rows = list(self._rest())
         if rows:
             self._held.extend(rows)
             self._shipper.want(self)
 
     def close(self, failure: LogOffline) -> None:
-        """Those that still wait are told `failure`; no callback is called afterwards."""
+        """Fail all callbacks that still wait with `failure`. No callback is called afterwards."""
         self._is_closed = True
         if self._cache is not None:
             for segment in self._numbers:
@@ -461,5 +476,5 @@ class DatabaseLog:
         self.listeners.clear()
 
     def numbers(self) -> list[int]:
-        """Of all its segments in the database; its topic is deleted."""
+        """The numbers of all its segments in the database; its topic is deleted."""
         return [number for numbers in self._numbers.values() for number in numbers]

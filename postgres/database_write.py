@@ -1,5 +1,5 @@
-"""What goes to the database at a time, and of which logs it is: so that those hear when it is there, and what another
-node leads meanwhile is left out.
+"""One database write: its changes, and the logs that they belong to. When the write counts, these logs are informed. A
+log that another node leads meanwhile is left out.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from muster.postgres.store import Changes
 
 
 class Turn:
-    """What goes along at a time."""
+    """The content of one database write."""
 
     __slots__ = ("changes", "taken")
 
     def __init__(self) -> None:
         self.changes = Changes()
         self.taken: list[tuple[DatabaseLog, int, set[int]]] = []
-        """The logs, the offset up to which each comes along (-1: no batch does), and the segments that it is about."""
+        """For each log: its end offset in this write (-1: no batch of it), and the segments that change."""
 
     def take(self, log: DatabaseLog, bring: Callable[[], int]) -> None:
-        """Let `bring` add something of a log; it returns the offset."""
+        """Let `bring` add changes of a log; it returns the offset."""
         changes = self.changes
         batches, live, dead, facts = len(changes.batches), len(changes.live), len(changes.dead), len(changes.facts)
         next_offset = bring()
@@ -30,14 +30,14 @@ class Turn:
         self.taken.append((log, next_offset, segments.union(changes.live[live:], changes.dead[dead:])))
 
     def leave_out(self, log: DatabaseLog) -> None:
-        """Nothing of this log goes along: another node leads it now."""
+        """Remove the changes of this log: another node leads it now."""
         for one, _, segments in self.taken:
             if one is log:
                 self.changes.leave_out(log.log_no, segments)
         self.taken = [one for one in self.taken if one[0] is not log]
 
     def confirm(self) -> None:
-        """The database has it."""
+        """Inform the logs that the database has this write."""
         for log, next_offset, _ in self.taken:
             if next_offset >= 0:
                 log.confirm(next_offset)

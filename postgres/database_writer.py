@@ -1,9 +1,10 @@
-"""Brings what the logs of this node have to the database, turn by turn, while it holds its seat.
+"""Writes the records of this node's logs to the database, one database write after the other, during a node session.
 
-One turn is under way at a time. What all logs have by then goes along, in one round trip. Those that wait for it are
-answered when the database has answered. A turn whose answer is lost is looked for. If it is not there, it is sent
-again. If it is there, it need not last (`store`). A later, empty turn is sent then, and the answer to that one counts.
-When the seat is lost meanwhile, nobody is answered, and the node gives up.
+One write is under way at a time. It takes what all logs have to write by then, in one round trip. Callers that wait for
+these records are answered when the database has answered. If the answer is lost, the writer looks for its write. If the
+database does not have the write, the writer sends it again. If the database has it, it may still not be durable
+(`store`). Then the writer sends a later, empty write, and the answer to that one counts. If the registration is lost
+meanwhile, nobody is answered, and the node gives up.
 """
 
 from __future__ import annotations
@@ -44,19 +45,19 @@ from muster.postgres.store import (
 )
 
 TURN_BYTES: Final = 4 * 1024 * 1024
-"""What one turn brings, or one batch."""
+"""The most bytes of one database write; one larger batch may be alone in a write."""
 GATHER_MS: Final = 5
-"""The longest that a turn waits for more to come along."""
+"""The longest time that a database write waits for more records."""
 QUIET_TURNS: Final = 2
-"""After so many turns of the event loop without another wish no other is expected."""
+"""After so many iterations of the event loop without a new request to write, the writer expects no more."""
 AGAIN_MS: Final = (20, 50, 100, 200, 500)
-"""How long it is waited before the database is asked again."""
+"""The waits before the database is asked again."""
 
 _logger = structlog.get_logger("muster.cluster")
 
 
 class DatabaseWriter:
-    """The `log.durability.Engine` of a node with a seat. `run` it until it returns."""
+    """The `log.durability.Engine` of a registered node. `run` it until it returns."""
 
     def __init__(
         self,
@@ -74,11 +75,12 @@ class DatabaseWriter:
         cache: SegmentCache | None = None,
         barrier: ReadBarrier | None = None,
     ) -> None:
-        """`storage`: where the copies are; `run_job(job, done)`: does what works on files, in a thread; `known`: how
-        much of the metadata log this node lives by; `follow(needs)` returns when that is so much, or the node stops.
-        The logs that others lead by then have heard `leave`. It raises StoreAway. `lost` is called once, with the
-        reason, when the node must give up. `cache`: what brings the older segments of topics; None: all are here.
-        `barrier`: of what this node reads; None: it reads nothing.
+        """`storage`: the place of the local replica. `run_job(job, done)`: runs a job that works on files, in a thread.
+        `known`: the end of the metadata log that this node has applied. `follow(needs)` returns when that end is
+        `needs`, or the node stops. By then `leave` was called for the logs that others lead. `follow` raises StoreAway.
+
+        `lost` is called once, with the reason, when the node must give up. `cache`: fetches older segments of topics;
+        None: the replica has all segments. `barrier`: the read barrier of this node; None: the node reads nothing.
         """
         self._store = store
         self._clock = clock
@@ -87,9 +89,9 @@ class DatabaseWriter:
         self.node_id = seat.node_id
         self.epoch = seat.epoch
         self.turn = self._last_turn = seat.turn
-        """The last turn that was answered, and the last number that was given to one."""
+        """The last database write that was answered. `_last_turn` is the last number that a write got."""
         self._bases = {seat.turn}
-        """Turns that may be the last ones of the seat, with all that was answered."""
+        """Writes that may be the last ones in the registration, with all answered records."""
         self.barrier = barrier or ReadBarrier(store, seat)
         self.barrier.lost = self.failed
         self.lease = lease
@@ -99,9 +101,9 @@ class DatabaseWriter:
         self._figures = figures or ClusterFigures()
         self._cache = cache
         self.failure = ""
-        """Why the seat is lost."""
+        """Why the registration is lost."""
         self.was_away = False
-        """Whether the database was away then."""
+        """Whether the database was unavailable when the registration was lost."""
         self._logs: dict[tuple[bytes, int], LogRow] = {}
         self._known: dict[int, dict[int, SegmentRow]] = {}
         self._numbers = seat.epoch * NUMBERS_OF_A_TERM
@@ -111,7 +113,7 @@ class DatabaseWriter:
         self._dropped: list[int] = []
         self._dead: list[int] = []
         self._turn: Turn | None = None
-        """What is on its way."""
+        """The database write that is under way."""
         self._opened: dict[int, DatabaseLog] = {}
         self._wanted: dict[DatabaseLog, None] = {}
         self._uploads: deque[Upload] = deque()
@@ -125,17 +127,17 @@ class DatabaseWriter:
     # -- which logs are led here
 
     def lead(self, row: LogRow, segments: Sequence[SegmentRow]) -> None:
-        """The copy of this log was made, of these segments of the database: it is about to be opened."""
+        """A log was copied from these segments of the database, and is about to be opened."""
         self._logs[row.topic_id, row.partition] = row
         self._known[row.log_no] = {one.base_offset: one for one in segments if one.state == LIVE}
-        # what is staged is of one who did not come to its end
+        # A staged segment belongs to a leader that did not finish it.
         others = [one.segment_no for one in segments if one.state != LIVE]
         if others:
             self._dead += others
             self._wish()
 
     def leave(self, topic_id: bytes, partition: int) -> None:
-        """Another node leads this log: nothing of it is brought any more. It was closed before."""
+        """Another node leads this log: nothing more of it is written. It was closed before."""
         row = self._logs.pop((topic_id, partition), None)
         if row is None:
             return
@@ -149,21 +151,21 @@ class DatabaseWriter:
             self._turn.leave_out(log)
 
     def drop(self, row: LogRow, segments: Sequence[SegmentRow]) -> None:
-        """The log of a topic that is deleted, and was led by nobody when that was said: it goes."""
+        """Remove the log of a topic that was deleted while no node led the partition."""
         self._dropped.append(row.log_no)
         self._dead += [one.segment_no for one in segments]
         self._wish()
 
-    # -- what logs ask
+    # -- calls of the logs
 
     def durability(self, segments: LogSegments, availability: Availability) -> LogDurability:
-        """See `Engine`. The metadata log comes from the database and goes nowhere."""
+        """See `Engine`. The metadata log is read from the database, and never written by this engine."""
         place = partition_of(segments.directory)
         if place == (METADATA_TOPIC, 0):
             return Durability(segments, availability, segments.end_offset, None, wait_for_sync=False)
         topic_id = topic_ids.read(self._storage, segments.directory)
         assert place is not None  # the log manager has made it
-        assert topic_id is not None  # and noted it there
+        assert topic_id is not None  # and has written the topic id there
         row, is_new = self._logs.get((topic_id, place[1])), False
         if row is None:
             is_new = True
@@ -176,7 +178,7 @@ class DatabaseWriter:
             self, row.log_no, segments, availability, known, is_new=is_new, clean_offset=row.clean_offset, cache=cache
         )
         if row.log_no in self._opened:
-            # what the old one has sent is not known to this one
+            # the new object does not know what the old one has sent
             self.failed(f"the copy of {segments.directory} has failed")
         self._opened[row.log_no] = log
         return log
@@ -199,7 +201,7 @@ class DatabaseWriter:
         self._wish()
 
     def want(self, log: DatabaseLog) -> None:
-        """There is something to bring."""
+        """The log has something to write."""
         self._wanted[log] = None
         self._wishes += 1
         if self._is_idle:
@@ -219,16 +221,16 @@ class DatabaseWriter:
         return self._numbers
 
     def stage(self, upload: Upload) -> None:
-        """A compacted segment is to be brought, when there is time."""
+        """A compacted segment is to be written when other records leave time for it."""
         self._uploads.append(upload)
         self._wish()
 
     def in_background(self, job: Callable[[], object], done: Callable[[], object]) -> None:
-        """Do what need not be waited for, then call `done`."""
+        """Do a job that nobody waits for, then call `done`."""
         self._run_job(job, lambda _: done())
 
     def failed(self, what: str) -> None:
-        """The node must give up: what it has cannot be relied on, or it may not serve."""
+        """The node must give up: its local replica cannot be relied on, or it may not serve."""
         if not self.failure and not self._ended:
             self.failure = what
             self._figures.seats_lost += 1
@@ -240,10 +242,10 @@ class DatabaseWriter:
             self._end()
             self._lost(what)
 
-    # -- turns
+    # -- database writes
 
     async def run(self) -> None:
-        """Until `stop`, or the seat is lost. Raises only what is a fault of the program."""
+        """Write until `stop`, or until the registration is lost. Raises only errors that are a fault of the program."""
         self._watch()
         while not self._ended:
             await self._work()
@@ -255,11 +257,13 @@ class DatabaseWriter:
                 await self._purge_some()
 
     def stop(self) -> None:
-        """No further turn begins by itself; one that is under way comes to its end, and `run` to its own."""
+        """Begin no further write. `run` returns when the present write has ended."""
         self._end()
 
     async def drain(self) -> bool:
-        """After `stop` and the end of `run`: bring what is left while the seat is held; whether all is there."""
+        """Write the rest, after `stop` and the end of `run`, while the registration is held. Returns whether the
+        database has all.
+        """
         while not self.failure and (self._wanted or self._new_logs or self._dropped):
             if not await self._do_turn():
                 return False
@@ -267,7 +271,7 @@ class DatabaseWriter:
 
     @property
     def has_ended(self) -> bool:
-        """Nothing more is brought, but what is left."""
+        """Whether nothing more is written, except by `drain`."""
         return self._ended
 
     def _end(self) -> None:
@@ -277,7 +281,7 @@ class DatabaseWriter:
         self._wish()
 
     def _watch(self) -> None:
-        """Look when the lease is over, also while an answer of the database is waited for."""
+        """Give up when the lease is over, even while an answer of the database is pending."""
 
         def look() -> None:
             if self.lease.is_over(self._clock.mono_ms()):
@@ -291,7 +295,7 @@ class DatabaseWriter:
         return bool(self._wanted or self._new_logs or self._dropped or self._dead or self._uploads or self._purge)
 
     async def _work(self) -> None:
-        """Wait until there is something to bring, or the lease is to be extended."""
+        """Wait until there is something to write, or the lease has to be extended."""
         if self._has_work():
             return
         self._wake = asyncio.get_running_loop().create_future()
@@ -302,7 +306,7 @@ class DatabaseWriter:
         self._is_idle, self._wake = False, None
 
     async def _gather(self) -> None:
-        """Let more come along, above all what those bring who were answered just now."""
+        """Wait for more records, above all from clients that were answered just now."""
         until_ms, quiet, seen = self._clock.mono_ms() + GATHER_MS, 0, self._wishes
         while quiet < QUIET_TURNS and self._clock.mono_ms() < until_ms:
             await self._turn_of_loop()
@@ -314,7 +318,7 @@ class DatabaseWriter:
         await future
 
     def _collect(self) -> Turn:
-        """What goes along in the next turn. Raises OSError."""
+        """The content of the next database write. Raises OSError."""
         turn = Turn()
         changes = turn.changes
         changes.new_logs, self._new_logs = self._new_logs, []
@@ -332,7 +336,7 @@ class DatabaseWriter:
             turn.take(log, bring)
             del self._wanted[log]
             if left <= 0:
-                self._wanted[log] = None  # behind the others: there may be more of it
+                self._wanted[log] = None  # behind the others: the log may have more to write
         if self._uploads and left > TURN_BYTES // 2:
             self._bring_upload(turn)
         return turn
@@ -348,7 +352,7 @@ class DatabaseWriter:
         turn.take(upload.log, bring)
 
     async def _do_turn(self) -> bool:
-        """Whether the database has answered it."""
+        """Do one database write. False: the database did not answer it."""
         try:
             turn = self._turn = self._collect()
         except OSError as error:
@@ -362,7 +366,7 @@ class DatabaseWriter:
         return is_done
 
     async def _purge_some(self) -> None:
-        """Remove some of what is dead. What fails is tried again: the next turn finds out what there is to find."""
+        """Remove some dead segments. If that fails, a later call tries again."""
         try:
             if await self._store.purge(self._purge[0]):
                 self._purge.popleft()
@@ -370,7 +374,7 @@ class DatabaseWriter:
             self._purge.rotate(-1)
 
     async def _bring(self, changes: Changes) -> bool:
-        """Have the database answer a turn, or one behind it, however often it must be asked; False: it will not."""
+        """Send a database write, or one behind it, until the database has answered. False: the node has given up."""
         first_ms, attempt = self._clock.mono_ms(), 0
         content = number = self._next_number()
         after, sent, brings = self.turn, {number}, changes
@@ -397,7 +401,7 @@ class DatabaseWriter:
         if self.failure:
             return False
         self.turn = self.barrier.turn = number
-        # An empty turn that was to prove it may still be executed behind it. That changes nothing.
+        # An empty write that was to prove this one may still be executed behind it. That changes nothing.
         self._bases = {number} if number != content else sent
         self.lease.extended(sent_ms)
         self._is_back()
@@ -409,15 +413,18 @@ class DatabaseWriter:
         return True
 
     def _next_number(self) -> int:
-        """Of a turn: no other one of this term has it, so that no turn is taken for another one."""
+        """The number of a new database write. Within the node session no other write has it, so writes are never
+        confused.
+        """
         self._last_turn += 1
         return self._last_turn
 
     async def _look_for(self, sent: Collection[int]) -> tuple[int, bool] | None:
-        """Look for a turn whose answer was lost, or that was refused. `sent`: its numbers. Returns the last turn of the
-        seat, and whether that is one of these. None: the seat is lost. Raises StoreAway and StoreRefused.
+        """Look for a database write that was refused, or whose answer was lost. `sent`: its numbers. Returns the last
+        write in the registration, and whether that is one of `sent`. None: the registration is lost. Raises StoreAway
+        and StoreRefused.
         """
-        barrier = self.barrier.number  # before the question: it may rise meanwhile
+        barrier = self.barrier.number  # before the request, because it may rise meanwhile
         seat = next((one for one in await self._store.seats() if one.node_id == self.node_id), None)
         found = outcome(seat, self.epoch, self._bases, sent, barrier)
         if seat is None or found is Outcome.LOST:
@@ -448,14 +455,14 @@ class DatabaseWriter:
             self._figures.away_ms += self.away_for_ms
             self._away_since_ms = -1
 
-    # -- what is told of it
+    # -- figures
 
     @property
     def away_for_ms(self) -> int:
-        """How long the database is away; 0: it is not."""
+        """How long the database has been unavailable; 0: it is available."""
         return 0 if self._away_since_ms < 0 else max(self._clock.mono_ms() - self._away_since_ms, 1)
 
     @property
     def waiting_bytes(self) -> int:
-        """What no turn has taken yet."""
+        """The bytes that no database write has taken yet."""
         return sum(log.waiting_bytes for log in self._wanted)

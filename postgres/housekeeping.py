@@ -1,8 +1,9 @@
-"""What the node with the lowest id that lives does from time to time for all of them: it removes the logs of deleted
-topics that nobody led then, and shortens the metadata log behind a snapshot of what that has said.
+"""The work that the node with the lowest live id does from time to time for all nodes. It removes the logs of deleted
+topics that no node led then. It writes snapshots of the metadata log, and removes the rows before them.
 
-A snapshot is what the log says up to an offset, so it is the same whoever writes it, and two who write one do no harm.
-It counts when all its parts are there; rows before its end go when every node that holds a seat must have read them.
+A snapshot is the content of the log up to an offset, so all nodes write the same one. Two nodes that write one do no
+harm. A snapshot counts when the database has all its parts. Rows before its end are removed when every registered node
+must have read them.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ from muster.postgres.shared_metadata_log import SharedMetadataLog
 from muster.postgres.store import NO_SNAPSHOT, NodeRegistration, Snapshot, Store, StoreAway, StoreRefused
 
 CLEAN_MS: Final = 60_000
-"""How often it is looked for logs of deleted topics."""
+"""How often the node looks for logs of deleted topics."""
 DROPPED_AT_ONCE: Final = 100
-"""So many of them go at one look."""
+"""Logs that are removed in one look."""
 LOOK_MS: Final = 2_000
-"""How often it is looked whether a snapshot is due, or rows are to go."""
+"""How often the node checks whether a snapshot is due, or rows have to be removed."""
 SHORTENED_AT_ONCE: Final = 20
-"""Statements that remove rows at one look."""
+"""Statements that remove rows in one look."""
 LEASES_KEPT: Final = 2
-"""Who holds its seat has read all rows that are older than its lease (`Membership` sees to it)."""
+"""Rows stay for so many leases. A registered node has read all rows that are older than its lease (`Membership` ensures
+it).
+"""
 
 log = structlog.get_logger("muster.cluster")
 
@@ -47,7 +50,7 @@ class Housekeeping:
         settings: ClusterSettings,
         figures: ClusterFigures,
     ) -> None:
-        """`store`: not the one that the turns go through."""
+        """`store`: another connection than that of the database writes."""
         self._seat = seat
         self._store = store
         self._shipper = shipper
@@ -58,12 +61,12 @@ class Housekeeping:
         self.part_records = PART_RECORDS
         self._clean_ms = self._look_ms = 0
         self._end_offset = keeper.began_at
-        """Of the newest snapshot that is known here."""
+        """The end offset of the newest snapshot that this node knows."""
         self._bytes_then = 0
-        """What the keeper had read when it was written."""
+        """The bytes of the log that this node had read when that snapshot was written."""
         self._since_ms = clock.mono_ms()
         self._is_short = False
-        """Nothing is left of what the snapshot stands for."""
+        """Whether all rows before the snapshot, and all older snapshots, are removed."""
         self._writing: asyncio.Task[None] | None = None
 
     async def look(self) -> None:
@@ -103,22 +106,25 @@ class Housekeeping:
             self._is_short = False
 
     def _is_due(self) -> bool:
-        """Whether so much was written since the last one, or something since so long."""
+        """Whether enough bytes, or enough time with new rows, have passed since the last snapshot."""
         topics, settings = self._keeper.topics, self._settings
         if topics.state.version <= self._end_offset or topics.metadata_log.unknown:
-            return False  # what this node does not know it cannot write down: one of a newer version does
+            return False  # this node cannot write records that it does not know: a node of a newer version does
         if self._keeper.bytes_read - self._bytes_then >= settings.metadata_log_max_record_bytes_between_snapshots:
             return True
         every_ms = settings.metadata_log_max_snapshot_interval_ms
         return every_ms > 0 and self._clock.mono_ms() - self._since_ms >= every_ms
 
     async def _write(self) -> None:
-        """In parts, while all else goes on; of what is known now. What fails is tried anew at a later look."""
+        """Write a snapshot of the present state, in parts, while the node serves. If that fails, a later look tries
+        again.
+        """
         try:
             await self._put()
         except (StoreAway, StoreRefused) as error:
             log.warning("no snapshot of the metadata log could be written", reason=str(error), what="it is tried again")
-        except Exception as error:  # a fault of ours: this node gives its seat up, and another one writes it
+        # a fault of ours: this node gives up its registration, and another one writes the snapshot
+        except Exception as error:
             log.error("no snapshot of the metadata log could be written, by a fault", exc_info=error)
             self._shipper.failed(f"a snapshot of the metadata log could not be written: {error}")
         finally:

@@ -1,8 +1,8 @@
-"""What a node answers while it holds its lease, and not a moment longer.
+"""A node sends answers only while it holds its lease.
 
-A process may stand still (SIGSTOP, a virtual machine that is moved). When it goes on, it finds old requests in its
-sockets, and timers that are due. It would answer them before it hears that others lead what it led. So each answer
-looks at the clock when it leaves. After the end of the lease nothing leaves any more, and the connection is cut.
+A process may be suspended (SIGSTOP, a virtual machine that is moved). When it continues, it finds old requests in its
+sockets, and timers that are due. It would answer them before it learns that others lead what it led. So each answer
+checks the clock when it is sent. After the end of the lease nothing is sent, and the connection is cut.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.postgres.lease import Lease
 
 
 class LeasedTransport:
-    """The transport of one connection; see the module. All but writing goes to the transport below."""
+    """The transport of one connection; see the module. Everything except writing goes to the transport below."""
 
     __slots__ = ("_abort", "_lease", "_mono_ms", "_transport")
 

@@ -1,7 +1,7 @@
 """The logs that this node leads. They load from the database when leadership begins.
 
-`DatabaseWriter` writes them as long as leadership lasts. Another leader wrote what loads, up to its end. To know these
-leaders, this node follows the metadata log first.
+`DatabaseWriter` writes them as long as leadership lasts. The loaded records were written by earlier leaders, up to the
+end of the log. To know these leaders, this node follows the metadata log first.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ AT_ONCE: Final = 4
 """Logs that are fetched at the same time: more of them would only take memory."""
 LONG_BYTES: Final = 8 * 1024 * 1024
 MOST_LONG: Final = 8
-"""Logs of which more than that has come are not counted among these, up to so many: others shall not wait until
-gigabytes have come. Each takes some 8 MB while it comes.
+"""A log is long when more than `LONG_BYTES` of it were fetched. Up to `MOST_LONG` long logs do not count in `AT_ONCE`,
+so that other logs need not wait for gigabytes. Each takes some 8 MB while it is fetched.
 """
 GATHER_MS: Final = 10
-"""Logs that are fetched within so long share one write to the database."""
+"""Logs that are fetched within this time share one write to the database."""
 LOOKED_AT_ONCE: Final = 1_000
-"""Partitions that are looked at in one step."""
+"""Partitions that are checked in one step."""
 AGAIN_MS: Final = 250
-"""After so long a log is tried again that the database, or the disk, did not give."""
+"""After this time a log is fetched again that the database or the disk could not give."""
 _PLACES: Final = {GROUP_OFFSETS_TOPIC: 0, TRANSACTION_STATE_TOPIC: 0, **dict.fromkeys(EVENTS_OF, 1)}
-"""In which order topics are fetched; others come last."""
+"""The order in which topics are fetched. All other topics follow."""
 
 log = structlog.get_logger("muster.cluster")
 
@@ -54,13 +54,13 @@ class _Wanted(NamedTuple):
 
 
 def _loading(partition: Partition) -> Job[None]:
-    """Raises SegmentAbsent: what its checkpoint has said of producers is lost."""
+    """Load the producers. Raises SegmentAbsent if the file of its producers' checkpoint is lost."""
     try:
         yield from partition.loading_producers()
     except SegmentAbsent:
         raise
     except LogError:
-        pass  # whoever writes or reads hears of it
+        pass  # the next write or read gets the error
 
 
 class LedPartitions:
@@ -81,9 +81,9 @@ class LedPartitions:
         *,
         leaving: Callable[[str, int], object] = lambda *_: None,
     ) -> None:
-        """`arrived(topic, partition)` is called when a partition can be served; `follow()` lives by all that was
-        decided, and raises the errors of the store. `leaving(topic, partition)` is called before the log goes of one
-        that another node leads.
+        """`arrived(topic, partition)` is called when a partition can be served. `follow()` applies all decisions of the
+        metadata log, and raises the errors of the store. `leaving(topic, partition)` is called before the log of a
+        partition is closed that another node leads.
         """
         self._leaving = leaving
         self._node_id = node_id
@@ -98,36 +98,36 @@ class LedPartitions:
         self._figures = figures or ClusterFigures()
         self._coming: dict[tuple[bytes, int], _Wanted] = {}
         self._damaged: dict[tuple[bytes, int], _Wanted] = {}
-        """What does not hold together in the database: it is not tried again in this term of leadership."""
+        """Partitions whose logs are damaged in the database. They are not fetched again in this term of leadership."""
         self._waiting: list[_Wanted] = []
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._long = 0
-        """Those of them that fetch a log of which much has come."""
+        """How many of the tasks fetch a long log."""
         self._passing = 0
-        """Those of them whose log is here, and waits for the read barrier."""
+        """How many of the tasks have fetched a log and wait for the read barrier."""
         self._passage: asyncio.Task[int] | None = None
-        """The next one through the barrier, which others may join."""
+        """The next pass through the barrier, which other logs may join."""
         self._passages: set[asyncio.Task[int]] = set()
         self._wishes = self._seen = 0
-        """How often it was asked to look, and how many of these are done."""
+        """How many looks were requested, and how many of them are done."""
         topics.left = self._left
 
     @property
     def missing(self) -> int:
-        """How many partitions that are led here are not here yet."""
+        """How many partitions that are led here are not fetched yet."""
         return len(self._coming)
 
     def look(self) -> None:
-        """Fetch what this node leads now and has not; coordinators first, for their clients can do nothing else, then
-        the histories that they write.
+        """Fetch the logs that this node leads and does not have. Coordinators load first, because their clients can do
+        nothing else. Then the histories load that coordinators write.
         """
         self._wishes += 1
-        if self._wishes == self._seen + 1:  # or else it is looked for already, and then again
+        if self._wishes == self._seen + 1:  # otherwise a look is under way, and another follows
             self._slices.run(self._looking(), lambda _: None, self)
 
     def _looking(self) -> Job[None]:
-        """What comes, and goes, while it is looked is found by the look that was asked for then."""
+        """Leadership that changes during this look is found by the look that the change has requested."""
         while self._seen < self._wishes:
             wishes = self._wishes
             new: list[_Wanted] = []
@@ -152,11 +152,11 @@ class LedPartitions:
 
     @property
     def _busy(self) -> int:
-        """How many logs come now, without those that are long."""
+        """How many logs are being fetched, without long ones and ones that wait for the barrier."""
         return len(self._tasks) - self._long - self._passing
 
     def _is_new(self, topic: TopicState, index: int) -> bool:
-        """Whether a partition is to be fetched, and is not on its way. It is from now on."""
+        """Whether a partition has to be fetched, and no fetch is under way. From now on one is."""
         wanted = self._wanted(topic, index)
         key = topic.topic_id, index
         if wanted is None or self._damaged.get(key) == wanted:
@@ -167,15 +167,15 @@ class LedPartitions:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is looked for any more."""
+        """Whether this node looks for nothing any more."""
         return self._shipper.has_ended
 
     def fault(self, error: Exception) -> None:
-        """A look has failed by a fault of the program, or a copy has lost what was written to it."""
+        """A look has failed by a fault of the program, or a local replica has lost written data."""
         self._shipper.failed(f"it cannot be looked at what this node leads: {error}")
 
     def _wanted(self, topic: TopicState, index: int) -> _Wanted | None:
-        """The present term of a partition, if this node leads it and has it not."""
+        """The present term of a partition, if this node leads it and has not fetched it."""
         if index >= len(topic.partitions) or topic.partitions[index].leader != self._node_id:
             return None
         if self._topics.open.partition(topic.name, index) is not None:
@@ -197,7 +197,8 @@ class LedPartitions:
                 self._is_damaged(wanted, error)
             except LogOffline as error:
                 self._again(wanted, str(error))
-            except Exception as error:  # a fault of ours: this node gives its seat up, and others lead the partition
+            # a fault of ours: this node gives up its registration, and others lead the partition
+            except Exception as error:
                 log.error(
                     "a partition cannot be fetched", topic=wanted.topic, partition=wanted.partition, exc_info=error
                 )
@@ -223,7 +224,8 @@ class LedPartitions:
         self._clock.call_at(self._clock.mono_ms() + AGAIN_MS, self.look)
 
     async def _fetch(self, wanted: _Wanted) -> bool:
-        """Whether it is here. Raises the errors of the store and of the log, and OSError."""
+        """Fetch a log, and return whether it is served now. Raises OSError and the errors of the store and of the log.
+        """
         key = (wanted.topic_id, wanted.partition)
         while True:
             session = self._shipper.barrier.session
@@ -232,8 +234,8 @@ class LedPartitions:
                 self._remove(wanted)
                 continue
             if found.leader_epoch > wanted.leader_epoch:
-                # Others have led it since, and this node has not heard of it: it would lead a part of the log, in an
-                # epoch that is to be another's.
+                # Others have led it since, and this node does not know that yet. Without this step, it would lead a
+                # part of the log in an epoch that belongs to another leader.
                 await self._follow()
             if self._shipper.has_ended:
                 return False
@@ -241,11 +243,11 @@ class LedPartitions:
             now = None if topic is None else self._wanted(topic, wanted.partition)
             if topic is None or now is None:
                 self._coming.pop(key, None)
-                self._remove(wanted)  # another one leads it meanwhile, or it is deleted
+                self._remove(wanted)  # another node leads it meanwhile, or it is deleted
                 return False
             if now == wanted:
                 break
-            # others may have led it in between
+            # Others may have led it in between.
             self._remove(wanted)
             wanted = now
         if found.row is not None:
@@ -258,13 +260,13 @@ class LedPartitions:
         self._topics.open.arrive(topic, wanted.partition)
         partition = self._topics.open.partition(wanted.topic, wanted.partition)
         if partition is not None and local_replica.is_read_in_parts(wanted.topic):
-            # so that they are known when the next segment begins: its checkpoint tells of them
+            # The producers must be known when the next segment begins, because its checkpoint has them.
             self._slices.run(_loading(partition), lambda _: None, self)
         return True
 
     async def _passed(self) -> int:
-        """Pass the read barrier, together with all logs that are fetched in the same moment: the session that passed.
-        Meanwhile others are fetched. Raises the errors of the store.
+        """Pass the read barrier, together with all logs that are fetched within `GATHER_MS`; return the session that
+        passed. Other logs are fetched meanwhile. Raises the errors of the store.
         """
         if self._passage is None:
             self._passage = self._loop.create_task(self._pass())
@@ -280,7 +282,7 @@ class LedPartitions:
     def _has_passed(self, passage: asyncio.Task[int]) -> None:
         self._passages.discard(passage)
         if not passage.cancelled():
-            passage.exception()  # those who wait for it hear of it, if there still are any
+            passage.exception()  # the logs that wait for it get the error, if any still wait
 
     async def _pass(self) -> int:
         await pause(self._clock, GATHER_MS)

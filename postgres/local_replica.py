@@ -1,10 +1,11 @@
-"""The copy on this machine of what the database has: made anew whenever a seat is taken, log by log as they are led.
+"""The local replica: files on this machine with the database's records of the logs that this node leads. A node makes
+it anew whenever it registers, and adds each log when it becomes the leader.
 
-It has the form of a data directory that was closed cleanly, so that opening it takes no time. A log in which a batch
-does not hold together is left as one that was not: opening it finds the place, and says it.
+It has the form of a data directory that was closed cleanly, so it opens at once. A log with a damaged batch is left as
+one that was not closed cleanly. The log manager then finds the damaged place, and logs it.
 
-Of a log that has a checkpoint only what comes behind it need be read: the segments before are `absent`, which
-`segment_cache` brings when they are asked for.
+If a log has a checkpoint, only the segments behind it need be read. The segments before it are `absent`, and
+`segment_cache` fetches them when a reader needs them.
 """
 
 from __future__ import annotations
@@ -35,16 +36,18 @@ from muster.postgres.store import (
 )
 
 PART: Final = 256 * 1024
-"""Bytes that are written and looked through at a time."""
+"""Bytes that are written and checked in one step."""
 MARK: Final = "muster-cluster-copy"
-"""The file that says that a directory holds such a copy, and nothing that would be missed."""
+"""The file that marks a directory as a local replica, which holds nothing that would be missed."""
 
 
 _logger = structlog.get_logger("muster.cluster")
 
 
 def is_read_in_parts(topic: str) -> bool:
-    """Whether who leads a partition of this topic need not have all of it: the coordinators load all of theirs."""
+    """Whether the leader of a partition of this topic need not have all of its log. Coordinators load all of their
+    logs.
+    """
     return topic not in INTERNAL_TOPICS
 
 
@@ -52,23 +55,23 @@ class Copied(NamedTuple):
     """What the database has of a log."""
 
     row: LogRow | None
-    """None: nothing yet."""
+    """None: the database has nothing of the log yet."""
     segments: Sequence[SegmentRow]
     end_offset: int
     is_whole: bool
-    """Whether its batches hold together."""
+    """Whether the batches of the log are undamaged and consecutive."""
     leader_epoch: int = -1
-    """The newest in which something was written; -1: nothing was."""
+    """The newest leader epoch in which a record was written; -1: the log has no record."""
     absent: Sequence[SegmentFigures] = ()
     """Segments of the log that were not read."""
 
 
 class CopyRefused(Exception):
-    """The directory holds something else: one sentence that says what to do."""
+    """The directory holds something else. The text is one sentence that says what to do."""
 
 
 def clear(storage: Storage) -> None:
-    """Make room for a new copy. Raises CopyRefused, DirectoryLocked or OSError."""
+    """Empty the directory for a new local replica. Raises CopyRefused, DirectoryLocked or OSError."""
     storage.make_directory("")
     entries = [entry for entry in storage.entries("") if entry.name != LOCK_FILE]
     if entries and storage.load(MARK) is None:
@@ -76,7 +79,7 @@ def clear(storage: Storage) -> None:
             f"{storage.root} is not empty and holds no copy of a cluster, which would be thrown away: "
             "give --data-dir a directory of its own, or none"
         )
-    lock = storage.lock()  # another node may be at work in it
+    lock = storage.lock()  # another node may use the directory
     try:
         storage.save(MARK, b"A copy of what a database has: it is thrown away and made anew.\n")
         for entry in entries:
@@ -89,19 +92,21 @@ def clear(storage: Storage) -> None:
 
 
 class SegmentWriting:
-    """One segment on its way to the disk; also one that has nothing: a log keeps its end by it."""
+    """One segment that is being written to the disk. It may stay empty: an empty segment keeps the end offset of its
+    log.
+    """
 
     def __init__(self, storage: Storage, name: str, base_offset: int, end_offset: int = 0) -> None:
-        """`name`: the path of its files without a suffix; `end_offset`: up to where the log goes before it."""
+        """`name`: the path of its files without a suffix; `end_offset`: the end of the log before this segment."""
         self._segment = Segment(storage, name, base_offset, LogConfig(), created_ms=0)
         self._segment.file.truncate(0)
         self.size = 0
         self.end_offset = max(end_offset, base_offset)
         self.is_whole = True
-        """Whether its batches hold together."""
+        """Whether its batches are undamaged and consecutive."""
 
     def write(self, data: bytes) -> Iterator[BatchHeader]:
-        """Batches that come next; gives the headers of those that hold together. To be gone through."""
+        """Append batches, and yield the headers of the undamaged ones. The caller must exhaust the iterator."""
         segment = self._segment
         segment.file.pwrite(data, self.size)
         self.size += len(data)
@@ -117,18 +122,18 @@ class SegmentWriting:
             at += header.size
 
     def close(self) -> None:
-        """With its indexes, or else the whole file would be read for them when it is first used."""
+        """Close it with its indexes. Without them, the first reader would have to read the whole file."""
         if self.is_whole and self._segment.size:
             self._segment.store_indexes()
         self._segment.file.close()
 
     def abandon(self) -> None:
-        """It is not needed any more."""
+        """Close the file, because the segment is not needed any more."""
         self._segment.file.close()
 
 
 class _Writing:
-    """One log on its way to the disk."""
+    """One log that is being written to the disk."""
 
     def __init__(self, storage: Storage, directory: str, topic_id: bytes) -> None:
         self._storage = storage
@@ -141,7 +146,7 @@ class _Writing:
         topic_ids.write(storage, directory, topic_id, sync=False)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """What comes follows this one. Raises MalformedCheckpoint."""
+        """Begin at a checkpoint: the next batches follow it. Raises MalformedCheckpoint."""
         epochs = checkpoints.decode_epochs(f"{self.directory}/{checkpoints.LEADER_EPOCHS}", checkpoint.epochs)
         path = f"{self.directory}/{segment_name(checkpoint.offset)}{SNAPSHOT_SUFFIX}"
         snapshot.demand_whole(path, checkpoint.producers)
@@ -149,18 +154,18 @@ class _Writing:
         self._storage.save(path, checkpoint.producers)
 
     def aborted(self, base_offset: int, data: bytes) -> None:
-        """The transaction index of a segment that is not read."""
+        """Write the transaction index of a segment that is not read."""
         self._storage.save(f"{self.directory}/{segment_name(base_offset)}{TRANSACTION_INDEX_SUFFIX}", data)
 
     def segment(self, base_offset: int) -> None:
-        """The next segment."""
+        """Begin the next segment."""
         self.close()
         name = f"{self.directory}/{segment_name(base_offset)}"
         self._segment = SegmentWriting(self._storage, name, base_offset, self.end_offset)
         self.end_offset = self._segment.end_offset
 
     def write(self, data: bytes) -> None:
-        """Batches that come next."""
+        """Append batches."""
         segment = self._segment
         assert segment is not None
         segment.is_whole = self.is_whole
@@ -174,13 +179,13 @@ class _Writing:
         return self._epochs[-1][0] if self._epochs else -1
 
     def close(self) -> None:
-        """The segment has all that it gets."""
+        """Close the present segment, which is complete."""
         segment, self._segment = self._segment, None
         if segment is not None:
             segment.close()
 
     def end(self) -> None:
-        """All is there."""
+        """Complete the log."""
         self.close()
         if self._epochs:
             epochs = checkpoints.encode_epochs(self._epochs)
@@ -188,8 +193,7 @@ class _Writing:
 
 
 def begin(storage: Storage, base_offset: int, rows: Sequence[MetadataRow], identity: Identity, node_id: int) -> None:
-    """Make a data directory, out of one that was cleared, that has the metadata log from an offset on and no other.
-    Raises OSError.
+    """Make a data directory, out of a cleared one, that has only the metadata log, from an offset on. Raises OSError.
     """
     log = _Writing(storage, f"{METADATA_TOPIC}-0", METADATA_TOPIC_ID)
     log.segment(base_offset)
@@ -208,7 +212,7 @@ def begin(storage: Storage, base_offset: int, rows: Sequence[MetadataRow], ident
 
 
 def parts(rows: Sequence[BatchRow]) -> Iterator[bytes]:
-    """What rows have, in parts of about `PART` bytes: rows may be very small, and many."""
+    """The data of rows, in parts of about `PART` bytes: rows may be very small, and many."""
     part: list[bytes] = []
     size = 0
     for row in rows:
@@ -222,14 +226,15 @@ def parts(rows: Sequence[BatchRow]) -> Iterator[bytes]:
 
 
 def before(row: LogRow, segments: Sequence[SegmentRow], checkpoint: Checkpoint | None) -> Sequence[SegmentRow]:
-    """The segments of a log that need not be read, by its checkpoint: what stands before it. None are, if anything is
-    not as whoever wrote the checkpoint has left it.
+    """The segments before the checkpoint of a log: they need not be read. The result is empty if the segments are not
+    as the writer of the checkpoint left them.
     """
     if checkpoint is None or checkpoint.offset <= row.start_offset:
         return ()
     live = [one for one in segments if one.state == LIVE]
     found = [one for one in live if one.base_offset < checkpoint.offset]
-    is_segment = any(one.base_offset == checkpoint.offset for one in live)  # or else a compaction came over it
+    # otherwise a compaction has removed that segment
+    is_segment = any(one.base_offset == checkpoint.offset for one in live)
     return found if is_segment and all(one.size >= 0 for one in found) else ()
 
 
@@ -243,9 +248,9 @@ async def fetch(
     *,
     tail_only: bool = False,
 ) -> Copied:
-    """Write the log of one partition, which is not there yet. `pause(size)`: is awaited after each part, of so many
-    bytes, so that others get their turn. `tail_only`: what is before its checkpoint is not read. Raises OSError and the
-    errors of the store.
+    """Write the log of one partition, which has no files here yet. `pause(size)` is awaited after each part of that
+    many bytes, so that the event loop serves others. `tail_only`: the segments before its checkpoint are not read.
+    Raises OSError and the errors of the store.
     """
     row = await store.log(topic_id, partition)
     directory = f"{topic}-{partition}"
@@ -253,7 +258,7 @@ async def fetch(
     if row is None:
         return Copied(None, (), 0, is_whole=True)
     segments = await store.segments(row.log_no)
-    has_facts = any(one.size >= 0 for one in segments)  # most logs are small, and need no question more
+    has_facts = any(one.size >= 0 for one in segments)  # most logs are small, and need no further request
     checkpoint = await store.checkpoint(row.log_no) if tail_only and has_facts else None
     absent = before(row, segments, checkpoint)
     if absent and checkpoint is not None:
@@ -284,7 +289,7 @@ async def fetch(
     finally:
         log.close()
     if absent and not log.is_whole:
-        # opening it is to find the place, which takes all that is before
+        # Opening the log must find the damaged place, which needs all segments before it.
         storage.remove_tree(directory)
         return await fetch(store, storage, topic, partition, topic_id, pause)
     figures = [SegmentFigures(one.base_offset, *one[4:8]) for one in absent]

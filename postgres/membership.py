@@ -1,8 +1,10 @@
-"""One node among those that share a database: it registers, follows what others decide, and decides itself, when it is
-its turn, who leads what. In the place of `nodes.cluster.Cluster`, which does so for the brokers of one process.
+"""One node among the nodes that share a database, in the place of `nodes.cluster.Cluster` (the brokers of one process).
+The node registers and follows the decisions of the others. The node with the lowest live id also decides which node
+leads which partition.
 
-The node with the lowest id that lives looks after the others: whose lease is over leads nothing from then on. Two nodes
-that both think so do no harm: what counts is written at the end of the metadata log, by one of them.
+That node watches the leases of the others: a node whose lease is over leads nothing from then on. If two nodes think
+that they have the lowest live id, they do no harm. A decision counts only at the end of the metadata log, where one of
+them writes.
 """
 
 from __future__ import annotations
@@ -39,23 +41,23 @@ from muster.protocol.messages.metadata_records.partition_change_record import Pa
 from muster.protocol.messages.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
 
 LOOK_MS: Final = 50
-"""How often it is looked for what others have written, in a database that gives no hints."""
+"""How often the node looks for rows that others have written, in a database that gives no hints."""
 HINTED_LOOK_MS: Final = 500
-"""The same in one that does: a hint is missing when who has written died before it was given, or the database hung up.
-At 50 ms, to look took 1 % of a core of a node that had nothing to do, and at 500 ms 0.2 %.
+"""The same in a database that gives hints. A hint is missing if the writer died before it, or the database closed the
+connection. On an idle node, a look each 50 ms took 1 % of a core; each 500 ms, 0.2 %.
 """
 AGAIN_MS: Final = 250
-"""The same while the database is away."""
+"""The same while the database is unavailable."""
 DECIDE_MS: Final = 500
-"""How often it is looked who lives."""
+"""How often the node checks which nodes are alive."""
 MOST_MOVES: Final = 1_000
-"""Leaders that move at one look, as long as they need not (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
+"""Optional moves of leaders in one look at most (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
 WRITTEN_AT_ONCE: Final = 1_000
-"""Records of one row of the metadata log, of those that move leaders."""
+"""Records that move leaders, in one row of the metadata log."""
 ANSWERED_MS: Final = 100
-"""So long who asked this node to be unregistered has for the answer, before it hangs up."""
+"""A client that unregisters this node gets the answer within this time, before the node closes its connections."""
 TRIES: Final = 20
-"""How often a node that stops tries to hand over what it leads."""
+"""How often a node that stops tries to hand over its partitions."""
 
 log = structlog.get_logger("muster.cluster")
 
@@ -78,7 +80,9 @@ class Membership:
         *,
         others_until_ms: int = 0,
     ) -> None:
-        """`store`: not the one that the turns go through. `others_until_ms`: so long nobody is taken for dead."""
+        """`store`: another connection than that of the database writes. `others_until_ms`: until then no node is taken
+        for dead.
+        """
         self._storage = storage
         self._shipper = shipper
         self.seat = seat
@@ -97,10 +101,10 @@ class Membership:
         self._histories: Histories | None = None
         self._nodes: list[Any] = []
         self._settled: tuple[int, tuple[int, ...]] | None = None
-        """For this metadata log, and these nodes that live, all is well."""
+        """The metadata log's end and the live nodes for which nothing had to be decided."""
         self._is_leaving = self._stopped = False
         self._is_hinted = False
-        """Somebody has written since the last look began."""
+        """Whether a node has written since the last look began."""
         self._due_ms = 0
         self._wake: asyncio.Future[None] | None = None
         self._guarding: Timer | None = None
@@ -138,7 +142,9 @@ class Membership:
         self.led_partitions.look()
 
     async def listening(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """The node listens there: the others are told if they were told another port. Raises `ApiError`."""
+        """Register these endpoints if they are not the registered ones: the port may have been free to choose. Raises
+        `ApiError`.
+        """
         broker = self._topics.state.brokers.get(self.seat.node_id)
         if broker is not None and broker.endpoints != endpoints:
             while not await self._do(self.keeper.writing([self._registration(endpoints)])):
@@ -156,14 +162,14 @@ class Membership:
         )
 
     def begin(self, nodes: Iterable[Any]) -> None:
-        """This is the node, which is about to serve."""
+        """Take the node of this process, which is about to serve."""
         self._nodes = list(nodes)
         self._guard()
         self.peers.begin(self._nodes[0].node)
         self.moved()
 
     def publish(self) -> None:
-        """Give the node the image of now."""
+        """Give the node the present image of the cluster."""
         state, me = self._topics.state, self.seat.node_id
         brokers = {
             broker_id: Broker(broker_id, one.rack, one.endpoints, one.epoch, one.fenced)
@@ -176,7 +182,7 @@ class Membership:
             node.see(image)
 
     def moved(self) -> None:
-        """Brokers or leaders are others: live by it."""
+        """Follow a change of brokers or leaders."""
         self.publish()
         if self._nodes and self.seat.node_id not in self._topics.state.brokers:
             self._give_up_soon()
@@ -186,8 +192,8 @@ class Membership:
         self.led_partitions.look()
 
     def _give_up_soon(self) -> None:
-        """This node was unregistered, and leads nothing: it begins anew, or else it would hold its seat, and be no part
-        of the cluster. Whoever asked it for that is answered first.
+        """Give up soon, because this node was unregistered and leads nothing. The node then registers anew. Otherwise
+        it would hold its registration and be no part of the cluster. The request to unregister is answered first.
         """
 
         def look() -> None:
@@ -201,7 +207,7 @@ class Membership:
             self._giving_up = self._clock.call_at(self._clock.mono_ms() + ANSWERED_MS, look)
 
     def arrived(self, topic: str, index: int) -> None:
-        """A partition that is led here can be served."""
+        """A partition that this node leads can be served."""
         self.publish()
         if topic in (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC):
             for node in self._nodes:
@@ -210,8 +216,8 @@ class Membership:
             self._renew(topic, index)
 
     def _leaves(self, topic: str, index: int) -> None:
-        """Another node leads a partition now, and its log is about to go from here. That node gets the events that are
-        not written yet.
+        """Another node leads a partition now, and its log is about to be closed here. The new leader gets the events
+        that are not written yet.
         """
         if self._histories is None or topic not in EVENTS_OF:
             return
@@ -226,15 +232,15 @@ class Membership:
 
     @property
     def leaders(self) -> Mapping[str, Sequence[Leader]]:
-        """Of the partitions of each topic, by its name."""
+        """The leaders of the partitions, by topic."""
         return self._topics.open.leaders
 
     @property
     def live_count(self) -> int:
-        """How many brokers live, as the metadata log says."""
+        """How many brokers are alive, as the metadata log says."""
         return len(leadership.living(self._topics.state))
 
-    # -- what clients ask of the controller
+    # -- requests of clients to the controller
 
     def catching_up(self) -> Job[None]:
         """See `api.node.Controller`."""
@@ -248,7 +254,7 @@ class Membership:
                 return
 
     def unregistering(self, broker_id: int) -> Job[None]:
-        """See `api.node.Controller`. A broker that lives begins anew, and so comes back."""
+        """See `api.node.Controller`. A live broker registers anew, and so returns."""
         state = self._topics.state
         room = import_module("muster.protocol.messages.metadata_records.unregister_broker_record")
         while True:
@@ -269,11 +275,11 @@ class Membership:
         dead: Mapping[int, int] | None = None,
         after: Sequence[Message] = (),
     ) -> Job[bool]:
-        """Have the nodes that live lead everything, and write these records before and after that. False: others have
-        written meanwhile, decide anew. Raises `ApiError`.
+        """Move the leadership of all partitions to live nodes, and write the records `before` and `after` around that.
+        False: another node has written meanwhile, so the caller must decide anew. Raises `ApiError`.
 
-        Each row has a part of the records, so that nobody who reads it is kept for long. After some of them no less is
-        well than before, and who comes next does the rest.
+        Each row has a part of the records, so that no reader of a row blocks for long. A part of the rows leaves the
+        cluster no worse than before. The next node that decides does the rest.
         """
         state, prefers = self._topics.state, self._settings.auto_leader_rebalance_enable
         version = state.version
@@ -291,7 +297,7 @@ class Membership:
     # -- following and deciding
 
     async def run(self) -> None:
-        """Until `stop`. Raises StoreRefused, and what is a fault of the program."""
+        """Follow and decide until `stop`. Raises StoreRefused, and errors that are a fault of the program."""
         self._store.when_hinted(self.seat.node_id, self.look)
         while not self._stopped:
             self._is_hinted = is_away = False
@@ -302,7 +308,7 @@ class Membership:
                     await self._decide()
                     self._due_ms = self._clock.mono_ms() + DECIDE_MS
             except StoreAway:
-                is_away = True  # the turns of the shipper say so, and end the term when it lasts
+                is_away = True  # the database writer logs this, and ends the node session when it lasts
             except ApiError as error:
                 log.warning("who leads what could not be changed", reason=error.message)
             if not (self._stopped or self._is_hinted):
@@ -315,8 +321,8 @@ class Membership:
         return max(min(most_ms, self._due_ms - self._clock.mono_ms()), LOOK_MS)
 
     def _guard(self) -> None:
-        """Give up when it is not known for too long what others decide, although the turns of the shipper go on: by
-        then this node would answer out of what was true once.
+        """Give up when this node has not heard the others' decisions for too long, although its database writes
+        succeed. Otherwise its answers would be out of date.
         """
         most_ms = self._settings.broker_session_timeout_ms
 
@@ -337,7 +343,7 @@ class Membership:
         timer.cancel()
 
     def look(self) -> None:
-        """Look now for what others have written."""
+        """Look now for rows that others have written."""
         self._is_hinted = True
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
@@ -352,8 +358,8 @@ class Membership:
             return
         gone = sorted(one for one in registered if one not in held)
         if gone and self._clock.mono_ms() < self._others_until_ms:
-            # or else the first one that is back would fetch all that the others lead, and they would have it fetched
-            # again, one after the other
+            # Otherwise the first node that returns would fetch all logs that the others lead. The others would have
+            # them fetched again, one node after the other.
             await self.housekeeping.look()
             return
         epochs = {seat.node_id: seat.epoch for seat in seats}
@@ -377,8 +383,8 @@ class Membership:
     # -- leaving
 
     async def leave(self) -> None:
-        """Controlled shutdown: others lead what this node led, and it is fenced. What cannot be done is left to the end
-        of the lease.
+        """Controlled shutdown: other nodes lead what this node led, and it is fenced. If this fails, the end of the
+        lease does it.
         """
         self._is_leaving = True
         state, me = self._topics.state, self.seat.node_id
@@ -390,7 +396,7 @@ class Membership:
                 broker = state.brokers.get(me)
                 fenced = [] if broker is None or broker.fenced else [leadership.fenced(state, me)]
                 if await self._do(self._moving(live, after=fenced)):
-                    await self.peers.sent()  # events that others write now
+                    await self.peers.sent()  # events that other nodes write from now on
                     return
             except (StoreAway, ApiError) as error:
                 log.warning("what this node led could not be handed over", reason=str(error),
@@ -398,13 +404,13 @@ class Membership:
                 return
 
     async def stop_fetching(self) -> None:
-        """What is led here and has not come does not come, and no snapshot is written any more."""
+        """Stop fetching logs that are led here, and stop writing snapshots."""
         await self.housekeeping.stop()
         if hasattr(self, "led_partitions"):
             await self.led_partitions.stop()
 
     def stop(self) -> None:
-        """Follow no more."""
+        """Stop following the metadata log."""
         self._stopped = True
         if self._guarding is not None:
             self._guarding.cancel()

@@ -1,4 +1,4 @@
-"""The figures of a node of a cluster, told to who watches it (docs/metrics.md)."""
+"""The figures of a node of a cluster, for monitoring (docs/metrics.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.postgres.node_session import Term
 
 
 class ClusterMetrics(MetricsServer):
-    """The figures of a node, and who tells them: as long as the process lives, also while it has no seat."""
+    """The metrics server of a process. It answers as long as the process runs, also while it is not registered."""
 
     def __init__(self, clock: Clock, host: str, port: int) -> None:
         super().__init__(clock, host, port, self._of_both)
@@ -24,7 +24,7 @@ class ClusterMetrics(MetricsServer):
         self.of_cluster = ClusterFigures()
 
     def open_server(self, *given: Any, **named: Any) -> Server:
-        """That of the next term."""
+        """The server of the next node session."""
         return Server(*given, observer=self._of_server, told=self._of_server.happened, **named)
 
     async def _of_both(self) -> list[Metric]:
@@ -44,7 +44,7 @@ class ClusterMetrics(MetricsServer):
 
 
 def _metrics(of: ClusterFigures, now_ms: int) -> Iterator[Metric]:
-    """The figures of now, by the monotonic clock."""
+    """The present figures, by the monotonic clock."""
     yield single("muster_cluster_seats_taken_total", COUNTER, "How often this process took a seat.",
                  of.seats_taken)  # fmt: skip
     yield single("muster_cluster_seats_lost_total", COUNTER, "How often it lost it.", of.seats_lost)

@@ -1,4 +1,4 @@
-"""Whether what `--cluster` needs is installed. Imports nothing of it."""
+"""Whether the packages that `--cluster` needs are installed. This module imports none of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 
 class MissingExtra(Exception):
-    """A sentence that says what to install."""
+    """The packages are missing. The text is a sentence that says what to install."""
 
 
 def check() -> None:

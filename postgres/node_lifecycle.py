@@ -1,4 +1,6 @@
-"""The life of a process of a cluster: it takes a seat, serves while it holds it, and takes one anew when it is lost."""
+"""The lifecycle of a process of a cluster. The process registers, serves while the registration is held, and registers
+anew after a loss.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,19 @@ from muster.postgres.node_session import Term
 from muster.postgres.store import NodeRegistration, Store, StoreAway, StoreRefused
 
 LOOK_MS: Final = 500
-"""How often who has no seat asks for one."""
+"""How often a process without a registration tries to register."""
 
 _logger = structlog.get_logger("muster.cluster")
 
 
 class NodeLifecycle:
-    """Of one process; see the module."""
+    """The lifecycle of one process; see the module."""
 
     def __init__(
         self, store: Store, clock: Clock, holder: str, address: str, node_id: int | None, lease_ms: int
     ) -> None:
-        """`holder`: a name that no other process has, or had; `address`: how people call the node; `node_id`: of the
-        seat; None: of the first that is free.
+        """`holder`: a name that no other process has, or had. `address`: the name of the node for people. `node_id`:
+        the node id to register; None: the first free one.
         """
         self._store = store
         self._clock = clock
@@ -34,13 +36,15 @@ class NodeLifecycle:
         self._node_id = node_id
         self._lease_ms = lease_ms
         self._was_away = False
-        """The database was away before this term: other nodes have lost their seats as well, and are about to come."""
+        """The database was unavailable before this session. Other nodes have lost their registrations as well, and will
+        return soon.
+        """
 
     async def run(
         self, make_term: Callable[[], Term], stop: asyncio.Event, serves: Callable[[Any], object] = lambda _: None
     ) -> None:
-        """Until `stop` is set. `serves(server)` is called each time the node serves. Raises what keeps it from that for
-        good.
+        """Run until `stop` is set. `serves(server)` is called each time the node serves. Raises errors that a new
+        attempt would not mend.
         """
         while True:
             taken = await self._take_seat(stop)
@@ -54,7 +58,7 @@ class NodeLifecycle:
                 _logger.warning("the node cannot serve", node=seat.node_id, reason=str(error), what="it begins anew")
                 await self._pause(stop)
                 continue
-            except Exception:  # whatever it is ends this node: others shall not wait for the end of the lease
+            except Exception:  # any error ends this node: others need not wait for the end of the lease
                 await self._leave_seat(seat)
                 raise
             serves(term.server)
@@ -68,8 +72,8 @@ class NodeLifecycle:
             await self._pause(stop)
 
     async def _take_seat(self, stop: asyncio.Event) -> tuple[NodeRegistration, int] | None:
-        """Wait until there is a seat: it, and the monotonic time at which it was asked for; None: `stop` is set. Raises
-        StoreRefused.
+        """Wait for a registration; return it with the monotonic time at which it was requested. None: `stop` is set.
+        Raises StoreRefused.
         """
         told = ""
         while not stop.is_set():
@@ -98,7 +102,7 @@ class NodeLifecycle:
         timer.cancel()
 
     async def _leave_seat(self, seat: NodeRegistration) -> None:
-        """Give the seat up at once. What cannot be told now, the end of the lease tells."""
+        """Free the registration at once. If that fails, the registration ends with its lease."""
         try:
             await self._store.unregister_node(seat.node_id, seat.epoch)
         except (StoreAway, StoreRefused) as error:

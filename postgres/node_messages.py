@@ -1,7 +1,8 @@
-"""What nodes ask each other, by way of the database: markers of transactions, and whether a partition is part of one.
+"""The messages that nodes send each other through the database. They carry transaction markers, and requests to verify
+that a partition is part of a transaction.
 
-So nodes need no way to each other, and no credentials: who reaches the database is one of them. A question that is not
-answered in time is taken for one that was lost; who asked asks again. What is asked may be done twice.
+So nodes need no connections to each other, and no credentials: a node that reaches the database is a member. A question
+without an answer in time counts as lost, and its sender asks again. A question may be executed twice.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ ANSWER: Final = 3
 EVENTS: Final = 4
 """Kinds of mail."""
 EVENT_BYTES: Final = 256 * 1024
-"""Events of about so many bytes are in one mail, or one event."""
+"""The size of the events in one mail; one larger event may be alone in a mail."""
 WAIT_MS: Final = 3_000
-"""After so long an answer is not waited for any more. By then nobody takes the question any more (`MAIL_COUNTS_MS`), or
-else one that was taken late would end the next transaction of a producer whose epoch is the same (before KIP-890).
+"""How long a node waits for an answer. A node that takes its mail later ignores the question (`MAIL_COUNTS_MS`). A late
+marker would end the next transaction of a producer, if its epoch is the same (before KIP-890).
 """
 MOST_WAITING: Final = 10_000
-"""Questions that wait for their answers; more are refused, as if the other node could not be reached."""
+"""Questions that wait for their answers. Further questions fail, as if the other node could not be reached."""
 
 Row = tuple[bytes | None, bytes]
 """Key and value of a record."""
@@ -48,7 +49,7 @@ log = structlog.get_logger("muster.cluster")
 
 
 class _Question(NamedTuple):
-    """One that was asked. `failed` is called with nothing when no answer comes."""
+    """A question that was sent. `failed` is called without arguments when no answer arrives."""
 
     answered: Callable[[Any], object]
     failed: Callable[[], object]
@@ -56,10 +57,10 @@ class _Question(NamedTuple):
 
 
 class NodeMessages:
-    """Of one node: its `transaction_coordinator.peers.Peers`."""
+    """The messages of one node: its `transaction_coordinator.peers.Peers`."""
 
     def __init__(self, node_id: int, store: Store, clock: Clock, is_over: Callable[[], bool] = lambda: False) -> None:
-        """`is_over`: whether the lease is over; then others lead what this node led, and it answers nobody."""
+        """`is_over`: whether the lease is over. Then other nodes lead what this node led, and it answers nobody."""
         self._is_over = is_over
         self._node_id = node_id
         self._store = store
@@ -69,7 +70,7 @@ class NodeMessages:
         self._waiting: dict[str, _Question] = {}
         self._out: list[tuple[int, Mail]] = []
         self._markers: dict[int, list[tuple[list[Any], Callable[[int], object]]]] = {}
-        """Those that go along in the next mail, by node."""
+        """The markers of the next mail, by node."""
         self.take_over: Callable[[str, int, Sequence[Row]], object] = lambda *_: None
         """Called with events that another node hands over: the topic of the history, the partition, and the rows."""
         self._loop = asyncio.get_running_loop()
@@ -77,7 +78,7 @@ class NodeMessages:
         self._is_asked = False
 
     def begin(self, node: Node) -> None:
-        """This is the node, which answers what others ask."""
+        """Take the node of this process, which answers the questions of others."""
         self._node = node
         self._writer = MarkerWriter(node.topics.open, node.routing.shards, node.clock)
 
@@ -147,8 +148,8 @@ class NodeMessages:
     # -- handing over
 
     def hand_over(self, node_id: int, topic: str, index: int, rows: Sequence[Row]) -> None:
-        """Give events that this node has not written to the node that leads the partition of the history now. It is not
-        known whether they arrive.
+        """Send events that this node has not written to the node that leads the partition of the history now. This node
+        does not learn whether they arrive.
         """
         some: list[list[str | None]] = []
         size = 0
@@ -161,7 +162,7 @@ class NodeMessages:
         self._put(node_id, uuids.draw_uuid_text(), EVENTS, [topic, index, some])
 
     async def sent(self) -> None:
-        """Return when all that was put is sent, or could not be."""
+        """Return when all mail is sent, or has failed."""
         self._send()
         if self._task is not None:
             await asyncio.wait([self._task])
@@ -169,7 +170,7 @@ class NodeMessages:
     # -- sending
 
     def _soon(self) -> None:
-        """What is asked in one turn of the event loop goes along."""
+        """Send all mail of one iteration of the event loop together."""
         if not self._is_asked:
             self._is_asked = True
             self._clock.call_soon(self._send)
@@ -202,14 +203,14 @@ class NodeMessages:
 
     def _marked(self, ended: Sequence[Callable[[int], object]], codes: Sequence[int]) -> None:
         for one, code in zip(ended, codes, strict=True):
-            # a node that does not know the topic yet is not one where it was deleted
+            # A node that does not know the topic yet differs from a node where it was deleted.
             unknown = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             one(ErrorCode.NOT_LEADER_OR_FOLLOWER if unknown else code)
 
-    # -- being asked
+    # -- answering
 
     async def look(self) -> None:
-        """Take what has come. Raises the errors of the store."""
+        """Take the mail of this node. Raises the errors of the store."""
         if self._is_over():
             return
         for mail in await self._store.mail(self._node_id):
@@ -253,7 +254,7 @@ class NodeMessages:
 
         assert self._writer is not None
         for place, (*marker, topic, index) in enumerate(rows):
-            # this node may lead it no more
+            # this node may no longer lead it
             if self.leads(topic, index) is not None:
                 ended(place, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:
@@ -268,7 +269,8 @@ class NodeMessages:
         def respond(message: Any) -> None:
             answer([[topic, index, code] for (topic, index), code in message.errors.items()])
 
-        # of a topic that is not known here yet, the end of the transaction would be taken for that of a deleted one
+        # A topic may not be known here yet. Without this check, an end of transaction would take it for a deleted
+        # topic.
         is_here = transactions.routing.ready and all(topic in self._node.topics.by_name for topic in what["topics"])
         if not is_here or self.leads(TRANSACTION_STATE_TOPIC, transactions.routing.partition(what["id"])) is not None:
             error = ErrorCode.NOT_COORDINATOR

@@ -1,5 +1,5 @@
-"""One term of a node: from taking a seat to giving it up. The node is an ordinary `Server` over copies of the logs that
-it leads, whose appends count when the database has them.
+"""One node session: from a registration to its end. The node is an ordinary `Server` over local replicas of the logs
+that it leads. Its appends are durable when the database has them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _logger = structlog.get_logger("muster.cluster")
 
 
 class LocalReplicaMachine(Machine):
-    """The machine of a node with a seat: `below`, but for what makes logs durable."""
+    """The machine of a registered node: `below`, except for what makes logs durable."""
 
     def __init__(self, below: Machine, storage: Storage, engine: DatabaseWriter, clock: Clock) -> None:
         self._below = below
@@ -53,35 +53,35 @@ class LocalReplicaMachine(Machine):
         self.clock = below.clock  # type: ignore[method-assign]
 
     def storage(self, directory: Path | None) -> Storage:  # noqa: ARG002
-        """The copy."""
+        """The storage of the local replica."""
         return self._storage
 
     def engine(self) -> Engine | None:
-        """The database."""
+        """The engine that makes logs durable in the database."""
         return self._engine
 
     def listener(self, *arguments: Any) -> Listener:
-        """One whose connections answer nobody once the lease is over."""
+        """A listener whose connections send no answer once the lease is over."""
         listener = self._below.listener(*arguments)
         clock, lease = self._clock, self._engine.lease
         listener.guard(lambda transport, abort: LeasedTransport(transport, abort, clock, lease))
         return listener
 
     def workers(self, post: Post, threads: int) -> SharedSync:
-        """Threads for what works on files."""
+        """Threads for jobs that work on files."""
         return self._below.workers(post, threads)
 
     def thread(self, post: Post) -> Worker:
-        """A thread for what takes too long on the event loop."""
+        """A thread for work that takes too long on the event loop."""
         return self._below.thread(post)
 
     def whole_disk(self, directory: Path | None) -> FilesystemSync | None:  # noqa: ARG002
-        """Nobody waits for the disk."""
+        """Always None, because no log waits for the disk."""
         return None
 
 
 class Term:
-    """See the module. `lost`: set when the seat is lost."""
+    """One node session; see the module. `lost` is set when the registration is lost."""
 
     def __init__(
         self,
@@ -96,8 +96,9 @@ class Term:
         loaded: Callable[[], object] = lambda: None,
         figures: ClusterFigures | None = None,
     ) -> None:
-        """`store`: for turns; `questions`: the same database, for all else. `directory`: where the copies are made;
-        None: in memory. `open_server`: makes the server, for tests.
+        """`store`: the connection for database writes; `questions`: another one to the same database, for all other
+        requests. `directory`: the place of the local replica; None: memory. `open_server`: makes the server; tests give
+        another one.
         """
         self._open_server = open_server
         self._config = config
@@ -120,11 +121,11 @@ class Term:
     async def begin(
         self, seat: NodeRegistration, asked_ms: int, lease_ms: int, *, others_come_back: bool = False
     ) -> None:
-        """The seat was taken: read the metadata log, join, load, listen. Raises OSError, and the errors of the store,
-        of the log and of the copy.
+        """Begin after the registration: read the metadata log, join, load, listen. Raises OSError, and the errors of
+        the store, of the log and of the local replica.
 
-        `asked_ms`: the monotonic time at which it was asked for. `others_come_back`: the database was away, and other
-        nodes are given the time of a lease to take their seats.
+        `asked_ms`: the monotonic time at which the registration was requested. `others_come_back`: the database was
+        unavailable, and other nodes get the time of a lease to register.
         """
         began_ms = self._clock.mono_ms()
         storage = self._machine.storage(self._directory)
@@ -170,10 +171,10 @@ class Term:
         self.server = self._open_server(config, machine=machine, loaded=self._loaded, membership=self.membership)
         try:
             await self.server.start()
-        except Exception as error:  # whatever it is goes up; nothing of the term goes on
+        except Exception as error:  # any error is raised again, after all parts of the session have stopped
             self.server = None  # it has stopped itself
             await self.end(hands_over=False)
-            if isinstance(error, ApiError):  # the database was away for too long
+            if isinstance(error, ApiError):  # the database was unavailable for too long
                 raise StoreAway(error.message) from error
             raise
         self._following = asyncio.create_task(self._follow())
@@ -185,7 +186,7 @@ class Term:
     async def _follow(self) -> None:
         try:
             await self.membership.run()
-        except Exception as error:  # whatever it is: who does not know what others decide may not go on
+        except Exception as error:  # any error: a node that does not know what others decide must stop
             _logger.error("the metadata log cannot be followed", exc_info=error)
             self.shipper.failed(f"the metadata log cannot be followed: {error}")
 
@@ -193,8 +194,8 @@ class Term:
         self.lost.set()
 
     async def end(self, *, hands_over: bool) -> bool:
-        """Give up: let others lead (`hands_over`), stop serving, bring what is left; whether all that was acknowledged,
-        and all else, is there.
+        """End the session: let others lead (`hands_over`), stop serving, write the rest. Returns whether the database
+        has all records, acknowledged or not.
         """
         self._figures.term = None
         await self._while_held(self._stop_following(hands_over=hands_over))
@@ -220,8 +221,9 @@ class Term:
             await asyncio.wait([self._following])
 
     async def _while_held(self, work: Coroutine[None, None, None]) -> None:
-        """Do it unless the seat is lost, or until it is: it may wait long for the database, and this node would answer
-        meanwhile, and take what its successor leads, under the same id, for its own.
+        """Do the work until it is done, or the registration is lost. The work may wait long for the database. A node
+        without a registration must not answer meanwhile. It could also take what its successor with the same id leads
+        for its own.
         """
         tasks = [asyncio.create_task(one) for one in (work, self.lost.wait())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

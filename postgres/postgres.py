@@ -1,4 +1,4 @@
-"""The `store.Store` in PostgreSQL: each question as its statements. How they are asked is in `postgres_connection`."""
+"""The `store.Store` in PostgreSQL: each request as its statements. `postgres_connection` has how they are executed."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from muster.postgres.store import (
 
 
 class PostgresStore(PostgresConnection):
-    """One cluster in one database."""
+    """The store of one cluster in one database."""
 
     async def identity(self) -> Identity:
-        """Of the cluster."""
+        """The ids of the cluster."""
 
         async def ask(_: Any) -> Identity:
             return self._identity
 
         return await self._ask(ask)
 
-    # -- seats
+    # -- registrations
 
     async def register_node(
         self, holder: str, address: str, node_id: int | None, lease_ms: int
@@ -45,7 +45,7 @@ class PostgresStore(PostgresConnection):
             no = self._cluster_no
             await connection.execute(sql.OLD_MAIL, no)
             chosen = await connection.fetchval(sql.CHOOSE, no, holder) if node_id is None else node_id
-            # drawn by itself: a number that is not used does no harm
+            # drawn in a statement of its own: a number that is not used does no harm
             epoch = await connection.fetchval(sql.TERM, no)
             row = await connection.fetchrow(sql.SIT, no, chosen, epoch, holder, address, lease_ms)
             return None if row is None else NodeRegistration(*row)
@@ -65,7 +65,7 @@ class PostgresStore(PostgresConnection):
         await self._ask(ask)
 
     async def seats(self) -> Sequence[NodeRegistration]:
-        """All seats, by id."""
+        """All registrations, by node id."""
 
         async def ask(connection: Any) -> Sequence[NodeRegistration]:
             rows = await connection.fetch(
@@ -75,7 +75,7 @@ class PostgresStore(PostgresConnection):
 
         return await self._ask(ask)
 
-    # -- turns
+    # -- database writes
 
     async def commit(
         self,
@@ -89,7 +89,7 @@ class PostgresStore(PostgresConnection):
         after: int | None = None,
         barrier: int = 0,
     ) -> bool:
-        """See `Store`. What only appends is one statement."""
+        """See `Store`. Changes that only append are one statement."""
         hold = (node_id, epoch, turn, known, lease_ms, turn - 1 if after is None else after, barrier)
 
         async def append(connection: Any) -> bool:
@@ -143,7 +143,7 @@ class PostgresStore(PostgresConnection):
             await run(sql.CHECKPOINTS, *map(list, zip(*changes.checkpoints, strict=True)))
 
     async def purge(self, segment_no: int) -> bool:
-        """See `Store`. A statement that nobody waits for any more finds the number dead, gone, or another one's."""
+        """See `Store`. A statement that runs late finds the segment dead, removed, or under another number."""
 
         async def ask(connection: Any) -> bool:
             no = self._cluster_no
@@ -176,7 +176,7 @@ class PostgresStore(PostgresConnection):
     async def write_metadata(
         self, row: MetadataRow, needing: Sequence[int] = (), dead: Mapping[int, int] | None = None
     ) -> bool:
-        """See `Store`. What moves nothing is one statement."""
+        """See `Store`. A row that moves no leader is one statement."""
 
         async def write(connection: Any) -> bool:
             everybody = f"muster_{self._cluster_no}"
@@ -286,7 +286,7 @@ class PostgresStore(PostgresConnection):
 
         return await self._ask(ask)
 
-    # -- what there is
+    # -- contents of the logs
 
     async def logs(self) -> Sequence[LogRow]:
         """All logs, by number."""

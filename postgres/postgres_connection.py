@@ -1,7 +1,8 @@
-"""A connection to PostgreSQL, by asyncpg, which does one thing at a time, and the hints that go over it.
+"""A connection to PostgreSQL by asyncpg, which does one thing at a time, and the hints that it carries.
 
-After any failure it is dropped: what it was doing may still be done, which the number of the turn, and the place of a
-row of the metadata log, make harmless. An answer with the warning that no standby may have it is such a failure.
+After any failure the connection is dropped. PostgreSQL may still execute its last statement. That is harmless: a
+database write has its number, and a row of the metadata log its offset. An answer with the warning that no standby may
+have the write counts as a failure.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from muster.postgres.store import Identity, StoreAway, StoreRefused
 
 NOT_REPLICATED: Final = "syncrep.c"
 """The source file of PostgreSQL's warning that a transaction did not wait for the synchronous standbys. The text of the
-warning is in the language of the server."""
+warning is in the language of the server.
+"""
 UNKNOWN: Final = (asyncpg.FeatureNotSupportedError, asyncpg.SyntaxOrAccessError)
-"""What a database says that does not know a statement."""
+"""The errors of a database that does not know a statement."""
 
 T = TypeVar("T")
 
 
 async def connect(url: str, timeout_s: float) -> Any:
-    """A connection. Raises StoreAway or StoreRefused."""
+    """Open a connection. Raises StoreAway or StoreRefused."""
     try:
         return await asyncpg.connect(url, timeout=timeout_s, command_timeout=timeout_s)
     except (
@@ -40,7 +42,7 @@ async def connect(url: str, timeout_s: float) -> Any:
 
 
 def refusal(error: asyncpg.PostgresError) -> StoreRefused | None:
-    """What no second try mends; None for all that may be over soon."""
+    """The error for failures that no second try mends; None for failures that may end soon."""
     if isinstance(error, (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError)):
         return StoreRefused(
             "the database has no tables of Muster's, or those of another version: run `muster cluster init URL`, "
@@ -52,8 +54,8 @@ def refusal(error: asyncpg.PostgresError) -> StoreRefused | None:
 
 
 def when_not_replicated(connection: Any, warned: Callable[[str], object]) -> None:
-    """Call `warned` with PostgreSQL's warning that it has answered a write, and not waited for its standbys. It comes
-    before the answer.
+    """Call `warned` with PostgreSQL's warning that it answered a write without waiting for its standbys. The warning
+    arrives before the answer.
     """
 
     def heard(_: object, message: Any) -> None:
@@ -64,17 +66,17 @@ def when_not_replicated(connection: Any, warned: Callable[[str], object]) -> Non
 
 
 class PostgresConnection:
-    """To one cluster in one database."""
+    """A connection to one cluster in one database."""
 
     def __init__(self, url: str, name: str, *, timeout_ms: int) -> None:
-        """`name`: of the cluster; `timeout_ms`: how long one question may take."""
+        """`name`: of the cluster; `timeout_ms`: how long one request may take."""
         self._url = url
         self._name = name
         self._timeout_s = timeout_ms / 1000
         self._connection: Any = None
         self._session = 0
         self._warning = ""
-        """Why the answer to the present question does not say that anything lasts."""
+        """Why the answer to the present request does not prove durability."""
         self._prepared: dict[str, Any] = {}
         self._is_listening = False
         self._heard: list[tuple[str, Callable[..., object]]] = []
@@ -83,14 +85,14 @@ class PostgresConnection:
         self._one_at_a_time = asyncio.Lock()
         self._hinted: tuple[int, Callable[[], object]] | None = None
         self._can_hint = True
-        """Whether the database knows NOTIFY, which others that speak its protocol may not."""
+        """Whether the database knows NOTIFY. Other servers that speak its protocol may not."""
         self._hears = False
-        """Whether a hint was heard on this connection. One that takes LISTEN may do nothing about it."""
+        """Whether this connection has received a hint. A server that accepts LISTEN may do nothing with it."""
         self._owed: dict[str, None] = {}
-        """Channels of hints that were not given yet, at what was written, or may have been."""
+        """Channels whose hints are still to be sent, for rows that were written or may have been written."""
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         connection, self._connection = self._connection, None
         self._prepared = {}
         self._hears = False
@@ -108,7 +110,7 @@ class PostgresConnection:
     # -- hints
 
     def when_hinted(self, node_id: int, wake: Callable[[], object]) -> None:
-        """See `Store`. Heard by LISTEN, said by NOTIFY."""
+        """See `Store`. Hints are received by LISTEN, and sent by NOTIFY."""
         self._hinted = node_id, wake
         self._is_listening = self._hears = False
 
@@ -118,8 +120,8 @@ class PostgresConnection:
         return self._hears
 
     async def _listen(self, connection: Any) -> None:
-        """Hear the hints of others, on this connection; the first one is one's own, and is for all that was written
-        before this one listened.
+        """Receive the hints of other nodes on this connection. The node sends the first hint itself. It stands for all
+        rows that were written before the LISTEN.
         """
         self._is_listening = True
         if self._hinted is None or not self._can_hint:
@@ -142,7 +144,7 @@ class PostgresConnection:
         self._owed[own] = None
 
     async def _hint(self, connection: Any) -> None:
-        """Tell others that there is something; those who do not hear it look by themselves."""
+        """Send hints to other nodes. Nodes that receive none look by themselves."""
         channels, self._owed = self._owed, {}
         if channels and self._can_hint:
             try:
@@ -153,15 +155,15 @@ class PostgresConnection:
                 self._owed |= channels
                 raise
 
-    # -- asking
+    # -- requests
 
     async def _open(self) -> Any:
         if self._connection is None:
             connection = await connect(self._url, self._timeout_s)
             try:
-                # or else a node that stops in the middle of a turn, or is cut off there, would keep the row of its
-                # seat locked, and nobody could take anything from it; and a statement that nobody waits for any more
-                # would wait for that row, and be done in the end
+                # A node may stop, or lose its connection, in the middle of a database write. Without these settings it
+                # would keep the row of its registration locked, so no node could take anything from it. A statement
+                # that nobody waits for any more would also wait for that row, and be executed in the end.
                 for limit in ("idle_in_transaction_session_timeout", "statement_timeout", "lock_timeout"):
                     await connection.execute(f"SET {limit} = {int(self._timeout_s * 1000)}")
                 await self._look_up(connection)
@@ -178,7 +180,7 @@ class PostgresConnection:
         return self._connection
 
     async def _look_up(self, connection: Any) -> None:
-        """Which cluster it is, and whether the tables are those that are known here."""
+        """Read the id of the cluster, and check that the version of the tables is known here."""
         version = await connection.fetchval("SELECT max(version) FROM muster_schema")
         if version != schema.NEWEST:
             what = "`muster cluster upgrade URL`" if (version or 0) < schema.NEWEST else "a newer Muster"
@@ -210,18 +212,18 @@ class PostgresConnection:
             await self.close()
             raise refusal(error) or StoreAway(f"{type(error).__name__}: {error}") from error
         except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-            # the last of them: the database has said that it hangs up, and not yet done so
+            # The last of the messages: the database has announced that it closes the connection, and has not done so
+            # yet.
             await self.close()
             raise StoreAway(str(error) or type(error).__name__) from error
         except BaseException:
-            # cancelled, or a fault: nobody knows what the connection is at
+            # The request was cancelled, or failed by a fault: the state of the connection is unknown.
             await self.close()
             raise
 
     async def _prepare(self, connection: Any, statements: Sequence[str]) -> None:
-        """Have the database know the statements of a transaction before it begins. Between the parts of a statement
-        that it does not know yet a session is at work for the database, and not idle: if the node stopped there,
-        nothing would end it.
+        """Prepare the statements of a transaction before it begins. Between the parts of an unknown statement, the
+        database counts a session as active, not as idle. If the node stopped there, no time-out would end the session.
         """
         for statement in statements:
             if statement not in self._prepared:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 
 class Migration(NamedTuple):
-    """What leads from the version before to this one."""
+    """The statements that lead from the version before to this version."""
 
     version: int
     about: str
@@ -29,7 +29,7 @@ MIGRATIONS: Final = (
             "cluster_id text NOT NULL, "
             "directory_id text NOT NULL, "
             "created_at timestamptz NOT NULL)",
-            # one row that every turn changes: its old versions are found and reused on its own page
+            # every database write changes this one row: its old versions are found and reused on its own page
             "CREATE TABLE muster_offices ("
             "cluster_no integer PRIMARY KEY, "
             "epoch bigint NOT NULL, "
@@ -72,7 +72,8 @@ MIGRATIONS: Final = (
         2,
         "seats of nodes in the place of the one office, the metadata log, and mail",
         (
-            # numbers of terms, of which the numbers of logs and segments are made: greater than all that there are
+            # The numbers of sessions, from which the numbers of logs and segments are made. They begin above all
+            # existing ones.
             "ALTER TABLE muster_clusters ADD COLUMN terms bigint NOT NULL DEFAULT 0",
             "UPDATE muster_clusters SET terms = greatest("
             "(SELECT coalesce(max(epoch), 0) FROM muster_offices o WHERE o.cluster_no = muster_clusters.cluster_no), "
@@ -125,7 +126,7 @@ MIGRATIONS: Final = (
         3,
         "snapshots of the metadata log",
         (
-            # which of them is the one, how many parts it has, and since when
+            # the number of the snapshot that counts, the number of its parts, and its time
             "ALTER TABLE muster_clusters ADD COLUMN snapshot_no bigint NOT NULL DEFAULT 0",
             "ALTER TABLE muster_clusters ADD COLUMN snapshot_offset bigint NOT NULL DEFAULT 0",
             "ALTER TABLE muster_clusters ADD COLUMN snapshot_parts integer NOT NULL DEFAULT 0",
@@ -142,13 +143,13 @@ MIGRATIONS: Final = (
         4,
         "what is known of segments without reading them",
         (
-            # NULL: nothing is, and whoever comes to lead the log reads all of it
+            # NULL: the facts are unknown, and a new leader reads the whole log
             "ALTER TABLE muster_segments ADD COLUMN size bigint",
             "ALTER TABLE muster_segments ADD COLUMN first_timestamp bigint",
             "ALTER TABLE muster_segments ADD COLUMN max_timestamp bigint",
             "ALTER TABLE muster_segments ADD COLUMN max_timestamp_offset bigint",
             "ALTER TABLE muster_segments ADD COLUMN aborted bytea",
-            # how the log stood at the beginning of one of its segments
+            # the state of the log at the beginning of one of its segments
             "ALTER TABLE muster_logs ADD COLUMN checkpoint_offset bigint",
             "ALTER TABLE muster_logs ADD COLUMN epochs bytea",
             "ALTER TABLE muster_logs ADD COLUMN producers bytea",
@@ -169,5 +170,5 @@ NEWEST: Final = MIGRATIONS[-1].version
 
 
 def missing(version: int) -> tuple[Migration, ...]:
-    """What leads from a version to the newest one."""
+    """The migrations from a version to the newest one."""
     return tuple(migration for migration in MIGRATIONS if migration.version > version)

@@ -1,8 +1,8 @@
-"""The segments of which the copy need not have the file: brought from the database when they are asked for, and removed
-when all of them take more room than they may.
+"""The segments whose files the local replica may lack. They are fetched from the database when a reader needs them.
+Some are removed when all of them take more than their limit.
 
-What is removed is in the database, with its facts (`store.SegmentFacts`); who reads it again is told SegmentAbsent, and
-has it brought. Segments of compacted topics stay: the log cleaner reads all of them each time.
+The database has each removed segment, with its facts (`store.SegmentFacts`). A reader of an absent segment gets
+SegmentAbsent and has it fetched. Segments of compacted topics stay: the log cleaner reads all of them each time.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ if TYPE_CHECKING:
     from muster.coordinator.log.segments.segment import Segment
 
 AT_ONCE: Final = 2
-"""Segments that are brought at the same time; others wait in the order in which they were asked for."""
+"""Segments that are fetched at the same time; others wait in the order of their requests."""
 KEPT: Final = 2
-"""The newest of them stay, however large they are: whoever asked for them is about to read."""
+"""The newest of them stay, however large they are: their readers are about to read them."""
 AGAIN_MS: Final = 250
-"""After so long a segment is asked for again that the database did not give."""
+"""After this time a segment is fetched again whose fetch has failed."""
 Then = Callable[[Exception | None], object]
 
 log = structlog.get_logger("muster.cluster")
 
 
 class CachedLog(Protocol):
-    """A log as far as it is known here: `shipped_log.DatabaseLog`."""
+    """What the cache knows of a log: `database_log.DatabaseLog`."""
 
     log_no: int
 
     @property
     def is_open(self) -> bool:
-        """Whether it is led here, and its folder is its own."""
+        """Whether this node leads the log, and the folder belongs to the log."""
 
     def lacks(self, segment: Segment) -> bool:
-        """Whether a segment is part of it and absent, and it is open."""
+        """Whether the segment is part of the log and absent, and the log is open."""
 
     def may_leave(self, segment: Segment) -> bool:
-        """Whether the file of a segment may go now."""
+        """Whether the file of a segment may be removed now."""
 
     @property
     def stays(self) -> bool:
-        """Whether all of it is to be here once it is."""
+        """Whether the files of the log stay once they are fetched."""
 
     def in_background(self, job: Callable[[], object]) -> None:
         """Do a job that works on files."""
 
     def failed(self, what: str) -> None:
-        """The copy cannot be relied on any more."""
+        """The local replica can no longer be relied on."""
 
 
 class _Coming:
-    """A segment that was asked for."""
+    """A segment that is to be fetched."""
 
     __slots__ = ("log", "number", "segment", "waiting")
 
@@ -75,7 +75,7 @@ class _Coming:
 
 
 class SegmentCache:
-    """Of one node, for one term of its seat."""
+    """The segment cache of one node, for one node session."""
 
     def __init__(
         self,
@@ -86,8 +86,8 @@ class SegmentCache:
         roll_bytes: int,
         figures: ClusterFigures | None = None,
     ) -> None:
-        """`store`: not the one that the turns go through; `most_bytes`: what files take that may go; `roll_bytes`: how
-        large segments become, which are brought as a whole.
+        """`store`: another connection than that of the database writes. `most_bytes`: the limit of files that may be
+        removed. `roll_bytes`: how large segments become, which are fetched as a whole.
         """
         self.roll_bytes = roll_bytes
         self._store = store
@@ -101,13 +101,13 @@ class SegmentCache:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
         self._kept: dict[Segment, tuple[CachedLog, tuple[int, int]]] = {}
-        """Files that are here and may go, in the order in which it is looked whether they shall; with what was read
-        last when they were put there.
+        """Files that may be removed, in the order in which they are considered. Each has its log, and the segment's
+        last read when the entry was made.
         """
         self.bytes = 0
-        """What these take."""
+        """The size of these files."""
 
-    # -- bringing
+    # -- fetching
 
     def bring(self, of: CachedLog, segment: Segment, number: int, then: Then) -> Callable[[], object]:
         """See `log.segments.absence.Bring`; `number`: of the segment in the database."""
@@ -141,13 +141,14 @@ class SegmentCache:
             except OSError as error:
                 if coming.log.lacks(coming.segment):
                     coming.log.failed(f"the copy cannot be written: {error}")
-            except Exception as error:  # a fault of ours: this node gives its seat up, and others lead the partition
+            # a fault of ours: this node gives up its registration, and others lead the partition
+            except Exception as error:
                 log.error("a segment cannot be brought", path=coming.segment.file.path, exc_info=error)
                 coming.log.failed(f"a segment cannot be brought: {error}")
             self._end(coming, failure)
 
     async def _try(self, coming: _Coming) -> bool:
-        """Whether it is here, or not wanted any more. Raises DamagedLog or OSError."""
+        """Try to fetch a segment. True: it has arrived, or is not wanted any more. Raises DamagedLog or OSError."""
         try:
             await self._fetch(coming)
         except (StoreAway, StoreRefused) as error:
@@ -200,26 +201,26 @@ class SegmentCache:
             then(failure)
         self._shrink()
 
-    # -- keeping, and letting go
+    # -- keeping and removing files
 
     def keep(self, of: CachedLog, segment: Segment) -> None:
-        """The file of a segment is here, and in the database with its facts."""
+        """The file of a segment exists here, and the database has the segment with its facts."""
         if segment not in self._kept and not of.stays:
             self._kept[segment] = of, segment.found
             self.bytes += segment.size
 
     def kept(self, of: CachedLog, segment: Segment) -> None:
-        """The same of one that was written here; others may have to go for it."""
+        """The same for a segment that was written here. Other files may be removed for it."""
         self.keep(of, segment)
         self._shrink()
 
     def forget(self, segment: Segment) -> None:
-        """The segment is not part of a log any more that is led here."""
+        """Forget a segment: it is no longer part of a log that is led here."""
         if self._kept.pop(segment, None) is not None:
             self.bytes -= segment.size
 
     def _shrink(self) -> None:
-        # what was read since it was looked at last stays for another round
+        # A segment that was read since it was last considered stays for another round.
         for _ in range(2 * len(self._kept)):
             if self.bytes <= self._most_bytes or len(self._kept) <= KEPT:
                 return
@@ -237,7 +238,7 @@ class SegmentCache:
             of.in_background(partial(self._storage.remove, doomed))
 
     async def stop(self) -> None:
-        """Bring nothing more."""
+        """Stop fetching."""
         self._stopped = True
         self._queue.clear()
         await cancel_all(self._tasks)

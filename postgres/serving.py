@@ -1,4 +1,4 @@
-"""`muster serve --cluster URL`: take a seat, and serve while it is held."""
+"""`muster serve --cluster URL`: register, and serve while the registration is held."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ log = structlog.get_logger("muster.cluster")
 def serving(
     url: str, name: str, directory: Path | None, metrics: tuple[str, int] | None = None
 ) -> Callable[[Config, Any], Coroutine[Any, Any, None]]:
-    """What `server.run` is given in the place of its own `serve`. `directory`: where the copy is made; None: one that
-    is removed at the end. `metrics`: host and port where figures are told; None: nobody asks for any.
+    """The function that `server.run` calls in place of its own `serve`. `directory`: the place of the local replica;
+    None: a temporary one that is removed at the end. `metrics`: host and port of the metrics; None: they are not
+    served.
     """
     return partial(_serve, url, name, directory, metrics)
 
@@ -69,7 +70,7 @@ async def _serve_from(
     clock = machine.clock()
     cluster_metrics: Any = None
     if metrics is not None:
-        # imported here: most nodes are not asked for figures
+        # imported here: most nodes serve no metrics
         cluster_metrics = import_module("muster.postgres.metrics").ClusterMetrics(clock, *metrics)
         await cluster_metrics.start()
 
@@ -100,7 +101,7 @@ async def _serve_from(
 
 
 def _address(config: Config) -> str:
-    """What other nodes, and `muster cluster status`, call this one."""
+    """The name of this node for other nodes and for `muster cluster status`."""
     first = config.listeners[0]
     if first.advertised_host:
         return show(first.advertised_host, first.advertised_port or first.port)

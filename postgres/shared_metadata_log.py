@@ -1,8 +1,8 @@
-"""The metadata log in the database, which all nodes write and follow: the `topics.keeper.Keeper` of one node.
+"""The shared metadata log in the database, which all nodes write and follow: the `topics.keeper.Keeper` of one node.
 
-What is decided here is written at the end that this node knows. If another node has written there, the database takes
-nothing; then what it has is followed, and it is decided anew. What counts is lived by in the order of the log, by all
-nodes alike; so one's own records are read back, too.
+A decision of this node is written at the end of the log that this node knows. If another node has written there, the
+database does nothing. This node then reads the new rows and decides anew. All nodes apply the rows in the order of the
+log, so a node also reads its own records back.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 
 TRIES: Final = 20
-"""How often the database is asked what has become of a row whose answer was lost."""
+"""How often a node asks the database about a row whose answer was lost."""
 AGAIN_MS: Final = 250
-"""And how long it is waited in between."""
+"""The time between two such questions."""
 ENCODED_AT_ONCE: Final = 100
 """Records that are encoded in one step."""
 
@@ -43,46 +43,45 @@ class SharedMetadataLog:
     slices: JobQueue
 
     def __init__(self, store: Store, clock: Clock, draw_text: Callable[[], str], barrier: ReadBarrier) -> None:
-        """`store`: not the one that the turns go through, which must not wait. `draw_text`: a text that nobody has.
-        `barrier`: nothing is lived by that has not passed it.
+        """`store`: another connection than that of the database writes, because this one must not wait. `draw_text`:
+        returns a text that no other row has. `barrier`: rows are applied only after they have passed it.
         """
         self._store = store
         self._barrier = barrier
         self._clock = clock
         self._draw_text = draw_text
         self.began_at = self.began = 0
-        """Where the log begins that this node has read, and its end before there are topics."""
+        """The offset where the log began that this node has read, and its end before `topics` exists."""
         self.snapshot: Sequence[bytes] = ()
-        """What was said before."""
+        """The parts of the snapshot before that offset."""
         self.bytes_read = 0
-        """Of the metadata log, since `began_at`."""
+        """The bytes of the metadata log that were read since `began_at`."""
         self.lost: Callable[[str], object] = lambda _: None
         """Called when the log cannot be followed any more."""
         self._following = asyncio.Lock()
         self.followed_ms = clock.mono_ms()
-        """When the database last told, by the monotonic clock, what this node then lived by, or that there is no more.
-        """
+        """The monotonic time of the last answer that gave this node new rows, or confirmed that none exist."""
         self._stopped = False
         self._writers: set[str] = set()
-        """Of the rows that are being written."""
+        """The writers of the rows that are being written."""
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def known(self) -> int:
-        """The end of what this node lives by."""
+        """The end of the rows that this node has applied."""
         return self.topics.state.version if hasattr(self, "topics") else self.began
 
     # -- writing
 
     @property
     def is_writing(self) -> bool:
-        """Whether somebody waits for what is to be written."""
+        """Whether a caller waits for a row to be written."""
         return bool(self._tasks)
 
     def writing(self, records: Sequence[Message], dead: Mapping[int, int] | None = None) -> Job[bool]:
-        """See `Keeper`. `dead`: nodes whose lease is over, with the epochs of their seats: only if all of them are,
-        the records count.
+        """See `Keeper`. `dead`: nodes whose lease is over, by id, with their epochs. The records count only if all
+        these leases are over.
         """
         state = self.topics.state
         base, needing = state.version, losers(state, records)
@@ -119,20 +118,21 @@ class SharedMetadataLog:
             done(await self._written(row, needing, dead))
         except (StoreAway, StoreRefused) as error:
             done(error)
-        except Exception as error:  # a fault of ours: whoever asked is told, as below
+        except Exception as error:  # a fault of ours: the caller gets the error, as below
             log.error("the metadata log could not be written, by a fault", exc_info=error)
-            done(error)  # or else whoever asked would wait for ever, and the node with it
+            done(error)  # otherwise the caller would wait for ever, and the node with it
 
     async def _written(self, row: MetadataRow, needing: Sequence[int], dead: Mapping[int, int]) -> bool:
-        """Whether the row counts: it was read back, and all of the log is known then, up to there. Raises StoreAway or
-        StoreRefused.
+        """Whether the row counts. This node has then read the row back, and applied all rows up to it. Raises StoreAway
+        or StoreRefused.
         """
         self._writers.add(row.writer)
         try:
             for attempt in range(TRIES):
                 try:
                     if row.writer in self._writers:
-                        # False: there is another one's row, or this one, which was sent before, or a node lives
+                        # False: the offset has another writer's row, or this row, which was sent before; or one of
+                        # `dead` is alive.
                         await self._store.write_metadata(row, needing, dead)
                     await self.follow()
                     break
@@ -147,7 +147,7 @@ class SharedMetadataLog:
     # -- following
 
     def catching_up(self) -> Job[None]:
-        """Live by all that the database has now; not if it is away."""
+        """Apply all rows that the database has now, unless it is unavailable."""
         if not self._stopped:
             later = PendingResult()
             self._do(self._catch_up(later))
@@ -157,13 +157,13 @@ class SharedMetadataLog:
         try:
             await self.follow()
         except (StoreAway, StoreRefused):
-            pass  # the write that comes next says so
-        except Exception as error:  # or else whoever asked would wait for ever
+            pass  # the next write reports it
+        except Exception as error:  # otherwise the caller would wait for ever
             log.error("the metadata log could not be read, by a fault", exc_info=error)
         done(None)
 
     async def follow(self) -> None:
-        """Live by all that the database has. Raises StoreAway or StoreRefused."""
+        """Apply all rows that the database has. Raises StoreAway or StoreRefused."""
         async with self._following:
             while not self._stopped:
                 session = self._barrier.session
@@ -181,16 +181,16 @@ class SharedMetadataLog:
                     return
 
     async def follow_to(self, offset: int) -> None:
-        """Live by what is before an offset, unless this node stops. Raises StoreAway (also if the database does not
-        have so much any more) or StoreRefused.
+        """Apply all rows before an offset, unless this node stops. Raises StoreRefused, or StoreAway (also if the
+        database no longer has so many rows).
         """
         await self.follow()
         if self.known < offset and not self._stopped:
             raise StoreAway(f"the metadata log cannot be read up to offset {offset}")
 
     def _is_shortened(self) -> None:
-        """It was not followed for longer than a node can hold its seat, and rows are gone: the snapshot has them, or
-        `read` finds that nothing has.
+        """Give up: this node did not follow for longer than a lease lasts, and rows were removed. The snapshot has
+        their content, or `read` finds that it is lost.
         """
         self._stopped = True
         self.lost(f"the metadata log was shortened behind offset {self.known}, up to which this node knows it")
@@ -201,8 +201,8 @@ class SharedMetadataLog:
         self.bytes_read += len(row.data)
 
     async def read(self) -> Sequence[MetadataRow]:
-        """The whole log as it is now, for a node that begins: `snapshot` and `began_at` are set, and the rows after it
-        are returned. Raises StoreAway or StoreRefused.
+        """The whole log as it is now, for a node that begins. Sets `snapshot` and `began_at`, and returns the rows
+        after the snapshot. Raises StoreAway or StoreRefused.
         """
         numbers = set[int]()
         for _ in range(TRIES):
@@ -216,7 +216,7 @@ class SharedMetadataLog:
             rows: list[MetadataRow] = []
             while found := await self._store.metadata(rows[-1].next_offset if rows else snapshot.end_offset):
                 rows += found
-            # rows may go between two questions; but not those behind a snapshot that is still the newest one
+            # Rows may be removed between two questions, but not the rows after the newest snapshot.
             ends = [snapshot.end_offset, *(row.next_offset for row in rows)]
             gap = next((end for end, row in zip(ends, rows, strict=False) if row.base_offset != end), None)
             if gap is not None and snapshot.number in numbers:
@@ -233,6 +233,6 @@ class SharedMetadataLog:
         raise StoreAway("each time that it was read the metadata log had got another snapshot")
 
     async def stop(self) -> None:
-        """Nothing more is taken in, and nobody waits for anything any more."""
+        """Apply no more rows, and fail no caller's wait: nobody waits any more."""
         self._stopped = True
         await cancel_all(self._tasks)

@@ -1,4 +1,4 @@
-"""The statements that `postgres` has PostgreSQL do: plain SQL (tables, arrays, `INSERT … ON CONFLICT`)."""
+"""The SQL statements of `postgres`, in plain SQL (tables, arrays, `INSERT … ON CONFLICT`)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from muster.postgres.store import DEAD, LIVE, MAIL_COUNTS_MS
 
 FETCHED_ROWS: Final = 2_000
 FETCHED_BYTES: Final = 4 * 1024 * 1024
-"""Rows that are read at once, at most: those before which there are fewer bytes (each has 256 KB, or one batch)."""
+"""A read returns a row only if the rows before it have fewer bytes. A row has at most 256 KB, or one batch."""
 PURGED_ROWS: Final = 64
-"""Rows that one statement removes: 16 MB, which takes far less than a lease lasts."""
+"""Rows that one statement removes: 16 MB, which takes far less time than a lease lasts."""
 SHORTENED_ROWS: Final = 500
-"""The same of the metadata log, whose rows are small."""
+"""The same for the metadata log, whose rows are small."""
 MAIL_KEPT_S: Final = 60
-"""Mail that nobody has taken for so long is removed."""
+"""Mail that no node has taken for so long is removed."""
 
 LEASE: Final = "clock_timestamp() + $%d::bigint * interval '1 millisecond'"
 HOLD: Final = (
@@ -51,7 +51,7 @@ SIT: Final = (
     f"RETURNING {SEAT}"
 )
 WRITE_METADATA: Final = (
-    # before the end of the snapshot there may be no row any more where there was one
+    # before the end of the snapshot, a row may have been removed
     "INSERT INTO muster_metadata (cluster_no, base_offset, next_offset, writer, data) "
     "SELECT cluster_no, $2::bigint, $3::bigint, $4::text, $5::bytea FROM muster_clusters "
     "WHERE cluster_no = $1 AND snapshot_offset <= $2 "
@@ -76,8 +76,8 @@ COMMIT_SNAPSHOT: Final = (
     "AND (SELECT count(*) FROM muster_snapshots WHERE cluster_no = $1 AND snapshot_no = $4) = $6::integer "
     "RETURNING cluster_no"
 )
-# A snapshot whose number is less than that of the one that counts can never count. The row that ends where the snapshot
-# does stays: whoever knows less finds by it that there is more.
+# A snapshot with a lower number than the current one can never count. The row that ends where the snapshot ends is
+# kept. From it, a node that knows less learns that more exists.
 SHORTEN: Final = (
     "WITH it AS (SELECT snapshot_no, snapshot_offset FROM muster_clusters WHERE cluster_no = $1 "
     "AND snapshot_at < clock_timestamp() - $2::bigint * interval '1 millisecond'), "
@@ -92,7 +92,7 @@ SHORTEN: Final = (
     f"AND (SELECT count(*) FROM old) < {SHORTENED_ROWS} FROM it"
 )
 OF_METADATA: Final = (WRITE_METADATA, IS_DEAD, NEEDING)
-"""What a row that moves partitions may need."""
+"""The statements for a row that moves partitions."""
 SEND: Final = (
     "INSERT INTO muster_mail (cluster_no, node_id, mail_id, sender, kind, data, sent_at) "
     "SELECT $1, m.node_id, m.mail_id, m.sender, m.kind, m.data, clock_timestamp() FROM "
@@ -173,11 +173,13 @@ ABORTED: Final = (
     f"WHERE before < {FETCHED_BYTES} ORDER BY base_offset"
 )
 OF_A_TURN: Final = (HOLD, NEW_LOGS, NEW_SEGMENTS, NEW_BATCHES, STARTS, STATE, DROP, CLEAN, FACTS, CHECKPOINTS)
-"""What a turn of several statements may need."""
+"""The statements for a database write of several statements."""
 
 
 def some(table: str, columns: str, where: str) -> str:
-    """The statement that reads rows in the order of `base_offset`, `data` last: not too many, and not too large."""
+    """The statement that reads rows in the order of `base_offset`, with `data` as the last column. The number and the
+    size of the rows are limited.
+    """
     return (
         f"SELECT {columns}, data FROM (SELECT {columns}, data, "
         "sum(octet_length(data)) OVER (ORDER BY base_offset ROWS UNBOUNDED PRECEDING) - octet_length(data) AS before "

@@ -1,20 +1,22 @@
-"""What a database holds of one cluster, and what is asked of it. Protocols and plain values only.
+"""The contents of the database of one cluster, and the calls that read and write them. Protocols and plain values only.
 
-`postgres.PostgresStore` asks PostgreSQL; the simulation has one in memory that fails, is slow, and lies by time-out.
+`postgres.PostgresStore` uses PostgreSQL. The simulation has a store in memory that fails, is slow, and reports
+time-outs of writes that were done.
 
-**Seat, epoch and turn.** Each node holds a *seat*: that of its node id. Who takes one gets an *epoch* that nobody had
-before. What a node writes, it writes in *turns* with numbers that rise, and a turn counts only if the database finds
-the epoch and the turn before it. So a node that lost its seat cannot write, a turn that was sent twice counts once, and
-whether one whose answer was lost has counted is read from the number.
+**Node registration, epoch and database write.** Each node id has one node registration. A process that registers gets
+an *epoch* that no process had before. A node changes the database in *database writes*, whose numbers rise. A write
+counts only if the database finds the epoch and the number of the write before it. So a node that lost its registration
+cannot write, and a write that was sent twice counts once. The number in the registration shows whether a write counted
+whose answer was lost.
 
-**Visible is not durable.** Only what the database has answered lasts. A row that can be read may be one of a session
-that has ended while it waited for a synchronous standby. The answer to a later turn proves a turn that is only seen.
-What is read is proven by a `read_barrier.ReadBarrier`.
+**Visible is not durable.** Only what the database has answered is durable. A visible row may belong to a database
+session that ended while it waited for a synchronous standby. A write that was only seen is proven by the answer to a
+later write. A `read_barrier.ReadBarrier` proves what a node has read.
 
-**The metadata log** is written by all nodes: a row counts only at the end of what there is, so that whoever decides has
-seen all before. It says who leads which partition. A row that takes partitions from nodes makes their seats *need* it
-in the same transaction: their turns count only once they know it. So whoever reads such a row finds all that the leader
-before has ever written, and that leader writes no more.
+**The shared metadata log.** All nodes write it. A row counts only at the end of the log, so a node that decides has
+seen all rows before. The log records which node leads which partition. A row that takes partitions from nodes makes
+their registrations *need* this row, in the same transaction. Their later writes count only once they know the row. So a
+node that reads such a row finds all that the leader before has ever written. That leader writes no more.
 """
 
 from __future__ import annotations
@@ -26,45 +28,47 @@ from typing import Final, NamedTuple, Protocol
 LIVE: Final = 0
 """The state of a segment that is part of its log."""
 STAGED: Final = 1
-"""It is being written, to take the place of others."""
+"""The state of a segment that is being written, and will replace other segments."""
 DEAD: Final = 2
-"""It is not needed any more, and its batches go when there is time."""
+"""The state of a segment that is not needed any more. Its batches are removed later."""
 
 MAIL_COUNTS_MS: Final = 2_000
-"""Mail that was not taken for so long, by the clock of the database, is not given: who sent it does not wait much
-longer."""
+"""Mail that no node took within this time, by the clock of the database, is not delivered. Its sender does not wait
+much longer.
+"""
 
 NUMBERS_OF_A_TERM: Final = 1 << 24
-"""Logs and segments that are new in one term of a seat have numbers from `epoch * NUMBERS_OF_A_TERM` on."""
+"""New logs and segments of one node session have numbers from `epoch * NUMBERS_OF_A_TERM` on."""
 
 
 class StoreAway(Exception):
-    """The database cannot be reached, or did not answer: what was asked may have been done, or may still be."""
+    """The database cannot be reached, or did not answer. The request may have been done, or may still be done."""
 
 
 class StoreRefused(Exception):
-    """The database will not do what was asked, however often: one sentence that says why, and what to do."""
+    """The database refuses the request, however often it is sent. The text is one sentence: the reason, and what to do.
+    """
 
 
 class NodeRegistration(NamedTuple):
-    """One node, and how far it came."""
+    """The registration of one node, and the state of its database writes."""
 
     node_id: int
     epoch: int
-    """Of this term: no other one of the cluster has it."""
+    """The epoch of this node session: no other session of the cluster has it."""
     turn: int
     needs: int
-    """What the node must know of the metadata log, so that its turns count."""
+    """The offset up to which the node must know the metadata log, so that its database writes count."""
     holder: str
     address: str
     remaining_ms: int
-    """How long it is still held, by the clock of the database; negative: it is free."""
+    """The rest of the lease, by the clock of the database. Negative: the registration is free."""
     barrier: int = 0
     """The last number of its `read_barrier.ReadBarrier`."""
 
 
 class Identity(NamedTuple):
-    """What a cluster is for its clients, whichever node serves."""
+    """The ids of a cluster that clients see, the same on each node."""
 
     cluster_id: str
     directory_id: str
@@ -79,27 +83,27 @@ class LogRow(NamedTuple):
     topic_id: bytes
     start_offset: int
     clean_offset: int = 0
-    """Up to here the log cleaner came; not said of a new log."""
+    """The log cleaner has compacted the log up to here. It is 0 for a new log."""
 
 
 class SegmentRow(NamedTuple):
-    """One segment of a log: what retention and compaction remove and replace as a whole."""
+    """One segment of a log: the unit that retention and compaction remove and replace."""
 
     segment_no: int
     log_no: int
     base_offset: int
     state: int = LIVE
     size: int = -1
-    """Of its batches; -1: this, and what follows, is not known."""
+    """The size of its batches. -1: this field and the fields after it are not known."""
     first_timestamp: int = -1
     max_timestamp: int = -1
     max_timestamp_offset: int = -1
     aborted_bytes: int = 0
-    """What there is to be asked for by `Store.aborted`."""
+    """The size of the bytes that `Store.aborted` returns for it."""
 
 
 class SegmentFacts(NamedTuple):
-    """What is put beside a segment when nothing is appended to it any more."""
+    """The facts of a segment. They are stored when nothing is appended to it any more."""
 
     segment_no: int
     size: int
@@ -107,22 +111,22 @@ class SegmentFacts(NamedTuple):
     max_timestamp: int
     max_timestamp_offset: int
     aborted: bytes
-    """The transactions that were aborted by its markers, as a transaction index has them."""
+    """The transactions that its markers aborted, in the format of a transaction index."""
 
 
 class Checkpoint(NamedTuple):
-    """How a log stood at an offset where a segment begins. All that are live before have their facts then."""
+    """The state of a log at an offset where a segment begins. All live segments before it have their facts then."""
 
     log_no: int
     offset: int
     epochs: bytes
-    """The leader epochs up to there, in the format of their checkpoint file."""
+    """The leader epochs up to the offset, in the format of their checkpoint file."""
     producers: bytes
-    """The state of its producers there, as a file of a snapshot."""
+    """The state of the producers at the offset, as a snapshot file."""
 
 
 class BatchRow(NamedTuple):
-    """Whole batches as Kafka has them, which follow each other: what one turn has brought to one segment."""
+    """Consecutive whole batches in Kafka's format: what one database write appended to one segment."""
 
     segment_no: int
     base_offset: int
@@ -131,7 +135,7 @@ class BatchRow(NamedTuple):
 
 
 class MetadataRow(NamedTuple):
-    """Whole batches of the metadata log. `writer`: a text that nobody else has written with."""
+    """Whole batches of the metadata log. `writer` is a text that no other row has."""
 
     base_offset: int
     next_offset: int
@@ -140,10 +144,10 @@ class MetadataRow(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """All that the metadata log says before an offset. The rows before may be there still."""
+    """The content of the metadata log before an offset. The rows before it may still exist."""
 
     number: int
-    """Of this writing of it: greater than that of all that were begun before."""
+    """The number of this snapshot: greater than the numbers of all snapshots that were begun before."""
     end_offset: int
     parts: int
 
@@ -152,7 +156,7 @@ NO_SNAPSHOT: Final = Snapshot(0, 0, 0)
 
 
 class Mail(NamedTuple):
-    """What one node asks or tells another. `mail_id`: of the question, also in the answer."""
+    """A question or an answer from one node to another. `mail_id` is the id of the question, also in the answer."""
 
     mail_id: str
     sender: int
@@ -162,7 +166,7 @@ class Mail(NamedTuple):
 
 @dataclass(slots=True)
 class Changes:
-    """All that one turn brings. Done in the order of the fields, wholly or not at all."""
+    """The changes of one database write. The database does them in the order of the fields, all or none."""
 
     new_logs: list[LogRow] = field(default_factory=list)
     new_segments: list[SegmentRow] = field(default_factory=list)
@@ -172,17 +176,17 @@ class Changes:
     live: list[int] = field(default_factory=list)
     """Staged segments that count from now on."""
     dead: list[int] = field(default_factory=list)
-    """Segments that cease to count."""
+    """Segments that no longer count."""
     dropped: list[int] = field(default_factory=list)
     """Logs of deleted topics."""
     clean: dict[int, int] = field(default_factory=dict)
-    """Up to where logs are compacted now."""
+    """The offsets up to which logs are compacted now."""
     facts: list[SegmentFacts] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
 
     @property
     def only_appends(self) -> bool:
-        """Whether there is nothing but batches, or nothing at all."""
+        """Whether the changes are only batches, or empty."""
         return not (
             self.new_logs
             or self.new_segments
@@ -196,7 +200,7 @@ class Changes:
         )
 
     def leave_out(self, log_no: int, segments: Collection[int]) -> None:
-        """Nothing of this log, with these segments, goes along: another node leads it now."""
+        """Remove the changes of this log and of these segments: another node leads the log now."""
         self.new_logs = [row for row in self.new_logs if row.log_no != log_no]
         self.new_segments = [row for row in self.new_segments if row.log_no != log_no]
         self.batches = [row for row in self.batches if row.segment_no not in segments]
@@ -209,38 +213,38 @@ class Changes:
 
 
 class Store(Protocol):
-    """The database. Each call ends within its time: with an answer, StoreAway or StoreRefused."""
+    """The database. Each call ends within its time-out: with an answer, StoreAway or StoreRefused."""
 
     async def identity(self) -> Identity:
-        """Of the cluster."""
+        """The ids of the cluster."""
 
     def when_hinted(self, node_id: int, wake: Callable[[], object]) -> None:
-        """From the next question on call `wake` when there is mail for a node, or the metadata log has grown: perhaps,
-        and not to be relied on.
+        """Call `wake` when a node has mail, or when the metadata log has grown. This holds from the next request on. A
+        hint may be missing: callers must not rely on it.
         """
 
     @property
     def session(self) -> int:
-        """Another number for each connection: what was asked under one number was asked of one server."""
+        """The number of the connection. Requests under one number went to one server."""
 
     @property
     def hears(self) -> bool:
-        """Whether hints come here: one was heard. What there is no hint at is written by who died just then."""
+        """Whether this node has heard a hint. A hint is missing only when the writer died just then."""
 
-    # -- seats
+    # -- registrations
 
     async def register_node(
         self, holder: str, address: str, node_id: int | None, lease_ms: int
     ) -> NodeRegistration | None:
-        """Sit down: at the seat of that id; None: at the one that this holder had, the first that is free, or a new
-        one. It gets a new epoch. None is returned while another holder has the one that was asked for, or was quicker.
+        """Register a process: under `node_id`, with a new epoch. Without a `node_id`, it gets the id that this holder
+        had, else the first free id, else a new id. Returns None while another holder has the id, or was quicker.
         """
 
     async def unregister_node(self, node_id: int, epoch: int) -> None:
-        """Stand up, if the seat is still held in that epoch."""
+        """Free the registration, if the node still holds it in that epoch."""
 
     async def seats(self) -> Sequence[NodeRegistration]:
-        """All seats, by id."""
+        """All registrations, by node id."""
 
     async def commit(
         self,
@@ -254,87 +258,90 @@ class Store(Protocol):
         after: int | None = None,
         barrier: int = 0,
     ) -> bool:
-        """Do what a turn brings, and hold the seat for `lease_ms` from now. False: nothing was done. Then the epoch is
-        over, or the last turn was not `after` (None: the number before). Or the seat needs more of the metadata log
-        than `known`, or it does not have the number `barrier`.
+        """Do the changes of a database write, and extend the lease to `lease_ms` from now. False: the database did
+        nothing. Then the epoch is over, or the last write was not `after` (None: the number before). Or the
+        registration needs more of the metadata log than `known`, or it does not have the number `barrier`.
         """
 
     async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, turn: int) -> bool:
-        """Write a number of the seat's `ReadBarrier`, over the connection by which all else is read. False: nothing was
-        done. Then the epoch is over, or the seat does not have the number `after` or the turn `turn` any more.
+        """Write a number of the node's `ReadBarrier` to its registration, over the connection that all other reads use.
+        False: the database did nothing. Then the epoch is over, or the registration no longer has the number `after` or
+        the write `turn`.
         """
 
     # -- the metadata log
 
     async def metadata(self, since: int) -> Sequence[MetadataRow]:
-        """The rows from that offset on, in order; perhaps not all of them. If the first one begins later, what was
-        before is only in the snapshot. The newest row is always there.
+        """The rows from that offset on, in order; possibly not all of them. If the first row begins later, the rows
+        before are only in the snapshot. The newest row always exists.
         """
 
     async def write_metadata(
         self, row: MetadataRow, needing: Sequence[int] = (), dead: Mapping[int, int] | None = None
     ) -> bool:
-        """Add a row at the end. The seats `needing` need it from then on; the seats `dead` (by node id, the epoch), of
-        which the lease is over, are free. False: nothing was done, for there is a row at its offset, or was (it is
-        before the end of the snapshot), or one of these is not dead.
+        """Add a row at the end of the log. From then on, the registrations of the nodes `needing` need this row. `dead`
+        has epochs by node id: the leases of these nodes are over, and their registrations become free.
+
+        False: the database did nothing. Then the offset has a row, or had one before the end of the snapshot. Or one of
+        the nodes `dead` is alive.
         """
 
     async def snapshot(self) -> Snapshot:
-        """The newest one that is whole; `NO_SNAPSHOT`: there is none."""
+        """The newest complete snapshot; `NO_SNAPSHOT` if the database has none."""
 
     async def snapshot_part(self, number: int, part: int) -> bytes | None:
-        """A part of a snapshot, from 0 on; None: it is not there, for a newer snapshot is."""
+        """A part of a snapshot, from 0 on. None: it does not exist, because a newer snapshot does."""
 
     async def begin_snapshot(self) -> int:
         """A number for a new snapshot."""
 
     async def put_snapshot_part(self, node_id: int, epoch: int, number: int, part: int, data: bytes) -> bool:
-        """Add a part; False: the epoch of the seat is over."""
+        """Add a part. False: the epoch of the registration is over."""
 
     async def commit_snapshot(self, node_id: int, epoch: int, snapshot: Snapshot) -> bool:
-        """All parts were put: from now on it is the snapshot. False: it is not, for the epoch of the seat is over, a
-        part is missing, or another snapshot is newer.
+        """Make this the current snapshot: all its parts were put. False: the epoch of the registration is over, a part
+        is missing, or another snapshot is newer.
         """
 
     async def shorten_metadata(self, kept_ms: int) -> bool:
-        """Remove some of what the snapshot stands for, if it is that for `kept_ms`: rows of the metadata log before its
-        end, and parts of earlier ones. Whether nothing of that is left.
+        """Remove some rows before the end of the snapshot, and some parts of earlier snapshots. This needs a snapshot
+        that is current since `kept_ms`. Returns whether nothing of that is left.
         """
 
     # -- mail
 
     async def send(self, to: Sequence[tuple[int, Mail]]) -> None:
-        """Put these into the boxes of nodes."""
+        """Put mail into the boxes of nodes."""
 
     async def mail(self, node_id: int) -> Sequence[Mail]:
-        """Take what there is for a node, oldest first. What is older than `MAIL_COUNTS_MS` goes unread."""
+        """Take the mail of a node, oldest first. Mail that is older than `MAIL_COUNTS_MS` is not delivered."""
 
     # -- logs
 
     async def purge(self, segment_no: int) -> bool:
-        """Remove some batches of a dead segment, and the segment when none is left; whether nothing is left. It needs
-        no turn: nobody asks for a dead segment again.
+        """Remove some batches of a dead segment, and the segment when it has no batches. Returns whether nothing is
+        left. This needs no database write: no node reads a dead segment again.
         """
 
     async def logs(self) -> Sequence[LogRow]:
         """All logs, by number."""
 
     async def log(self, topic_id: bytes, partition: int) -> LogRow | None:
-        """That of a partition, if it has one."""
+        """The log of a partition, if it has one."""
 
     async def segments(self, log_no: int) -> Sequence[SegmentRow]:
         """The segments of a log, of any state, by base offset and number."""
 
     async def checkpoint(self, log_no: int) -> Checkpoint | None:
-        """The newest one of a log; None: it has none."""
+        """The newest checkpoint of a log. None: the log has no checkpoint."""
 
     async def aborted(self, log_no: int, since: int) -> Sequence[tuple[int, bytes]]:
-        """What was put beside some live segments of a log that have aborted transactions, from a base offset on, with
-        their base offsets; none: there are no more.
+        """Transaction indexes of live segments of a log with aborted transactions, by base offset, from a base offset
+        on. A call returns some of them. Empty: the log has no more.
         """
 
     async def batches(self, segment_no: int, since: int) -> Sequence[BatchRow]:
-        """Some batches of a segment, from an offset on; none: that is its end."""
+        """Some batches of a segment, from an offset on. Empty: the segment ends there."""
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""

@@ -1,4 +1,6 @@
-"""The tasks of a node: how they wait, by its own clock (in the simulation not the event loop's), and how they end."""
+"""How the tasks of a node wait, and how they end. They wait by the node's clock, which in the simulation is not the
+event loop's.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from muster.coordinator.system.clock import Clock
 
 
 async def pause(clock: Clock, after_ms: int = 0) -> None:
-    """Go on after a time; 0: in the next turn of the event loop. Whoever waits may be cancelled meanwhile."""
+    """Wait for a time; 0: until the next iteration of the event loop. The caller may be cancelled meanwhile."""
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def go_on() -> None:
@@ -25,7 +27,7 @@ async def pause(clock: Clock, after_ms: int = 0) -> None:
 
 
 async def cancel_all(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel all of them, and wait until they have ended. They may take themselves out of `tasks` then."""
+    """Cancel all of them, and wait until they have ended. They may remove themselves from `tasks` then."""
     some = list(tasks)
     for task in some:
         task.cancel()

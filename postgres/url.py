@@ -1,4 +1,4 @@
-"""What the URL of a database leaves open. Pure, but for PGTARGETSESSIONATTRS, which PostgreSQL's clients read too."""
+"""Checks of a database URL. Pure, except that PGTARGETSESSIONATTRS is read, as PostgreSQL's clients do."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 WRITES: Final = ("read-write", "primary")
-"""The values of target_session_attrs with which only a server is taken that can be written."""
+"""The values of target_session_attrs with which a client accepts only a server that takes writes."""
 
 
 def hosts(url: str) -> int:
-    """How many servers it names."""
+    """How many servers the URL names."""
     parts = urlsplit(url)
     given = parts.netloc.rpartition("@")[2] or ",".join(parse_qs(parts.query).get("host", ()))
     return given.count(",") + 1
 
 
 def warnings(url: str) -> list[str]:
-    """What may keep a node from serving after a failover, in sentences."""
+    """Sentences about what may keep a node from serving after a failover."""
     count = hosts(url)
     target = parse_qs(urlsplit(url).query).get("target_session_attrs", [os.environ.get("PGTARGETSESSIONATTRS", "any")])
     if count == 1 or target[-1] in WRITES:

@@ -1,6 +1,6 @@
-"""What a test does to a running server, and asks of it: look at groups and wait for them, force and hold rebalances,
-remove members, make requests fail, move time. The same verbs for `muster.testing` and for the control over HTTP.
+"""The test control: a test reads groups and waits for them, forces and holds rebalances, and removes members. It also
+makes requests fail and moves time. `muster.testing` and the control over HTTP have the same verbs.
 
-Everything here runs on the server's own event loop. It stands above the server, which knows nothing of it: a server
-that nobody rehearses with does not import it, and pays nothing for it.
+All code here runs on the server's own event loop. It stands above the server, which does not know it. A server without
+test control does not import it, and pays nothing for it.
 """

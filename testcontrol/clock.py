@@ -1,8 +1,8 @@
-"""Virtual time on a running server: a clock that goes with the machine's until it is told to stand still or to move.
+"""Virtual time on a running server. The clock follows the machine's clock until a test freezes or moves it.
 
-Sessions, rebalance delays, retention, timeouts of transactions and whatever else groups, transactions and topics have
-deadlines for follow it, and so do the timestamps that the server gives. What waits for clients or for the disk goes by
-the machine's time (`Clock.machine`): a Fetch, a connection that says nothing, a quota.
+Groups, transactions and topics keep their deadlines by this clock. Examples are sessions, rebalance delays, retention
+and timeouts of transactions. The server's timestamps follow it, too. Waits for clients or for the disk follow the
+machine's time (`Clock.machine`): a Fetch, an idle connection, a quota.
 
 Time that is not moved costs nothing: then this clock's methods are those of the machine's clock.
 """
@@ -19,7 +19,7 @@ from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import Clock, Timer
 
 _MOST_DEAD: Final = 64
-"""Timers that were cancelled are looked for when there are more of them than of others, and more than this."""
+"""Cancelled timers are removed when they outnumber the others, and are more than this."""
 
 
 class _MovableTimer:
@@ -31,17 +31,19 @@ class _MovableTimer:
         self.callback: Callable[[], object] | None = callback
 
     def cancel(self) -> None:
-        """The call will not happen."""
+        """Cancel the call."""
         if self.callback is not None:
             self.callback = None
             self._clock.cancelled()
 
 
 class MovableClock:
-    """See the module. `machine`: the clock that it goes with."""
+    """See the module. `machine`: the clock that it follows."""
 
     def __init__(self, machine: Clock, order: random.Random | None = None) -> None:
-        """`order`: what is due at the same time rings in an order drawn from it; None: in that of the calls."""
+        """`order`: the generator that draws the order of timers with the same deadline. None: the order in which they
+        were set.
+        """
         self._machine = machine
         self._drawn = order
         self._frozen: Now | None = None
@@ -63,11 +65,11 @@ class MovableClock:
 
     @property
     def machine(self) -> Clock:
-        """The machine's time, which nothing moves."""
+        """The machine's clock, which no test moves."""
         return self._machine
 
     def _choose(self) -> None:
-        """Have the methods that are the quickest for how time goes now."""
+        """Use the fastest methods for the present state of the clock."""
         machine = self._machine
         chosen: Any = self
         if self._frozen is not None:
@@ -95,27 +97,27 @@ class MovableClock:
     def _moved_mono_ms(self) -> int:
         return self.now().mono_ms
 
-    # ---- moving it
+    # ---- moving time
 
     @property
     def is_frozen(self) -> bool:
-        """Whether time stands still."""
+        """Whether time is frozen."""
         return self._frozen is not None
 
     @property
     def ahead_ms(self) -> int:
-        """How far it is ahead of the machine's; negative: behind, as after it stood still."""
+        """How far this clock is ahead of the machine's. Negative: it is behind, for example after it was frozen."""
         return self.now().mono_ms - self._machine.mono_ms()
 
     def freeze(self) -> None:
-        """Time stands still; harmless when it does already."""
+        """Freeze time; has no effect if it is frozen."""
         if self._frozen is None:
             self._frozen = self.now()
             self._choose()
             self._arm()
 
     def thaw(self) -> None:
-        """Time goes on with the machine's, from where it is; harmless when it does already."""
+        """Let time run again with the machine's, from its present value; has no effect if it is not frozen."""
         if self._frozen is None:
             return
         frozen, machine, self._frozen = self._frozen, self._machine.now(), None
@@ -125,7 +127,7 @@ class MovableClock:
         self._arm()
 
     def move_to(self, mono_ms: int) -> None:
-        """While it stands still: it is so late now. Rings nothing."""
+        """Set the time while it is frozen. Calls no timer."""
         frozen = self._frozen
         assert frozen is not None, "time goes on by itself"
         passed_ms = mono_ms - frozen.mono_ms
@@ -147,7 +149,7 @@ class MovableClock:
         heapq.heappush(self._timers, (mono_ms, place, next(self._order), timer))
 
     def cancelled(self) -> None:
-        """A timer was cancelled; it is still among the others."""
+        """Count a cancelled timer, which is still among the others."""
         self._dead += 1
         if self._dead > _MOST_DEAD and self._dead * 2 > len(self._timers):
             self._timers = [row for row in self._timers if row[3].callback is not None]
@@ -156,7 +158,7 @@ class MovableClock:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the next timer rings; None: there is none."""
+        """The deadline of the next timer, or None if no timer is set."""
         timers = self._timers
         while timers and timers[0][3].callback is None:
             heapq.heappop(timers)
@@ -164,8 +166,8 @@ class MovableClock:
         return timers[0][0] if timers else None
 
     def leave_out(self, end_ms: int) -> int:
-        """Time is about to be moved to there: how far nothing falls due that is not repeated work. Of the times of
-        repeated work up to then only the last is kept.
+        """Skip repeated work before time moves to `end_ms`. Returns the time up to which only repeated work is due. Of
+        each repeated work, only the last call until then is kept.
         """
         repeated: list[tuple[int, _MovableTimer]] = []
         stop_ms = end_ms
@@ -180,7 +182,7 @@ class MovableClock:
         return stop_ms
 
     def _arm(self) -> None:
-        """Ask the machine for a call at the next deadline; while time stands still only when that is past."""
+        """Request a call of the machine at the next deadline. While time is frozen, only a past deadline gets one."""
         due_ms = self.next_due_ms
         if due_ms is not None:
             if self._frozen is None:
@@ -206,7 +208,9 @@ class MovableClock:
             self._arm()
 
     def ring(self) -> int:
-        """Call what is due now, in its order: how many calls these were. What they make due waits for the next ring."""
+        """Call the timers that are due now, in their order, and return their number. Timers that these calls make due
+        wait for the next `ring`.
+        """
         now_ms, rung = self.now().mono_ms, 0
         due = []
         while (due_ms := self.next_due_ms) is not None and due_ms <= now_ms:
@@ -216,7 +220,7 @@ class MovableClock:
                 timer = due.pop(0)[3]
                 callback, timer.callback = timer.callback, None
                 if callback is None:
-                    self._dead -= 1  # one before it has cancelled it
+                    self._dead -= 1  # an earlier callback has cancelled it
                     continue
                 rung += 1
                 callback()

@@ -1,4 +1,4 @@
-"""What a test waits for: a condition of a group, in code and in words."""
+"""The conditions that a test waits for, in code and in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.testcontrol.views import GroupView
 
 
 class Condition(NamedTuple):
-    """`what` in words; whether it `holds`; the topics whose records may matter."""
+    """`what` has the condition in words. `holds` says whether a group fulfils it. Records of `topics` may matter."""
 
     what: str
     holds: Callable[[GroupView], object]
@@ -20,12 +20,12 @@ class Condition(NamedTuple):
 
 
 def names(topics: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Topics by name, of one name, some, or none. Raises WrongValue."""
+    """Topic names as a tuple, from one name, several, or None. Raises WrongValue."""
     return expected.texts("topics", topics)
 
 
 def stable_words(members: int | None, topics: Collection[str]) -> str:
-    """What is waited for, in words."""
+    """The condition of `stable`, in words."""
     what = "is stable"
     if members is not None:
         what += f" with {members} {many('member', members)}"
@@ -51,7 +51,9 @@ def _not_there(topics: Sequence[str]) -> str:
 
 
 def is_stable(group: GroupView, members: int | None, topics: Mapping[str, int]) -> bool:
-    """Whether the group is stable, with so many members, and owns all partitions of topics with so many."""
+    """Whether the group is stable, with so many members, and owns all partitions. `topics`: numbers of partitions by
+    topic.
+    """
     if not group.is_stable or (members is not None and len(group.members) != members):
         return False
     owned = group.assignment
@@ -64,7 +66,7 @@ def consumed(
     up_to: Mapping[tuple[str, int], int] | None,
     describe: Callable[[], GroupView],
 ) -> Condition:
-    """The group has committed all that is there now, or up to these offsets. Raises WrongValue."""
+    """The group has committed all records that its topics have now, or these offsets. Raises WrongValue."""
     if up_to is not None:
         wanted = expected.places("up_to", up_to)
     elif topics:
@@ -78,7 +80,7 @@ def consumed(
     def holds(group: GroupView) -> bool:
         if wanted:
             return has_consumed(group, wanted)
-        # nothing was known of it when the wait began: what it is about to own counts
+        # the group owned nothing when the wait began: what it is about to own counts
         return bool(group.end_offsets) and bool(group.offsets) and not group.total_lag
 
     what = f"has committed {told or 'all that is there'}" if wanted else nothing
@@ -86,7 +88,7 @@ def consumed(
 
 
 def has_consumed(group: GroupView, wanted: Mapping[tuple[str, int], int]) -> bool:
-    """Whether the group has committed each partition up to that offset; of an empty one nothing need be."""
+    """Whether the group has committed each partition up to that offset. An empty partition needs no commit."""
     return all(
         group.offsets.get(topic, {}).get(partition, group.starts.get(topic, {}).get(partition, 0)) >= end
         for (topic, partition), end in wanted.items()

@@ -14,7 +14,7 @@ _CHANGES: Final = ("make_directory", "save", "rename", "remove", "remove_tree")
 
 
 class Disk:
-    """Whether the disk takes what is written. `error`: the errno that it is refused with; None: it takes it."""
+    """Whether the disk accepts writes. `error`: the errno of refused writes; None: it accepts them."""
 
     FULL: Final = errno.ENOSPC
     READ_ONLY: Final = errno.EROFS
@@ -23,17 +23,17 @@ class Disk:
         self.error: int | None = None
 
     def check(self) -> None:
-        """Raises OSError while the disk takes nothing."""
+        """Raises OSError while the disk accepts no writes."""
         if self.error is not None:
             raise OSError(self.error, os.strerror(self.error))
 
     def before(self, storage: Storage) -> Storage:
-        """The storage, as this disk has it."""
+        """The storage with this disk before it."""
         return cast(Storage, _GuardedStorage(self, storage))
 
 
 class _GuardedStorage:
-    """A storage whose changes are asked for first."""
+    """A storage whose changes are checked first."""
 
     def __init__(self, disk: Disk, storage: Any) -> None:
         self._disk = disk
@@ -50,7 +50,7 @@ class _GuardedStorage:
 
 
 class _GuardedFile:
-    """A file whose writes are asked for first; all else are the file's own methods."""
+    """A file whose writes are checked first. All other methods are the file's own."""
 
     __slots__ = ("_file", *_WRITES, *_FILE_CALLS)
 

@@ -1,4 +1,4 @@
-"""What a verb raises that cannot be done or was asked wrongly, and what a wait raises that was in vain."""
+"""The errors of verbs that cannot be done, of verbs with wrong values, and of waits that failed."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 
 class CannotBeDone(Exception):
-    """What was asked for cannot be done now; the text says why."""
+    """The action cannot be done now; the text says why."""
 
 
 class WrongValue(ValueError):
-    """A verb was given what it does not take; the text names the value, and what was expected."""
+    """A verb was given a wrong value. The text names the value, and what was expected."""
 
 
 class WaitFailed(AssertionError):
-    """What was waited for did not come in time. The text has all that explains it.
+    """A condition did not become true in time. The text has all that explains it.
 
-    `group_id`; `waited_for` and `now` in words; `timeline`: the lines of the group's history; `meddling`: what the test
-    has done to the server, that may be why.
+    `group_id`; `waited_for` and `now` in words; `timeline`: the lines of the group's history. `meddling`: the
+    interventions of the test, which may be the cause.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class WaitFailed(AssertionError):
         super().__init__("\n".join(told))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Can be sent from another process."""
+        """Makes the error fit to be sent from another process."""
         return type(self), (self.group_id, self.waited_for, self.timeout_s, self.now, self.timeline, self.meddling)
 
 

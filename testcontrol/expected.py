@@ -1,5 +1,5 @@
-"""Whether what a verb was given is what it expects. What is not is refused in one sentence that names the value and
-what was expected: the same in Python, over HTTP (status 400) and by the commands (exit status 2).
+"""Checks of the values that a verb was given. A wrong value is refused in one sentence, with the value and what was
+expected. The sentence is the same in Python, over HTTP (status 400) and from the commands (exit status 2).
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from typing import Any, Final
 from muster.testcontrol.errors import WrongValue
 
 MOST_OFFSET: Final = 2**63 - 1
-"""What Kafka's formats have room for: of offsets, timestamps and delays."""
+"""The greatest offset, timestamp or delay in Kafka's formats."""
 MOST_COUNT: Final = 2**31 - 1
-"""What Kafka's formats have room for: of counts and partition numbers."""
+"""The greatest count or partition number in Kafka's formats."""
 _SHORT: Final = Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
 
 def short(value: object) -> str:
-    """A value in a sentence: cut where it is long or deep, for who gives too much is told so too."""
+    """A value for a sentence, cut where it is long or deep."""
     return f"the class {value.__name__}" if isinstance(value, type) else _SHORT.repr(value)
 
 
 def called(given: str) -> str:
-    """A name in a sentence, cut where it is long."""
+    """A name for a sentence, cut where it is long."""
     return given if len(given) <= _SHORT.maxstring else f"{given[: _SHORT.maxstring]}…"
 
 
 def sentence(what: str, value: object, expected: str) -> str:
-    """What is wrong with a value."""
+    """The sentence that refuses a value."""
     return f"{what} is {short(value)}; {expected} was expected"
 
 
@@ -43,12 +43,12 @@ def whole(what: str, value: Any, least: int = 0, most: int = MOST_OFFSET) -> int
 
 
 def whole_or_none(what: str, value: Any, least: int = 0, most: int = MOST_OFFSET) -> int | None:
-    """The same; or None, which is the default. Raises WrongValue."""
+    """The same, or None for the default. Raises WrongValue."""
     return None if value is None else whole(what, value, least, most)
 
 
 def seconds(what: str, value: Any) -> float:
-    """A time of the machine's. Raises WrongValue."""
+    """A duration of the machine's time. Raises WrongValue."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_COUNT:
         return float(value)
     raise WrongValue(sentence(what, value, "a number of seconds from 0 on"))
@@ -62,7 +62,7 @@ def text(what: str, value: Any) -> str:
 
 
 def texts(what: str, value: Any) -> tuple[str, ...]:
-    """One text, or some; None: none. Raises WrongValue."""
+    """One text or several as a tuple; None gives an empty one. Raises WrongValue."""
     if value is None:
         return ()
     if isinstance(value, str):
@@ -75,7 +75,7 @@ def texts(what: str, value: Any) -> tuple[str, ...]:
 
 
 def function(what: str, value: Any) -> Any:
-    """What can be called. Raises WrongValue."""
+    """A callable. Raises WrongValue."""
     if callable(value):
         return value
     raise WrongValue(sentence(what, value, "a function"))
@@ -93,7 +93,7 @@ def content(what: str, value: Any) -> bytes | None:
 
 
 def property_text(what: str, value: Any) -> str:
-    """A value of a property, as a properties file has it. Raises WrongValue."""
+    """A value of a property, in the form of a properties file. Raises WrongValue."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):
@@ -102,7 +102,7 @@ def property_text(what: str, value: Any) -> str:
 
 
 def properties(what: str, value: Any) -> dict[str, str]:
-    """Properties by name; None: none. Raises WrongValue."""
+    """Properties by name; None gives an empty mapping. Raises WrongValue."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -127,7 +127,7 @@ def places(what: str, value: Any) -> dict[tuple[str, int], int]:
 
 
 def reset(to: Any) -> Any:
-    """Where offsets are reset to. Raises WrongValue."""
+    """The place to which offsets are reset. Raises WrongValue."""
     if isinstance(to, Mapping):
         return places("to", to)
     if isinstance(to, str) and to in ("earliest", "latest"):

@@ -1,7 +1,7 @@
-"""What a test forces on a group: a rebalance, the end of a member's session, its removal.
+"""The actions that a test forces on a group: a rebalance, the end of a member's session, its removal.
 
-Done by the core's own functions, at the time when they are asked for: members, records and the history see nothing
-else than when it happens by itself.
+The core's own functions do them, at once. So members, records and the history see the same as when the event happens
+without a test.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from muster.coordinator.state_machine.interface import Now, Output
 from muster.testcontrol.errors import CannotBeDone
 
 REMOVED: Final = "removed by a test"
-"""The reason of a member that leaves because a test wants it to, in the history."""
+"""The reason of a removal by a test, in the history."""
 
 
 def run(shard: GroupShard, group_id: str, decide: Callable[[Step, Any], None]) -> None:
     """Let `decide(step, group)` change the group, as one step of its core. Raises what it raises, and `CannotBeDone`
-    when nobody has the group now.
+    when no node coordinates the group now.
     """
     raised: list[Exception] = []
 
@@ -48,8 +48,8 @@ def run(shard: GroupShard, group_id: str, decide: Callable[[Step, Any], None]) -
 
 
 def rebalanced(step: Step, group: Any) -> None:
-    """Begin a rebalance: all members of a classic group are to join again; a consumer group gets a new epoch, and new
-    targets by the next heartbeat.
+    """Begin a rebalance. All members of a classic group have to join again. A consumer group gets a new epoch, and new
+    target assignments at the next heartbeat.
     """
     if not getattr(group, "members", None):
         raise CannotBeDone(f"group {group.group_id} has no members: there is nothing to rebalance")
@@ -68,7 +68,7 @@ def rebalanced(step: Step, group: Any) -> None:
 
 
 def expired(member_id: str) -> Callable[[Step, Any], None]:
-    """The member has been silent for its session timeout, says the coordinator."""
+    """The action that expires a member, as if it had been silent for its session timeout."""
 
     def decide(step: Step, group: Any) -> None:
         _remove(step, group, member_id, events.SESSION_EXPIRED)
@@ -77,7 +77,7 @@ def expired(member_id: str) -> Callable[[Step, Any], None]:
 
 
 def removed(member_id: str) -> Callable[[Step, Any], None]:
-    """The member is removed, as an administrator does it."""
+    """The action that removes a member, as an administrator does."""
 
     def decide(step: Step, group: Any) -> None:
         _remove(step, group, member_id, events.LEFT)
@@ -96,7 +96,7 @@ def _remove(step: Step, group: Any, member_id: str, cause: str) -> None:
 
         leave.remove(step, group, [member], cause)
         return
-    # imported here: the module is needed for this only
+    # imported here: only this action needs the module
     from muster.coordinator.groups.classic import history, parked_requests
 
     if cause == events.LEFT:

@@ -1,4 +1,4 @@
-"""What the groups of a running server are at this moment, read from the shards that are active. Changes nothing."""
+"""The present state of the groups of a running server, read from the active shards. This module changes nothing."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from muster.protocol.message import MalformedMessage
 from muster.testcontrol.views import GroupView, MemberView, Offsets, Owned, no_group
 
 READ_BYTES: Final = 64 * 1024
-"""Of the history that are read in one step."""
+"""Bytes of the history that are read in one step."""
 
 
 def shard_of(server: Server, group_id: str) -> tuple[int, GroupShard] | None:
-    """The node that coordinates the group and the shard that has it; None: nobody does now."""
+    """The node that coordinates the group, and its shard; None if no node coordinates it now."""
     for node in server.nodes:
         if node.routing.ready:
             shard = node.routing.shard(group_id)
@@ -37,7 +37,7 @@ def shard_of(server: Server, group_id: str) -> tuple[int, GroupShard] | None:
 
 
 def group_ids(server: Server) -> list[str]:
-    """The groups there are, those that only have offsets included; ascending."""
+    """The ids of all groups, also of those that only have offsets; ascending."""
     found: set[str] = set()
     for node in server.nodes:
         for shard in node.routing.shards:
@@ -72,7 +72,7 @@ def describe(server: Server, group_id: str) -> GroupView:
 
 
 def partitions_of(server: Server, names: Iterable[str]) -> Iterator[Partition]:
-    """The partitions of these topics, as far as they are there."""
+    """The existing partitions of these topics."""
     for name in names:
         topic = server.topics.by_name.get(name)
         for partition in () if topic is None else topic.partitions:
@@ -119,7 +119,7 @@ def _doing(group: ClassicGroup, member: Member) -> tuple[str, bool]:
 
 
 def read_assignment(data: bytes) -> Owned:
-    """What an assignment of a consumer has; nothing when it cannot be read."""
+    """The partitions of a consumer's assignment; empty when it cannot be read."""
     if not data:
         return {}
     try:
@@ -130,7 +130,7 @@ def read_assignment(data: bytes) -> Owned:
 
 
 def read_subscription(data: bytes) -> tuple[str, ...]:
-    """The topics that a consumer subscribes to by name, ascending; none when that cannot be read."""
+    """The topics that a consumer subscribes to by name, ascending; empty when that cannot be read."""
     try:
         return tuple(sorted(subscribed_topics(data))) if data else ()
     except MalformedMessage:
@@ -138,7 +138,7 @@ def read_subscription(data: bytes) -> tuple[str, ...]:
 
 
 def _consumers(core: GroupCore, group: Any) -> tuple[tuple[MemberView, ...], str | None]:
-    # imported here: most servers have no consumer groups, and this module would make all of them pay
+    # imported here: most servers have no consumer groups, and an import above would cost them time and memory
     from muster.coordinator.groups.consumer.target import preferred_assignor
 
     image = core.state.image
@@ -206,8 +206,9 @@ def _ends(server: Server, offsets: Offsets, members: Iterable[MemberView]) -> tu
 
 
 def events(server: Server, group_id: str, *, since: int = 0) -> Iterator[list[dict[str, Any]]]:
-    """What `__group_events` has of the group, in its order (docs/events.md), from an offset on: some in each step, so
-    that a long history holds nobody up. None when there is no such topic (`muster.group.events.enable=false`).
+    """The events of the group from an offset on, in the order of `__group_events` (docs/events.md). Each step has some,
+    so that a long history does not block the event loop. Yields nothing if the topic does not exist
+    (`muster.group.events.enable=false`).
     """
     partition = history_of(server, group_id)
     if partition is None:
@@ -228,7 +229,7 @@ def events(server: Server, group_id: str, *, since: int = 0) -> Iterator[list[di
 
 
 def history_of(server: Server, group_id: str) -> Partition | None:
-    """The partition of `__group_events` that tells of the group; None: there is none."""
+    """The partition of `__group_events` with the group's history; None if it does not exist."""
     if not server.routing.ready:
         return None
     return server.topics.open.partition(GROUP_EVENTS_TOPIC, server.routing.partition(group_id))

@@ -1,6 +1,7 @@
-"""The verbs on groups: what a test asks of the groups of a running server, waits for, and does to them.
+"""The verbs on groups: a test reads the groups of a running server, waits for them, and acts on them.
 
-Classic groups and those of KIP-848 alike. Call from the server's event loop only. Nothing here knows HTTP or threads.
+They serve classic groups and groups of KIP-848. Call them from the server's event loop only. This module knows neither
+HTTP nor threads.
 """
 
 from __future__ import annotations
@@ -28,41 +29,41 @@ from muster.testcontrol.views import DEAD, GroupView, MemberView, Offsets, other
 from muster.testcontrol.waits import TimeIsOver, turn, until
 
 DEFAULT_TIMEOUT_S: Final = 10.0
-"""How long a wait lasts at most, if nothing else is said."""
+"""The default limit of a wait."""
 NEWEST_COMMIT: Final = 10
-"""The version of OffsetCommit that a reset is written as."""
+"""The version of OffsetCommit in which a reset is written."""
 MOST_LINES: Final = 60
-"""Of a timeline, in the text of a wait that failed."""
+"""Lines of a timeline in the text of a failed wait."""
 
 Topics = str | Iterable[str] | None
-"""One topic by name, some, or none in particular."""
+"""One topic by name, several, or None for no topic in particular."""
 Reset = Literal["earliest", "latest"] | int | Mapping[tuple[str, int], int]
-"""Where offsets are reset to: a place, the same offset in each partition, or offsets by topic and partition."""
+"""The place to which offsets are reset: a name, one offset for each partition, or offsets by topic and partition."""
 
 
 class Groups:
     """See the module."""
 
     def __init__(self, server: Server, joins: HeldJoins) -> None:
-        """`joins`: whose interceptor the server was given."""
+        """`joins`: the server was given its interceptor."""
         self._server = server
         self._joins = joins
         self.meddling: Callable[[], list[str]] = list
-        """What the test has done to the server, in words."""
+        """The interventions of the test, in words."""
 
-    # ---- looking
+    # ---- reading
 
     def ids(self) -> list[str]:
-        """The groups there are, ascending."""
+        """The ids of all groups, ascending."""
         return group_snapshots.group_ids(self._server)
 
     def describe(self, group_id: str) -> GroupView:
-        """The group as it is now; one that is not there is Dead."""
+        """The group as it is now. The state of a group that does not exist is Dead."""
         return group_snapshots.describe(self._server, group_id)
 
     async def events(self, group_id: str) -> list[dict[str, Any]]:
-        """What happened in the group, as `__group_events` has it (docs/events.md)."""
-        await turn()  # what happens now is written at the end of the turn
+        """The events of the group, as in `__group_events` (docs/events.md)."""
+        await turn()  # events of this iteration of the event loop are written at its end
         found: list[dict[str, Any]] = []
         for some in group_snapshots.events(self._server, group_id):
             found += some
@@ -70,7 +71,7 @@ class Groups:
         return found
 
     async def history(self, group_id: str, *, everything: bool = False) -> list[str]:
-        """The same in words, a line for each thing; `everything`: also what the line of a rebalance tells anyway."""
+        """The events in words, a line for each. `everything`: also events that the line of a rebalance covers."""
         timeline = Timeline(dates=False, everything=everything)
         return [line for value in await self.events(group_id) for line in timeline.feed(value)]
 
@@ -84,8 +85,8 @@ class Groups:
         partitions: Topics = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> GroupView:
-        """Wait until the group has members (so many), all of them have what they are to have, and somebody owns each
-        partition of these topics. Returns it as it was then. Raises WaitFailed.
+        """Wait until the group has (that many) members with their targets, and each partition of these topics has an
+        owner. Returns the group as it was then. Raises WaitFailed.
         """
         condition = conditions.stable(self._server, members, conditions.names(partitions))
         return await self._wait(group_id, condition, timeout_s)
@@ -99,8 +100,8 @@ class Groups:
         topics: Topics = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> GroupView:
-        """Wait until `predicate(group)` is true, asked whenever something has happened to the group, or records
-        have come to these topics. Returns the group as it was then. Raises WaitFailed, and what the predicate raises.
+        """Wait until `predicate(group)` is true. It is called whenever something has happened to the group, or these
+        topics have new records. Returns the group as it was then. Raises WaitFailed, and what the predicate raises.
         """
         expected.function("predicate", predicate)
         condition = conditions.Condition(expected.text("what", what), predicate, conditions.names(topics))
@@ -114,14 +115,14 @@ class Groups:
         up_to: Mapping[tuple[str, int], int] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> GroupView:
-        """Wait until the group has committed all that is in these topics at this moment, or up to these offsets; no
-        topics: all that it owns, subscribes to or has committed to. Raises WaitFailed.
+        """Wait until the group has committed all present records of these topics, or these offsets. Without topics, the
+        wait covers all topics that the group owns, subscribes to or has committed to. Raises WaitFailed.
         """
         condition = conditions.consumed(self._server, conditions.names(topics), up_to, lambda: self.describe(group_id))
         return await self._wait(group_id, condition, timeout_s)
 
     async def wait_held(self, group_id: str, count: int, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> GroupView:
-        """Wait until so many joins of the group are held back. Raises WaitFailed."""
+        """Wait until so many joins of the group are held. Raises WaitFailed."""
         expected.whole("joins", count)
         condition = conditions.Condition(f"{count} joins are held", lambda _: self._joins.waiting(group_id) >= count)
         return await self._wait(group_id, condition, timeout_s)
@@ -146,7 +147,7 @@ class Groups:
             raise await self.failed(group_id, condition.what, timeout_s) from None
 
     async def failed(self, group_id: str, waited_for: str, timeout_s: float) -> WaitFailed:
-        """What is raised when `waited_for` did not come: with the group as it is, and its history."""
+        """The error for a wait whose condition did not become true: with the group as it is, and its history."""
         lines = await self.history(group_id, everything=True)
         left_out = len(lines) - MOST_LINES
         if left_out > 0:
@@ -160,15 +161,15 @@ class Groups:
             now += f"\n  {held} joins are held back"
         return WaitFailed(group_id, waited_for, timeout_s, now, lines, self.meddling())
 
-    # ---- doing
+    # ---- acting
 
     def rebalance(self, group_id: str) -> None:
-        """Force a rebalance. Raises CannotBeDone: there are no members, or one is in progress."""
+        """Force a rebalance. Raises CannotBeDone: the group has no members, or a rebalance is in progress."""
         group_actions.run(self._shard(group_id), group_id, group_actions.rebalanced)
 
     def expire(self, group_id: str, member: str) -> None:
-        """End the session of a member (its member id, instance id or client id) at once, as if it had been silent for
-        its session timeout. Raises CannotBeDone.
+        """End the session of a member at once, as if the member had been silent for its session timeout. `member`: its
+        member id, instance id or client id. Raises CannotBeDone.
         """
         group_actions.run(
             self._shard(group_id), group_id, group_actions.expired(self._member(group_id, member).member_id)
@@ -181,9 +182,9 @@ class Groups:
         )
 
     async def reset_offsets(self, group_id: str, to: Reset, topics: Topics = None) -> Offsets:
-        """Set the committed offsets of these topics (none: of all that the group has committed to; of a mapping: of its
-        partitions). Returns what was set. Raises CannotBeDone: the group has members, as Kafka demands that it has
-        none; or there is no such topic. Raises WrongValue.
+        """Set committed offsets, and return them. Without topics, `to` decides: the partitions of a mapping, else all
+        topics that the group has committed to. Raises CannotBeDone if the group has members (Kafka allows none), or a
+        topic does not exist. Raises WrongValue.
         """
         wanted_of = expected.reset(to), conditions.names(topics)
         group = self.describe(group_id)
@@ -211,11 +212,11 @@ class Groups:
         return wanted
 
     def hold_joins(self, group_id: str) -> None:
-        """Who wants to join the group waits from now on, until `release`."""
+        """From now on, hold the joins of the group until `release`."""
         self._joins.hold(group_id)
 
     def release(self, group_id: str) -> int:
-        """Who waits may join, and whoever comes: how many these were."""
+        """Let held joins and later ones proceed; return the number of held ones."""
         return self._joins.release(group_id)
 
     # ---- finding

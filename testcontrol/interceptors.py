@@ -1,5 +1,5 @@
-"""What intercepts the requests of a server's nodes (`api.intercept.InterceptPoint`): only what has something to do.
-While nothing is held and no rule is in force, it is what the server was given, mostly nothing.
+"""The interceptors of the requests of a server's nodes (`api.intercept.InterceptPoint`): only those that have work.
+While no join is held and no rule is in force, a node has its original interceptor, mostly none.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from muster.coordinator.server import Server
 from muster.testcontrol.joins import chained
 
 TakeOver = Callable[[int, Intercept | None], Intercept]
-"""(node id, what else intercepts there): what comes before all of it."""
+"""Makes the first interceptor of a node, from the node id and the next interceptor there."""
 
 
 class Interceptors:
-    """See the module. Of a server that was started before the first change."""
+    """See the module. The server must have started before the first change."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._own: dict[int, Intercept | None] = {}
-        """What the server was given."""
+        """The interceptors that the server was given."""
         self._added: list[Intercept] = []
         self._take_over: TakeOver | None = None
 
     def add(self, intercept: Intercept) -> None:
-        """It intercepts on every node from now on; harmless when it does already."""
+        """Let it intercept on every node from now on; has no effect if it does."""
         if intercept not in self._added:
             self._added.append(intercept)
             self._set()
 
     def remove(self, intercept: Intercept) -> None:
-        """It has nothing to do any more; harmless when it intercepts nothing."""
+        """Let it intercept no more; has no effect if it does not intercept."""
         if intercept in self._added:
             self._added.remove(intercept)
             self._set()
 
     def take_over(self, take_over: TakeOver | None) -> None:
-        """Put this before all else; None: nothing."""
+        """Put this before all other interceptors. None removes it."""
         self._take_over = take_over
         self._set()
 

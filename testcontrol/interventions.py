@@ -1,4 +1,4 @@
-"""What a test has done to the server, in words: for who reads why a wait was in vain, or a test failed."""
+"""The interventions of a test in words, for the report of a failed wait or a failed test."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Final
 from muster.coordinator.history.words import many
 
 MOST_LINES: Final = 10
-"""That are told of rules, and of scenarios."""
+"""The most lines about rules, and the most about scenarios."""
 Json = Mapping[str, Any]
 
 
 def told(hits: Iterable[Json], scenarios: Iterable[Json], *, is_frozen: bool, ahead_ms: int = 0) -> list[str]:
-    """A line for each kind of request that a rule hit (`hits`: rows of the log of faults), for each scenario that runs,
-    and for time that stands still.
+    """A line for each kind of request that a rule hit, for each running scenario, and for frozen time. `hits`: rows of
+    the log of faults.
     """
     lines = ["the server's time stands still" + (f", {ahead_ms} ms ahead" if ahead_ms > 0 else "")] if is_frozen else []
     lines += [f"scenario {one['name']} runs: {'; '.join(one['steps'][-3:])}" for one in scenarios]

@@ -1,8 +1,8 @@
-"""Joins that are held back: what members send to join a group waits here until a test releases it.
+"""Held joins: the requests of members that join a group wait here until a test releases them.
 
-A classic member joins by JoinGroup, one of the consumer protocol (KIP-848) by its first heartbeat, in epoch 0. A
-request that is held was read and is not handled yet; its connection answers nothing meanwhile, as with a coordinator
-that is slow. Nothing is asked of any request while no group is held.
+A classic member joins by JoinGroup, a member of the consumer protocol (KIP-848) by its first heartbeat, in epoch 0. A
+held request was read and is not handled yet. Its connection answers nothing meanwhile, as with a slow coordinator.
+While no group is held, no request is checked.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _APIS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT))
 
 
 class HeldJoins:
-    """See the module. `intercept`: the interceptor that the server is to have while a group is held; `when_holding` is
-    called with whether there is one, each time that changes.
+    """See the module. `intercept`: the interceptor for the server while a group is held. `when_holding` is called on
+    each change, with whether any group is held.
     """
 
     def __init__(self) -> None:
@@ -34,13 +34,12 @@ class HeldJoins:
         self._changed: list[Callable[[], object]] = []
 
     def hold(self, group_id: str) -> None:
-        """Joins of this group wait from now on; harmless when they do already."""
+        """Hold the joins of this group from now on; has no effect if they are held."""
         self._held.setdefault(group_id, [])
         self.when_holding(True)
 
     def release(self, group_id: str) -> int:
-        """Joins of this group are handled again, first those that wait, in the order in which they came: how many these
-        were.
+        """Handle the joins of this group again: first the held ones, in their order. Returns the number of held ones.
         """
         waiting = self._held.pop(group_id, [])
         self.when_holding(bool(self._held))
@@ -49,20 +48,20 @@ class HeldJoins:
         return len(waiting)
 
     def release_all(self) -> None:
-        """Nothing is held any more."""
+        """Release all groups."""
         for group_id in list(self._held):
             self.release(group_id)
 
     def holds(self, group_id: str) -> bool:
-        """Whether joins of this group wait."""
+        """Whether joins of this group are held."""
         return group_id in self._held
 
     def waiting(self, group_id: str) -> int:
-        """How many joins of this group wait."""
+        """How many joins of this group are held now."""
         return len(self._held.get(group_id, ()))
 
     def when_changed(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back each time another join waits, until what is returned is called."""
+        """Call back each time another join is held. The returned function ends that."""
         self._changed.append(callback)
         return lambda: self._changed.remove(callback)
 
@@ -75,7 +74,7 @@ class HeldJoins:
             proceed()
             return
         waiting.append(proceed)
-        # who has gone does not wait any more
+        # a closed connection has no request that waits
         context.channel.on_close(lambda: waiting.remove(proceed) if proceed in waiting else None)
         for callback in list(self._changed):
             callback()
@@ -85,8 +84,8 @@ _JOINS: Final = (JoinGroupRequest, ConsumerGroupHeartbeatRequest)
 
 
 def chained(first: Intercept, then: Intercept) -> Intercept:
-    """Two interceptors as one: a request meets `first` and then, when that lets it go on, `then`; an answer the other
-    way round. Each sees only what it wants.
+    """Two interceptors as one. A request passes `first`, and then `then` if `first` lets it pass; an answer passes them
+    in the opposite order. Each sees only what it wants.
     """
 
     def request(context: RequestContext, message: Message, proceed: Callable[[], None]) -> None:

@@ -18,8 +18,8 @@ from muster.testcontrol.errors import CannotBeDone
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A broker as it is now. `state`: up, stopping, stopped, killed, returning or paused; `leads`: how many partitions,
-    `coordinates`: how many of `__consumer_offsets` among them.
+    """A broker as it is now. `state`: up, stopping, stopped, killed, returning or paused. `leads`: the number of its
+    partitions; `coordinates`: the number of partitions of `__consumer_offsets` among them.
     """
 
     node_id: int
@@ -38,11 +38,11 @@ class Nodes:
         self._server = server
 
     def ids(self) -> list[int]:
-        """Of all nodes."""
+        """The ids of all nodes."""
         return list(self._server.cluster.nodes)
 
     def describe(self, node_id: int) -> NodeView:
-        """The node as it is now. Raises CannotBeDone when there is none."""
+        """The node as it is now. Raises CannotBeDone when it does not exist."""
         cluster = self._server.cluster
         node = cluster.nodes.get(node_id)
         if node is None:
@@ -59,27 +59,27 @@ class Nodes:
         )
 
     def coordinator_of(self, group_id: str) -> int:
-        """The node that coordinates the group; -1: none does now."""
+        """The id of the node that coordinates the group; -1: no node does now."""
         index = self._server.routing.partition(group_id)
         leaders = self._server.cluster.leaders[GROUP_OFFSETS_TOPIC]
         return leaders[index].broker_id
 
     async def stop(self, node_id: int) -> None:
-        """Controlled shutdown: others take over what it led, then its connections end. Raises CannotBeDone."""
+        """Controlled shutdown: other nodes take over its partitions, then its connections end. Raises CannotBeDone."""
         try:
             await self._server.cluster.stop_node(node_id)
         except (WrongNode, ApiError) as refusal:
             raise _cannot(refusal) from refusal
 
     def kill(self, node_id: int) -> None:
-        """It dies as by SIGKILL; others take over after `broker.session.timeout.ms`. Raises CannotBeDone."""
+        """Kill the node as SIGKILL does; others take over after `broker.session.timeout.ms`. Raises CannotBeDone."""
         try:
             self._server.cluster.kill_node(node_id)
         except WrongNode as refusal:
             raise _cannot(refusal) from refusal
 
     def pause(self, node_id: int) -> None:
-        """It stands still as by SIGSTOP: its connections stay, and it answers nobody. Others take over after
+        """Suspend the node as SIGSTOP does: its connections stay, and it answers nobody. Others take over after
         `broker.session.timeout.ms`. Raises CannotBeDone.
         """
         try:
@@ -88,20 +88,20 @@ class Nodes:
             raise _cannot(refusal) from refusal
 
     async def resume(self, node_id: int) -> None:
-        """It goes on after a pause, with what it was asked meanwhile. Raises CannotBeDone."""
+        """Continue the node after a pause, with the requests that arrived meanwhile. Raises CannotBeDone."""
         try:
             await self._server.cluster.resume_node(node_id)
         except (WrongNode, ApiError) as refusal:
             raise _cannot(refusal) from refusal
 
     async def resume_all(self) -> None:
-        """No node is paused any more."""
+        """Continue all paused nodes."""
         for node_id, state in list(self._server.cluster.states.items()):
             if state is State.PAUSED:
                 await self.resume(node_id)
 
     async def return_(self, node_id: int) -> None:
-        """A node that was stopped or killed starts again, where it listened before. Raises CannotBeDone."""
+        """Start a stopped or killed node again, on its old addresses. Raises CannotBeDone."""
         try:
             await self._server.cluster.return_node(node_id)
         except (WrongNode, ApiError) as refusal:

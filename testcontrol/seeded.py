@@ -1,5 +1,5 @@
-"""What a server under test stands on: a machine whose ids are drawn from a seed, so that two runs with the same seed
-and the same requests get the same ones, and whose clock can be moved.
+"""The machine of a server under test. Its ids are drawn from a seed, and its clock can be moved. Two runs with the same
+seed and the same requests get the same ids.
 """
 
 from __future__ import annotations
@@ -20,32 +20,30 @@ from muster.testcontrol.disk import Disk
 
 
 class ControlledMachine(Machine):
-    """The machine of a server under test. What it has in memory stays when the server is started again on it."""
+    """The machine of a server under test. Its memory stays when the server is started on it again."""
 
     may_pause_one_node = True
     ports_of_before: ClassVar[Sequence[int]] = ()
-    """What `ports` is at first: of a process that takes the place of another one."""
+    """The first value of `ports`, in a process that replaces another one."""
 
     def __init__(self, seed: int | None = None, *, starts_frozen: bool = False) -> None:
-        """`seed`: of the ids of members, topics, producers and the cluster, and of the order of what is due at the
-        same time; None: ids are drawn as ever, and what was to ring first rings first.
+        """`seed`: for the ids of members, topics, producers and the cluster. It also orders timers with the same
+        deadline. None: ids are random, and such timers keep the order in which they were set.
 
-        `starts_frozen`: time stands still from the start, until it is moved.
+        `starts_frozen`: time is frozen from the start, until it is moved.
         """
         self.seed = seed
         self._starts_frozen = starts_frozen
         self._random = None if seed is None else random.Random(seed)
-        # of its own: how many timers there were is not to change what id comes next
+        # a generator of its own: the number of timers must not change the next id
         self._order = None if seed is None else random.Random(f"order {seed}")
         self._memory = MemoryStorage()
         self.disk = Disk()
         self.ports = list(self.ports_of_before)
-        """Where the server listened before: each listener that may take any port takes these again, one after the
-        other.
-        """
+        """The ports of the server before. Each listener that may take any port takes the next of them."""
 
     def clock(self) -> Clock:
-        """See `Machine`; one that can be moved."""
+        """See `Machine`; a clock that can be moved."""
         clock = MovableClock(LoopClock(asyncio.get_running_loop()), self._order)
         if self._starts_frozen:
             clock.freeze()

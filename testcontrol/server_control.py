@@ -1,4 +1,4 @@
-"""A server and all that can be done to it, put together: for `muster.testing` and the control over HTTP."""
+"""A server and all its verbs, put together for `muster.testing` and the control over HTTP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from muster.testcontrol.virtual_time import LIMIT_MS, SETTLE_MS, TIMEOUT_MS, Tim
 
 
 class ServerControl:
-    """One server and its verbs. It is started and stopped as any (`server`); all is called from its event loop."""
+    """One server and its verbs. `server` is started and stopped as any server. Call all methods from its event loop."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class ServerControl:
         intercept: Intercept = NO_INTERCEPT,
         loaded: Callable[[], object] = lambda: None,
     ) -> None:
-        """`intercept`: meets what is not held; `loaded`: see `Server`."""
+        """`intercept`: sees requests that are not held; `loaded`: see `Server`."""
         self.joins = HeldJoins()
         stands_on = ControlledMachine() if machine is None else machine
         self.server = Server(
@@ -53,7 +53,7 @@ class ServerControl:
         self.faults = Faults(self.server, interceptors)
         self.time = VirtualTime(self.server)
         disk = stands_on.disk if isinstance(stands_on, ControlledMachine) else Disk()
-        disk.error = None  # what a scenario of the server before had begun is over
+        disk.error = None  # a scenario of the server before may have set it
         self.scenarios = Scenarios(Parts(self.server, self.faults, self.groups, self.nodes, disk))
 
         self.groups.meddling = self.meddling
@@ -64,11 +64,11 @@ class ServerControl:
         return self.time.now().ahead_ms if self.time.is_movable else 0
 
     def take_failure(self, rule_id: str | None = None) -> BaseException | None:
-        """What the code of a test has raised in a rule: see `Faults`."""
+        """An exception that test code in a rule has raised: see `Faults`."""
         return self.faults.take_failure(rule_id)
 
     def meddling(self) -> list[str]:
-        """What the test has done to the server, in words."""
+        """The interventions of the test, in words."""
         is_frozen = self.time.is_movable and self.time.now().frozen
         return interventions.told(
             self.faults.log.after(),
@@ -87,8 +87,8 @@ class ServerControl:
         settle_ms: int = SETTLE_MS,
         timeout_ms: int = TIMEOUT_MS,
     ) -> TimeView:
-        """Let time pass until the group is stable, as `Groups.wait_stable` has it; None: until no group is in a
-        rebalance. Raises RanInVain.
+        """Advance time until the group is stable, as `Groups.wait_stable` defines it. Without a group: until no group
+        is in a rebalance. Raises RanInVain.
         """
         if group_id is None:
             is_so, what = self.time.is_idle, "no group is in a rebalance"
@@ -103,7 +103,9 @@ class ServerControl:
         )
 
     async def tidy(self) -> None:
-        """As before a test: nothing is held or paused, and time goes on. There are no faults and no log of them."""
+        """Reset all for the next test. Then no join is held and no node is paused, time runs, and no faults or hits
+        remain.
+        """
         self.joins.release_all()
         self.scenarios.end_all()
         self.faults.clear()

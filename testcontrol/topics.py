@@ -1,7 +1,7 @@
-"""The verbs on topics: make and delete them, produce to them, read them. Call from the server's event loop only.
+"""The verbs on topics: create and delete them, produce to them, read them. Call from the server's event loop only.
 
-Records are appended by the partition itself, which wakes readers as for those of a client; no request is made, so no
-rule of faults meets them.
+The partition itself appends the records, and wakes readers as for a client's records. No request is made, so no rule of
+faults hits them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from muster.testcontrol.errors import CannotBeDone
 from muster.testcontrol.waits import pause
 
 READ_BYTES: Final = 64 * 1024
-"""Of a log, in one step."""
+"""Bytes of a log that are read in one step."""
 
 BATCH_BYTES: Final = 64
 RECORD_BYTES: Final = 40
-"""More than a batch, a record and a header of it have besides their keys and values."""
+"""More bytes than the headers of a batch and of a record take."""
 
 LEADER_MS: Final = 10_000
-"""How long a leader is waited for, of the machine's time."""
+"""How long `produce` waits for a leader, in the machine's time."""
 LOOK_MS: Final = 20
 _NO_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as it is kept; `timestamp_ms` since 1970."""
+    """A record of a log; `timestamp_ms` since 1970."""
 
     topic: str
     partition: int
@@ -62,7 +62,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to be appended. `partition` None: by the key as Kafka's clients do it, without one in turn.
+    """A record to append. `partition` None: chosen by the key as Kafka's clients do, or in rotation without a key.
     `timestamp_ms` None: now. Raises WrongValue.
     """
 
@@ -73,7 +73,7 @@ class NewRecord:
     timestamp_ms: int | None = None
 
     def __post_init__(self) -> None:
-        """Whether a record can have these; keys and values are bytes already."""
+        """Check the fields; keys and values become bytes."""
         expected.whole_or_none("partition", self.partition, most=expected.MOST_COUNT)
         expected.whole_or_none("timestamp_ms", self.timestamp_ms)
 
@@ -86,11 +86,11 @@ class Topics:
         self._turn = 0
 
     def names(self) -> list[str]:
-        """All topics, those of the coordinators included; ascending."""
+        """All topics, also those of the coordinators; ascending."""
         return sorted(self._server.topics.by_name)
 
     def topic(self, name: str) -> Topic:
-        """The topic. Raises CannotBeDone when it is not there."""
+        """The topic. Raises CannotBeDone when it does not exist."""
         topic = self._server.topics.by_name.get(name)
         if topic is None:
             raise CannotBeDone(f"there is no topic {name}")
@@ -99,7 +99,7 @@ class Topics:
     async def create(
         self, name: str, partitions: int | None = None, configs: Mapping[str, object] | None = None
     ) -> None:
-        """Make a topic; `partitions` None: `num.partitions`. Raises CannotBeDone, as Kafka refuses it, and
+        """Create a topic; `partitions` None: `num.partitions`. Raises CannotBeDone where Kafka would refuse, and
         WrongValue.
         """
         expected.whole_or_none("partitions", partitions, least=1, most=MAX_PARTITIONS_PER_REQUEST)
@@ -112,17 +112,17 @@ class Topics:
         await self._change(self._server.topics.creating(new))
 
     async def grow(self, name: str, partitions: int) -> None:
-        """Have so many partitions, which must be more than there are. Raises CannotBeDone, and WrongValue."""
+        """Set a higher number of partitions. Raises CannotBeDone, and WrongValue."""
         there = len(self.topic(name).partitions)
         expected.whole("partitions", partitions, least=1, most=there + MAX_PARTITIONS_PER_REQUEST)
         await self._change(self._server.topics.growing(name, partitions, None))
 
     async def delete(self, name: str) -> None:
-        """Delete a topic and all that is in it. Raises CannotBeDone."""
+        """Delete a topic and all its records. Raises CannotBeDone."""
         await self._change(self._server.topics.deleting(self.topic(name)))
 
     async def _change(self, job: Job[T]) -> T:
-        """Do a job of the event loop to its end, and wait until what it changed is durable."""
+        """Run a job of the event loop to its end, and wait until its changes are durable."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
 
@@ -142,8 +142,8 @@ class Topics:
     # ---- records
 
     async def produce(self, name: str, records: Iterable[NewRecord]) -> list[tuple[int, int]]:
-        """Append records, and wait until they can be read: (partition, offset) of each, in their order. Raises
-        CannotBeDone: there is no such topic or partition, or a record is refused.
+        """Append records, and wait until they can be read. Returns (partition, offset) of each, in order. Raises
+        CannotBeDone: the topic or partition does not exist, or a record is refused.
         """
         topic = self.topic(name)
         rows = list(records)
@@ -169,7 +169,7 @@ class Topics:
         if record.key is None:
             self._turn += 1
             return (self._turn - 1) % count
-        # imported here: it brings a whole client with it, and most tests need none
+        # imported here: it loads a whole client, and most tests need none
         from aiokafka.partitioner import murmur2
 
         return int(murmur2(record.key) & 0x7FFFFFFF) % count
@@ -181,7 +181,9 @@ class Topics:
             raise CannotBeDone(f"{topic.name}-{index}: {error_name(refusal.error_code)}") from refusal
 
     async def _append(self, topic: Topic, index: int, records: Sequence[NewRecord], timestamp_ms: int) -> int:
-        """The offset of the first of them. While the partition has no leader, after a kill, one is waited for."""
+        """Append records, and return the offset of the first. If the partition has no leader, for example after a kill,
+        wait for one.
+        """
         clock = self._server.clock.machine
         due_ms = clock.mono_ms() + LEADER_MS
         while True:
@@ -211,8 +213,8 @@ class Topics:
         return appended.base_offset
 
     def records(self, name: str, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
-        """What is in a topic, or in one partition of it, from an offset on: partition by partition, `most` in all.
-        Control records are none of them. Raises CannotBeDone, and WrongValue.
+        """The records of a topic, or of one of its partitions, from an offset on. They are in the order of partitions,
+        and at most `most` in all. Control records are left out. Raises CannotBeDone, and WrongValue.
         """
         expected.whole_or_none("partition", partition, most=expected.MOST_COUNT)
         expected.whole("since", since)
@@ -253,7 +255,7 @@ class Topics:
 
 
 def _batches(numbers: Sequence[int], rows: Sequence[NewRecord], most_bytes: int) -> Iterator[list[int]]:
-    """These records in batches that the topic takes, if it takes each of them alone."""
+    """The records in batches that the topic accepts, if it accepts each record alone."""
     batch: list[int] = []
     size = BATCH_BYTES
     for number in numbers:
@@ -270,7 +272,7 @@ def _batches(numbers: Sequence[int], rows: Sequence[NewRecord], most_bytes: int)
 
 
 class _Owner:
-    """Of a job on a topic: whoever waits for it."""
+    """The owner of a job on a topic: the caller that waits for it."""
 
     closed = False
 
@@ -278,7 +280,7 @@ class _Owner:
         self._set: Callable[[Exception], object] = done.set_exception
 
     def fault(self, error: Exception) -> None:
-        """It failed by a fault of the program."""
+        """The job failed by a fault of the program."""
         self._set(error)
 
 

@@ -1,4 +1,4 @@
-"""Groups as a test sees them: values that say everything of one moment, with words for who reads a failed test."""
+"""Groups as a test sees them: values that describe one moment, with words for readers of a failed test."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any, Final
 from muster.coordinator.history.words import many, who
 
 Offsets = Mapping[str, Mapping[int, int]]
-"""A number of each partition, by topic: an offset, or a lag."""
+"""A number for each partition, by topic: an offset, or a lag."""
 Owned = Mapping[str, tuple[int, ...]]
 """Partitions by topic, ascending."""
 
 STABLE: Final = "Stable"
 EMPTY: Final = "Empty"
 MOST_NAMED: Final = 5
-"""Groups that are named where one is not there."""
+"""How many groups are named when the wanted group does not exist."""
 DEAD: Final = "Dead"
-"""The state of a group that is not there, as Kafka says it."""
+"""The state of a group that does not exist, in Kafka's word."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """One member. `doing` says in words what it has done of the rebalance in progress, or is to do next.
+    """One member. `doing` says in words what the member has done of the present rebalance, or has to do next.
 
-    `epoch`: of a member of the consumer protocol its member epoch, of another one the generation. `target`: what it is
-    to own in the end (KIP-848; of a classic member the same as `assignment`). `revoking`: what it was told to give up
-    and may still have. `subscribed`: topics by name; of a classic member only if it is a consumer.
+    `epoch`: the member epoch, or the generation of a classic member. `target`: its target assignment (KIP-848); the
+    `assignment` of a classic member. `revoking`: partitions that it has to give up, and may still have. `subscribed`:
+    topics by name; a classic member has them only if it is a consumer.
     """
 
     member_id: str
@@ -35,7 +35,7 @@ class MemberView:
     client_id: str
     host: str
     protocol: str
-    """"classic" or "consumer": what the member itself speaks."""
+    """"classic" or "consumer": the protocol of the member itself."""
     epoch: int
     doing: str
     assignment: Owned
@@ -45,15 +45,15 @@ class MemberView:
     session_timeout_ms: int = 0
     is_leader: bool = False
     is_settled: bool = True
-    """Whether nothing is left to do for it in the rebalance in progress, or there is none."""
+    """Whether the member has nothing left to do in the present rebalance, or no rebalance is in progress."""
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """All by which a test may call it."""
+        """All names that a test may use for it."""
         return self.member_id, self.instance_id, self.client_id
 
     def __str__(self) -> str:
-        """In words, in one line."""
+        """The member in words, in one line."""
         facts = {
             "member": self.member_id,
             "instance": self.instance_id,
@@ -65,11 +65,11 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group at one moment. One that is not there is `DEAD` and has no members.
+    """A group at one moment. A group that does not exist is `DEAD` and has no members.
 
-    `kind`: "classic" or "consumer" (KIP-848), "" when there is no such group. `generation`: the group epoch of a
-    consumer group. `protocol`: the assignor. `end_offsets`: of the topics that it has committed to, owns or subscribes
-    to. `starts`: where those partitions begin.
+    `kind`: "classic", "consumer" (KIP-848), or "" if the group does not exist. `generation`: the generation, or the
+    group epoch of a consumer group. `protocol`: the assignor. `end_offsets`: of the topics that the group has committed
+    to, owns or subscribes to. `starts`: the start offsets of these partitions.
     """
 
     group_id: str
@@ -82,11 +82,11 @@ class GroupView:
     end_offsets: Offsets
     starts: Offsets
     node: int = -1
-    """The node that coordinates it."""
+    """The id of the node that coordinates the group; -1: no node does."""
 
     @property
     def assignment(self) -> Mapping[str, Mapping[int, str]]:
-        """Who owns each partition: topic -> partition -> member id."""
+        """The owner of each partition: topic -> partition -> member id."""
         found: dict[str, dict[int, str]] = {}
         for member in self.members:
             for topic, partitions in member.assignment.items():
@@ -95,7 +95,9 @@ class GroupView:
 
     @property
     def lag(self) -> Offsets:
-        """How many records of each partition are behind the committed offset; all of them where none is committed."""
+        """The number of records after the committed offset, for each partition; all its records where no offset is
+        committed.
+        """
         found: dict[str, dict[int, int]] = {}
         for topic, ends in self.end_offsets.items():
             committed = self.offsets.get(topic, {})
@@ -105,16 +107,17 @@ class GroupView:
 
     @property
     def total_lag(self) -> int:
-        """The sum of all of `lag`."""
+        """The sum of all numbers in `lag`."""
         return sum([sum(lags.values()) for lags in self.lag.values()])
 
     @property
     def is_stable(self) -> bool:
-        """Whether it has members, and nothing is left to do for any of them."""
+        """Whether the group has members, and none of them has anything left to do."""
         return self.state == STABLE and all(member.is_settled for member in self.members)
 
     def member(self, name: str) -> MemberView | None:
-        """The member of this member id, group.instance.id or client id; None: there is none, or more than one."""
+        """The member with this member id, group.instance.id or client id; None if no member, or more than one, has it.
+        """
         for place in range(3):
             found = [one for one in self.members if one.names[place] == name]
             if len(found) == 1:
@@ -122,7 +125,7 @@ class GroupView:
         return None
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, as JSON has it: partitions are texts where they are keys."""
+        """The group as JSON: partitions that are keys are texts."""
         return {
             "group": self.group_id,
             "type": self.kind,
@@ -140,19 +143,19 @@ class GroupView:
         }
 
     def as_fields(self) -> dict[str, Any]:
-        """Its fields, as JSON has them: partitions are texts where they are keys. `of_fields` reads it."""
+        """The fields of the group as JSON: partitions that are keys are texts. `of_fields` reads it."""
         offsets = {name: {topic: _texts(rows) for topic, rows in getattr(self, name).items()} for name in _OFFSETS}
         rest = {name: getattr(self, name) for name in ("group_id", "kind", "state", "generation", "protocol", "node")}
         return {**rest, **offsets, "members": [_member_fields(one) for one in self.members]}
 
     @classmethod
     def of_fields(cls, given: Mapping[str, Any]) -> GroupView:
-        """What `as_fields` gave."""
+        """The group that `as_fields` described."""
         offsets = {name: {topic: _numbers(rows) for topic, rows in given[name].items()} for name in _OFFSETS}
         return cls(**{**given, **offsets, "members": tuple(map(_member_of, given["members"]))})
 
     def __str__(self) -> str:
-        """In words, a line for each member."""
+        """The group in words, a line for each member."""
         if self.state == DEAD:
             return f"there is no group {self.group_id}"
         count = len(self.members)
@@ -165,7 +168,7 @@ class GroupView:
 
 
 def no_group(group_id: str) -> GroupView:
-    """A group that is not there."""
+    """The view of a group that does not exist."""
     return GroupView(group_id, "", DEAD, -1, None, (), {}, {}, {})
 
 
@@ -189,9 +192,9 @@ def _member_json(member: MemberView) -> dict[str, Any]:
 
 
 _OFFSETS: Final = ("offsets", "end_offsets", "starts")
-"""The fields of a group that are numbers of partitions."""
+"""The fields of a group with a number for each partition."""
 _OWNED: Final = ("assignment", "target", "revoking")
-"""The fields of a member that are partitions by topic."""
+"""The fields of a member with partitions by topic."""
 
 
 def _member_fields(member: MemberView) -> dict[str, Any]:
@@ -224,7 +227,7 @@ def _lag_words(rows: Mapping[int, int]) -> str:
 
 
 def others(group_ids: Sequence[str]) -> str:
-    """Which groups there are, for who waits for one that is not."""
+    """The names of existing groups, for the report about a group that does not exist."""
     if not group_ids:
         return "there are no groups: no consumer has joined one"
     named = ", ".join(group_ids[:MOST_NAMED])

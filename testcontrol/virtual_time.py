@@ -1,11 +1,12 @@
-"""The verbs on time: freeze it, let so much of it pass at once, let it pass until something is so, let it go on.
+"""The verbs on time: freeze it, advance it, run it until a condition holds, let it run again.
 
-While time passes at once every deadline on the way is kept at its own time, in its order, and the event loop turns
-between two of them, so that what follows from one has happened before the next. Work that is done again and again
-(retention of records and offsets, checkpoints, ids that expire) is done once between two of these deadlines, at the
-last of its times: so a year costs what falls due in it, and not a million checkpoints. Clients live in the machine's
-time: what they send counts when it comes. So a member whose client is there, and which is not heard meanwhile, is as
-silent as one whose client has died.
+While time advances, each deadline is kept at its own time, in order. Between two of them the event loop iterates, so
+that the effects of one happen before the next. Repeated work is retention of records and offsets, checkpoints, and
+expiry of ids. It is done once between two of these deadlines, at the last of its times. So to advance by a year costs
+only the deadlines of that year, and not a million checkpoints.
+
+Clients live in the machine's time: their requests count when they arrive. So a live client that sends nothing meanwhile
+is as silent as a dead one.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from muster.testcontrol.errors import CannotBeDone
 from muster.testcontrol.waits import pause, turn
 
 TURNS: Final = 3
-"""Of the event loop, between two deadlines."""
+"""Iterations of the event loop between two deadlines."""
 LIMIT_MS: Final = 600_000
-"""How much virtual time `run_until` lets pass at most, if nothing else is said."""
+"""The default limit of the virtual time that `run_until` may pass."""
 SETTLE_MS: Final = 100
-"""How much of the machine's time clients get between two deadlines, if nothing else is said."""
+"""The default time of the machine that clients get between two deadlines."""
 TIMEOUT_MS: Final = 30_000
-"""How much of the machine's time that may take in all, if nothing else is said."""
+"""The default limit of the machine's time for all of `run_until`."""
 LOOK_MS: Final = 5
-"""How often it is looked at what clients have done."""
+"""How often `run_until` checks what clients have done."""
 _LAST_MS: Final = 253_402_300_799_999
-"""The end of the year 9999, which is as far as times can be shown."""
+"""The end of the year 9999: later times cannot be shown."""
 AT_REST: Final = frozenset(("Stable", "Empty", "Dead"))
-"""States of groups that are in no rebalance."""
+"""States of groups that are not in a rebalance."""
 
 
 class TimeView(NamedTuple):
-    """The time of a server. `next_due_ms`: until the next deadline; None: there is none."""
+    """The time of a server. `next_due_ms`: the time until the next deadline, or None if no deadline is set."""
 
     frozen: bool
     wall_ms: int
@@ -48,14 +49,14 @@ class TimeView(NamedTuple):
 
 
 class RanInVain(AssertionError):
-    """What time was to pass for did not come; the text says what is so."""
+    """The condition of `run_until` did not become true. The text describes the present state."""
 
 
 class VirtualTime:
     """See the module. Call from the server's event loop only."""
 
     def __init__(self, server: Server) -> None:
-        """`server`: it stands on a `rehearsal.machine.ControlledMachine`."""
+        """`server`: its machine is a `testcontrol.seeded.ControlledMachine`."""
         self._server = server
 
     @property
@@ -71,24 +72,24 @@ class VirtualTime:
         return isinstance(self._server.clock, MovableClock)
 
     def now(self) -> TimeView:
-        """The time. Raises `CannotBeDone`, as all do here, when it cannot be moved."""
+        """The time. Raises `CannotBeDone`, as all methods here do, when time cannot be moved."""
         clock = self._clock
         now, due_ms = clock.now(), clock.next_due_ms
         left_ms = None if due_ms is None else max(due_ms - now.mono_ms, 0)
         return TimeView(clock.is_frozen, now.wall_ms, now.mono_ms, left_ms, clock.ahead_ms)
 
     def freeze(self) -> TimeView:
-        """Time stands still, until it is moved or goes on."""
+        """Freeze time, until it is moved or thawed."""
         self._clock.freeze()
         return self.now()
 
     def thaw(self) -> TimeView:
-        """Time goes on with the machine's."""
+        """Let time run with the machine's."""
         self._clock.thaw()
         return self.now()
 
     async def advance(self, ms: int) -> TimeView:
-        """So much time passes at once, whether it stands still or not. Raises WrongValue."""
+        """Advance time at once, frozen or not. Raises WrongValue."""
         clock = self._clock
         expected.whole("ms", ms, most=_LAST_MS - clock.now().wall_ms)
         was_frozen = clock.is_frozen
@@ -111,11 +112,11 @@ class VirtualTime:
         settle_ms: int = SETTLE_MS,
         timeout_ms: int = TIMEOUT_MS,
     ) -> TimeView:
-        """Let time pass from one deadline of a group to the next until `is_so()`. Then it stands still, if it did so
-        before.
+        """Advance from one deadline of a group to the next until `is_so()` is true. Time is frozen afterwards if it was
+        frozen before.
 
-        `limit_ms`: of virtual time; `settle_ms`, `timeout_ms`: of the machine's, between two deadlines and in all.
-        Raises `RanInVain`, which says `what` was waited for.
+        `limit_ms`: the limit of virtual time. `settle_ms`: the machine's time between two deadlines. `timeout_ms`: the
+        limit of the machine's time. Raises `RanInVain`, whose text has `what`.
         """
         expected.whole("limit_ms", limit_ms, most=_LAST_MS)
         expected.whole("settle_ms", settle_ms, most=expected.MOST_COUNT)
@@ -151,7 +152,7 @@ class VirtualTime:
         return all(view.state in AT_REST for view in views)
 
     async def _comes(self, is_so: Callable[[], bool], until_ms: int) -> bool:
-        """Whether it is so before that time of the machine's."""
+        """Whether `is_so()` becomes true before that time of the machine."""
         machine = self._clock.machine
         while not is_so():
             if machine.mono_ms() >= until_ms:
@@ -160,12 +161,12 @@ class VirtualTime:
         return True
 
     def _next_of_groups_ms(self) -> int | None:
-        """The next deadline of a group or a transaction; None: there is none."""
+        """The next deadline of a group or a transaction, or None if no deadline is set."""
         due_ms = min((shard.timer.due_ms for shard in self._shards()), default=NEVER)
         return None if due_ms == NEVER else due_ms
 
     async def _pass_by(self, end_ms: int) -> None:
-        """Let time pass to there, and keep every deadline on the way."""
+        """Advance time to `end_ms`, and keep every deadline on the way."""
         clock = self._clock
         self._leave_out(end_ms)
         while (due_ms := clock.next_due_ms) is not None and due_ms <= end_ms:
@@ -174,7 +175,7 @@ class VirtualTime:
         await self._pass_to(end_ms)
 
     def _leave_out(self, end_ms: int) -> None:
-        """Until something else falls due repeated work is done once, at the last of its times."""
+        """Have repeated work done once until the next other deadline, at the last of its times."""
         shards = [shard for shard in self._shards() if shard.timer.due_ms <= end_ms]
         for shard in shards:
             shard.look_past_repeated()

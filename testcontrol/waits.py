@@ -1,8 +1,8 @@
-"""Waiting for a group: a condition is looked at when something has happened to it, and not before.
+"""Waits for a group: a condition is checked when something has happened to the group, and not before.
 
-What wakes a wait: a record in the partition of `__consumer_offsets` or of `__group_events` that the group belongs to,
-records in topics that are named, a join that is held. The real time of the machine ends it, also where the server's
-time stands still; and now and then it looks without being told, for what no record tells.
+These events wake a wait: records in the group's partition of `__consumer_offsets` or `__group_events`, records in named
+topics, held joins. The machine's time ends the wait, also while the server's time is frozen. From time to time a wait
+checks without an event, because some changes write no record.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from muster.coordinator.topics.partition import Partition
 from muster.testcontrol import group_snapshots
 
 LOOK_MS: Final = 100
-"""How long a wait goes without looking when nothing is told."""
+"""The longest time between two checks without an event."""
 
 T = TypeVar("T")
 
 
 class TimeIsOver(Exception):
-    """What was waited for did not come."""
+    """The wait ended before its condition was true."""
 
 
 async def turn() -> None:
-    """Let the event loop turn once."""
+    """Let the event loop iterate once."""
     loop = asyncio.get_running_loop()
     turned: asyncio.Future[None] = loop.create_future()
     loop.call_soon(turned.set_result, None)
@@ -36,7 +36,7 @@ async def turn() -> None:
 
 
 async def pause(clock: Clock, ms: int) -> None:
-    """Let so much time pass, by this clock: mostly the machine's."""
+    """Wait for so long by this clock, which is mostly the machine's."""
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     timer = clock.call_at(clock.mono_ms() + ms, lambda: over.set_result(None))
     try:
@@ -54,9 +54,10 @@ async def until(
     topics: Callable[[], Iterable[str]] = tuple,
     also: Callable[[Callable[[], object]], Callable[[], object]] | None = None,
 ) -> T:
-    """What `look_now` finds, as soon as it is not None. Raises TimeIsOver, and what `look_now` raises.
+    """What `look_now` returns, as soon as it is not None. Raises TimeIsOver, and what `look_now` raises.
 
-    `topics`: names of those whose records may matter. `also(wake)`: something else that wakes; returns what ends that.
+    `topics`: the names of topics whose records wake the wait. `also(wake)`: registers another source of events, and
+    returns a function that ends it.
     """
     clock = server.clock.machine
     due_ms = clock.mono_ms() + round(timeout_s * 1000)
@@ -76,7 +77,7 @@ async def until(
                 raise TimeIsOver
             timer = clock.call_at(min(due_ms, now_ms + LOOK_MS), woken.set)
             await woken.wait()
-            # what has happened is told at the end of this turn of the loop
+            # events are reported at the end of this iteration of the event loop
             await turn()
         finally:
             ends()

@@ -1,7 +1,7 @@
 """What can happen to a request that fits a rule.
 
-An action has up to three moments: before the handler, after it, and when the bytes of the answer leave. Each is told
-how to go on, and does so now, later or never.
+An action has up to three moments: before the handler, after it, and when the answer is sent. Each gets a callback to
+continue, and calls it now, later or never.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from muster.testcontrol.faults.refusals import refusal
 _CODES: Final = {row[0]: code for code, row in ERRORS.items()}
 
 MOST_MS: Final = 2**31 - 1
-"""What throttle_time_ms has room for; no more for other times and sizes."""
+"""The limit of throttle_time_ms; other times and sizes have the same limit."""
 _TYPES: Final[Mapping[str, tuple[Any, str]]] = {
     "str": (str, "a text"),
     "str | None": (str | None, "a text"),
@@ -32,7 +32,7 @@ _TYPES: Final[Mapping[str, tuple[Any, str]]] = {
     "bool": (bool, "true or false"),
     "Callable[[Request], object]": (None, "a function of the request"),
 }
-"""What an action's fields may be: its annotations, and how these are called in a sentence."""
+"""The allowed types of an action's fields: its annotations, and their names in a sentence."""
 
 Go = Callable[[], None]
 GoOn = Callable[[Message | None], None]
@@ -48,22 +48,22 @@ class Flow(Protocol):
         """Answer in place of the handler; actions after this one still see the answer."""
 
     def failed(self, failure: BaseException) -> None:
-        """The code of a test has raised this: keep it for the test."""
+        """Keep an exception of test code for the test."""
 
     def later(self, ms: int, callback: Go) -> None:
-        """Call back after so long, of the machine's time, unless the connection has ended."""
+        """Call back after so much of the machine's time, unless the connection has ended."""
 
     def hold(self, callback: Go) -> None:
-        """Call back when the rule is released or taken away, unless the connection has ended."""
+        """Call back when the rule is released or removed, unless the connection has ended."""
 
 
 class Action:
-    """What happens. `name`: as JSON has it in `do`."""
+    """What happens. `name`: its name in `do`, in JSON."""
 
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        """Raises WrongFault: a field is of another type than it says. What the types do not say, each adds."""
+        """Raises WrongFault for a field of a wrong type. Subclasses add further checks."""
         for field in fields(self):  # type: ignore[arg-type]  # every action is a dataclass
             kind, expected = _TYPES.get(str(field.type), (object, ""))
             value = getattr(self, field.name)
@@ -72,30 +72,30 @@ class Action:
                 raise WrongFault(sentence(f"then: {field.name}", value, expected))
 
     def before(self, flow: Flow, go: Go) -> None:
-        """Before the handler."""
+        """The moment before the handler."""
         go()
 
     def after(self, flow: Flow, response: Message | None, go: GoOn) -> None:
-        """After the handler; None: no answer is owed."""
+        """The moment after the handler. `response` None: the client expects no answer."""
         go(response)
 
     def deliver(self, flow: Flow, response: Message | None) -> bool:
-        """Send the answer, and say that this was done; False: others do it."""
+        """Send the answer and return True. False: this action leaves the sending to others."""
         return False
 
     def words(self) -> str:
-        """For the log."""
+        """The action in words, for the log."""
         raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The action as JSON."""
         shown = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return {"do": self.name, **{name: value for name, value in shown.items() if value is not None}}
 
 
 @dataclass(frozen=True)
 class Error(Action):
-    """It is answered with this error, and its handler does not run."""
+    """The request is answered with this error, and its handler does not run."""
 
     error: str
     message: str | None = None
@@ -121,7 +121,7 @@ class Error(Action):
 
 @dataclass(frozen=True)
 class Note(Action):
-    """Nothing happens to it; it is in the log."""
+    """Nothing happens to the request; the log has it."""
 
     name: ClassVar[str] = "note"
 
@@ -132,7 +132,7 @@ class Note(Action):
 
 @dataclass(frozen=True)
 class Delay(Action):
-    """It, or its answer, is kept for so long. `where`: before or after the handler."""
+    """The request or its answer is delayed. `where`: before or after the handler."""
 
     ms: int
     where: str = "before"
@@ -165,7 +165,7 @@ class Delay(Action):
 
 @dataclass(frozen=True)
 class LoseAnswer(Action):
-    """The handler does its work; the answer is thrown away. `cut`: then the connection ends; else the client waits."""
+    """The handler runs, and its answer is lost. `cut`: then the connection ends; otherwise the client waits."""
 
     cut: bool = True
     name: ClassVar[str] = "lose-answer"
@@ -221,7 +221,7 @@ class Cut(Action):
 
 @dataclass(frozen=True)
 class Trickle(Action):
-    """The answer comes some bytes at a time."""
+    """The answer is sent some bytes at a time."""
 
     size: int = 1
     every_ms: int = 10
@@ -256,7 +256,7 @@ class Trickle(Action):
 
 @dataclass(frozen=True)
 class Hold(Action):
-    """It is kept until the rule is released or taken away: the request, before the handler, or the answer."""
+    """The request, before the handler, or its answer is held until the rule is released or removed."""
 
     where: str = "after"
     name: ClassVar[str] = "hold"
@@ -287,7 +287,7 @@ class Hold(Action):
 
 @dataclass(frozen=True)
 class Throttle(Action):
-    """The answer carries this throttle_time_ms, and is not kept: clients wait by themselves."""
+    """The answer has this throttle_time_ms, and is sent at once: clients wait by themselves."""
 
     ms: int
     name: ClassVar[str] = "throttle"
@@ -311,7 +311,7 @@ class Throttle(Action):
 
 @dataclass(frozen=True)
 class Call(Action):
-    """A function of a test sees the request, and runs before the handler; only Python has it."""
+    """A function of a test sees the request, and runs before the handler. JSON cannot express it."""
 
     function: Callable[[Request], object]
     name: ClassVar[str] = "call"
@@ -323,7 +323,7 @@ class Call(Action):
             raise WrongFault(sentence("then: function", self.function, "a function that is not asynchronous"))
 
     def before(self, flow: Flow, go: Go) -> None:
-        """See `Action`. What the function raises is for the test, and the request goes its way."""
+        """See `Action`. An exception of the function is kept for the test, and the request continues."""
         try:
             self.function(flow.request)
         except (KeyboardInterrupt, SystemExit):
@@ -342,7 +342,7 @@ class Call(Action):
 
 
 def _frame(flow: Flow, response: Message | None) -> bytes | None:
-    """The bytes of the answer; None: there is none, or it cannot be said."""
+    """The bytes of the answer, or None if no answer is sent or it cannot be encoded."""
     frame = None if response is None else flow.exchange.frame(response)
     return frame if frame is None or isinstance(frame, bytes) else b"".join(frame)
 

@@ -1,8 +1,7 @@
-"""The rules in force on a running server. While there is none, the requests of its nodes are not intercepted, and none
-is asked anything.
+"""The rules in force on a running server. Without rules, the requests of its nodes are not intercepted.
 
-Of several rules that hit the same request all happen, in the order in which they were added: first what they do before
-the handler, then what they do after it. What decides how the answer leaves is the first of them that does.
+If several rules hit the same request, all of them act, in the order in which they were added. First they act before the
+handler, then after it. The first rule with an opinion on the sending of the answer decides it.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ log = structlog.get_logger("muster.rehearsal")
 ALWAYS: Final = When()
 EVERYTHING: Final = Match()
 MOST_FAILURES: Final = 100
-"""Failures of a test's code that are kept."""
+"""The most exceptions of test code that are kept."""
 MOST_NOTES: Final = 10
 Run = Callable[[Callable[[Message | None], None]], None]
 
 
 class Faults:
-    """See the module. `log`: what was hit."""
+    """See the module. `log`: the hits."""
 
     def __init__(self, server: Server, interceptors: Interceptors) -> None:
-        """`server`: one that is started before the first rule is added; `interceptors`: on its nodes."""
+        """`server`: it must have started before the first rule is added; `interceptors`: those of its nodes."""
         self.log = HitLog()
         self._failures: list[tuple[str, BaseException]] = []
-        """What functions and predicates of a test have raised, with the ids of their rules."""
+        """Exceptions of functions and predicates of a test, with the ids of their rules."""
         self._server = server
         self._interceptors = interceptors
         self._rules: dict[str, Rule] = {}
@@ -56,7 +55,7 @@ class Faults:
 
     @property
     def rules(self) -> list[Rule]:
-        """Those in force, and those that are spent, in the order in which they were added."""
+        """The rules in force and the spent rules, in the order in which they were added."""
         return list(self._rules.values())
 
     def add(self, match: Match, then: Action, when: When = ALWAYS, *, name: str = "") -> Rule:
@@ -78,29 +77,29 @@ class Faults:
         return found
 
     def release(self, rule_id: str) -> Rule:
-        """Let go what the rule holds; one `until_released` ends. Raises NoSuchFault."""
+        """Release what the rule holds; a rule with `until_released` ends. Raises NoSuchFault."""
         rule = self.find(rule_id)
         rule.release()
         self._settle()
         return rule
 
     def remove(self, rule_id: str) -> None:
-        """Take the rule away; what it holds is let go. Raises NoSuchFault."""
+        """Remove the rule, and release what it holds. Raises NoSuchFault."""
         rule = self.find(rule_id)
         del self._rules[rule_id]
         rule.release()
         self._settle()
 
     def clear(self) -> None:
-        """Take all rules away."""
+        """Remove all rules."""
         for rule_id in list(self._rules):
             self.remove(rule_id)
 
-    # ---- what the code of a test has raised
+    # ---- exceptions of test code
 
     def take_failure(self, rule_id: str | None = None) -> BaseException | None:
-        """What a function or a predicate has raised first, of this rule or of any. It is given once, and the others
-        with it are notes.
+        """The first exception of a function or a predicate, of this rule or of any rule. It is returned once, and the
+        later exceptions are its notes.
         """
         found = [(of, failure) for of, failure in self._failures if rule_id in (None, of)]
         self._failures = [one for one in self._failures if one not in found]
@@ -119,7 +118,7 @@ class Faults:
     # ---- the interceptors
 
     def _settle(self) -> None:
-        """Intercept while a rule may hit, and no longer when none can any more."""
+        """Intercept while a rule may hit, and no longer."""
         wanted = any(not rule.is_spent for rule in self._rules.values())
         if wanted != self._is_open:
             self._is_open = wanted
@@ -142,7 +141,7 @@ class Faults:
         exchange: Exchange,
         run: Run,
     ) -> None:
-        """A request that some rule may fit."""
+        """Handle a request that a rule may fit."""
         if before is not None and before.wants(context):
             run = partial(_run_through, before, context, message, exchange, run)
         request = Request(context, message, self._server.cluster.nodes[node_id].node)
@@ -179,7 +178,7 @@ def _run_through(
     run: Run,
     respond: Callable[[Message | None], None],
 ) -> None:
-    """Run a handler with what intercepted before."""
+    """Run a handler within the interceptor that was there before."""
     on_request, on_response = intercept.request, intercept.response
     told = respond
     if on_response is not None:
@@ -204,7 +203,7 @@ def _respond_through(
 
 
 class _Flow:
-    """A request on its way through the rules that hit it; see `actions.Flow`."""
+    """A request that passes the rules that hit it; see `actions.Flow`."""
 
     def __init__(
         self,
@@ -222,10 +221,10 @@ class _Flow:
         self._rules = rules
         self._failed = failed
         self._at = 0
-        """Whose turn it is."""
+        """The index of the rule that acts now."""
 
     def begin(self) -> None:
-        """See the module."""
+        """Begin with the first rule."""
         self._before(0)
 
     def _before(self, at: int) -> None:
@@ -266,7 +265,7 @@ class _Flow:
 
     def _go_on(self, callback: Callable[[], None], stop: Callable[[], None]) -> None:
         stop()
-        # what goes wrong in a handler is told by dispatch; what goes wrong here costs the connection, not the server
+        # Dispatch logs what fails in a handler. A failure here costs the connection, not the server.
         try:
             callback()
         except Exception as error:  # noqa: BLE001 - logged there

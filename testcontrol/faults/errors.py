@@ -1,4 +1,4 @@
-"""What is wrong with a rule or a scenario that was asked for."""
+"""The errors of a wrong rule or scenario."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from muster.testcontrol.errors import WrongValue
 
 
 class WrongFault(WrongValue):
-    """It cannot be understood; the text says which part, and what was expected."""
+    """A rule cannot be understood; the text says which part, and what was expected."""
 
 
 class NoSuchFault(LookupError):
-    """There is no rule or scenario of that id or name."""
+    """No rule or scenario has that id or name."""

@@ -10,18 +10,18 @@ from muster.testcontrol.faults.matching import Request
 from muster.testcontrol.faults.rule import Rule
 
 MOST_HITS: Final = 1_000
-"""So many are kept."""
+"""The most hits that are kept."""
 
 
 class HitLog:
-    """The newest hits, and how many there were."""
+    """The newest hits, and the number of all hits."""
 
     def __init__(self) -> None:
         self._hits: deque[dict[str, Any]] = deque(maxlen=MOST_HITS)
         self.count = 0
 
     def add(self, rule: Rule, request: Request, wall_ms: int) -> None:
-        """The rule hit this request."""
+        """Add a hit of the rule on this request."""
         self.count += 1
         groups, members = request.groups, request.members
         self._hits.append(
@@ -43,15 +43,15 @@ class HitLog:
         )
 
     def after(self, number: int = 0) -> list[dict[str, Any]]:
-        """Those with a greater number, oldest first. Raises WrongValue."""
+        """The hits with a greater number, oldest first. Raises WrongValue."""
         whole("after", number)
         return [hit for hit in self._hits if hit["number"] > number]
 
     def forget(self) -> None:
-        """Keep none of them any more; the numbers go on."""
+        """Remove all hits; the numbers continue."""
         self._hits.clear()
 
     @property
     def forgotten(self) -> int:
-        """How many are no longer kept."""
+        """How many hits are no longer kept."""
         return self.count - len(self._hits)

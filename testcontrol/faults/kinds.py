@@ -1,4 +1,4 @@
-"""The actions by their names, as JSON has them."""
+"""The actions by their names in JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS: Final[Mapping[str, type[Any]]] = {
 
 
 def action_of(given: Mapping[str, Any]) -> Action:
-    """As JSON has it. Raises WrongFault."""
+    """The action of a JSON object. Raises WrongFault."""
     do = given.get("do")
     kind = KINDS.get(do) if isinstance(do, str) else None
     if kind is None:

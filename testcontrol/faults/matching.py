@@ -1,4 +1,4 @@
-"""Which requests a rule is about: what a request says of groups, members, topics, and whether that fits."""
+"""The requests that a rule is for: the groups, members and topics of a request, and whether they fit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _TEXTS: Final = ("api", "group", "member", "instance", "topic", "transactional_i
 
 
 class Request:
-    """A request as a rule sees it: what a predicate in Python gets. `message` is in its newest shape."""
+    """A request as a rule and a predicate in Python see it. `message` is in its newest shape."""
 
     __slots__ = ("api_key", "client_id", "context", "message", "node", "node_id", "version")
 
@@ -65,7 +65,7 @@ class Request:
 
     @property
     def principal(self) -> str:
-        """Who asks: "User:alice"."""
+        """The principal of the client: "User:alice"."""
         return str(self.context.principal)
 
     @property
@@ -75,7 +75,7 @@ class Request:
 
     @property
     def groups(self) -> list[str]:
-        """The ids of the groups that it is about."""
+        """The ids of the groups in the request."""
         found = self._texts("group_id", rows=("groups",), texts=("groups", "groups_names", "group_ids"))
         if self.api_key == ApiKey.FIND_COORDINATOR and self.message.key_type == _GROUP_KEY:
             found += self.message.coordinator_keys
@@ -83,7 +83,7 @@ class Request:
 
     @property
     def transactional_ids(self) -> list[str]:
-        """The transactional ids that it is about."""
+        """The transactional ids in the request."""
         found = self._texts("transactional_id", rows=("transactions",), texts=("transactional_ids",))
         if self.api_key == ApiKey.FIND_COORDINATOR and self.message.key_type != _GROUP_KEY:
             found += self.message.coordinator_keys
@@ -91,18 +91,18 @@ class Request:
 
     @property
     def members(self) -> list[str]:
-        """The member ids in it."""
+        """The member ids in the request."""
         return self._texts("member_id", rows=("members", "groups"))
 
     @property
     def instances(self) -> list[str]:
-        """The group.instance.ids in it."""
+        """The group.instance.ids in the request."""
         name = "instance_id" if self.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT else "group_instance_id"
         return self._texts(name, rows=("members",))
 
     @property
     def topics(self) -> list[str]:
-        """The names of the topics that it is about; those of a fetch session too."""
+        """The names of the topics in the request, also those of a fetch session."""
         found: list[str] = []
         for row in self._topic_rows():
             if isinstance(row, str):
@@ -138,7 +138,7 @@ class Request:
         return None if topic is None else str(topic.name)
 
     def _texts(self, name: str, *, rows: Sequence[str], texts: Sequence[str] = ()) -> list[str]:
-        """What is in the field `name`, in that field of `rows`, and in the lists of `texts`; nothing empty."""
+        """The values of the field `name`, of that field of `rows`, and of the lists of `texts`; without empty ones."""
         message = self.message
         found = [getattr(message, name, None)]
         for field in rows:
@@ -149,15 +149,15 @@ class Request:
 
 
 Predicate = Callable[[Request], bool]
-"""In Python: whether a rule is about a request."""
+"""A function in Python: whether a rule is for a request."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """Which requests: all that is given must fit.
+    """Which requests a rule is for: all given fields must fit.
 
-    A text may have * for any characters; of several texts, or numbers, one must fit. `api`: Kafka's name, or a name of
-    `FAMILIES`. `predicate`: is asked last; only Python has it.
+    In a text, * stands for any characters. Of several texts or numbers, one must fit. `api`: Kafka's name, or a name of
+    `FAMILIES`. `predicate` is called last; JSON cannot express it.
     """
 
     api: Texts = ()
@@ -190,7 +190,7 @@ class Match:
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> Match:
-        """As JSON has it. Raises WrongFault."""
+        """The match of a JSON object. Raises WrongFault."""
         known = [field.name for field in fields(Match) if field.name != "predicate"]
         for name, value in given.items():
             if name not in known:
@@ -200,7 +200,7 @@ class Match:
         return Match(**given)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it; a predicate is left out."""
+        """The match as JSON; a predicate is left out."""
         shown: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -209,7 +209,7 @@ class Match:
         return shown
 
     def may_fit(self, context: RequestContext, node_id: int) -> bool:
-        """Whether requests of this kind, on this connection, can fit: before they are read."""
+        """Whether requests of this kind, on this connection, can fit. It is called before they are decoded."""
         keys: frozenset[int] = self._keys  # type: ignore[attr-defined]  # set above: the class is frozen
         version = context.api_version
         return (
@@ -222,7 +222,7 @@ class Match:
         )
 
     def fits(self, request: Request) -> bool:
-        """Whether a request fits of which `may_fit` said that it can."""
+        """Whether a request fits. `may_fit` has returned True for it."""
         return (
             (self.group == () or _any_fits(self.group, request.groups))
             and (self.member == () or _any_fits(self.member, request.members))
@@ -238,7 +238,7 @@ def _is_a(value: object, kind: type) -> bool:
 
 
 def _checked(name: str, given: Any) -> Any:
-    """One text or number, or a tuple of some. Raises WrongFault."""
+    """One text or number, or a tuple of several. Raises WrongFault."""
     kind, expected = (int, "a number, or several") if name == "node" else (str, "a text, or several")
     is_several = isinstance(given, list | tuple | set | frozenset)
     if not all(_is_a(one, kind) for one in (given if is_several else (given,))):
@@ -251,7 +251,7 @@ def _several(given: Any) -> Sequence[Any]:
 
 
 def _keys(name: str) -> tuple[int, ...]:
-    """The APIs of a name. Raises WrongFault."""
+    """The API keys of a name. Raises WrongFault."""
     family = FAMILIES.get(name)
     if family is not None:
         return family
@@ -267,7 +267,8 @@ def _any_fits(patterns: Texts, texts: Iterable[str]) -> bool:
 
 
 def _fits(pattern: str, text: str) -> bool:
-    """Whether a text fits a pattern in which * stands for any characters: in one pass, however many there are."""
+    """Whether a text fits a pattern in which * stands for any characters. It takes one pass, with any number of them.
+    """
     first, *rest = pattern.split("*")
     if not rest:
         return pattern == text

@@ -1,8 +1,8 @@
 """A broker that serves what a release of Kafka served, and no more: `kversion` for any client.
 
-`releases.json` has, of each release, the highest version of each API of its brokers, and the levels of its features; it
-is read from Kafka's own jars (tools/releases). What only an administrator could switch on is left out: KIP-848 before
-4.0.
+For each release, `releases.json` has the highest version of each API of its brokers, and the levels of its features. It
+is read from Kafka's own jars (tools/releases). Features that an administrator had to enable are left out: KIP-848
+before 4.0.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from muster.testcontrol.faults.actions import Action, Flow, Go, GoOn
 from muster.testcontrol.faults.errors import WrongFault
 
 _LISTS_ITSELF: Final = 3
-"""From this version of ApiVersions on, a broker that does not know a version says which it knows (KIP-511)."""
+"""From this version of ApiVersions on, a broker answers an unknown version with the versions that it knows (KIP-511).
+"""
 
 
 @cache
 def releases() -> Mapping[str, Any]:
-    """Of each release, oldest first: `versions` by API key (as text), `features` by name."""
+    """By release, oldest first: `versions` by API key (as text), `features` by name."""
     table: dict[str, Any] = json.loads(files(__package__).joinpath("releases.json").read_text(encoding="utf-8"))
     return table
 
 
 @dataclass(frozen=True)
 class OlderBroker(Action):
-    """The broker serves what this release served; its features are off, or at the levels of then."""
+    """The broker serves what this release served. Its features are off, or at the levels of that release."""
 
     release: str
     name: ClassVar[str] = "older-broker"
@@ -53,7 +54,7 @@ class OlderBroker(Action):
             raise WrongFault(sentence("then: release", self.release, f"one of {', '.join(releases())}"))
 
     def _most(self, key: int) -> int:
-        """The highest version of an API; -1: it was not there."""
+        """The highest version of an API; -1: the release did not have it."""
         return int(releases()[self.release]["versions"].get(str(key), -1))
 
     def before(self, flow: Flow, go: Go) -> None:
@@ -63,7 +64,7 @@ class OlderBroker(Action):
         if request.version <= most:
             go()
         elif request.api_key == ApiKey.API_VERSIONS:
-            # Kafka says it in version 0, which every client reads
+            # Kafka answers this in version 0, which every client reads
             flow.exchange = flow.exchange.in_version(0)
             rows = [ApiVersion(ApiKey.API_VERSIONS, 0, most)] if most >= _LISTS_ITSELF else []
             flow.answer(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=rows))

@@ -1,5 +1,5 @@
-"""The answer to any request that says one error, in the shape in which Kafka's clients look for it: of the whole, and
-on each row that was asked about.
+"""The answer with one error to any request, in the shape that Kafka's clients expect. The error stands in the answer
+itself, and on each requested row.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from muster.protocol.shapes.offset_fetch import failed_group
 
 
 class _Rows(NamedTuple):
-    """Rows that are asked about, and the rows of the answer to them."""
+    """Rows of a request, and the rows of the answer to them."""
 
     asked: str
     told: str
     named: tuple[tuple[str, str], ...]
-    """Which field of the former names it, and which of the latter; "" is a row that is no struct."""
+    """The fields that identify a row: in the request, and in the answer; "" is a row that is no struct."""
     inside: _Rows | None = None
 
 
 def _rows(text: str) -> _Rows:
-    """`asked>told field=field,field / asked>told field`: "=" and what follows may be left out where it is the same."""
+    """Parse `rows>answer_rows field=answer_field,field / rows>answer_rows field`. A part after ">" or "=" may be left
+    out if it is the same.
+    """
     outer, _, inner = text.partition(" / ")
     lists, _, names = outer.partition(" ")
     asked, _, told = lists.partition(">")
@@ -76,30 +78,30 @@ _TABLE: Final[Mapping[int, tuple[str, ...]]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: ("group_ids>groups =group_id",),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("topics name",),
 }
-"""Of the APIs whose answers have errors on their rows; those of all others are of the whole."""
+"""The APIs whose answers have errors on their rows. All other answers have one error."""
 _ERROR_FIELDS: Final = ("error_code", "partition_error_code")
 _UNKNOWN: Final = (
     "base_offset", "offset", "high_watermark", "low_watermark", "last_stable_offset", "log_start_offset", "node_id",
     "producer_id", "producer_epoch", "generation_id", "log_append_time_ms", "timestamp", "end_offset",
 )  # fmt: skip
-"""Fields that are -1 in an answer that says an error."""
+"""Fields that are -1 in an answer with an error."""
 _SEQUENCE: Final = re.compile(r"Sequence\[(\w+)\]")
 
 
 def refusal(key: int, version: int, request: Message, error_code: int, message: str | None = None) -> Message:
-    """The answer of the API `key` to `request` that says only `error_code`, and `message` where it has room; in the
-    newest shape, but such that this version can say it.
+    """The answer of the API `key` to `request` with only `error_code`, and `message` if it has a field for that. It has
+    the newest shape, but only values that this version can express.
     """
     if isinstance(request, OffsetFetchRequest):
         return OffsetFetchResponse(groups=[failed_group(group, error_code) for group in request.groups])
     response: Any = api(key).new_response()
-    # a member that is refused for what it asks gets its own id back
+    # a refused member gets its own id back
     own = {"member_id": getattr(request, "member_id", None)} if key == ApiKey.JOIN_GROUP else {}
     _say(response, error_code, message, own)
     for text in _TABLE.get(key, ()):
         _answer_rows(_rows(text), request, response, error_code, message)
     if key == ApiKey.FIND_COORDINATOR or (key == ApiKey.ELECT_LEADERS and not version):
-        # it has errors of rows only
+        # the answer has errors only on rows
         response.error_code = ErrorCode.NONE
     if isinstance(response, FindCoordinatorResponse):
         response.node_id, response.error_message = 0, ""

@@ -14,7 +14,7 @@ from muster.testcontrol.faults.when import Turns, When
 
 
 class Rule:
-    """A rule in force. `hits`: requests that it happened to; `id` is given by `engine.Faults`."""
+    """A rule in force. `hits`: the number of requests that it acted on; `engine.Faults` gives the `id`."""
 
     def __init__(self, match: Match, then: Action, when: When, name: str = "") -> None:
         """Raises WrongFault."""
@@ -34,7 +34,7 @@ class Rule:
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> Rule:
-        """As JSON has it. Raises WrongFault."""
+        """The rule of a JSON object. Raises WrongFault."""
         for name in given:
             if name not in ("match", "then", "when", "name"):
                 raise WrongFault(f"{called(name)} is none of match, then, when, name")
@@ -47,18 +47,18 @@ class Rule:
 
     @property
     def is_spent(self) -> bool:
-        """Whether it can hit no more."""
+        """Whether it can hit no more requests."""
         return self.turns.are_over
 
-    # ---- what it holds
+    # ---- held requests
 
     @property
     def held(self) -> int:
-        """How many requests and answers it holds."""
+        """How many requests and answers the rule holds."""
         return len(self._held)
 
     def hold(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Keep this until `let_go`, unless what is returned is called before."""
+        """Hold this callback until `let_go`. The returned function removes it before."""
         self._held[callback] = None
 
         def forget() -> None:
@@ -67,14 +67,14 @@ class Rule:
         return forget
 
     def release(self) -> None:
-        """Let go what it holds; a rule until it is released hits no more."""
+        """Release what the rule holds. A rule with `until_released` hits no more."""
         self.turns.was_released = True
         held, self._held = self._held, {}
         for callback in held:
             callback()
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The rule as JSON."""
         return {
             "id": self.id,
             "name": self.name,

@@ -1,4 +1,4 @@
-"""At which of the requests that fit a rule hits."""
+"""Which of the fitting requests a rule hits."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _KINDS: Final = ("once", "times", "on_call", "every", "with_probability", "until
 
 @dataclass(frozen=True)
 class When:
-    """At most one of these; none: at each of them. A test has `once()`, `times(2)` and so on for it, below.
+    """At most one of these is set; without one, each fitting request is hit. The functions below make them for a test:
+    `once()`, `times(2)` and so on.
 
-    `once`: the first; `times`: the first so many; `on_call`: only that one, counted from 1; `every`: each so-manieth;
-    `with_probability`: each with this chance, as a generator seeded by `seed` draws it; `until_released`: each of them
+    `once`: the first request; `times`: the first so many; `on_call`: only this one, counted from 1; `every`: each n-th.
+    `with_probability`: each with this chance, drawn by a generator with the seed `seed`. `until_released`: each of them
     until the rule is released.
     """
 
@@ -57,7 +58,7 @@ class When:
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> When:
-        """As JSON has it. Raises WrongFault."""
+        """The value of a JSON object. Raises WrongFault."""
         for name, value in given.items():
             if name not in (*_KINDS, "seed"):
                 raise WrongFault(f"when: {called(name)} is none of {', '.join((*_KINDS, 'seed'))}")
@@ -66,38 +67,40 @@ class When:
         return When(**given)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The value as JSON."""
         shown: dict[str, Any] = {name: getattr(self, name) for name in self._given()}
         return shown | ({"seed": self.seed} if "with_probability" in shown else {})
 
 
 def once() -> When:
-    """At the first request that fits."""
+    """Hit the first fitting request."""
     return When(once=True)
 
 
 def times(n: int) -> When:
-    """At the first `n` of them. Raises WrongFault, as all below."""
+    """Hit the first `n` fitting requests. Raises WrongFault, as all functions below."""
     return When(times=n)
 
 
 def on_call(n: int) -> When:
-    """At the `n`-th only, counted from 1."""
+    """Hit only the `n`-th fitting request, counted from 1."""
     return When(on_call=n)
 
 
 def every(n: int) -> When:
-    """At each `n`-th."""
+    """Hit each `n`-th fitting request."""
     return When(every=n)
 
 
 def with_probability(p: float, seed: int = 0) -> When:
-    """At each with this chance, 0 to 1, as a generator seeded by `seed` draws it: the same ones in each run."""
+    """Hit each fitting request with this chance, 0 to 1, drawn by a generator with this seed. Each run hits the same
+    ones.
+    """
     return When(with_probability=p, seed=seed)
 
 
 def until_released() -> When:
-    """At each of them, until the rule is released."""
+    """Hit each fitting request, until the rule is released."""
     return When(until_released=True)
 
 
@@ -106,7 +109,7 @@ def _is_a(value: object, kind: Any) -> bool:
 
 
 class Turns:
-    """Counts the requests that fitted a rule, `seen`, and says at which of them it hits."""
+    """Counts the fitting requests of a rule (`seen`), and decides which of them it hits."""
 
     __slots__ = ("_draw", "_when", "seen", "was_released")
 
@@ -117,7 +120,7 @@ class Turns:
         self._draw = random.Random(when.seed) if when.with_probability is not None else None
 
     def hits_next(self) -> bool:
-        """Another request fits: is it hit?"""
+        """Count another fitting request, and return whether it is hit."""
         self.seen += 1
         when, seen = self._when, self.seen
         if when.once:
@@ -135,7 +138,7 @@ class Turns:
 
     @property
     def are_over(self) -> bool:
-        """Whether no request can be hit any more."""
+        """Whether no further request can be hit."""
         when, seen = self._when, self.seen
         if when.until_released:
             return self.was_released

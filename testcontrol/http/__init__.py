@@ -1,1 +1,1 @@
-"""The control of a server under test over HTTP: `openapi.json` says which verbs there are, and what each takes."""
+"""The control of a server under test over HTTP. `openapi.json` has its verbs, and their parameters."""

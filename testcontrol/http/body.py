@@ -1,4 +1,4 @@
-"""What a request of the control says: fields of its body and of its query, of the types that the contract demands."""
+"""The fields of a request's body and of its query, with the types that the contract demands."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from muster.testcontrol.http.failures import Failure
 _WORDS: Final = {int: "a whole number", str: "a text", list: "a list", dict: "an object"}
 
 MOST_NAMED: Final = 5
-"""Fields that mean nothing, of which a refusal tells the names."""
+"""The most unknown fields that a refusal names."""
 MOST_DIGITS: Final = 18
-"""Of a number in a query: such a one always fits where Kafka has room for 63 bits."""
+"""The most digits of a number in a query: such a number always fits in 63 bits."""
 
 T = TypeVar("T")
 
 
 class Fields:
-    """The fields of a JSON object, each taken once; `end` refuses what nobody took."""
+    """The fields of a JSON object, each taken once; `end` refuses the others."""
 
     def __init__(self, given: Any) -> None:
-        """Raises Failure when it is no object."""
+        """Raises Failure when `given` is no object."""
         if not isinstance(given, dict):
             raise Failure("bad-request", "the body is to be a JSON object")
         self.given: dict[str, Any] = given
@@ -39,7 +39,7 @@ class Fields:
         return value
 
     def need(self, name: str, kind: type[T]) -> T:
-        """The field, which must be there. Raises Failure."""
+        """The field, which is required. Raises Failure."""
         found: T | None = self.take(name, kind)
         if found is None:
             raise Failure("bad-request", f"{name} is missing; {_WORDS[kind]} was expected")
@@ -60,7 +60,7 @@ class Fields:
         return self.given.get(name)
 
     def end(self) -> None:
-        """Raises Failure when there are other fields than those that were taken."""
+        """Raises Failure when the object has fields that were not taken."""
         left = sorted(self.given.keys() - self._taken)
         if left:
             raise Failure("bad-request", f"{', '.join(map(called, left[:MOST_NAMED]))} means nothing here")

@@ -1,4 +1,4 @@
-"""Why a request of the control is not done: the status and the `Error` of the contract."""
+"""Why a request of the control is refused: the status and the `Error` of the contract."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ STATUSES: Final[Mapping[str, int]] = {
     "busy": 503,
     "timeout": 504,
 }
-"""By the `code` of an error."""
+"""The HTTP status by the `code` of an error."""
 
 
 class Failure(Exception):
-    """A request is not done; `code` is one of `STATUSES`."""
+    """A request is refused; `code` is one of `STATUSES`."""
 
     def __init__(self, code: str, message: str, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class Failure(Exception):
 
     @property
     def status(self) -> int:
-        """Of the answer."""
+        """The HTTP status of the answer."""
         return STATUSES[self.code]
 
     def to_json(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from muster.testcontrol.server_control import ServerControl
 
 
 def list_faults(rehearsal: ServerControl, _: VerbCall) -> Answer:
-    """The rules."""
+    """List the rules."""
     return {"rules": [rule.to_json() for rule in rehearsal.faults.rules]}
 
 
@@ -19,36 +19,36 @@ def add_fault(rehearsal: ServerControl, call: VerbCall) -> Answer:
 
 
 def clear_faults(rehearsal: ServerControl, _: VerbCall) -> Answer:
-    """Take all rules away."""
+    """Remove all rules."""
     rehearsal.scenarios.end_all()
     rehearsal.faults.clear()
     return DONE
 
 
 def fault(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """One rule."""
+    """Show one rule."""
     return rehearsal.faults.find(call.path["rule"]).to_json()
 
 
 def remove_fault(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """Take a rule away."""
+    """Remove a rule."""
     rehearsal.faults.remove(call.path["rule"])
     return DONE
 
 
 def release_fault(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """Let go what a rule holds."""
+    """Release what a rule holds."""
     return rehearsal.faults.release(call.path["rule"]).to_json()
 
 
 def fault_log(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """What was hit."""
+    """List the hits."""
     log = rehearsal.faults.log
     return {"hits": log.after(query_number(call.query, "after", 0)), "forgotten": log.forgotten}
 
 
 def scenarios(rehearsal: ServerControl, _: VerbCall) -> Answer:
-    """Scenarios that there are, and those that run."""
+    """List the kinds of scenarios, and the running ones."""
     return {"kinds": rehearsal.scenarios.kinds(), "running": [one.to_json() for one in rehearsal.scenarios.running]}
 
 
@@ -59,11 +59,11 @@ async def start_scenario(rehearsal: ServerControl, call: VerbCall) -> Answer:
 
 
 def scenario(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """One that runs."""
+    """Show a running scenario."""
     return rehearsal.scenarios.find(call.path["scenario"]).to_json()
 
 
 def end_scenario(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """End one that runs."""
+    """End a running scenario."""
     rehearsal.scenarios.end(call.path["scenario"])
     return DONE

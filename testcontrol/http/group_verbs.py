@@ -13,17 +13,17 @@ from muster.testcontrol.http.verb import DONE, Answer, VerbCall
 from muster.testcontrol.server_control import ServerControl
 
 WAIT_MS: Final = 30_000
-"""How long a wait lasts if nothing else is said."""
+"""The default limit of a wait."""
 
 
 def list_groups(rehearsal: ServerControl, _: VerbCall) -> Answer:
-    """All groups."""
+    """List all groups."""
     groups = rehearsal.groups
     return {"groups": [shown.group(rehearsal, groups.describe(one)) for one in groups.ids()]}
 
 
 def group(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """One group; one that is not there is Dead."""
+    """Show one group. The state of a group that does not exist is Dead."""
     group_id = call.path["group"]
     view = rehearsal.groups.describe(group_id)
     more = {
@@ -35,12 +35,12 @@ def group(rehearsal: ServerControl, call: VerbCall) -> Answer:
 
 
 def offsets(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """Committed offsets."""
+    """Show committed offsets."""
     return shown.offsets(rehearsal.groups.describe(call.path["group"]))
 
 
 async def history(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """What happened in a group."""
+    """Show the history of a group."""
     last = query_number(call.query, "last", None)
     events = await rehearsal.groups.events(call.path["group"])
     everything = bool(query_number(call.query, "everything", 0))
@@ -144,11 +144,11 @@ def _offset_at(rehearsal: ServerControl, name: str, partition: int, timestamp_ms
 
 
 def hold_joins(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """Keep the joins of a group."""
+    """Hold the joins of a group."""
     rehearsal.groups.hold_joins(call.path["group"])
     return DONE
 
 
 def release_joins(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """Let the joins of a group go."""
+    """Release the joins of a group."""
     return {**DONE, "released": rehearsal.groups.release(call.path["group"])}

@@ -1,4 +1,4 @@
-"""Which verb a request asks for, by its method and its path: one for each operation of the contract."""
+"""The verb of a request, by its method and its path: one for each operation of the contract."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ OPERATIONS: Final[Mapping[str, Verb]] = {
     "resumeNode": server_verbs.on_node("resume"),
     "returnNode": server_verbs.on_node("return_"),
 }
-"""By the contract's operationId."""
+"""The verbs by the contract's operationId."""
 
 
 def find(method: str, path: str) -> tuple[Verb, dict[str, str]]:
-    """The verb, and what the path names. Raises Failure."""
+    """The verb, and the parameters in the path. Raises Failure."""
     parts = path.split("/")
     found: dict[str, dict[str, str]] = {}
     operations: dict[str, str] = {}
     for template, methods in contract()["paths"].items():
         named = _match(template.split("/"), parts)
-        # a path without names goes before one with them
+        # a path without parameters is tried before one with parameters
         if named is not None and (not found or len(named) < min(map(len, found.values()))):
             found = dict.fromkeys(methods, named)
             operations = {one: operation["operationId"] for one, operation in methods.items()}

@@ -1,7 +1,7 @@
-"""The server of the control: HTTP on the server's own event loop.
+"""The HTTP server of the control, on the server's own event loop.
 
-Without a token it is for programs on this machine: it listens on loopback only, and refuses what a page in a browser
-sends.
+Without a token it is for programs on this machine. It then listens on loopback only, and refuses requests of web pages
+in a browser.
 """
 
 from __future__ import annotations
@@ -30,20 +30,22 @@ from muster.testcontrol.virtual_time import RanInVain
 log = structlog.get_logger("muster.rehearsal")
 
 MOST_BYTES: Final = 1024 * 1024
-"""Of the body of a request: what can be read as JSON in some 30 ms."""
+"""The most bytes of a request's body: JSON of this size is parsed in some 30 ms."""
 MOST_CONNECTIONS: Final = 100
-"""As many more are told that it is busy."""
+"""The most connections. As many more get the answer that the server is busy."""
 PATIENCE_MS: Final = 60_000
-"""How long a client may take to send a request, or to take its answer; a connection without one is kept as long."""
+"""How long a client may take to send a request, or to read its answer. An idle connection is kept as long."""
 LOOPBACK: Final = frozenset(("127.0.0.1", "::1", "localhost"))
-"""Hosts that nobody but this machine reaches."""
+"""Hosts that only this machine can reach."""
 
 
 class ControlServer:
-    """See the module. `http`: where it listens."""
+    """See the module. `http`: the HTTP server."""
 
     def __init__(self, rehearsal: ServerControl, host: str, port: int, token: str | None = None) -> None:
-        """`port` 0: a free one; `token`: what a client must show. Raises ValueError: off loopback without a token."""
+        """`port` 0: a free one; `token`: the one that clients must send. Raises ValueError: off loopback without a
+        token.
+        """
         if token is None and host not in LOOPBACK:
             raise ValueError(f"{host} can be reached from other machines: that needs a token")
         self._rehearsal = rehearsal
@@ -61,7 +63,7 @@ class ControlServer:
         log.info("the control listens", address=f"{self.http.host}:{self.http.port}")
 
     async def stop(self) -> None:
-        """Listen no more, and answer nobody; harmless when it does not."""
+        """Stop listening, and answer nobody; has no effect if it does not listen."""
         await self.http.stop()
 
     async def _answer(self, request: Request) -> Response:
@@ -78,7 +80,7 @@ class ControlServer:
                 raise self._waited(failed) from failed
             except RanInVain as failed:
                 raise Failure("timeout", str(failed)) from failed
-            except Exception as error:  # a fault of ours costs this request, not the control: its caller is told
+            except Exception as error:  # a fault of ours costs this request, not the control: the caller gets an error
                 if isinstance(error, Failure):
                     raise
                 log.error("the control failed", path=request.target, exc_info=error)
@@ -107,13 +109,13 @@ class ControlServer:
         return await answer if inspect.isawaitable(answer) else answer
 
     def _admit(self, headers: Mapping[bytes, bytes]) -> None:
-        """Raises Failure for who may not do anything."""
+        """Raises Failure for a client without permission."""
         if self._token is not None:
             shown_token = headers.get(b"authorization", b"")
             if not hmac.compare_digest(shown_token, b"Bearer " + self._token.encode()):
                 raise Failure("unauthorized", "the token is missing, or another one: Authorization: Bearer …")
         elif b"origin" in headers or _host_of(headers.get(b"host", b"localhost")) not in LOOPBACK:
-            # a page whose name was made to lead here has another host
+            # a web page whose host name resolves to this machine sends another Host
             raise Failure("unauthorized", "a page in a browser may not do that without a token")
 
 
@@ -122,7 +124,7 @@ def _json(status: int, answer: Any) -> Response:
 
 
 def _host_of(header: bytes) -> str | None:
-    """The host that a Host header names. Raises Failure for what is none."""
+    """The host in a Host header. Raises Failure for a wrong header."""
     text = header.decode("latin-1")
     try:
         parts = urlsplit(f"//{text}")
@@ -133,7 +135,7 @@ def _host_of(header: bytes) -> str | None:
 
 
 def _split(target: str) -> SplitResult:
-    """The path and the query of a request. Raises Failure for what is none."""
+    """The path and the query of a request. Raises Failure for a wrong target."""
     try:
         return urlsplit(target)
     except ValueError as error:

@@ -11,12 +11,12 @@ from muster.version import VERSION
 
 
 def describe(_: ServerControl, __: VerbCall) -> Answer:
-    """The contract itself."""
+    """Show the contract."""
     return contract()
 
 
 def server(rehearsal: ServerControl, _: VerbCall) -> Answer:
-    """`Server`."""
+    """Show the `Server`."""
     running = rehearsal.server
     firsts = [node.bound[0] for node in running.nodes if node.bound]
     return {
@@ -30,13 +30,13 @@ def server(rehearsal: ServerControl, _: VerbCall) -> Answer:
 
 
 def list_nodes(rehearsal: ServerControl, _: VerbCall) -> Answer:
-    """The brokers."""
+    """List the brokers."""
     nodes = rehearsal.nodes
     return {"nodes": [shown.node(nodes.describe(one)) for one in nodes.ids()]}
 
 
 def on_node(verb: str) -> Verb:
-    """What is done to a broker."""
+    """The verb that acts on a broker."""
 
     async def do(rehearsal: ServerControl, call: VerbCall) -> Answer:
         text = call.path["node"]

@@ -1,4 +1,4 @@
-"""`muster serve --control`: the server as ever, with its control beside it."""
+"""`muster serve --control`: the server as usual, with its control beside it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster.testcontrol.server_control import ServerControl
 
 
 def serving(host: str, port: int, token: str | None = None, *, starts_frozen: bool = False) -> Serve:
-    """What `server.run` runs. `starts_frozen`: time stands still until the control moves it."""
+    """The function that `server.run` runs. `starts_frozen`: time is frozen until the control moves it."""
 
     async def serve_it(config: Config, ready: Callable[[str, int], None]) -> None:
         machine = ControlledMachine(starts_frozen=starts_frozen)

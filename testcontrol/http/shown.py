@@ -1,4 +1,4 @@
-"""What the server has, as the contract shows it."""
+"""The objects of the server in the form of the contract."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster.testcontrol.views import GroupView, MemberView, Owned
 
 
 def topic(rehearsal: ServerControl, name: str) -> dict[str, Any]:
-    """`Topic`. Raises CannotBeDone when there is none."""
+    """The contract's `Topic`. Raises CannotBeDone when it does not exist."""
     starts, ends = rehearsal.topics.start_offsets(name), rehearsal.topics.end_offsets(name)
     leaders = rehearsal.server.cluster.leaders[name]
     return {
@@ -33,7 +33,7 @@ def topic(rehearsal: ServerControl, name: str) -> dict[str, Any]:
 
 
 def record(one: Record) -> dict[str, Any]:
-    """`Record`."""
+    """The contract's `Record`."""
     return {
         "partition": one.partition,
         "offset": one.offset,
@@ -59,7 +59,7 @@ def _base64(data: bytes | None) -> str | None:
 
 
 def group(rehearsal: ServerControl, view: GroupView) -> dict[str, Any]:
-    """`Group`."""
+    """The contract's `Group`."""
     leader = next((one.member_id for one in view.members if one.is_leader), None)
     return {
         "group": view.group_id,
@@ -94,7 +94,7 @@ def _owned(owned: Owned) -> list[dict[str, Any]]:
 
 
 def offsets(view: GroupView) -> dict[str, Any]:
-    """`Offsets`."""
+    """The contract's `Offsets`."""
     rows, total = [], 0
     for name, committed in sorted(view.offsets.items()):
         ends: Mapping[int, int] = view.end_offsets.get(name, {})
@@ -107,7 +107,7 @@ def offsets(view: GroupView) -> dict[str, Any]:
 
 
 def node(view: NodeView) -> dict[str, Any]:
-    """`Node`."""
+    """The contract's `Node`."""
     return {
         "node": view.node_id,
         "state": view.state,

@@ -9,29 +9,29 @@ from muster.testcontrol.virtual_time import LIMIT_MS, SETTLE_MS, TIMEOUT_MS
 
 
 def time(rehearsal: ServerControl, _: VerbCall) -> Answer:
-    """The time."""
+    """Show the time."""
     return rehearsal.time.now()._asdict()
 
 
 def freeze(rehearsal: ServerControl, _: VerbCall) -> Answer:
-    """Let time stand still."""
+    """Freeze time."""
     return rehearsal.time.freeze()._asdict()
 
 
 def thaw(rehearsal: ServerControl, _: VerbCall) -> Answer:
-    """Let time go on."""
+    """Let time run."""
     return rehearsal.time.thaw()._asdict()
 
 
 async def advance(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """Let time pass at once."""
+    """Advance time at once."""
     ms = call.body.need("ms", int)
     call.body.end()
     return (await rehearsal.time.advance(ms))._asdict()
 
 
 async def run_until(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """Let time pass until something is so."""
+    """Advance time until a condition holds."""
     body = call.body
     condition, group_id = body.need("condition", str), body.take("group", str)
     members, name = body.number("members"), body.take("partitions", str)

@@ -15,28 +15,28 @@ from muster.testcontrol.server_control import ServerControl
 from muster.testcontrol.topics import NewRecord
 
 MOST_PRODUCED: Final = 5_000
-"""Records of one request."""
+"""The most records of one request."""
 MOST_READ: Final = 1_000
-"""Records of one answer."""
+"""The most records of one answer."""
 MOST_READ_BYTES: Final = 1024 * 1024
-"""Bytes of their keys and values; at least one record is told."""
+"""The most bytes of their keys and values; an answer has at least one record."""
 
 PAIR: Final = 2
 """A header has a name and a value."""
 
 
 def list_topics(rehearsal: ServerControl, _: VerbCall) -> Answer:
-    """All topics."""
+    """List all topics."""
     return {"topics": [shown.topic(rehearsal, name) for name in rehearsal.topics.names()]}
 
 
 def topic(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """One topic."""
+    """Show one topic."""
     return shown.topic(rehearsal, call.path["topic"])
 
 
 async def create_topic(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """Make a topic."""
+    """Create a topic."""
     name, partitions = call.body.need("name", str), call.body.number("partitions", least=1)
     configs = call.body.take("configs", dict, {})
     call.body.end()
@@ -45,7 +45,7 @@ async def create_topic(rehearsal: ServerControl, call: VerbCall) -> Answer:
 
 
 async def grow_topic(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """Have more partitions."""
+    """Add partitions."""
     partitions = call.body.need("partitions", int)
     call.body.end()
     await rehearsal.topics.grow(call.path["topic"], partitions)
@@ -104,7 +104,7 @@ def _decoded(name: str, encoded: Any) -> bytes:
 
 
 def records(rehearsal: ServerControl, call: VerbCall) -> Answer:
-    """Records of a partition."""
+    """Show records of a partition."""
     name, query = call.path["topic"], call.query
     partition = query_number(query, "partition", 0)
     since, most = query_number(query, "offset", 0), query_number(query, "limit", 100)

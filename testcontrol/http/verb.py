@@ -1,4 +1,4 @@
-"""What verbs of the control are given and give, and the contract that says which there are."""
+"""The parameters and results of the control's verbs, and the contract that lists them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster.testcontrol.server_control import ServerControl
 
 
 class VerbCall(NamedTuple):
-    """A request. `path`: what its path names, by the names in the contract's path."""
+    """A request. `path`: the parameters in its path, by their names in the contract."""
 
     path: Mapping[str, str]
     query: Mapping[str, str]
@@ -27,6 +27,6 @@ DONE: Final[Answer] = {"done": True}
 
 @cache
 def contract() -> dict[str, Any]:
-    """`openapi.json`."""
+    """The contract: `openapi.json`."""
     read: dict[str, Any] = json.loads(files(__package__).joinpath("openapi.json").read_text(encoding="utf-8"))
     return read

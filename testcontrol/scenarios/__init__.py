@@ -1,5 +1,5 @@
-"""What goes wrong in real clusters, by name: made of rules of faults, of verbs on groups and nodes, and of the disk.
+"""Failures of real clusters, by name. They are made of rules of faults, of verbs on groups and nodes, and of the disk.
 
-`stage` is what a scenario is made with; `of_groups`, `of_nodes` and `of_storage` are the scenarios; `running` starts
-and ends them.
+`stage` has the parts of a scenario. `of_groups`, `of_nodes` and `of_storage` are the scenarios. `running` starts and
+ends them.
 """

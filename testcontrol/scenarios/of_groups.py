@@ -20,24 +20,24 @@ _GROUP: Final = Parameter("group", str, "the group; * for any characters", "*")
 _ONE_GROUP: Final = Parameter("group", str, "the group")
 _MEMBER: Final = Parameter("member", str, "its member id, group.instance.id or client id")
 _BEAT_MS: Final = 100
-"""How often a member of the consumer protocol that is a zombie is told to ask."""
+"""The heartbeat interval of a zombie of the consumer protocol."""
 
 
 async def slow_coordinator(scenario: Scenario) -> None:
-    """Every request of the group waits."""
+    """Delay every request of the group."""
     scenario.rule(Match(api="groups", group=scenario.text("group")), Delay(scenario.number("ms")))
     scenario.step(f"requests of group {scenario.text('group')} wait for {scenario.number('ms')} ms")
 
 
 async def lost_commit_answers(scenario: Scenario) -> None:
-    """Commits are done, and nobody hears of it."""
+    """Do commits, and lose their answers."""
     match = Match(api=("OffsetCommit", "TxnOffsetCommit"), group=scenario.text("group"))
     scenario.rule(match, LoseAnswer(), times(scenario.number("times")))
     scenario.step(f"the next {scenario.number('times')} answers to commits are lost")
 
 
 async def flapping_member(scenario: Scenario) -> None:
-    """A member's session ends again and again, and the member joins again."""
+    """End a member's session again and again; the member joins again each time."""
     group_id, groups = scenario.text("group"), scenario.parts.groups
     wanted = _member(scenario)
 
@@ -56,7 +56,7 @@ async def flapping_member(scenario: Scenario) -> None:
 
 
 async def zombie(scenario: Scenario) -> None:
-    """A member is cut off from its coordinator and does not know it; its session ends, and it goes on."""
+    """Cut a member off from its coordinator without its knowledge. Its session ends, and the member continues."""
     group_id, wanted = scenario.text("group"), _member(scenario)
     match = Match(api=_HEARTBEATS, group=group_id, client_id=wanted.client_id, predicate=wanted.is_in)
     scenario.rule(match, _AllIsWell())
@@ -67,7 +67,7 @@ async def zombie(scenario: Scenario) -> None:
 
 
 async def rebalance_storm(scenario: Scenario) -> None:
-    """Rebalance after rebalance."""
+    """Cause one rebalance after the other."""
     group_id, groups = scenario.text("group"), scenario.parts.groups
 
     async def storm() -> None:
@@ -85,7 +85,7 @@ async def rebalance_storm(scenario: Scenario) -> None:
 
 
 class _AllIsWell(Action):
-    """A heartbeat is answered as if the member were in order; the coordinator does not hear of it."""
+    """A heartbeat is answered as if the member were in order; the coordinator does not receive it."""
 
     name = "all-is-well"
 
@@ -112,7 +112,7 @@ class _AllIsWell(Action):
 
 
 class _Wanted:
-    """The member that is meant, however it was named; also after it has joined anew with the same name."""
+    """The wanted member, under any of its names, also after it has joined anew with the same name."""
 
     def __init__(self, name: str, member_id: str, instance_id: str | None, client_id: str) -> None:
         self.name = name
@@ -122,14 +122,14 @@ class _Wanted:
         self._by_client = name == client_id
 
     def is_in(self, request: Request) -> bool:
-        """Whether a request of this client is this member's."""
+        """Whether a request is from this member. The request is from its client."""
         if self._by_client or self.member_id in request.members:
             return True
         return self._instance_id is not None and self._instance_id in request.instances
 
 
 def _member(scenario: Scenario) -> _Wanted:
-    """Raises CannotBeDone."""
+    """The wanted member. Raises CannotBeDone."""
     group_id, name = scenario.text("group"), scenario.text("member")
     found = scenario.parts.groups.describe(group_id).member(name)
     if found is None:

@@ -1,4 +1,4 @@
-"""Scenarios of brokers, and of the way to them."""
+"""Scenarios of brokers, and of the network to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster.testcontrol.scenarios.stage import Kind, Parameter, Scenario
 
 
 async def coordinator_moves(scenario: Scenario) -> None:
-    """Another broker coordinates the group; with one broker, it says for a while that it does not."""
+    """Move the group to another broker. A single broker answers for a while that it is not the coordinator."""
     parts, group_id = scenario.parts, scenario.text("group")
     topics = parts.server.topics
     if len(parts.nodes.ids()) > 1:
@@ -47,7 +47,7 @@ async def led_by(scenario: Scenario, place: Place, decide: object) -> None:
     def guarded() -> Job[None]:
         try:
             yield from job
-        except Exception as error:  # noqa: BLE001 - told below
+        except Exception as error:  # noqa: BLE001 - raised below
             failed.append(error)
 
     server.slices.run(guarded(), lambda _: done.set(), Nobody("the leader of a partition could not be changed"))
@@ -57,7 +57,7 @@ async def led_by(scenario: Scenario, place: Place, decide: object) -> None:
 
 
 async def rolling_restart(scenario: Scenario) -> None:
-    """One broker after the other stops in order and returns."""
+    """Stop one broker after the other in order, and start it again."""
     nodes = scenario.parts.nodes
     ids = nodes.ids()
     if len(ids) < 2:
@@ -75,7 +75,7 @@ async def rolling_restart(scenario: Scenario) -> None:
 
 
 async def network_cut(scenario: Scenario) -> None:
-    """Clients cannot talk to some brokers, which go on among themselves."""
+    """Cut clients off from some brokers, which still reach each other."""
     given = scenario.text("nodes").replace(" ", "").split(",")
     known = scenario.parts.nodes.ids()
     if not all(one.isdigit() and int(one) in known for one in given):
@@ -84,14 +84,14 @@ async def network_cut(scenario: Scenario) -> None:
     scenario.rule(Match(node=cut), Cut("before"), until_released())
     for node in scenario.parts.server.nodes:
         if node.node_id in cut and node.limits is not None:
-            # answers that wait are not to arrive either
+            # pending answers must not arrive either
             for connection in list(node.limits.connections):
                 connection.abort()
     scenario.step(f"whoever asks broker {' or '.join(given)} is cut off")
 
 
 async def unclean_leader(scenario: Scenario) -> None:
-    """A partition gets a leader that has not all of its records: the newest are gone."""
+    """Give a partition a leader without its newest records: these are lost."""
     topics, name, index = scenario.parts.server.topics, scenario.text("topic"), scenario.number("partition")
     partition = topics.open.partition(name, index)
     state = topics.state.topics.get(name)

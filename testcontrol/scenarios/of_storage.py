@@ -8,12 +8,12 @@ from muster.testcontrol.scenarios.stage import Kind, Scenario
 
 
 async def disk_full(scenario: Scenario) -> None:
-    """Nothing can be written: there is no room."""
+    """Refuse all writes: the disk is full."""
     _refuse(scenario, scenario.parts.disk.FULL, "the disk is full")
 
 
 async def read_only_disk(scenario: Scenario) -> None:
-    """Nothing can be written: the disk is mounted read-only."""
+    """Refuse all writes: the disk is mounted read-only."""
     _refuse(scenario, scenario.parts.disk.READ_ONLY, "the disk is read-only")
 
 

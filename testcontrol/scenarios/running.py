@@ -12,11 +12,11 @@ from muster.testcontrol.scenarios import of_groups, of_nodes, of_storage
 from muster.testcontrol.scenarios.stage import Kind, Parts, Scenario
 
 KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in (*of_groups.KINDS, *of_nodes.KINDS, *of_storage.KINDS)}
-"""By name."""
+"""The kinds of scenarios by name."""
 
 
 class Scenarios:
-    """Those that were started and not ended, by id."""
+    """The scenarios that were started and not ended, by id."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -25,11 +25,11 @@ class Scenarios:
 
     @property
     def running(self) -> list[Scenario]:
-        """In the order in which they were started."""
+        """The running scenarios, in the order in which they were started."""
         return list(self._running.values())
 
     def kinds(self) -> list[dict[str, Any]]:
-        """Which there are, as the contract shows them."""
+        """The kinds of scenarios, in the form of the contract."""
         return [kind.to_json() for kind in KINDS.values()]
 
     async def start(self, name: str, parameters: Mapping[str, Any] | None = None) -> Scenario:
@@ -47,7 +47,7 @@ class Scenarios:
         return scenario
 
     def find(self, scenario_id: str) -> Scenario:
-        """The one of an id. Raises NoSuchFault."""
+        """The scenario of an id. Raises NoSuchFault."""
         found = self._running.get(scenario_id)
         if found is None:
             raise NoSuchFault(f"no scenario {scenario_id} runs")

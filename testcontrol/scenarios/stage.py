@@ -1,4 +1,6 @@
-"""What a scenario is made with: it puts rules in force, tells its steps, does things later, and says how all ends."""
+"""The parts of a scenario. A scenario puts rules in force, records its steps, does things later, and undoes them at its
+end.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from muster.testcontrol.waits import pause
 
 
 class Parts(NamedTuple):
-    """What scenarios reach."""
+    """The parts of the server that scenarios use."""
 
     server: Server
     faults: Faults
@@ -30,7 +32,7 @@ class Parts(NamedTuple):
 
 
 class Parameter(NamedTuple):
-    """One parameter of a scenario. `default` None: it must be given."""
+    """One parameter of a scenario. `default` None: the parameter is required."""
 
     name: str
     kind: type[str] | type[int]
@@ -38,14 +40,14 @@ class Parameter(NamedTuple):
     default: str | int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As the contract shows it."""
+        """The parameter in the form of the contract."""
         named = {str: "string", int: "integer"}[self.kind]
         shown = {"name": self.name, "type": named, "about": self.about, "required": self.default is None}
         return shown if self.default is None else {**shown, "default": self.default}
 
 
 class Scenario:
-    """One that runs, or has run: its `steps` in words, and its rules."""
+    """A scenario that runs, or has run: its `steps` in words, and its rules."""
 
     def __init__(self, scenario_id: str, name: str, parameters: Mapping[str, Any], parts: Parts) -> None:
         self.id = scenario_id
@@ -58,7 +60,7 @@ class Scenario:
         self._task: asyncio.Task[None] | None = None
         self._ended = False
 
-    # ---- for who makes one
+    # ---- for scenarios
 
     def text(self, name: str) -> str:
         """A parameter that is a text."""
@@ -69,7 +71,7 @@ class Scenario:
         return int(self.parameters[name])
 
     def step(self, words: str) -> None:
-        """This was done."""
+        """Record a step that was done."""
         self.steps.append(words)
 
     def rule(self, match: Match, then: Action, when: When = ALWAYS) -> Rule:
@@ -79,36 +81,36 @@ class Scenario:
         return rule
 
     def at_end(self, undo: Callable[[], object]) -> None:
-        """When the scenario ends, do this; the last one first."""
+        """Call this when the scenario ends; the last one is called first."""
         self._undo.append(undo)
 
     def go_on(self, steps: Callable[[], Awaitable[None]]) -> None:
-        """Do this from now on, until it is over or the scenario ends."""
+        """Do this from now on, until it is done or the scenario ends."""
 
         async def guarded() -> None:
             try:
                 await steps()
-            except Exception as error:  # noqa: BLE001 - it is told, where a test looks for it
+            except Exception as error:  # noqa: BLE001 - reported where a test looks for it
                 self.step(f"it could not go on: {error}")
 
         self._task = asyncio.get_running_loop().create_task(guarded())
 
     async def wait(self, ms: int) -> None:
-        """Let so much of the machine's time pass."""
+        """Wait for so much of the machine's time."""
         await pause(self.parts.server.clock.machine, ms)
 
-    # ---- for who runs it
+    # ---- for `running`
 
     @property
     def is_done(self) -> bool:
-        """Whether it has nothing more to do."""
+        """Whether the scenario has nothing more to do."""
         if self._ended:
             return True
         goes_on = self._task is not None and not self._task.done()
         return not goes_on and not self._undo and all(rule.is_spent for rule in self.rules)
 
     def end(self) -> None:
-        """Take its rules away, and undo what it did; harmless when it has ended."""
+        """Remove its rules, and undo its actions; has no effect after the first call."""
         if self._ended:
             return
         self._ended = True
@@ -120,11 +122,11 @@ class Scenario:
             try:
                 self.parts.faults.remove(rule.id)
             except NoSuchFault:
-                continue  # it was taken away before
+                continue  # the rule was removed before
         self.step("ended")
 
     def to_json(self) -> dict[str, Any]:
-        """As the contract shows it."""
+        """The scenario in the form of the contract."""
         return {
             "id": self.id,
             "name": self.name,
@@ -136,7 +138,7 @@ class Scenario:
 
 
 class Kind(NamedTuple):
-    """A scenario that can be started: `begin` makes it happen."""
+    """A scenario that can be started: `begin` starts it."""
 
     name: str
     about: str
@@ -144,5 +146,5 @@ class Kind(NamedTuple):
     parameters: tuple[Parameter, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As the contract shows it."""
+        """The kind in the form of the contract."""
         return {"name": self.name, "about": self.about, "parameters": [one.to_json() for one in self.parameters]}
