@@ -49,11 +49,11 @@ _RUN = {
 }
 """The module and function of each command; modules are imported when needed."""
 _QUICK = ("serve", "health")
-"""Commands that are to start at once: for them the options of all others, 20 ms of 250, are not made."""
+"""Commands that must start fast. The options of all other commands take 20 ms of 250, so they are not made."""
 
 
 def build_parser(command: str | None = None) -> Parser:
-    """The whole command line; or, for one of `_QUICK`, as much as that needs."""
+    """The parser of the whole command line; for one of `_QUICK`, of as much as it needs."""
     form = argparse.RawDescriptionHelpFormatter
     about = "A Kafka group coordinator that runs on its own: Kafka clients connect to it."
     parser = Parser(prog="muster", description=about, epilog=EXAMPLES, formatter_class=form)
@@ -188,7 +188,7 @@ def build_parser(command: str | None = None) -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; `arguments` are those after the program's name, None for the process's own."""
     if arguments is None:
-        # before anything else is imported: a file json.py of the user is not what is meant
+        # before any other import: otherwise a file json.py of the user could be imported
         leave_current_folder()
     given = sys.argv[1:] if arguments is None else arguments
     parser = build_parser(given[0] if given else None)
@@ -200,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _print_version()
     if options.command in _QUICK and not getattr(options, "check", False):
         return _run(options)
-    # imported here: a server and its health check print one line, and need nothing of this
+    # imported here: a server and its health check print one line, and need none of this
     from muster.cli.output import printing
 
     return printing(f"muster {options.command}", lambda: _run(options))
@@ -210,7 +210,7 @@ def _print_version() -> int:
     try:
         print(f"muster {VERSION}", flush=True)
     except BrokenPipeError:
-        # the interpreter would write it once more on its way out
+        # otherwise the interpreter would write it again at its exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
@@ -218,8 +218,8 @@ def _print_version() -> int:
 def _run(options: argparse.Namespace) -> int:
     module, function = _RUN[options.command]
     if options.command == "serve":
-        # until it serves (`collector.begin`) nothing is worth collecting, and to walk through what is imported takes a
-        # twentieth of a start
+        # Until the server serves (`collector.begin`), a collection finds nothing. A walk through all imported objects
+        # takes a twentieth of a start.
         gc.disable()
     try:
         status: int = getattr(import_module(f"muster.cli.{module}"), function)(options)

@@ -29,10 +29,10 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run what was asked for; the exit status."""
+    """Run the command, and return the exit status."""
     try:
         _add_security(options)
-        arguments.read(options)  # before Spark is waited for
+        arguments.read(options)  # before the user waits for Spark
     except arguments.BadArgument as error:
         print(f"{PROG}: {error}", file=sys.stderr)
         return 2
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _speaks_another(options: argparse.Namespace) -> str | None:
-    """Why no server can be asked without TLS, if one of them says so. Spark takes seconds to start, and says less."""
+    """Why a server cannot be used without TLS, if one of them demands TLS. Spark takes seconds to start, and says less."""
     from muster.client import hints
     from muster.coordinator.config.error import ConfigError
     from muster.coordinator.config.listeners import parse_addresses, show
@@ -59,7 +59,7 @@ def _speaks_another(options: argparse.Namespace) -> str | None:
         return None
     try:
         addresses = parse_addresses(options.bootstrap_server, "--bootstrap-server")
-    except ConfigError:  # a host alone, which librdkafka knows too
+    except ConfigError:  # a host without a port, which librdkafka accepts, too
         return None
     if any(hints.speaks_plainly(one) for one in addresses):
         return None
@@ -68,7 +68,7 @@ def _speaks_another(options: argparse.Namespace) -> str | None:
 
 
 def _add_security(options: argparse.Namespace) -> None:
-    """What --command-config says, as options of the client; those of -X count more. Raises BadArgument."""
+    """Add the settings of --command-config as options of the client; those of -X override them. Raises BadArgument."""
     file = options.command_config
     if file is None:
         return

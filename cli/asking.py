@@ -1,5 +1,5 @@
-"""What the commands have in common that ask a running server, of Muster or of Kafka: `muster groups` and
-`muster transactions`.
+"""The common part of the commands that use a running server, of Muster or of Kafka: `muster groups` and `muster
+transactions`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def options_of_cluster() -> argparse.ArgumentParser:
-    """The options that say which server, how to come in, and in which form to print: a parent of other parsers."""
+    """The options for the server, the security and the form of the output: a parent of other parsers."""
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument(
         "--bootstrap-server",
@@ -28,7 +28,7 @@ def options_of_cluster() -> argparse.ArgumentParser:
 
 
 def one_of(option: str, given: Sequence[str], known: Sequence[str]) -> list[str]:
-    """The words of an option, also several with commas, in the letters of those that are known. Raises ConfigError."""
+    """The words of an option, also several with commas, in the spelling of the known words. Raises ConfigError."""
     from muster.coordinator.config import ConfigError
 
     by_letters = {one.lower(): one for one in known}
@@ -48,8 +48,8 @@ def ask(
     answer: Callable[[Any], int],
     check: Callable[[], object] = lambda: None,
 ) -> int:
-    """Have `answer(cluster)` print what the server says (`cluster.Cluster`); the exit status. `command`: as the user
-    called it; `check` may raise ConfigError for what is wrong with other options.
+    """Have `answer(cluster)` print the answer of the server, and return the exit status. `cluster` is a
+    `kafka_client.Cluster`. `command`: as the user called it. `check` may raise ConfigError for wrong options.
     """
     from muster.cli.output import printing, say
     from muster.client.connection import AskingFailed

@@ -1,5 +1,5 @@
-"""`muster nodes --bootstrap-server`: the brokers of a running cluster, Muster's or Kafka's. Those of a Muster on this
-machine are changed, too.
+"""`muster nodes --bootstrap-server`: the brokers of a running cluster, Muster's or Kafka's. Brokers of a Muster on this
+machine can be changed, too.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ AskDirectory = Callable[[Path, dict[str, object]], dict[str, Any]]
 
 
 def ask_cluster(options: argparse.Namespace, node_id: int | None, ask: AskDirectory) -> dict[str, Any]:
-    """The brokers, after one of them was changed if `options.verb` says so; or an error in their place. `ask`: how the
-    server on a data directory is asked. Raises ConfigError.
+    """The brokers, after a change of one of them if `options.verb` demands it; or an error in their place. `ask` sends
+    a question to the server on a data directory. Raises ConfigError.
     """
     addresses = parse_addresses(options.bootstrap_server, "--bootstrap-server")
     security = read_command_config(options.command_config)
@@ -41,12 +41,14 @@ def ask_cluster(options: argparse.Namespace, node_id: int | None, ask: AskDirect
 
 
 def _directory(cluster: Cluster, ask: AskDirectory) -> Path | str:
-    """The data directory of a Muster of several brokers on this machine; a text: why there is none to ask."""
+    """The data directory of a Muster of several brokers on this machine; or a text with the reason why it was not
+    found.
+    """
     if not cluster.bootstrap.is_local:
         return "brokers are changed on the machine that they run on, or by --control"
     try:
         answer = cluster.bootstrap.ask(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest([]))
-    except AskingFailed:  # a server that does not say where its logs are
+    except AskingFailed:  # the server does not report its log directories
         answer = None
     for row in () if answer is None else answer.results:
         directory = Path(row.log_dir)
@@ -59,14 +61,16 @@ def _directory(cluster: Cluster, ask: AskDirectory) -> Path | str:
 
 
 def _is_of(cluster: Cluster, directory: Path, ask: AskDirectory) -> bool:
-    """Whether the server on that directory is the one that was asked. The path alone may be that of another one."""
+    """Whether the server on that directory is the connected one. The path alone may belong to another machine or
+    server.
+    """
     rows = ask(directory, {"do": "list", "node": None}).get("nodes", ())
     ports = {address.rpartition(":")[2] for row in rows for address in row["addresses"]}
     return cluster.bootstrap.address.rpartition(":")[2] in ports
 
 
 def _rows(cluster: Cluster) -> list[dict[str, Any]]:
-    """What any Kafka says of its brokers: those that are up."""
+    """What any Kafka reports about its brokers that are up."""
     answer = cluster.bootstrap.ask(ApiKey.METADATA, MetadataRequest(None, allow_auto_topic_creation=False))
     leads = Counter(one.leader_id for topic in answer.topics for one in topic.partitions)
     coordinates = Counter(one.leader_id for topic in answer.topics if topic.name == OFFSETS for one in topic.partitions)

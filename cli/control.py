@@ -1,4 +1,4 @@
-"""Asks the control of a server under test, for `muster faults`, `muster time` and some of `muster groups`."""
+"""Sends requests to the control of a server under test, for `muster faults`, `muster time` and some of `muster groups`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from urllib.parse import quote
 DEFAULT: Final = "127.0.0.1:9094"
 MOST_PORT: Final = 65_535
 WRONG: Final = 2
-"""The exit status of a command that was given a wrong value, as argparse has it."""
+"""The exit status of a command with a wrong value, as in argparse."""
 PATIENCE_S: Final = 30.0
-"""How much longer than what is asked for an answer may take."""
+"""How much longer than the requested wait an answer may take."""
 
 
 class ControlFailed(Exception):
-    """The server says no, or there is none; the text says why. `status`: the command's exit status."""
+    """The server refuses, or does not run; the text says why. `status`: the exit status of the command."""
 
     def __init__(self, words: str, status: int = 1) -> None:
         super().__init__(words)
@@ -28,7 +28,7 @@ class ControlFailed(Exception):
 
 
 def options_of_control() -> argparse.ArgumentParser:
-    """The options that each command has which asks the control."""
+    """The options of each command that uses the control."""
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument(
         "--control",
@@ -42,12 +42,12 @@ def options_of_control() -> argparse.ArgumentParser:
 
 
 def path(*parts: str) -> str:
-    """A path of the control, of its parts."""
+    """A path of the control from its parts."""
     return "/".join(["/v1", *(quote(part, safe="") for part in parts)])
 
 
 class Control:
-    """The control of one server."""
+    """The client of the control of one server."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         """Raises ControlFailed."""
@@ -68,7 +68,7 @@ class Control:
         self, method: str, where: str, body: Mapping[str, Any] | None = None, *, wait_s: float = 0.0
     ) -> dict[str, Any]:
         """The answer. Raises ControlFailed."""
-        # imported here: it takes 20 ms
+        # imported here: the import takes 20 ms
         from http.client import HTTPConnection, HTTPException
 
         connection = HTTPConnection(self._host, self._port, timeout=wait_s + PATIENCE_S)
@@ -91,7 +91,7 @@ class Control:
 
 
 def asking(command: str, options: argparse.Namespace, do: Callable[[Control], int]) -> int:
-    """Run a command that asks the control; exit status 1 when it says no, 2 when it does not understand a value."""
+    """Run a command that uses the control; exit status 1 when the server refuses, 2 for a wrong value."""
     from muster.cli.output import printing, say
 
     try:
@@ -106,7 +106,7 @@ def asking(command: str, options: argparse.Namespace, do: Callable[[Control], in
 
 
 def show(answer: Mapping[str, Any], *, in_json: bool) -> None:
-    """Print an answer: as JSON, or each field in a line."""
+    """Print an answer: as JSON, or each field on a line."""
     from muster.cli.output import as_json, say
 
     if in_json:

@@ -35,7 +35,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run it. Exit status 0; 1 when the database cannot do it; 2 for wrong options of `try`."""
+    """Run the command. Exit status 0; 1 when the database refuses or does not answer; 2 for wrong options of `try`."""
     if options.action == "try":
         from muster.cli.local_cluster.command import run as run_trial
 
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def wrong_url(url: str) -> str | None:
-    """What is wrong with the URL of a database; None when it looks right. A password in it is not shown."""
+    """The fault in the URL of a database; None when the URL looks right. A password in it is not shown."""
     if url.startswith(("postgresql://", "postgres://")):
         return None
     scheme, separator, _ = url.partition("://")
@@ -73,7 +73,7 @@ def wrong_url(url: str) -> str | None:
 
 
 def _why(error: Exception) -> str:
-    """The system's own words for what asyncio says in words of its own."""
+    """The system's own words for an error, which asyncio has replaced by its own."""
     cause = error.__cause__
     if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
         return os.strerror(cause.errno)
@@ -135,7 +135,7 @@ def _plain(status: Status) -> dict[str, Any]:
 
 
 def lines(status: Status) -> list[str]:
-    """What is printed."""
+    """The lines to print."""
     from muster.postgres import schema
 
     found = [f"PostgreSQL {status.server}"]

@@ -11,11 +11,11 @@ from muster.coordinator.config.listeners import Listener, of_node, show
 from muster.coordinator.system.host_names import CannotListen
 
 _OPTIONS = {"metrics": "--metrics", "control": "--control"}
-"""What else listens beside the listeners of Kafka's protocol, and the option that says where."""
+"""The servers beside the listeners of Kafka's protocol, and the options with their addresses."""
 
 
 def sentence(error: OSError, config: Config) -> str:
-    """Which address or directory cannot be used, why, and what to do."""
+    """The address or directory that cannot be used, the reason, and what to do."""
     if error.filename is not None:
         return f"{error.filename} cannot be used: {_reason(error)}; give a writable directory with --data-dir"
     if isinstance(error, CannotListen):
@@ -41,7 +41,7 @@ def _cannot_listen(error: CannotListen, config: Config) -> str:
 
 
 def _named(error: CannotListen, config: Config) -> tuple[str, str]:
-    """What was to listen there, in brackets, and the option that says where it listens."""
+    """The name of the server, in brackets, and the option with its address."""
     if error.purpose in _OPTIONS:
         option = _OPTIONS[error.purpose]
         return f" ({option})", option
@@ -56,7 +56,7 @@ def _named(error: CannotListen, config: Config) -> tuple[str, str]:
 
 
 def _listeners(config: Config) -> Iterator[tuple[int, Listener]]:
-    """The listeners of each broker of the process, with the broker's place from 0."""
+    """The listeners of each broker of the process, with the broker's index from 0."""
     for place in range(config.nodes):
         for one in of_node(config.listeners, place):
             yield place, one

@@ -19,7 +19,7 @@ examples:
   muster faults clear
 """
 LONG_S: Final = 60.0
-"""How long a scenario may take to begin."""
+"""How long the start of a scenario may take."""
 _MATCHES: Final = {
     "api": "requests of this API of Kafka: OffsetCommit, Fetch*",
     "group": "those that name this group",
@@ -30,7 +30,7 @@ _MATCHES: Final = {
     "client-id": "those of clients with this client.id",
     "principal": "those of this user: User:alice",
 }
-"""By what requests are chosen, and the help of the option."""
+"""The options that choose requests, with their help."""
 
 
 def add_parser(commands: Any) -> None:
@@ -90,7 +90,7 @@ def _add_rule(parser: argparse.ArgumentParser) -> None:
 
 
 def rule_of(options: argparse.Namespace) -> dict[str, Any]:
-    """The rule that the options of `add` describe, as JSON has it."""
+    """The rule that the options of `add` describe, as JSON."""
     names = (*(name.replace("-", "_") for name in _MATCHES), "node", "min_version", "max_version")
     match = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     times = ("times", "on_call", "every", "with_probability", "seed")
@@ -98,7 +98,7 @@ def rule_of(options: argparse.Namespace) -> dict[str, Any]:
     when |= {name: True for name in ("once", "until_released") if getattr(options, name)}
     then = _then(options)
     for name in ("where", "every_ms"):
-        # what means nothing to an action is refused by the server, in words
+        # the server refuses options that do not fit the action, in words
         if getattr(options, name) is not None:
             then[name] = getattr(options, name)
     return {"match": match, "then": then, "when": when, "name": options.name}
@@ -121,7 +121,7 @@ def _then(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask the control; exit status 1 when it says no, 2 when a value is wrong."""
+    """Run the command with the control; exit status 1 when the server refuses, 2 when a value is wrong."""
     return asking(f"muster faults {options.verb}", options, lambda control: _run(options, control))
 
 
@@ -152,7 +152,9 @@ def _run(options: argparse.Namespace, control: Control) -> int:
 
 
 def _parameters(options: argparse.Namespace, control: Control) -> dict[str, str | int]:
-    """What NAME=VALUE says, of the types that the scenario has: a group may be called 1. Raises ControlFailed."""
+    """The values of NAME=VALUE, with the types of the scenario's parameters: a group may be called 1. Raises
+    ControlFailed.
+    """
     for one in options.parameters:
         if "=" not in one:
             raise ControlFailed(f"{one}: NAME=VALUE was expected", WRONG)

@@ -1,4 +1,4 @@
-"""`muster health`: does a server answer an ApiVersions request? Small and quick, for a container's health check."""
+"""`muster health`: whether a server answers an ApiVersions request. Small and quick, for a container's health check."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REQUEST = struct.pack(">i", len(_BODY)) + _BODY
 
 
 def health(options: argparse.Namespace) -> int:
-    """Exit status 0 if the server answers, 1 if it does not, 2 if it is not clear which server to ask."""
+    """Exit status 0 if the server answers, 1 if it does not, 2 if the options name no server."""
     try:
         address, with_tls = _address(options)
         context = _context(options, with_tls)
@@ -43,23 +43,23 @@ def health(options: argparse.Namespace) -> int:
 
 
 def _say(line: str, to: TextIO | None) -> None:
-    """Print a line. The exit status is the answer, also where nobody can read the line. `to`: None when it was closed
-    from the start, as by `>&-`.
+    """Print a line. The exit status counts, even if the line cannot be written. `to`: None if it was closed from the
+    start, as by `>&-`.
     """
     if to is None:
         return
     try:
         print(line, file=to, flush=True)
     except OSError:
-        # the interpreter would write it once more on its way out
+        # otherwise the interpreter would write it again at its exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
 
 
 def _hint(address: Address, error: Exception, context: SSLContext | None) -> str:
-    """What to do, as far as it is known."""
+    """What to do, if that is known."""
     if isinstance(error, OSError) and error.errno in (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH):
         return "; is a server listening there?"
-    # imported here: a server that answers is asked nothing more
+    # imported here: a server that answers needs no hint
     from muster.client import hints
 
     if context is None and hints.speaks_tls(address):
@@ -70,7 +70,7 @@ def _hint(address: Address, error: Exception, context: SSLContext | None) -> str
 
 
 def _address(options: argparse.Namespace) -> tuple[Address, bool]:
-    """Where to ask, and whether with TLS."""
+    """The address of the server, and whether it uses TLS."""
     if options.address is not None:
         return parse_address(options.address, "the address", advertised=True), options.tls
     listeners = load(file=options.config, environment=os.environ).listeners
@@ -81,7 +81,7 @@ def _address(options: argparse.Namespace) -> tuple[Address, bool]:
 
 
 def _context(options: argparse.Namespace, with_tls: bool) -> SSLContext | None:
-    """How TLS is spoken; None: not at all. Raises ConfigError."""
+    """The TLS context; None: without TLS. Raises ConfigError."""
     from muster.client.kafka_client import read_command_config
 
     security = read_command_config(options.command_config)
@@ -91,16 +91,16 @@ def _context(options: argparse.Namespace, with_tls: bool) -> SSLContext | None:
         return None
     import ssl
 
-    # is it there? not: is it the right one? Whoever asks that has --command-config
+    # This asks whether a server answers, not whether it is the right one. --command-config checks that, too.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
 def ask(address: Address, context: SSLContext | None = None) -> None:
-    """Send one ApiVersions request and read its answer. Raises OSError or EOFError when there is no good one.
+    """Send one ApiVersions request and read its answer. Raises OSError or EOFError without a good answer.
 
-    A server that answers only clients with a certificate says so, which is an answer too.
+    A server that demands a client certificate says so, which counts as an answer.
     """
     with socket.create_connection(address, TIMEOUT_S) as connection:
         if context is None:
@@ -109,7 +109,7 @@ def ask(address: Address, context: SSLContext | None = None) -> None:
         try:
             with context.wrap_socket(connection, server_hostname=address.host) as encrypted:
                 _ask(encrypted)
-        except OSError as error:  # as are all of ssl
+        except OSError as error:  # all errors of ssl are OSErrors, too
             if getattr(error, "reason", None) not in _WANTS_CERTIFICATE:
                 raise
 
@@ -119,7 +119,7 @@ _WANTS_CERTIFICATE = (
     "SSLV3_ALERT_HANDSHAKE_FAILURE",
     "SSLV3_ALERT_BAD_CERTIFICATE",
 )
-"""What a server says that answers those only who have one."""
+"""The errors of a server that demands a client certificate."""
 
 
 def _ask(connection: socket.socket) -> None:

@@ -67,7 +67,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask the server; exit status 1 when it says no, or there is none."""
+    """Send the question to the server; exit status 1 when it refuses, or does not run."""
     from muster.cli.output import say
     from muster.cli.table import print_json, print_table
     from muster.coordinator.config.error import ConfigError
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
 def _answer(options: argparse.Namespace, node_id: int | None) -> dict[str, Any]:
     """The brokers, or an error in their place. Raises ConfigError."""
     if options.bootstrap_server is not None:
-        # imported here: the socket in a data directory is asked without Kafka's protocol
+        # imported here: the question goes to a socket in the data directory, without Kafka's protocol
         from muster.cli.brokers import ask_cluster
 
         return ask_cluster(options, node_id, ask)
@@ -108,7 +108,7 @@ def _answer(options: argparse.Namespace, node_id: int | None) -> dict[str, Any]:
 
 def ask_control(options: argparse.Namespace, node_id: int | None) -> dict[str, Any]:
     """The answer of the control of a server under test, or an error in its place."""
-    # imported here: hardly any server has one
+    # imported here: hardly any server has a control
     from muster.cli.control import Control, ControlFailed, path
 
     try:

@@ -1,5 +1,5 @@
-"""Printing of commands. Text that clients chose (names of groups and members, reasons, metadata) may not move the
-cursor, begin a line or change the direction of writing: all output goes through `shown` or `as_json`.
+"""Printing of commands. Clients choose names of groups and members, reasons, and metadata. Such a text may not move the
+cursor, begin a line or change the direction of writing. So all output passes `shown` or `as_json`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from unicodedata import category, east_asian_width
 from muster.protocol.printable import shown
 
 _MAYBE = re.compile("[^ -~]+")
-"""Text that may have characters that are not printable."""
+"""Matches printable ASCII; any other text may have characters that are not printable."""
 _LEAST = 40
 _NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def say(text: str, to: TextIO | None = None) -> None:
-    """Print one line, `shown`, to stdout or to `to`; at once."""
+    """Print one line, `shown`, to stdout or to `to`, and flush it."""
     print(shown(text), file=to or sys.stdout, flush=True)
 
 
@@ -37,20 +37,20 @@ def say_sentence(text: str) -> None:
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal that stdout is; None: it is none, or so narrow that nothing fits."""
+    """The columns of the terminal at stdout; None: stdout is not a terminal, or is too narrow."""
     wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     return wide if wide >= _LEAST else None
 
 
 def width(text: str) -> int:
-    """How many columns a text takes that was `shown`."""
+    """How many columns a text takes after `shown`."""
     if text.isascii():
         return len(text)
     return sum((1 + (east_asian_width(one) in "WF")) * (category(one) not in ("Mn", "Me")) for one in text)
 
 
 def as_json(value: object) -> str:
-    """JSON on one line; letters of any script as they are, what is not printable as JSON escapes it."""
+    """JSON on one line. Letters of any script stay, and characters that are not printable are escaped."""
     return _MAYBE.sub(_escaped, json.dumps(value, ensure_ascii=False))
 
 
@@ -67,7 +67,7 @@ def printing(command: str, work: Callable[[], int]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = work()
-        if sys.stdout is not None:  # closed from the start, as by `>&-`
+        if sys.stdout is not None:  # None if it was closed from the start, as by `>&-`
             sys.stdout.flush()
         return status
     except BrokenPipeError:
@@ -82,6 +82,6 @@ def printing(command: str, work: Callable[[], int]) -> int:
 
 
 def _write_no_more() -> None:
-    # the interpreter writes what is left on its way out
+    # the interpreter writes the rest at its exit
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

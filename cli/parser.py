@@ -1,4 +1,4 @@
-"""The parser of Muster's command line: what it does not understand is one sentence, with what may have been meant."""
+"""The parser of Muster's command line. It reports an error in one sentence, with what the user may have meant."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _WITH_VALUE = ("--bootstrap-server", "--command-config")
 _NUMBER = re.compile(r"invalid (int|float) value: '(.*)'", re.DOTALL)
 _NO_VALUE = re.compile(r"argument (--[a-z-]+): expected one argument")
 _NUMBERS = {"int": "whole number", "float": "number"}
-"""How `argparse` says that a text is no number, and what is expected in words."""
+"""`argparse`'s names for numbers, and the words for a sentence."""
 
 
 class Parser(argparse.ArgumentParser):
     """Reports an error in one sentence, without the usage before it."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong, and end with status 2."""
+        """Print what is wrong, and exit with status 2."""
         action = self.commands()
         if action is not None and message == f"the following arguments are required: {action.metavar}":
             message = f"a command was expected: {_or([*action.choices])}"
@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}{see} {self.prog} --help\n")
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """As `argparse` does; what is left over is an error of the command that was asked for."""
+        """As in `argparse`; unknown words are an error of the wanted command."""
         given = joined(sys.argv[1:] if args is None else args)
         options, left = self.parse_known_args(given, namespace)
         if left:
@@ -43,28 +43,28 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def _asked(self, options: argparse.Namespace) -> Parser:
-        """The parser of the command that was asked for."""
+        """The parser of the wanted command."""
         found = self
         while (action := found.commands()) is not None and getattr(options, action.dest, None) in action.choices:
             found = action.choices[getattr(options, action.dest)]
         return found
 
     def commands(self) -> Any:
-        """The action that has the commands below this one by name (`choices`); None: there are none."""
+        """The action with the subcommands by name (`choices`); None if the parser has no subcommands."""
         found = (one for one in self._actions if isinstance(one, argparse._SubParsersAction))
         return next(found, None)
 
     def option_words(self) -> Iterator[str]:
-        """Every option, as it is written."""
+        """Every option, as users write it."""
         for one in self._actions:
             yield from one.option_strings
 
     def actions(self) -> Sequence[argparse.Action]:
-        """Every option and argument that its help shows."""
+        """Every option and argument in its help."""
         return [one for one in self._actions if one.help != argparse.SUPPRESS]
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Is it one of the choices? Raises ArgumentError."""
+        """Check that the value is one of the choices. Raises ArgumentError."""
         if action.choices is None or value in action.choices:
             return
         choices = [*map(str, action.choices)]
@@ -94,18 +94,18 @@ def joined(words: Sequence[str]) -> list[str]:
 
 
 def _after_options(words: Sequence[str], at: int) -> int:
-    """Where the first word stands that is neither an option that all commands of groups share, nor its value."""
+    """The index of the first word after the common options of `muster groups` and their values."""
     while at < len(words) and words[at].startswith("--") and words[at] != "--":
         at += 2 if words[at] in _WITH_VALUE else 1
     return at
 
 
 def like(word: str, known: Iterable[str]) -> str:
-    """`; did you mean …?` for the known word that is most like this one; nothing when none is."""
-    # imported here: most command lines are understood
+    """`; did you mean …?` with the known word that is most similar; empty when none is similar."""
+    # imported here: most command lines are right
     from difflib import get_close_matches
 
-    # case and hyphens are what is missed most: --inmemory, --Json
+    # most mistakes are in case and hyphens: --inmemory, --Json
     by_letters = {one.lower().replace("-", "").replace("_", ""): one for one in known}
     letters = word.lower().replace("-", "").replace("_", "")
     beginning = [one for one in by_letters if letters and one.startswith(letters)]
@@ -125,7 +125,7 @@ def _options_like(left: Sequence[str], command: Parser) -> str:
 
 
 def _elsewhere(parser: Parser, word: str) -> str:
-    """A command below another one that has this name: `muster describe` is `muster groups describe`."""
+    """A subcommand with this name: `muster describe` is `muster groups describe`."""
     found = sorted(f"{path}" for path, _ in walk(parser) if path.split()[-1] == word)
     return f"; did you mean {_or(found)}?" if found else ""
 

@@ -1,4 +1,4 @@
-"""A progress bar on stderr, on a terminal only, so that piped output stays plain."""
+"""A progress bar on stderr. It appears only on a terminal, so that piped output stays plain."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Self
 
 WIDTH = 30
 LONG_BYTES = 64 * 1024 * 1024
-"""Less than that is read in the blink of an eye: no bar."""
+"""Fewer bytes are read at once, without a bar."""
 
 
 class _Bar:
-    """A bar that is there while its block runs."""
+    """A bar that is visible while its block runs."""
 
     def __init__(self, what: str, *, is_long: bool = True) -> None:
         self._what = what
@@ -37,7 +37,7 @@ class _Bar:
 
 
 class Progress(_Bar):
-    """How much of a number of bytes is done."""
+    """The progress in bytes."""
 
     def __init__(self, what: str, total_bytes: int) -> None:
         super().__init__(what, is_long=total_bytes >= LONG_BYTES)
@@ -45,15 +45,15 @@ class Progress(_Bar):
         self._done = 0
 
     def add(self, count: int) -> None:
-        """So many bytes more are done."""
+        """Add bytes that are done."""
         self._done += count
         percent = min(100 * self._done // self._total, 100)
         self._show(percent, f"  {self._done / 1e6:.0f} of {self._total / 1e6:.0f} MB")
 
 
 class Steps(_Bar):
-    """How much of some work is done, as a share of 1."""
+    """The progress as a share of 1."""
 
     def reach(self, share: float) -> None:
-        """So much is done."""
+        """Set the share that is done."""
         self._show(int(100 * share))

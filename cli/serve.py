@@ -62,7 +62,7 @@ def serve(options: argparse.Namespace) -> int:
         return _check(config, options)
     from muster.coordinator.system.logging import output
 
-    # the apache/kafka image sets its level so
+    # the apache/kafka image sets its level this way
     fallback = _LOG4J_LEVELS.get(os.environ.get("KAFKA_LOG4J_ROOT_LOGLEVEL", "").upper(), "info")
     log = output.configure(options.log_level or fallback)
     stdout = LineWriter(writer(sys.stdout))
@@ -84,7 +84,9 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def _started_lines(node_id: int) -> tuple[str, ...]:
-    """What Kafka logs when it has started, with ZooKeeper and without: each starter of containers waits for one."""
+    """Kafka's log lines of a complete start, with ZooKeeper and without: each tool that starts containers waits for
+    one.
+    """
     return (
         f"[KafkaServer id={node_id}] started (kafka.server.KafkaServer)",
         f"[BrokerLifecycleManager id={node_id}] The broker has been unfenced. Transitioning from RECOVERY to RUNNING. "
@@ -94,7 +96,7 @@ def _started_lines(node_id: int) -> tuple[str, ...]:
 
 
 def _control(options: argparse.Namespace) -> tuple[str, int, str | None] | str | None:
-    """Host, port and token of the control; None: there is to be none. A text says what is wrong with what is asked."""
+    """Host, port and token of the control; None: without control. A text reports what is wrong in the options."""
     if options.control is None:
         for given, name in ((options.control_token, "--control-token"), (options.virtual_time, "--virtual-time")):
             if given:
@@ -119,7 +121,7 @@ def _control(options: argparse.Namespace) -> tuple[str, int, str | None] | str |
 
 
 def _metrics(options: argparse.Namespace) -> tuple[str, int] | str | None:
-    """Host and port where figures are told; None: nowhere. A text says what is wrong with what is asked."""
+    """Host and port of the metrics; None: without metrics. A text reports what is wrong in the options."""
     if options.metrics is None:
         return None
     if options.control is not None:
@@ -171,7 +173,7 @@ def _run(
     control: tuple[str, int, str | None] | None,
     metrics: tuple[str, int] | None,
 ) -> tuple[int, str]:
-    """The exit status, and what stood in the way."""
+    """The exit status, and what failed."""
     import structlog
 
     from muster.coordinator import server
@@ -188,12 +190,12 @@ def _run(
         return _run_cluster(config, options, ready, metrics)
     serve: server.Serve = server.serve
     if control is not None:
-        # imported here: only servers under test have one
+        # imported here: only servers under test have a control
         from muster.testcontrol.http.serving import serving
 
         serve = serving(*control, starts_frozen=options.virtual_time)
     elif metrics is not None:
-        # imported here: most servers are not asked for figures
+        # imported here: most servers serve no metrics
         from muster.coordinator.server import figures
 
         serve = figures.serving(*metrics)
@@ -206,7 +208,7 @@ def _run(
 
         return 1, f"muster serve: {sentence(error, config)}"
     except KeyboardInterrupt:
-        # pressed before the server had taken the signal over
+        # the signal arrived before the server had installed its handler
         return 130, ""
 
 

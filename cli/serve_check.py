@@ -1,6 +1,4 @@
-"""`muster serve --check`: what a configuration opens to whom, in sentences, and what in it is a mistake. Nothing is
-opened.
-"""
+"""`muster serve --check`: sentences about what a configuration permits, and about its mistakes. No listener is opened."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ _CLIENTS = {
 
 
 def sentences(config: Config, file: Path | None) -> Iterator[str]:
-    """What is open, then what to beware of; each of the latter begins with `warning: `."""
+    """What is open, then what needs attention; each of the latter begins with `warning: `."""
     warnings: list[str] = [f"warning: {note}" for note in config.notes]
     live = Live(config)
     for listener in config.listeners:
@@ -54,7 +52,7 @@ def sentences(config: Config, file: Path | None) -> Iterator[str]:
 
 
 def mistakes(config: Config) -> Iterator[str]:
-    """What serves, as on Kafka, and what nobody can have meant: passwords that everybody on the way can read."""
+    """Settings that work, as on Kafka, and that nobody can want: passwords that everybody on the network can read."""
     live = Live(config)
     for listener in config.listeners:
         if kinds := _in_the_clear(listener, live):
@@ -66,7 +64,7 @@ def mistakes(config: Config) -> Iterator[str]:
 
 
 def _in_the_clear(listener: Listener, live: Live) -> list[str]:
-    """Which secrets its clients send over the network so that others can use them. SCRAM shows none."""
+    """The secrets that its clients send over the network so that others can use them. SCRAM sends none."""
     if not listener.has_sasl or listener.has_tls or _is_loopback(listener.host):
         return []
     from muster.coordinator.config.sasl import sasl_settings
@@ -133,8 +131,8 @@ def _sasl(listener: Listener, live: Live, warnings: list[str]) -> Iterator[str]:
 
 
 def files_of_others(config: Config, file: Path | None) -> list[str]:
-    """A warning for each file with secrets that others than its owner and group may read, and for the data directory
-    where it has some: users of SCRAM, and passwords that clients have set.
+    """A warning for each file with secrets that others than its owner and group may read. The data directory is such a
+    file if it has users of SCRAM, or passwords that clients have set.
     """
     live = Live(config)
     paths = {}

@@ -9,7 +9,7 @@ from muster.protocol.printable import shown
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under their heads; numbers to the right, "-" for what is not there."""
+    """Print rows under their heads; numbers are aligned to the right, and "-" stands for a missing value."""
     cells = [[_cell(one) for one in row] for row in rows]
     widths = _widths(head, cells)
     right = [any(isinstance(row[column], int) for row in rows) for column in range(len(head))]
@@ -36,7 +36,7 @@ def print_json(value: Mapping[str, object]) -> None:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Partitions as one writes them: 0-3,7."""
+    """Partitions in short form: 0-3,7."""
     told: list[str] = []
     ordered = sorted(numbers)
     start = 0

@@ -15,7 +15,7 @@ examples:
   muster time thaw                         time goes on with the machine's
 """
 LONG_S: Final = 600.0
-"""How long time may be on its way."""
+"""How long an advance of time may take."""
 
 
 def add_parser(commands: Any) -> None:
@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask the control; exit status 1 when it says no."""
+    """Run the command with the control; exit status 1 when the server refuses."""
     return asking(f"muster time {options.verb}", options, lambda control: _run(options, control))
 
 

@@ -1,1 +1,1 @@
-"""A small Kafka client for commands and tests: it asks any broker, and needs nothing but Muster's own protocol."""
+"""A small Kafka client for commands and tests. It works with any broker, and needs only Muster's own protocol package."""

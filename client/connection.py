@@ -1,5 +1,5 @@
-"""A connection to one node, for `cluster.py`: one request after the other. It waits for each answer, so it is for a
-command line and not for a server.
+"""A connection to one node, for `kafka_client.py`: one request after the other. It blocks until each answer arrives, so
+it is for a command line and not for a server.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 30.0
 FIRST_TIMEOUT_S: Final = 5.0
-"""So long whatever listens there may take to say that it is a broker."""
+"""How long a server may take to show that it is a broker."""
 MAX_ANSWER_BYTES: Final = 100_000_000
-"""As librdkafka's receive.message.max.bytes: the size of a longer answer is that of no answer of Kafka's."""
+"""The limit of librdkafka's receive.message.max.bytes: no answer of Kafka is longer."""
 CLIENT_ID: Final = "muster"
 _RENEWED_AT: Final = 0.8
-"""Of the lifetime of a session: then we say again who we are, before the server asks for it."""
+"""The part of a session's lifetime after which the client authenticates again, before the server demands it."""
 IS_IT_THERE: Final = "; is a server listening there? (--bootstrap-server HOST:PORT)"
 
 
 class AskingFailed(Exception):
-    """Something cannot be found out: one sentence that says what, and where it can, what to do."""
+    """A question to the cluster has failed. The text is one sentence: what failed and, if known, what to do."""
 
 
 class Connection:
-    """One node."""
+    """A connection to one node."""
 
     def __init__(self, address: Address, security: ClientSecurity | None = None) -> None:
-        """Connects, with TLS and as a user where `security` says so. Raises AskingFailed."""
+        """Connect, with TLS and as a user if `security` has them. Raises AskingFailed."""
         self.address = show(*address)
         self._place = address
         self._security = security
@@ -48,7 +48,7 @@ class Connection:
         self._failed = False
         self._renew_at_ms: float | None = None
         self._was_answered = False
-        """Also something that only clients which are let in are answered."""
+        """Whether the server has answered a request other than ApiVersions, as it does only for admitted clients."""
         try:
             self._socket = socket.create_connection(address, FIRST_TIMEOUT_S)
         except OSError as error:
@@ -66,14 +66,14 @@ class Connection:
     def _establish_tls(self, context: SSLContext, host: str) -> None:
         try:
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
-        except OSError as error:  # as are all of ssl
+        except OSError as error:  # all errors of ssl are OSErrors, too
             why = getattr(error, "verify_message", None)
             if why is not None:
                 raise AskingFailed(
                     f"{self.address} is not trusted: {why.rstrip('.')}; the certificate must come from one of "
                     "ssl.truststore, and name the host (ssl.endpoint.identification.algorithm)"
                 ) from error
-            # imported here: it is needed only now
+            # imported here: only a failure needs it
             from muster.client import hints
 
             self._socket.close()
@@ -83,10 +83,10 @@ class Connection:
             ) from error
 
     def _log_in(self) -> None:
-        """Say who we are, when the security asks for it; after a while again (KIP-368)."""
+        """Authenticate if the security has a user, and again after a while (KIP-368)."""
         if self._security is None or self._security.user is None:
             return
-        # imported here: who uses a listener without SASL need not wait for it
+        # imported here: a client of a listener without SASL need not wait for the import
         from muster.client import oauth_login, sasl_login
         from muster.coordinator.system.clock import read_wall
         from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -119,18 +119,18 @@ class Connection:
         self._renew_at_ms = read_wall("now") + lifetime_ms * _RENEWED_AT if lifetime_ms else None
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._failed = True
         self._socket.close()
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be asked once more: every request was answered, and the node has not hung up since."""
+        """Whether it can be used again: every request was answered, and the node has not closed it since."""
         if self._failed:
             return False
         self._socket.settimeout(0)
         try:
-            # as of any socket: one of TLS takes no flags
+            # MSG_PEEK is for the plain socket: a TLS socket takes no flags
             return socket.socket.recv(self._socket, 1, socket.MSG_PEEK) != b""
         except BlockingIOError:
             return True
@@ -143,11 +143,11 @@ class Connection:
         return bool(self._socket.getpeername()[0] == self._socket.getsockname()[0])
 
     def speaks(self, key: int) -> bool:
-        """Does the node offer this API in a version that is spoken here?"""
+        """Whether the node offers this API in a version that this client has."""
         return self._version(key) is not None
 
     def ask(self, key: int, request: Message, timeout_s: float = TIMEOUT_S) -> Any:
-        """Send a request, wait for the answer, so long at most. Raises AskingFailed."""
+        """Send a request, and wait for the answer until the time-out. Raises AskingFailed."""
         version = self._version(key)
         if version is None:
             low, high = NEEDED[key]
@@ -179,7 +179,7 @@ class Connection:
     def _exchange(self, key: int, version: int, request: Message) -> Any:
         kind = api(key)
         self._correlation_id += 1
-        self._failed = True  # until the answer is there: what is left unread would be taken for the next one
+        self._failed = True  # until the answer is read: unread bytes would be taken for the next answer
         try:
             self._socket.sendall(request_frame(kind, version, self._correlation_id, request, CLIENT_ID))
             start = self._read(4)
@@ -205,13 +205,13 @@ class Connection:
             ) from error
 
     def _hint(self, error: Exception) -> str:
-        """What to do when the server hangs up, or is silent."""
+        """What to do when the server closes the connection, or is silent."""
         security = self._security
         protocol = "PLAINTEXT" if security is None else security.protocol
         hint = None
-        # who is silent is not asked again: the next server is waiting
+        # a silent server is not tried again: the next server is waiting
         if not self._was_answered and not isinstance(error, TimeoutError):
-            # imported here: it is needed only now
+            # imported here: only a failure needs it
             from muster.client import hints
 
             self._socket.close()
@@ -230,8 +230,8 @@ class Connection:
 
 
 def _looks_like(start: bytes) -> str:
-    """What a server may be whose answer begins so."""
-    if start[:2] == b"\x15\x03":  # an alert
+    """What kind of server begins an answer in this way."""
+    if start[:2] == b"\x15\x03":  # a TLS alert
         return ": it speaks TLS; give security.protocol=SSL or SASL_SSL in the file of --command-config"
     if start == b"HTTP":
         return ": it is a server of HTTP"
@@ -239,5 +239,5 @@ def _looks_like(start: bytes) -> str:
 
 
 def sentence(error_code: int, message: str | None = None) -> str:
-    """An error of the server, in its own words where it has some."""
+    """An error of the server, in its own words if it sent some."""
     return f"{error_name(error_code)} ({message or error_message(error_code)})"

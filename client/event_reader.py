@@ -22,13 +22,13 @@ Value = dict[str, Any]
 
 
 class History(NamedTuple):
-    """One of the two."""
+    """One of the two history topics."""
 
     topic: str
     name: str
-    """The field of an event that says of whom it is."""
+    """The field of an event with the group or the transactional id."""
     missing: str
-    """What to do when there is no such topic."""
+    """What to do when the topic does not exist."""
 
 
 OF_GROUPS: Final = History(
@@ -43,10 +43,10 @@ OF_TRANSACTIONS: Final = History(
 
 
 class Events:
-    """The topic, read from one place on."""
+    """A history topic, read from one offset on."""
 
     def __init__(self, cluster: Cluster, of: History = OF_GROUPS) -> None:
-        """Raises AskingFailed when there is no such topic."""
+        """Raises AskingFailed when the topic does not exist."""
         self._cluster = cluster
         self._of = of
         topic = cluster.topics([of.topic]).get(of.topic)
@@ -57,7 +57,7 @@ class Events:
         self._leaders = {one.partition_index: one.leader_id for one in topic.partitions}
 
     def partition_of(self, name: str) -> int:
-        """Where the events of a group or a transactional id are."""
+        """The partition with the events of a group or a transactional id."""
         return group_partition(name, len(self._leaders))
 
     def ends(self) -> dict[int, int]:
@@ -66,32 +66,32 @@ class Events:
         return {partition: end for (_, partition), end in found.items()}
 
     def upto_now(self, name: str) -> Iterator[Value]:
-        """All events of a group or a transactional id that there are."""
+        """All present events of a group or a transactional id."""
         return (value for value in self.of_partition(self.partition_of(name)) if value[self._of.name] == name)
 
     def newest(self, name: str, most: int) -> Iterator[Value]:
-        """Those among the last `most` events of its partition."""
+        """Its events among the last `most` events of its partition."""
         partition = self.partition_of(name)
         begin = max(self.ends().get(partition, 0) - most, 0)
         return (value for value in self.of_partition(partition, begin) if value[self._of.name] == name)
 
     def of_partition(self, partition: int, begin: int = 0) -> Iterator[Value]:
-        """All events of a partition that there are, from an offset on."""
+        """All present events of a partition, from an offset on."""
         end = self.ends().get(partition, 0)
         position = {partition: begin}
         while position[partition] < end:
             before = position[partition]
             yield from self.fetch(position, 0)
-            if position[partition] == before:  # what was there is kept no longer
+            if position[partition] == before:  # these events were removed
                 return
 
     def follow(self, position: dict[int, int]) -> Iterator[Value]:
-        """Every event from `position` (partition -> offset) on, for ever."""
+        """Every event from `position` (partition -> offset) on, without end."""
         while True:
             yield from self.fetch(position, WAIT_MS)
 
     def fetch(self, position: dict[int, int], wait_ms: int) -> list[Value]:
-        """What there is at `position`, which is moved on; waits so long for something to come."""
+        """The events at `position`, which is moved on. Without events, the leaders wait up to `wait_ms`."""
         found: list[Value] = []
         by_leader: dict[int, list[int]] = {}
         for partition in position:
@@ -127,6 +127,6 @@ class Events:
 def _value(data: bytes | None, name: str) -> Value | None:
     try:
         value = json.loads(data or b"")
-    except ValueError:  # no event of ours
+    except ValueError:  # not one of our events
         return None
     return value if isinstance(value, Mapping) and {"kind", name, "time"} <= value.keys() else None  # type: ignore[return-value]  # JSON objects are dicts

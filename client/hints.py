@@ -1,5 +1,5 @@
-"""What listens at an address that does not answer as was expected. It is asked anew which security.protocol it wants.
-Only imported when a command has failed.
+"""What kind of server listens at an address that gave an unexpected answer. A new connection finds out which
+security.protocol it wants. This module is imported only when a command has failed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final
 from muster.coordinator.config.listeners import Address
 
 TIMEOUT_S: Final = 3.0
-"""How long a listener may take to show what it speaks."""
+"""How long a listener may take to show its protocol."""
 ALERT: Final = b"\x15\x03"
-"""The first bytes of a server with TLS that did not understand; no answer of Kafka's begins so."""
+"""The first bytes of a TLS server that did not understand. No answer of Kafka begins so."""
 _API_VERSIONS: Final = struct.pack(">hhih", 18, 0, 1, -1)
 _SASL_HANDSHAKE: Final = struct.pack(">hhihh", 17, 1, 2, -1, 0)
 _WITH_TLS: Final = "security.protocol=SSL or SASL_SSL in the file of --command-config"
@@ -23,8 +23,8 @@ _WITHOUT_TLS: Final = "security.protocol=PLAINTEXT or SASL_PLAINTEXT in the file
 
 
 def of_silence(address: Address, protocol: str, context: ssl.SSLContext | None) -> str | None:
-    """What to do when a listener hangs up, or is silent, to a client of this security.protocol; `context`: its TLS.
-    None: it is not known.
+    """What to do when a listener closes the connection, or is silent, to a client of this security.protocol. `context`:
+    the client's TLS. Returns None if the cause is not known.
     """
     if context is None and speaks_tls(address):
         return f"it speaks TLS: give {_WITH_TLS}"
@@ -39,33 +39,33 @@ def of_silence(address: Address, protocol: str, context: ssl.SSLContext | None) 
 
 
 def of_tls(address: Address) -> str | None:
-    """What to do when TLS cannot be established with a listener; None: it is not known."""
+    """What to do when TLS cannot be established with a listener; None if the cause is not known."""
     if speaks_plainly(address):
         return f"it speaks no TLS: give {_WITHOUT_TLS}, or the port of a listener with TLS"
     return None
 
 
 def speaks_tls(address: Address) -> bool:
-    """Whether a server answers there that begins a connection with TLS."""
+    """Whether a server at this address begins connections with TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
         context.wrap_bio(incoming, outgoing, server_hostname=address.host or None).do_handshake()
     answer = _answer(address, outgoing.read(), 3)
-    # a handshake, or an alert: also of a server that wants a certificate or another version
+    # a handshake or an alert; the alert may demand a client certificate or another version
     return answer[:2] in (b"\x16\x03", ALERT)
 
 
 def speaks_plainly(address: Address) -> bool:
-    """Whether a broker answers ApiVersions there without TLS."""
+    """Whether a broker at this address answers ApiVersions without TLS."""
     answer = _answer(address, _framed(_API_VERSIONS), 8)
     return len(answer) == 8 and struct.unpack(">ii", answer)[1] == 1
 
 
 def sasl_mechanisms(address: Address, context: ssl.SSLContext | None = None) -> list[str] | None:
-    """The mechanisms that a broker offers there, with TLS if there is a `context`. None: it asks nobody who he is, or
-    does not answer.
+    """The mechanisms that a broker offers at this address, with TLS if `context` is given. None: it does not
+    authenticate clients, or does not answer.
     """
     answer = _answer(address, _framed(_SASL_HANDSHAKE), 4096, context)
     try:
@@ -85,7 +85,7 @@ def _framed(body: bytes) -> bytes:
 
 
 def _answer(address: Address, request: bytes, most: int, context: ssl.SSLContext | None = None) -> bytes:
-    """The first bytes of an answer, as many as there are up to `most`; none when nobody answers."""
+    """The first bytes of an answer, up to `most`; empty if no server answers."""
     try:
         with socket.create_connection(address, TIMEOUT_S) as connection:
             if context is not None:

@@ -1,5 +1,5 @@
-"""The client of `muster groups`, `muster transactions` and `muster.testing`: the nodes of a cluster, and which of them
-is asked.
+"""The client of `muster groups`, `muster transactions` and `muster.testing`. It knows the nodes of a cluster, and
+chooses one for each request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = 0
 TRANSACTIONAL_ID: Final = 1
-"""FindCoordinator's kinds of keys."""
+"""FindCoordinator's key type of transactional ids."""
 _KINDS: Final = {GROUP: "group", TRANSACTIONAL_ID: "transactional id"}
 _TOPICS: Final = {GROUP: "__consumer_offsets", TRANSACTIONAL_ID: "__transaction_state"}
 _NOT_READY: Final = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
@@ -39,18 +39,18 @@ _NOT_ALLOWED: Final = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TRANSACTI
 NO_TOPIC: Final = "there is no such topic"
 TRIES: Final = 100
 PAUSE_S: Final = 0.1
-"""How often a coordinator is asked that is not ready, and the pause between."""
+"""The pause between two requests to a coordinator that is not ready."""
 TRIES_OF_A_TOPIC: Final = 3
-"""How often a coordinator is asked for whose topic is there: a partition of it may be offline."""
+"""How often a coordinator is requested when its topic exists: a partition of the topic may be offline."""
 
 
 class Cluster:
-    """All nodes behind some bootstrap addresses. Connections are made when they are needed, and made again when a node
-    has hung up. What any node can answer is asked of another one then.
+    """All nodes behind some bootstrap addresses. Connections open when they are needed, and again when a node has
+    closed one. A request that any node can answer then goes to another node.
     """
 
     def __init__(self, bootstrap: Address | Sequence[Address], security: ClientSecurity | None = None) -> None:
-        """Connects to the first of the bootstrap addresses that answers, and learns the nodes. Raises AskingFailed."""
+        """Connect to the first bootstrap address that answers, and learn the nodes. Raises AskingFailed."""
         given = [bootstrap] if isinstance(bootstrap, Address) else list(bootstrap)
         self._addresses: dict[Address, None] = dict.fromkeys(given)
         self._security = security
@@ -62,19 +62,19 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """Of the node that was asked last, HOST:PORT; it need not be there any more."""
+        """The address of the last node that was used, HOST:PORT. This node may have stopped since."""
         return self._asked
 
     @property
     def bootstrap(self) -> Connection:
-        """A connection to a node that answers: that of before, or one to another node. Raises AskingFailed."""
+        """A connection to a node that answers: the present one, or one to another node. Raises AskingFailed."""
         if self._bootstrap is None or not self._bootstrap.is_open:
             self._connect()
         assert self._bootstrap is not None
         return self._bootstrap
 
     def _connect(self) -> None:
-        """Connect to some node that answers; one that has hung up is tried last."""
+        """Connect to some node that answers. The node that closed the last connection is tried last."""
         is_again = self._bootstrap is not None
         self._hang_up()
         failures: list[AskingFailed] = []
@@ -105,13 +105,13 @@ class Cluster:
             bootstrap.close()
 
     def reconnect(self) -> None:
-        """Hang up, and connect anew. Raises AskingFailed."""
+        """Close all connections, and connect anew. Raises AskingFailed."""
         self.close()
         self._connections.clear()
         self._connect()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         self._hang_up()
         for connection in self._connections.values():
             connection.close()
@@ -125,8 +125,10 @@ class Cluster:
         self.close()
 
     def _ask_any(self, key: int, request: Message) -> Any:
-        """Ask any node; after one that hangs up, or is silent for a while, the next one. Raises AskingFailed."""
-        # every node once, and one of them again: it may have been started anew meanwhile
+        """Send the request to any node. If a node closes the connection, or is silent for a while, the next one is
+        tried. Raises AskingFailed.
+        """
+        # every node once, and one of them twice: it may have started again meanwhile
         for left in range(len(self._addresses), -1, -1):
             connection = self.bootstrap
             try:
@@ -163,7 +165,9 @@ class Cluster:
         return self.node(found.node_id)
 
     def _find_coordinator(self, name: str, kind: int) -> Any:
-        """Kafka makes the topic of its coordinators when it is first asked for one: that is waited for."""
+        """Find the coordinator. The first such request makes Kafka create the coordinators' topic, so this may have to
+        wait.
+        """
         seen = 0
         for _ in range(TRIES):
             (found,) = self._ask_any(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("", kind, [name])).coordinators
@@ -176,9 +180,9 @@ class Cluster:
     def ask_coordinator(
         self, name: str, key: int, request: Message, errors: Callable[[Any], Iterable[int]], kind: int = GROUP
     ) -> tuple[Connection, Any]:
-        """The coordinator of a group or a transactional id, and its answer, whose error codes are `errors(answer)`. A
-        coordinator that loads, or that moves, is asked again for some seconds, as Kafka's admin clients do. Raises
-        AskingFailed.
+        """The coordinator of a group or a transactional id, and its answer. `errors(answer)` returns the error codes of
+        the answer. A coordinator that loads or moves is tried again for some seconds, as Kafka's admin clients do.
+        Raises AskingFailed.
         """
         for _ in range(TRIES):
             node = self.coordinator(name, kind)
@@ -189,14 +193,14 @@ class Cluster:
         return node, answer
 
     def topics(self, names: Sequence[str] | None) -> dict[str, MetadataResponseTopic]:
-        """What the cluster says of these topics (None: of all), by name; those that do not exist are left out."""
+        """The metadata of these topics (None: of all), by name; those that do not exist are left out."""
         rows = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         answer = self._ask_any(ApiKey.METADATA, MetadataRequest(rows, allow_auto_topic_creation=False))
         self._learn(answer)
         return {one.name: one for one in answer.topics if one.error_code == ErrorCode.NONE}
 
     def why_no_topic(self, name: str) -> str:
-        """What to say of a topic that is not among `topics`."""
+        """The sentence about a topic that is not among `topics`."""
         request = MetadataRequest([MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         (row,) = self._ask_any(ApiKey.METADATA, request).topics
         if row.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
@@ -204,20 +208,20 @@ class Cluster:
         return f"nothing is known of the topic: {sentence(row.error_code)}"
 
     def _learn(self, answer: Any) -> None:
-        """The nodes that live now; where the others were is remembered, for they may return."""
+        """Learn the live nodes. The addresses of the others are kept, because they may return."""
         self.nodes = {one.node_id: Address(one.host, one.port) for one in answer.brokers}
         self._addresses.update(dict.fromkeys(self.nodes.values()))
 
     def look_again(self) -> None:
-        """Ask which nodes live now. Raises AskingFailed."""
+        """Learn the live nodes anew. Raises AskingFailed."""
         self._learn(self._ask_any(ApiKey.METADATA, MetadataRequest([], allow_auto_topic_creation=False)))
 
 
 def read_command_config(file: Path | None) -> ClientSecurity | None:
-    """The security that `--command-config` asks for. Raises ConfigError."""
+    """The security in the file of `--command-config`. Raises ConfigError."""
     if file is None:
         return None
-    # imported here: what it needs of TLS takes longer than the rest of a command
+    # imported here: its TLS part takes longer to import than the rest of a command
     from muster.client.security import read
 
     return read(file)

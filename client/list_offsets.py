@@ -1,4 +1,4 @@
-"""Offsets of partitions, asked of their leaders: where they begin and end, and where they were at a time."""
+"""Offsets of partitions from their leaders: their starts and ends, and their offsets at a time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Partition = tuple[str, int]
 
 
 def end_offsets(cluster: Cluster, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """The end of each partition; those that are gone, or whose leader does not say, are left out."""
+    """The end of each partition. Partitions are left out that do not exist, or whose leader does not answer."""
     return offsets_at(cluster, partitions, LATEST)
 
 
 def offsets_at(cluster: Cluster, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
-    """The first offset of each partition whose record is not older than a time (wall ms); -1: there is none. Instead of
-    a time: LATEST or EARLIEST. Partitions that are gone, or whose leader does not say, are left out.
+    """For each partition, the first offset whose record is not older than a time (wall ms). It is -1 if no record is.
+    LATEST or EARLIEST may stand for a time. Partitions are left out that do not exist, or whose leader does not answer.
     """
     wanted = list(partitions)
     by_leader: dict[int, dict[str, list[int]]] = {}

@@ -1,7 +1,8 @@
-"""The client's side of OAUTHBEARER: where Muster's own commands have their token from, and how it is shown.
+"""The client's side of OAUTHBEARER: where Muster's own commands get a token, and how they send it.
 
-A token is in the properties, in a file, at the identity provider's (client credentials, RFC 6749 4.4), or made here
-without a signature. Names are those of Kafka's clients; `oauth.access.token` is Strimzi's. Sentences have no secrets.
+A token is in the properties or in a file. Or an identity provider issues it (client credentials, RFC 6749 4.4). Or it
+is made here without a signature. Names are those of Kafka's clients; `oauth.access.token` is Strimzi's. Sentences have
+no secrets.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from muster.coordinator.system.clock import read_wall
 OAUTHBEARER: Final = "OAUTHBEARER"
 MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 MOST_BYTES: Final = 512 << 10
-"""Of a file with a token, and of an answer that has one."""
+"""The most bytes of a file with a token, and of an answer with one."""
 _PACKAGE: Final = MODULE.rpartition(".")[0]
 _HANDLER: Final = "sasl.login.callback.handler.class"
 _HANDLERS: Final = (
@@ -42,22 +43,26 @@ _INLINE: Final = "oauth.access.token"
 _EXTENSION: Final = "extension_"
 _UNSECURED: Final = "unsecuredLogin"
 _USED_UNTIL: Final = 0.8
-"""Of its lifetime: then another token is asked for, as Kafka's clients do (sasl.login.refresh.window.factor)."""
+"""The part of a token's lifetime after which another is fetched, as Kafka's clients do
+(sasl.login.refresh.window.factor).
+"""
 
 
 class NoToken(Exception):
-    """There is none: a sentence without secrets."""
+    """No token could be had. The text is a sentence without secrets."""
 
 
 class TokenSource(Protocol):
-    """Where a token comes from."""
+    """A source of tokens."""
 
     def fetch(self) -> str:
-        """One. Raises NoToken."""
+        """A token. Raises NoToken."""
 
 
 class Bearer:
-    """Who shows a token. `extensions` go with it (RFC 7628); `mechanism` and `name` are for requests and sentences."""
+    """A client with tokens. `extensions` are sent with each token (RFC 7628); `mechanism` and `name` are for requests
+    and sentences.
+    """
 
     mechanism: Final = OAUTHBEARER
     name: Final = "the token"
@@ -75,7 +80,7 @@ class Bearer:
         return f"Bearer({type(self.source).__name__}, token hidden)"
 
     def message(self) -> bytes:
-        """The first message of the exchange. A token is used again for most of its time. Raises NoToken."""
+        """The first message of the exchange. A token is used again for most of its lifetime. Raises NoToken."""
         if self._wall_ms() >= self._until_ms:
             self._token = _checked(self.source.fetch())
             self._until_ms = _until_ms(self._token, self._wall_ms())
@@ -84,7 +89,7 @@ class Bearer:
 
 
 class Inline(NamedTuple):
-    """It stands in the properties."""
+    """The token stands in the properties."""
 
     token: str
 
@@ -94,7 +99,7 @@ class Inline(NamedTuple):
 
 
 class InFile(NamedTuple):
-    """It is read from a file each time: another program may renew it."""
+    """The token is read from a file each time: another program may renew it."""
 
     path: str
 
@@ -108,7 +113,7 @@ class InFile(NamedTuple):
 
 
 class Unsecured(NamedTuple):
-    """It is made here; nobody signs it."""
+    """The token is made here, without a signature."""
 
     claims: Mapping[str, Any]
     lifetime_s: int
@@ -122,7 +127,7 @@ class Unsecured(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """An identity provider gives it for an id and a secret. `quotes`: they are quoted as in URLs."""
+    """An identity provider issues the token for an id and a secret. `quotes`: these are quoted as in URLs."""
 
     url: str
     client_id: str
@@ -160,13 +165,13 @@ def _why(error: OSError) -> object:
 
 
 def shown(url: str) -> str:
-    """Without a password that it may have, and without its query."""
+    """A URL without its password and its query."""
     parts = urllib.parse.urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 def read(properties: Mapping[str, str], options: Mapping[str, str]) -> Bearer:
-    """What the properties and the options of the login module say. Raises ConfigError and TlsError."""
+    """The client that the properties and the options of the login module describe. Raises ConfigError and TlsError."""
     _check_classes(properties)
     extensions = {
         name.removeprefix(_EXTENSION): value for name, value in options.items() if name.startswith(_EXTENSION)
@@ -223,7 +228,7 @@ def _at(url: str, properties: Mapping[str, str], options: Mapping[str, str]) -> 
 
 
 def _unsecured(options: Mapping[str, str]) -> Unsecured:
-    """As Kafka's OAuthBearerUnsecuredLoginCallbackHandler makes it."""
+    """The token source with the rules of Kafka's OAuthBearerUnsecuredLoginCallbackHandler."""
     claims: dict[str, Any] = {}
     for name, value in options.items():
         kind, _, claim = name.removeprefix(_UNSECURED).partition("_")
@@ -239,7 +244,7 @@ def _unsecured(options: Mapping[str, str]) -> Unsecured:
 
 
 def _claim(name: str, kind: str, value: str) -> Any:
-    if kind == "ListClaim":  # its first character stands between the others: |a|b
+    if kind == "ListClaim":  # the first character is the separator: |a|b
         return value[1:].split(value[0]) if value else []
     if kind == "NumberClaim":
         try:
@@ -259,7 +264,7 @@ def _checked(token: str) -> str:
 
 
 def _until_ms(token: str, now_ms: int) -> int:
-    """How long it may be used without asking for another one; `now_ms`: only now, since it does not say."""
+    """Until when the token may be used again. `now_ms` if the token has no expiry: then it is used only once."""
     part = token.split(".")[1:2]
     try:
         claims = json.loads(base64.urlsafe_b64decode(part[0] + "=" * (-len(part[0]) % 4)))
@@ -269,7 +274,7 @@ def _until_ms(token: str, now_ms: int) -> int:
 
 
 def librdkafka(bearer: Bearer) -> Iterator[tuple[str, str]]:
-    """The same for librdkafka. Raises ConfigError where it would have to be called for a token."""
+    """The same settings for librdkafka. Raises ConfigError for tokens that librdkafka would need a callback for."""
     source = bearer.source
     yield "sasl.mechanism", OAUTHBEARER
     if isinstance(source, Endpoint):

@@ -1,5 +1,5 @@
-"""The client's side of PLAIN, SCRAM and OAUTHBEARER: what is sent, token by token, and whether a server of SCRAM knows
-the password too.
+"""The client's side of PLAIN, SCRAM and OAUTHBEARER: its messages, and the check that a SCRAM server knows the
+password, too.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from muster.coordinator.security.sasl.scram import MAX_ITERATIONS, MECHANISMS, S
 PLAIN: Final = "PLAIN"
 SPOKEN: Final = (PLAIN, *MECHANISMS, OAUTHBEARER)
 _MOST_ITERATIONS: Final = 64 * MAX_ITERATIONS
-"""Of a server that is asked: more would only take time."""
+"""The most iterations that a server may demand: more would only take time."""
 
 Login = Generator[bytes, bytes, None]
-"""Yields a token for the server, is sent the server's; returns when the server has shown all it has to."""
+"""Yields a message for the server, and is sent the server's answer. It returns when the server has proven all that it
+must prove.
+"""
 
 
 class LoginFailed(Exception):
-    """What the server says is not what it has to say: a sentence without secrets."""
+    """The server's answer is wrong. The text is a sentence without secrets."""
 
 
 class User(NamedTuple):
-    """Who logs in. `is_token`: the name is the id of a delegation token, and the password its HMAC."""
+    """A user. `is_token`: the name is the id of a delegation token, and the password its HMAC."""
 
     mechanism: str
     name: str
@@ -39,7 +41,7 @@ class User(NamedTuple):
 
 
 def login(user: User | Bearer, draw_nonce: Callable[[], str] = secrets.token_urlsafe) -> Login:
-    """The exchange. With a token it raises NoToken where there is none."""
+    """The exchange. With a bearer, it raises NoToken if no token can be had."""
     if isinstance(user, Bearer):
         return _bearer(user)
     if user.mechanism == PLAIN:
@@ -53,7 +55,7 @@ def _plain(user: User) -> Login:
 
 def _bearer(user: Bearer) -> Login:
     refusal = yield user.message()
-    if refusal:  # what is wrong stands in the answer to the next message
+    if refusal:  # the answer to the next message says what is wrong
         yield b"\1"
 
 
@@ -82,6 +84,6 @@ def _scram(mechanism: ScramMechanism, user: User, nonce: str) -> Login:
 
 
 def _fields(message: bytes) -> dict[str, str]:
-    """`r=…,s=…`."""
+    """The fields of a SCRAM message, `r=…,s=…`."""
     parts = (part.partition("=") for part in message.decode("utf-8", "replace").split(","))
     return {name: value for name, _, value in parts}

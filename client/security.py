@@ -1,7 +1,7 @@
 """`--command-config FILE`: the security of a client, in Kafka's properties, for Muster's own commands.
 
-Everything of TLS and SASL is read before a server is asked: what cannot be used is a ConfigError with one sentence,
-which names the file and no secret.
+TLS and SASL are read completely before a connection is made. A wrong setting is a ConfigError with one sentence, which
+names the file and no secret.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MECHANISM: Final = "sasl.mechanism"
 
 
 class ClientSecurity(NamedTuple):
-    """How a server is spoken to. `context`: with TLS; `user`: with SASL; `where`: the file, for sentences."""
+    """How a client connects. `context`: with TLS; `user`: with SASL; `where`: the file, for sentences."""
 
     where: str
     protocol: str = "PLAINTEXT"
@@ -45,7 +45,7 @@ class ClientSecurity(NamedTuple):
 
 
 def read(file: Path) -> ClientSecurity:
-    """What the file says. Raises ConfigError."""
+    """The security in a file. Raises ConfigError."""
     where = f"--command-config {file}"
     try:
         properties = parse(decode(file.read_bytes()), where)
@@ -58,7 +58,7 @@ def read(file: Path) -> ClientSecurity:
 
 
 def of(properties: Mapping[str, str], where: str) -> ClientSecurity:
-    """What these properties say. Raises ConfigError and TlsError."""
+    """The security in these properties. Raises ConfigError and TlsError."""
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
         raise ConfigError(f"security.protocol={protocol} is not known; expected one of {', '.join(PROTOCOLS)}")
@@ -66,7 +66,7 @@ def of(properties: Mapping[str, str], where: str) -> ClientSecurity:
     if protocol.endswith("SSL"):
         tls = TlsSettings.of(properties)
         context = client_context(tls)
-        # as Java's clients: any certificate of the trust store ends a chain
+        # as in Java's clients, a chain may end at any certificate of the trust store
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.check_hostname = _checks_names(properties)
     user = _user(properties) if protocol.startswith("SASL") else None
@@ -74,7 +74,9 @@ def of(properties: Mapping[str, str], where: str) -> ClientSecurity:
 
 
 def _checks_names(properties: Mapping[str, str]) -> bool:
-    """Kafka's clients compare the name in the server's certificate, unless they are told not to."""
+    """Whether the client compares the name in the server's certificate: Kafka's clients do, unless a property disables
+    it.
+    """
     given = properties.get(_IDENTIFICATION, "https").strip()
     if given.lower() not in ("", "https"):
         raise ConfigError(f"{_IDENTIFICATION}={given} is not known; expected https, or nothing for no comparison")
@@ -112,9 +114,9 @@ def _modules(mechanism: str) -> str:
 
 
 def librdkafka(security: ClientSecurity) -> Iterator[tuple[str, str]]:
-    """The same for librdkafka, which `muster analyze` reads a cluster with. Raises ConfigError.
+    """The same settings for librdkafka, with which `muster analyze` reads a cluster. Raises ConfigError.
 
-    Certificates and keys are given as PEM, whatever they are kept in.
+    Certificates and keys are given as PEM, whatever their original format.
     """
     yield "security.protocol", security.protocol
     if isinstance(security.user, Bearer):

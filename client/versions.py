@@ -1,4 +1,4 @@
-"""The requests of Muster's commands, and in which versions they are sent."""
+"""The requests of Muster's commands, and their versions."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ NEEDED: Final = {
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 5),
-    # those of `muster.testing`
+    # the requests of `muster.testing`
     ApiKey.PRODUCE: (3, 12),
     ApiKey.CREATE_TOPICS: (4, 7),
     ApiKey.DELETE_TOPICS: (1, 5),
     ApiKey.CREATE_PARTITIONS: (0, 3),
     ApiKey.DELETE_RECORDS: (0, 2),
 }
-"""The versions that are spoken here: those whose shape is the newest one, with names of topics."""
+"""The versions that this client has: those with the newest shape, and with names of topics."""

@@ -1,4 +1,4 @@
-"""`muster completion bash | zsh | fish`: a script for the shell, made from the command line as `argparse` has it."""
+"""`muster completion bash | zsh | fish`: a script for the shell, made from the parsers of the command line."""
 
 from __future__ import annotations
 

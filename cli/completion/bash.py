@@ -58,7 +58,7 @@ complete -F _muster muster
 
 
 def script(tree: Tree) -> str:
-    """The whole of it."""
+    """The whole script."""
     nodes = "\n".join(_node(path, node) for path, node in tree.items())
     values = "\n".join(
         f"    {shlex.quote(' '.join(place))}) kind={shlex.quote(said)} ;;" for place, said in _values(tree)
@@ -76,7 +76,7 @@ def _node(path: tuple[str, ...], node: Node) -> str:
 
 
 def _values(tree: Tree) -> Iterator[tuple[tuple[str, ...], str]]:
-    """What is completed after a command and an option, or for the argument of a command; if it is known."""
+    """The completions after a command and an option, or for the argument of a command, if they are known."""
     for path, node in tree.items():
         for option in node.options:
             if option.value is not None and (said := _said(option.value)):

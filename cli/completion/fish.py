@@ -44,7 +44,7 @@ complete -c muster -f
 
 
 def script(tree: Tree) -> str:
-    """The whole of it."""
+    """The whole script."""
     values = " ".join(
         _quoted(f"{' '.join(path)}|{word}")
         for path, node in tree.items()
@@ -74,7 +74,7 @@ def _option(option: Option) -> str:
     )
     if option.value is None:
         return names
-    # -x: a value is needed, and files are none
+    # -x: the option needs a value, and files are not among its values
     return f"{names} -r -F" if option.value.kind == FILES else f"{names} -x {_what(option.value)}".rstrip()
 
 

@@ -1,4 +1,4 @@
-"""The command line as data: each command with what may follow it."""
+"""The command line as data: each command with its options and arguments."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ FILES: Final = "files"
 FOLDERS: Final = "folders"
 NOTHING: Final = ""
 _KINDS: Final = {"FILE": FILES, "PATH": FILES, "SOURCE": FILES, "DIR": FOLDERS}
-"""What is completed for the names of arguments in the help."""
+"""The kinds of completion for the names of arguments in the help."""
 
 
 class Value(NamedTuple):
-    """What may stand for an argument: some words, or files, or folders, or what nobody can know."""
+    """The possible values of an argument: words, files, folders, or values that completion cannot know."""
 
     words: tuple[str, ...]
     kind: str
 
 
 class Option(NamedTuple):
-    """One option. `value` None: it takes none."""
+    """One option. `value` None: the option takes no value."""
 
     words: tuple[str, ...]
     about: str
@@ -31,7 +31,7 @@ class Option(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A command. `commands`: those below it, with what they do; `arguments`: what stands without an option."""
+    """A command. `commands`: its subcommands, with their descriptions; `arguments`: its arguments without an option."""
 
     commands: Mapping[str, str]
     options: tuple[Option, ...]
@@ -39,13 +39,13 @@ class Node(NamedTuple):
 
 
 Tree = Mapping[tuple[str, ...], Node]
-"""Every command by its words; `()`: `muster` itself."""
+"""Every command by its words; `()` is `muster` itself."""
 
 
 def tree_of(parser: Parser) -> Tree:
     """The whole command line."""
     found = dict(_nodes(parser, ()))
-    # `offsets reset` is one command of `groups` for argparse, and two words for who writes it
+    # for argparse, `offsets reset` is one command of `groups`; for the user it is two words
     for path in [path for path in found if " " in path[-1:] or any(" " in word for word in path)]:
         node = found.pop(path)
         words = tuple(word for one in path for word in one.split())

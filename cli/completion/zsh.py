@@ -51,7 +51,7 @@ if [[ ${funcstack[1]} == _muster ]]; then _muster "$@"; else compdef _muster mus
 
 
 def script(tree: Tree) -> str:
-    """The whole of it."""
+    """The whole script."""
     nodes = "\n".join(_node(path, node) for path, node in tree.items())
     values = "\n".join(f"    {shlex.quote(' '.join(place))}) {does} ;;" for place, does in _values(tree))
     return _WALK % {"nodes": nodes, "values": values}

@@ -1,4 +1,4 @@
-"""`muster groups`: look at the groups of a running server, and change them. Most of it works with any Kafka."""
+"""`muster groups`: show the groups of a running server, and change them. Most of it works with any Kafka."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STATES = (
     *("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady", "Dead"),
 )
 TYPES = ("classic", "consumer", "share", "streams")
-"""States and types of groups that Kafka has."""
+"""The states and types of groups in Kafka."""
 
 EXAMPLES = """\
 examples:
@@ -82,8 +82,8 @@ def add_parser(commands: Any) -> None:
 
 
 def _add_controls(verbs: Any) -> None:
-    """What is asked of a server that was started with --control."""
-    # imported here: argparse alone is to be there at once
+    """Add the commands for a server that was started with --control."""
+    # imported here: only argparse is needed at once
     from muster.cli.control import options_of_control
 
     shared = options_of_control()
@@ -101,7 +101,7 @@ def _add_controls(verbs: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run what was asked for; the exit status."""
+    """Run the command, and return the exit status."""
     if options.verb in ("wait-stable", "rebalance", "expire", "remove"):
         from muster.cli.groups.controlled import run_controlled
 

@@ -1,4 +1,6 @@
-"""The command line of what changes groups: `muster groups offsets reset | delete`, `remove-member` and `delete`."""
+"""The command line of the commands that change groups: `muster groups offsets reset | delete`, `remove-member` and
+`delete`.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,7 @@ SCENARIOS: Final = (
 
 
 def check_groups(options: argparse.Namespace) -> None:
-    """Are groups named, or all meant? Raises ConfigError."""
+    """Check that groups are named, or all are meant. Raises ConfigError."""
     from muster.coordinator.config import ConfigError
 
     if bool(options.groups) == options.all_groups:
@@ -116,7 +118,7 @@ def check_groups(options: argparse.Namespace) -> None:
 
 
 def check_form(options: argparse.Namespace) -> None:
-    """Is one form of output asked for? Raises ConfigError."""
+    """Check that one form of output is chosen. Raises ConfigError."""
     from muster.coordinator.config import ConfigError
 
     if options.json and options.export:
@@ -124,7 +126,7 @@ def check_form(options: argparse.Namespace) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Reads what was given, and puts it in the options: `asked`. Raises ConfigError."""
+    """Parse the values, and put the result into the options: `asked`. Raises ConfigError."""
     from muster.coordinator.config import ConfigError
 
     if options.verb == RESET:
@@ -139,12 +141,12 @@ def check(options: argparse.Namespace) -> None:
 
 
 def names(options: argparse.Namespace) -> Sequence[str] | None:
-    """The groups that are named; None: all."""
+    """The named groups; None: all groups."""
     return None if options.all_groups else options.groups
 
 
 def form(options: argparse.Namespace) -> str:
-    """How to print: text, json or csv."""
+    """The form of the output: text, json or csv."""
     return "json" if options.json else "csv" if options.export else "text"
 
 
@@ -159,7 +161,7 @@ def _topics(options: argparse.Namespace) -> Any:
 
 
 def _asked(options: argparse.Namespace) -> Any:
-    """What `offsets reset` shall do: a `resetting.Asked`. Raises ConfigError."""
+    """The task of `offsets reset`: a `resetting.Asked`. Raises ConfigError."""
     from muster.cli.groups import plans
     from muster.cli.groups.resetting import Asked, Scenario
     from muster.coordinator.config import ConfigError
@@ -191,7 +193,7 @@ def _asked(options: argparse.Namespace) -> Any:
     elif scenario == "to_datetime":
         number = plans.time_ms(option, value)
     elif scenario == "by_duration":
-        # imported here: the clock of the server brings its event loop
+        # imported here: the clock of the server imports its event loop
         from muster.coordinator.system.clock import read_wall
 
         number = read_wall("now") - plans.duration_ms(option, value)
@@ -200,7 +202,7 @@ def _asked(options: argparse.Namespace) -> Any:
 
 
 def run(options: argparse.Namespace, cluster: Any) -> int:
-    """Run what was asked for, and checked; the exit status."""
+    """Run the checked command, and return the exit status."""
     if options.verb == RESET:
         from muster.cli.groups.resetting import reset
 

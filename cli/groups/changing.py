@@ -1,5 +1,5 @@
-"""Checks that the commands share which change groups: which groups there are, and whether one may be changed now.
-Nothing is changed without `--execute`.
+"""Checks that the commands share which change groups: the existing groups, and whether one may be changed now. Nothing
+is changed without `--execute`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.client.connection import AskingFailed
 from muster.client.kafka_client import Cluster
 
 OF_CONSUMERS: Final = ("classic", "consumer", "")
-"""Types of groups that consumers form; an old server does not say which type a group has."""
+"""The types of groups that consumers form. An old server does not report the type of a group."""
 TOOLS: Final = {"share": "kafka-share-groups.sh", "streams": "kafka-streams-groups.sh"}
 """Kafka's tools for other types of groups."""
 INACTIVE: Final = ("Empty", "Dead")
@@ -31,7 +31,7 @@ def consumer_groups(cluster: Cluster) -> list[str]:
 
 
 def of_consumers(cluster: Cluster, group_id: str, verb: str) -> Description | None:
-    """The group; None: there is none. Raises AskingFailed when it is no group of consumers."""
+    """The group; None if it does not exist. Raises AskingFailed when it is not a group of consumers."""
     found = find_group(cluster, group_id)
     if found is None:
         return None
@@ -60,11 +60,11 @@ def inactive(cluster: Cluster, group_id: str, verb: str) -> None:
 
 
 def members(found: Description) -> str:
-    """How many members, in words."""
+    """The number of members, in words."""
     count = len(found.members)
     return f"{count} member{'' if count == 1 else 's'}"
 
 
 def say_nothing_changed(command: str) -> None:
-    """Say that it was a dry run."""
+    """Print that this was a dry run."""
     say(f"{command}: nothing was changed; give --execute to do it", sys.stderr)

@@ -27,7 +27,7 @@ from muster.protocol.messages.offset_delete import (
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 AT_ONCE: Final = 1_000
-"""Partitions in one request: what is committed by it fits into one batch of `__consumer_offsets`."""
+"""Partitions in one request: its commits fit into one batch of `__consumer_offsets`."""
 
 
 class Committed(NamedTuple):
@@ -38,7 +38,9 @@ class Committed(NamedTuple):
 
 
 def fetch_committed(cluster: Cluster, group_id: str) -> dict[Partition, Committed]:
-    """Every committed offset of a group, by topic and partition; none if there is no group. Raises AskingFailed."""
+    """Every committed offset of a group, by topic and partition; empty if the group does not exist. Raises
+    AskingFailed.
+    """
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, None, -1, None)])
     node, answer = cluster.ask_coordinator(
         group_id, ApiKey.OFFSET_FETCH, request, lambda answer: [one.error_code for one in answer.groups]
@@ -57,7 +59,9 @@ def fetch_committed(cluster: Cluster, group_id: str) -> dict[Partition, Committe
 
 
 def commit(cluster: Cluster, group_id: str, offsets: Mapping[Partition, int]) -> dict[Partition, str]:
-    """Commit as no member of the group: it must be inactive. Why not, for each partition that was refused."""
+    """Commit without being a member of the group, which must be inactive. Returns the reason for each refused
+    partition.
+    """
     refused: dict[Partition, str] = {}
     for some in _slices(sorted(offsets)):
         topics = [
@@ -79,7 +83,7 @@ def commit(cluster: Cluster, group_id: str, offsets: Mapping[Partition, int]) ->
 
 
 def delete(cluster: Cluster, group_id: str, partitions: Sequence[Partition]) -> dict[Partition, str]:
-    """Delete committed offsets. Why not, for each partition that was refused. Raises AskingFailed: all are."""
+    """Delete committed offsets. Returns the reason for each refused partition. Raises AskingFailed if all are refused."""
     refused: dict[Partition, str] = {}
     for some in _slices(partitions):
         topics = [
@@ -106,7 +110,7 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 
 
 def say_refused(command: str, group_id: str, done: str, refused: Mapping[Partition, str]) -> None:
-    """Say what was not `done` ("committed", "deleted"), and why: a line for each topic and reason."""
+    """Print what was not `done` ("committed", "deleted"), and why: a line for each topic and reason."""
     reasons: dict[tuple[str, str], list[int]] = {}
     for (topic, number), why in sorted(refused.items()):
         reasons.setdefault((topic, why), []).append(number)
@@ -120,7 +124,7 @@ def _slices(partitions: Sequence[Partition]) -> Iterator[Sequence[Partition]]:
 
 
 def _why(error_code: int) -> str:
-    """What to do, where it is known; with Kafka's name of the error."""
+    """What to do, if that is known, with Kafka's name of the error."""
     told = sentence(error_code)
     if error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
         return f"{told}: stop its members, or have them subscribe to another topic"

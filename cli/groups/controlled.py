@@ -1,4 +1,4 @@
-"""`muster groups wait-stable | rebalance | expire | remove`: what the control of a server under test does."""
+"""`muster groups wait-stable | rebalance | expire | remove`: commands for the control of a server under test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from muster.cli.control import Control, asking, path, show
 
 
 def run_controlled(options: argparse.Namespace) -> int:
-    """Ask the control; exit status 1 when it says no, or what was waited for did not come."""
+    """Run the command with the control; exit status 1 when the server refuses, or a wait fails."""
     return asking(f"muster groups {options.verb}", options, lambda control: _run(options, control))
 
 

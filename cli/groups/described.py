@@ -1,4 +1,4 @@
-"""A group as a server describes it, of whatever type."""
+"""A group as a server describes it, of any type."""
 
 from __future__ import annotations
 
@@ -8,34 +8,36 @@ from muster.client.connection import AskingFailed
 
 
 class NoGroup(AskingFailed):
-    """There is no group of that name."""
+    """No group has that name."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(f"there is no group {group_id}: muster groups list shows the groups of the cluster")
 
 
 class Member(NamedTuple):
-    """One row."""
+    """One member: a row of the description."""
 
     member: str
     instance: str | None
     client_id: str
     host: str
     assignment: dict[str, list[int]] | None
-    """What it has, also what it is giving up. None: it is not an assignment of partitions."""
+    """Its partitions, also those that it is giving up. None: its assignment has no partitions."""
     protocol: str | None = None
-    """Of a consumer group: "consumer", or "classic" for a member that uses JoinGroup; None: an old server is silent."""
+    """The protocol of a member of a consumer group: "consumer", or "classic" if it uses JoinGroup. None: an old server
+    does not report it.
+    """
     epoch: int | None = None
-    """Of a consumer group: the epoch that this member has reached. -2: a static member that will be back."""
+    """The epoch that a member of a consumer group has reached. -2: a static member that will return."""
     target: dict[str, list[int]] | None = None
-    """Of a consumer group: what it shall have."""
+    """The target assignment of a member of a consumer group."""
     subscribed: list[str] | None = None
     pattern: str | None = None
 
 
 class Description(NamedTuple):
-    """One group. Groups of the types consumer, share and streams have epochs. The generation of a classic group is in
-    no answer.
+    """One group. Groups of the types consumer, share and streams have epochs. No answer has the generation of a classic
+    group.
     """
 
     group: str
@@ -45,5 +47,5 @@ class Description(NamedTuple):
     protocol: str
     epoch: int | None
     assignment_epoch: int | None
-    """The targets are those of this epoch."""
+    """The epoch of the target assignments."""
     members: list[Member]

@@ -21,14 +21,14 @@ from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescri
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 
 PROTOCOLS: Final = {0: "classic", 1: "consumer"}
-"""What ConsumerGroupDescribe calls a member's type."""
+"""The names of the member types in ConsumerGroupDescribe."""
 AWAY: Final = -2
 SAME: Final = "="
-"""In the column of targets: it has what it shall have."""
+"""In the column of targets: the member has its target assignment."""
 
 
 def describe(cluster: Cluster, group_ids: Sequence[str] | None, *, as_json: bool) -> int:
-    """Print each group, None: every group; exit status 1 when one of them is not there."""
+    """Print each group, None: every group; exit status 1 when one of them does not exist."""
     # imported here: other commands describe groups without a verdict
     from muster.cli.groups.verdicts import verdict_of
 
@@ -55,7 +55,7 @@ def describe(cluster: Cluster, group_ids: Sequence[str] | None, *, as_json: bool
 
 
 def describe_group(cluster: Cluster, group_id: str) -> Description:
-    """Ask for one group. Raises AskingFailed, also when there is none."""
+    """The description of one group. Raises AskingFailed, also when the group does not exist."""
     found = find_group(cluster, group_id)
     if found is None:
         raise NoGroup(group_id)
@@ -63,7 +63,7 @@ def describe_group(cluster: Cluster, group_id: str) -> Description:
 
 
 def find_group(cluster: Cluster, group_id: str) -> Description | None:
-    """Ask for one group, of whatever type; None: there is none. Raises AskingFailed."""
+    """The description of one group of any type; None if it does not exist. Raises AskingFailed."""
     request = DescribeGroupsRequest([group_id])
     node, answer = cluster.ask_coordinator(
         group_id, ApiKey.DESCRIBE_GROUPS, request, lambda answer: [one.error_code for one in answer.groups]
@@ -82,7 +82,9 @@ def find_group(cluster: Cluster, group_id: str) -> Description | None:
 
 
 def _of_another_type(node: Connection, group_id: str, classic: Any) -> Description | None:
-    """A group that DescribeGroups does not know, which answered `classic`; None: there is none. Raises AskingFailed."""
+    """A group that DescribeGroups does not know, with the answer `classic`; None if it does not exist. Raises
+    AskingFailed.
+    """
     if node.speaks(ApiKey.CONSUMER_GROUP_DESCRIBE):
         found = _consumer_group(node, group_id)
         if found is not None:
@@ -129,7 +131,7 @@ def _assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] | None:
 
 
 def print_group(found: Description, verdict: str | None) -> None:
-    """Print one group: the verdict before the members; on a terminal in lines that fit, as far as they can."""
+    """Print one group, with the verdict before the members. On a terminal, lines are made to fit if possible."""
     about: list[Any] = [f"type {found.type}", f"protocol type {found.protocol_type}" if found.protocol_type else "",
                         found.protocol, f"epoch {found.epoch}" if found.epoch is not None else ""]  # fmt: skip
     known = ", ".join(one for one in about if one)
@@ -149,7 +151,7 @@ def print_group(found: Description, verdict: str | None) -> None:
 
 
 def _members_table(found: Description) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-    """Its heads, and a row for each member."""
+    """The heads of the table, and a row for each member."""
     members = sorted(found.members, key=lambda one: one.member)
     rows: list[tuple[object, ...]] = [
         (one.member, one.instance, one.client_id, one.host.lstrip("/"), _partitions(one.assignment)) for one in members
@@ -160,13 +162,13 @@ def _members_table(found: Description) -> tuple[tuple[str, ...], list[tuple[obje
     for number, one in enumerate(members):
         target = SAME if one.target == one.assignment else None if one.target is None else _partitions(one.target)
         rows[number] = (*rows[number][:4], one.protocol, one.epoch, rows[number][4], target)
-    # the parts of a Streams application have tasks: SUBTOPOLOGY:PARTITION
+    # the members of a Streams application have tasks: SUBTOPOLOGY:PARTITION
     has = "TASKS" if found.type == "streams" else "PARTITIONS"
     return (*head[:4], "PROTOCOL", "EPOCH", has, "TARGET"), rows
 
 
 def what_is_awaited(found: Description) -> list[str]:
-    """What keeps a consumer group from being Stable, a sentence each: who has what another one shall have."""
+    """Why a consumer group is not Stable, in sentences: which member has partitions that another member is to have."""
     if found.epoch is None or found.assignment_epoch is None:
         return []
     told = []

@@ -16,11 +16,11 @@ from muster.client.kafka_client import Cluster
 from muster.coordinator.history.timeline import Timeline
 
 RETRY_S: Final = 0.5
-"""How long `watch` waits before it looks again for a server that has gone."""
+"""How long `watch` waits before it looks again for a server that does not answer."""
 
 
 def history(cluster: Cluster, group_id: str, *, as_json: bool, everything: bool, last: int | None) -> int:
-    """Print what happened in a group; exit status 1 when nothing is known of it."""
+    """Print the history of a group; exit status 1 when nothing is known of it."""
     values: Iterable[Value] = Events(cluster).upto_now(group_id)
     if last is not None:
         values = deque(values, last)
@@ -41,7 +41,7 @@ def history(cluster: Cluster, group_id: str, *, as_json: bool, everything: bool,
 
 
 def watch(cluster: Cluster, group_id: str | None, *, as_json: bool, everything: bool) -> int:
-    """Print what happens from now on, until interrupted."""
+    """Print events from now on, until interrupted."""
     events = Events(cluster)
     ends = events.ends()
     position = ends if group_id is None else {(one := events.partition_of(group_id)): ends[one]}
@@ -53,7 +53,7 @@ def watch(cluster: Cluster, group_id: str | None, *, as_json: bool, everything: 
         if as_json:
             print_json(value)
             continue
-        # a group that only comes and goes must not be remembered for ever
+        # groups that exist only for a short time must not be remembered for ever
         timeline = timelines.setdefault(group, Timeline(dates=False, everything=everything))
         _print(timeline, value, "" if group_id is not None or group is None else f"{group}: ")
         if value["kind"] == "group_deleted":
@@ -62,7 +62,7 @@ def watch(cluster: Cluster, group_id: str | None, *, as_json: bool, everything: 
 
 
 def _follow(cluster: Cluster, events: Events, position: dict[int, int]) -> Iterator[Value]:
-    """Every event from `position` on, also those of a server that was away meanwhile."""
+    """Every event from `position` on, also those that were written while the server did not answer."""
     while True:
         try:
             yield from events.follow(position)

@@ -16,7 +16,7 @@ from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 
 
 def list_groups(cluster: Cluster, states: Sequence[str], types: Sequence[str], *, as_json: bool) -> int:
-    """Print all groups, by name; exit status 1 when those of some partition are not among them."""
+    """Print all groups, by name; exit status 1 when the groups of some partition are missing."""
     groups = all_groups(cluster, states, types)
     missing = offline_partitions(cluster)
     if as_json:

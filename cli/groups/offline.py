@@ -1,6 +1,6 @@
 """Offline partitions of `__consumer_offsets`, and why: their groups are neither listed nor served.
 
-Kafka's protocol only says that a partition has no leader; the reason is in Muster's answer to DescribeGroups.
+Kafka's protocol only says that a partition has no leader. Muster's answer to DescribeGroups has the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Offline(NamedTuple):
 
 
 def offline_partitions(cluster: Cluster) -> list[Offline]:
-    """Those without a leader, in order. Raises AskingFailed."""
+    """The partitions without a leader, in order. Raises AskingFailed."""
     topic = cluster.topics([TOPIC]).get(TOPIC)
     rows = [] if topic is None else topic.partitions
     without = sorted(one.partition_index for one in rows if one.leader_id < 0)
@@ -34,7 +34,7 @@ def offline_partitions(cluster: Cluster) -> list[Offline]:
 
 
 def why_not(node: Connection, group_id: str, error_code: int = ErrorCode.COORDINATOR_NOT_AVAILABLE) -> str:
-    """Why a group is refused with `error_code`, as far as its coordinator says more than that. Raises AskingFailed."""
+    """Why a group is refused with `error_code`, if its coordinator gives a reason. Raises AskingFailed."""
     told = None
     if error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
         (row,) = node.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest([group_id])).groups
@@ -43,5 +43,5 @@ def why_not(node: Connection, group_id: str, error_code: int = ErrorCode.COORDIN
 
 
 def _group_on(partition: int, partitions: int) -> str:
-    """The name of a group that would be on that partition."""
+    """The name of a group that would be in that partition."""
     return next(name for name in map(str, count()) if group_partition(name, partitions) == partition)

@@ -20,8 +20,8 @@ _HEAD: Final = ("GROUP", "TOPIC", "PARTITION", "OFFSET", "END", "LAG", "METADATA
 
 
 class Row(NamedTuple):
-    """One partition of a group. `offset`: of a share group, where it begins. `lag` None: it follows from the end of the
-    partition.
+    """One partition of a group. `offset`: the committed one; for a share group, its start offset. `lag` None: it
+    follows from the end of the partition.
     """
 
     group: str
@@ -34,8 +34,8 @@ class Row(NamedTuple):
 
 
 def offsets(cluster: Cluster, group_ids: Sequence[str] | None, *, form: str) -> int:
-    """Print every committed offset of these groups with end, lag and owner; `group_ids` None: of all groups.
-    `form`: text, json or csv. Exit status 1 when one of the groups has none.
+    """Print every committed offset of these groups with end, lag and owner; `group_ids` None: of all groups. `form`:
+    text, json or csv. Exit status 1 when one of the groups has no committed offset.
     """
     names = [one.group_id for one in all_groups(cluster)] if group_ids is None else list(dict.fromkeys(group_ids))
     rows: list[Row] = []
@@ -57,7 +57,7 @@ def offsets(cluster: Cluster, group_ids: Sequence[str] | None, *, form: str) -> 
 
 
 def _rows(cluster: Cluster, group_id: str) -> list[Row]:
-    """What is committed in a group, by topic and partition. Raises AskingFailed."""
+    """The committed offsets of a group, by topic and partition. Raises AskingFailed."""
     committed = fetch_committed(cluster, group_id)
     try:
         found = find_group(cluster, group_id)
@@ -65,7 +65,7 @@ def _rows(cluster: Cluster, group_id: str) -> list[Row]:
             raise NoGroup(group_id)
     except NoGroup:
         raise
-    except AskingFailed:  # who may read offsets may not see members
+    except AskingFailed:  # a user may be allowed to read offsets, and not to see members
         found = None
     if found is not None and found.type == "share" and not committed:
         # imported here: few clusters have such groups

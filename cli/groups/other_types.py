@@ -1,5 +1,5 @@
 """Share groups (KIP-932) and Streams groups (KIP-1071) of Apache Kafka, for `muster groups describe` and `offsets`.
-Muster itself has none.
+Muster itself has no such groups.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from muster.protocol.messages.streams_group_describe import StreamsGroupDescribe
 SHARE: Final = "share"
 STREAMS: Final = "streams"
 NOT_KNOWN: Final = -1
-"""DescribeShareGroupOffsets' start offset of a partition that has none yet, and its lag if it is not known."""
+"""In DescribeShareGroupOffsets, a partition without a start offset yet, or with an unknown lag."""
 
 
 def share_group(node: Connection, group_id: str) -> Description | None:
-    """A share group; None: there is none of that name, or the server has none at all. Raises AskingFailed."""
+    """A share group. The result is None if no share group has that name, or the server has no share groups. Raises
+    AskingFailed.
+    """
     row = _row(node, ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest([group_id]), group_id)
     if row is None:
         return None
@@ -40,7 +42,7 @@ def share_group(node: Connection, group_id: str) -> Description | None:
 
 
 def streams_group(node: Connection, group_id: str) -> Description | None:
-    """A Streams group; its members have tasks, SUBTOPOLOGY:PARTITION. None and errors are those of `share_group`."""
+    """A Streams group; its members have tasks, SUBTOPOLOGY:PARTITION. None and errors are as in `share_group`."""
     row = _row(node, ApiKey.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest([group_id]), group_id)
     if row is None:
         return None
@@ -53,7 +55,7 @@ def streams_group(node: Connection, group_id: str) -> Description | None:
 
 
 def share_offsets(cluster: Cluster, group_id: str) -> dict[Partition, tuple[int, int | None]]:
-    """The start offset of each partition of a share group, and its lag if the server says it. Raises AskingFailed."""
+    """The start offset of each partition of a share group, and its lag if the server reports it. Raises AskingFailed."""
     request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group_id, None)])
     _, answer = cluster.ask_coordinator(
         group_id, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request, lambda answer: [one.error_code for one in answer.groups]

@@ -1,4 +1,4 @@
-"""The arguments of `muster groups offsets reset`: partitions, times, plans in files, written as for Kafka's tool."""
+"""The arguments of `muster groups offsets reset`: partitions, times, plans in files, in the syntax of Kafka's tool."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Chosen(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """One line of a file. `group` None: the line does not say."""
+    """One line of a file. `group` None: the line names no group."""
 
     group: str | None
     topic: str
@@ -40,7 +40,7 @@ class Planned(NamedTuple):
 
 
 def topics(words: Sequence[str]) -> list[Chosen]:
-    """TOPIC or TOPIC:0,1,4-6, as Kafka's tool has them. Raises ConfigError."""
+    """TOPIC or TOPIC:0,1,4-6, as in Kafka's tool. Raises ConfigError."""
     return [_chosen(word) for word in words]
 
 
@@ -66,7 +66,7 @@ def _chosen(word: str) -> Chosen:
 
 
 def whole_number(option: str, text: str, least: int = 0) -> int:
-    """An offset, or how far to shift one. Raises ConfigError."""
+    """An offset, or the distance of a shift. Raises ConfigError."""
     if re.fullmatch(r"[-+]?[0-9]{1,19}", text, re.ASCII) is None or not least <= int(text) <= _LARGEST_OFFSET:
         what = "an offset, 0 or more," if least == 0 else "a whole number, such as 10 or -10,"
         raise ConfigError(f"{option} {text}: {what} was expected")
@@ -74,7 +74,7 @@ def whole_number(option: str, text: str, least: int = 0) -> int:
 
 
 def duration_ms(option: str, text: str) -> int:
-    """A duration in ISO 8601 as Kafka's tool has it, or 500ms, 10s, 5m, 2h, 1d. Raises ConfigError."""
+    """A duration in ISO 8601 as in Kafka's tool, or 500ms, 10s, 5m, 2h, 1d. Raises ConfigError."""
     short = _SHORT.fullmatch(text)
     if short is not None:
         return int(short[1]) * _UNITS_MS[short[2]]
@@ -86,7 +86,7 @@ def duration_ms(option: str, text: str) -> int:
 
 
 def time_ms(option: str, text: str) -> int:
-    """A date with a time, of UTC when no zone is given: wall ms. Raises ConfigError."""
+    """A date with a time, in UTC without a zone: wall ms. Raises ConfigError."""
     try:
         if "T" not in text:
             raise ValueError
@@ -135,7 +135,7 @@ def _planned(cells: Sequence[str], where: str) -> Planned:
 
 
 def as_csv(rows: Iterable[tuple[str, Partition, int]], *, with_group: bool) -> str:
-    """Groups, partitions and offsets as lines that `read_plan` reads, and Kafka's tool too."""
+    """Groups, partitions and offsets as lines that `read_plan` and Kafka's tool read."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for group, (topic, partition), offset in rows:

@@ -25,7 +25,9 @@ MEMBERS_AT_ONCE: Final = 1_000
 
 
 def delete_groups(cluster: Cluster, group_ids: Sequence[str] | None, *, execute: bool, as_json: bool) -> int:
-    """Delete groups without members, and their offsets; None: all of consumers. Exit status 1 when one was refused."""
+    """Delete groups without members, and their offsets; None: all groups of consumers. Exit status 1 when one was
+    refused.
+    """
     names = consumer_groups(cluster) if group_ids is None else group_ids
     status = 0
     rows: list[tuple[str, str, str, bool]] = []
@@ -65,7 +67,7 @@ def _delete(cluster: Cluster, name: str) -> None:
 def delete_offsets(
     cluster: Cluster, group_id: str, chosen: Sequence[Chosen] | None, *, execute: bool, as_json: bool
 ) -> int:
-    """Delete committed offsets of a group, of topics that no member is subscribed to; None: of all topics."""
+    """Delete committed offsets of a group, of topics without a subscribed member; None: of all topics."""
     command = "muster groups offsets delete"
     if of_consumers(cluster, group_id, "changed") is None:
         raise NoGroup(group_id)
@@ -83,7 +85,7 @@ def delete_offsets(
 
 
 def _committed_in(cluster: Cluster, there: Any, chosen: Sequence[Chosen] | None) -> list[tuple[str, int]]:
-    """What is committed of these topics: also of one that does not exist any more."""
+    """The committed partitions of these topics, also of a topic that no longer exists."""
     if chosen is None:
         return list(there)
     gone = {topic for topic, _ in there} - set(cluster.topics(sorted({one.topic for one in chosen})))
@@ -117,7 +119,7 @@ def remove_members(
     refused: dict[str, str] = {}
     for start in range(0, len(chosen) if execute else 0, MEMBERS_AT_ONCE):
         some = chosen[start : start + MEMBERS_AT_ONCE]
-        # a static member is named by its instance, as the admin clients do: it may have joined again meanwhile
+        # a static member is removed by its instance id, as the admin clients do: it may have joined again meanwhile
         rows = [MemberIdentity("" if one.instance else one.member, one.instance, reason or REASON) for one in some]
         request = LeaveGroupRequest(group_id, members=rows)
         _, answer = cluster.ask_coordinator(group_id, ApiKey.LEAVE_GROUP, request, lambda answer: [answer.error_code])
@@ -138,7 +140,7 @@ def remove_members(
 
 
 def _chosen(found: Description, ids: Sequence[str], instances: Sequence[str], *, everyone: bool) -> list[Member]:
-    """The members that are named. Raises AskingFailed for a name that nobody has."""
+    """The named members. Raises AskingFailed for a name that no member has."""
     if everyone and not found.members:
         raise AskingFailed(f"group {found.group} has no members")
     by_id = {one.member: one for one in found.members}

@@ -1,7 +1,7 @@
-"""`muster groups offsets reset`: what the committed offsets of inactive groups shall be, shown or committed.
+"""`muster groups offsets reset`: new committed offsets of inactive groups, shown or committed.
 
-The scenarios are those of `kafka-consumer-groups --reset-offsets`. So is what they do about a partition without a
-committed offset, and about an offset outside of its partition.
+The scenarios are those of `kafka-consumer-groups --reset-offsets`. Partitions without a committed offset, and offsets
+outside of their partitions, are treated alike, too.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ COMMAND: Final = "muster groups offsets reset"
 
 
 class Scenario(NamedTuple):
-    """Where offsets are to be. `name`: Kafka's option without `--`; `value`: offset, shift or time (wall ms)."""
+    """The new place of offsets. `name`: Kafka's option without `--`; `value`: offset, shift or time (wall ms)."""
 
     name: str
     value: int = 0
 
 
 class Asked(NamedTuple):
-    """What a user wants to be reset."""
+    """The reset that a user wants."""
 
     groups: tuple[str, ...] | None
     """None: all groups of consumers."""
     topics: tuple[Chosen, ...] | None
-    """None: all partitions with a committed offset; with a plan not used."""
+    """None: all partitions with a committed offset. A plan does not use it."""
     scenario: Scenario
     plan: tuple[Planned, ...]
     """The lines of a file, for the scenario from-file."""
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One partition of a group. `before`: its committed offset, None when there is none."""
+    """One partition of a group. `before`: its committed offset, or None."""
 
     group: str
     partition: Partition
@@ -54,7 +54,7 @@ class Row(NamedTuple):
 
 
 def reset(cluster: Cluster, asked: Asked) -> int:
-    """Print what the offsets of the groups shall be, and commit them if asked. Exit status 1: one was refused."""
+    """Print the new offsets of the groups, and commit them if the user wants that. Exit status 1: one was refused."""
     groups = consumer_groups(cluster) if asked.groups is None else asked.groups
     if asked.groups is None and asked.plan:
         groups = [one for one in groups if any(line.group == one for line in asked.plan)]
@@ -162,7 +162,7 @@ def _at(cluster: Cluster, partitions: Sequence[Partition], timestamp: int) -> di
 
 
 def _at_time(cluster: Cluster, partitions: Sequence[Partition], time_ms: int) -> dict[Partition, int]:
-    """The first offsets that are not older; the ends where there is none, as with Kafka's tool."""
+    """The first offsets that are not older; the end if a partition has none, as in Kafka's tool."""
     found = _at(cluster, partitions, max(time_ms, 0))
     without = [one for one, offset in found.items() if offset < 0]
     ends = _at(cluster, without, LATEST)
@@ -172,7 +172,7 @@ def _at_time(cluster: Cluster, partitions: Sequence[Partition], time_ms: int) ->
 
 
 def _within(cluster: Cluster, planned: Mapping[Partition, int]) -> dict[Partition, int]:
-    """These offsets, none before the beginning of its partition and none behind its end; as with Kafka's tool."""
+    """These offsets, moved into their partitions if they are outside, as in Kafka's tool."""
     partitions = list(planned)
     starts, ends = _at(cluster, partitions, EARLIEST), _at(cluster, partitions, LATEST)
     found: dict[Partition, int] = {}

@@ -1,4 +1,4 @@
-"""Episodes and a verdict of a group, from what the server told of it in `__group_events`."""
+"""Episodes and a verdict of a group, from the events in `__group_events`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from muster.pipeline.episodes.verdict import Verdict
 
 NEWEST: Final = 20_000
-"""Events of a group's partition that are looked at."""
+"""The most events of a group's partition that are read."""
 
 
 def verdict_of(cluster: Cluster, group_id: str) -> Verdict | None:
-    """One sentence about a group; None: the cluster keeps no events, or none of it."""
+    """One sentence about a group; None: the cluster keeps no events, or none of this group."""
     if cluster.topics([OF_GROUPS.topic]).get(OF_GROUPS.topic) is None:
         return None
     return _told(cluster, group_id).verdict
 
 
 def print_episodes(cluster: Cluster, group_id: str, *, as_json: bool) -> int:
-    """Print what happened in a group, and the verdict. Raises AskingFailed when nothing is known of it."""
+    """Print the history of a group in episodes, and the verdict. Raises AskingFailed when nothing is known of it."""
     found = _told(cluster, group_id)
     if found.verdict is None:
         raise AskingFailed(f"no rebalance of a group {group_id} is among the last {NEWEST:,} events of its partition")

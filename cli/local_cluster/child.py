@@ -1,4 +1,4 @@
-"""What all child processes of `muster cluster try` have in common."""
+"""The common part of all child processes of `muster cluster try`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 UMASK: Final = 0o077
-"""What nodes have on the disk are records of users: nobody else may read them."""
+"""The files of nodes have records of users, so no other user may read them."""
 _PR_SET_PDEATHSIG: Final = 1
 
 
 class Failed(Exception):
-    """A sentence that says what cannot be done, and what to do."""
+    """A sentence that says what failed, and what to do."""
 
 
 def ended(status: int) -> str:
@@ -31,13 +31,13 @@ def ended(status: int) -> str:
 
 
 def open_log(path: Path, *, anew: bool) -> BinaryIO:
-    """A file for what a child prints: nobody else may read it."""
+    """A file for the output of a child, which no other user may read."""
     flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if anew else os.O_APPEND)
     return open(os.open(path, flags, 0o600), "wb")
 
 
 def environment() -> dict[str, str]:
-    """This process's environment without PostgreSQL's variables: they could lead to another server."""
+    """The environment of this process without PostgreSQL's variables: they could lead to another server."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")}
 
 

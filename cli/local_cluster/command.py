@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 CLUSTER_NAME: Final = "muster"
 SESSIONS_OF_A_NODE: Final = 8
-"""At most, in PostgreSQL; a node needs four."""
+"""The most sessions of a node in PostgreSQL; a node needs four."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run it until a signal; the exit status."""
+    """Run until a signal, and return the exit status."""
     from muster.cli.local_cluster.child import Failed
     from muster.coordinator.config import ConfigError
 
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         _report(str(error))
         return 1
     except KeyboardInterrupt:
-        # pressed before the loop had taken the signal over
+        # the signal arrived before the loop had installed its handler
         return 130
     return 0
 
@@ -101,7 +101,7 @@ def _cluster(
 
     settings = {"max_connections": str(max(100, 20 + SESSIONS_OF_A_NODE * config.nodes))}
     if options.data_dir is None:
-        # what is thrown away at the end need not survive a crash of the machine
+        # data that is removed at the end need not survive a crash of the machine
         settings |= {"fsync": "off", "full_page_writes": "off"}
     return Supervisor(
         EmbeddedPostgres(directory / DATABASE, settings),
@@ -135,7 +135,7 @@ def _load(options: argparse.Namespace) -> Config:
 
 
 def _metrics(options: argparse.Namespace, config: Config) -> tuple[str, int] | None:
-    """Host and port of the first node's figures. Raises ConfigError."""
+    """Host and port of the first node's metrics. Raises ConfigError."""
     if options.metrics is None:
         return None
     from muster.coordinator.config import ConfigError
@@ -196,7 +196,7 @@ def _same_for_all(options: argparse.Namespace) -> list[str]:
 
 
 def _of_its_own(config: Config, place: int) -> list[str]:
-    """The properties in which a node differs from the others; they win over what is given for all."""
+    """The properties in which a node differs from the others. They override the common ones."""
     given = config.of_node(place).given
     own = {"node.id": str(config.node_id + place), "broker.id": str(config.node_id + place), "muster.nodes": "1"}
     own |= {name: given[name] for name in ("listeners", "advertised.listeners", "broker.rack") if name in given}

@@ -1,4 +1,4 @@
-"""The directory in which a local cluster works: the database, the nodes' copies of logs, and their log lines."""
+"""The directory in which a local cluster works: the database, the nodes' local replicas, and their log lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OURS: Final = re.compile(rf"{re.escape(LOCK_FILE)}|{DATABASE}(\.new|\.log|\.run
 
 
 def copy_of_node(directory: Path, number: int) -> Path:
-    """Where a node has its copies of the logs that it leads."""
+    """The directory of a node's local replica."""
     return directory / f"node-{number}"
 
 
@@ -31,14 +31,14 @@ def log_of_node(directory: Path, number: int) -> Path:
 
 @contextmanager
 def working_directory(given: Path | None) -> Iterator[Path]:
-    """`given`, made if it is not there, and held until the end; or a temporary one that is removed then.
+    """`given`, made if it does not exist, and locked until the end; or a temporary directory that is removed then.
 
     Raises `Failed` when it is in use, holds something else, or cannot be made.
     """
     if given is None:
         made = temporary_folder("muster-try-")
         if os.geteuid() == 0:
-            made.chmod(0o711)  # the user who runs PostgreSQL for root goes through
+            made.chmod(0o711)  # if this user is root, PostgreSQL runs as another one, who must reach the folder
         try:
             yield made
         finally:

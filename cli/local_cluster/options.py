@@ -1,4 +1,4 @@
-"""The options of `muster cluster try`. Every `muster` command but `serve` and `health` makes them, so that this module
+"""The options of `muster cluster try`. Every `muster` command but `serve` and `health` makes them, so this module
 imports nothing of the rest.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 from muster.cli.parser import folder
 
 LISTEN: Final = "localhost:9092"
-"""Where the first node listens when nothing says it: on this machine only."""
+"""The default address of the first node: on this machine only."""
 ABOUT: Final = (
     "Run a PostgreSQL and N nodes of `muster serve --cluster` over it, on this machine. When clients can connect it "
     "prints one line, `muster ready HOST:PORT,HOST:PORT,…`, to stdout. SIGTERM, SIGINT or SIGHUP stops the nodes, "

@@ -23,7 +23,7 @@ class Supervisor:
         restart_after_s: float | None = None,
     ) -> None:
         """`make_tables` and `make_nodes` get the database's URL. `report` gets a sentence about a node that ended.
-        `restart_after_s`: how long such a node stays away; None: for good.
+        `restart_after_s`: when such a node starts again; None: never.
         """
         self._database = database
         self._make_tables = make_tables
@@ -32,12 +32,13 @@ class Supervisor:
         self._restart_after_s = restart_after_s
         self.nodes: Sequence[NodeProcess] = ()
         self.url = ""
-        """Of the database that runs."""
+        """The URL of the running database."""
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Run until this is cancelled, no node is left, or the database ends; `ready` is called when all nodes serve.
+        """Run until this is cancelled, all nodes have ended, or the database ends; `ready` is called when all nodes
+        serve.
 
-        Everything has been stopped when it returns. Raises `Failed`.
+        Everything has stopped when it returns. Raises `Failed`.
         """
         try:
             self.url = url = await self._database.start()
@@ -56,19 +57,19 @@ class Supervisor:
             await self._database.stop()
 
     def hurry(self) -> None:
-        """End everything by force; `run` returns soon."""
+        """Stop everything by force; `run` returns soon."""
         for node in self.nodes:
             node.kill()
         self._database.kill()
 
     async def _while_up(self, database: asyncio.Task[str], work: Awaitable[object]) -> None:
-        """Do something, as long as the database is there. Raises `Failed`."""
+        """Wait for the work, as long as the database runs. Raises `Failed`."""
         task = asyncio.ensure_future(work)
         try:
             await asyncio.wait({task, database}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 for node in self.nodes:
-                    node.kill()  # a node without its database has nothing to hand over, and waits for it
+                    node.kill()  # without its database a node has nothing to hand over, and would wait for it
                 words = self._database.last_words()
                 raise Failed(f"the database {database.result()}" + (f": {words}" if words else ""))
             task.result()
@@ -77,7 +78,7 @@ class Supervisor:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _look_after(self, node: NodeProcess) -> None:
-        """Say when the node ends; start it again if that is wanted."""
+        """Report the end of the node, and start it again if that is wanted."""
         while True:
             status = await node.wait()
             what = f"node {node.node_id} ({node.address}) {'has stopped' if status == 0 else ended(status)}"
@@ -99,7 +100,7 @@ class Supervisor:
 
 
 async def _all(work: Iterable[Awaitable[None]]) -> None:
-    """Do all of this at a time; the first failure ends the rest."""
+    """Do all of this at the same time; the first failure cancels the rest."""
     tasks = [asyncio.ensure_future(one) for one in work]
     try:
         await asyncio.gather(*tasks)

@@ -1,5 +1,5 @@
-"""`muster log`: look into a data directory, also one of Apache Kafka, repair it, or make a sample of one. Nothing here
-needs a server.
+"""`muster log`: inspect a data directory, also one of Apache Kafka, repair it, or make a sample of one. No server is
+needed.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run what was asked for; the exit status."""
+    """Run the command, and return the exit status."""
     from muster.cli.output import printing
 
     return printing(f"muster log {options.verb}", lambda: _run(options))

@@ -1,4 +1,4 @@
-"""`muster log check`: checks that all on the disk is as it was written."""
+"""`muster log check`: checks that the files on the disk are as they were written."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ WITHOUT_FOLDER = "stop the server, and put what is missing back from a backup"
 
 
 class Found(NamedTuple):
-    """What was found in a data directory, or in the folder of one partition."""
+    """The findings in a data directory, or in the folder of one partition."""
 
     inspections: list[tuple[Place, Inspection]]
     misfits: list[Misfit]
     files: list[FileProblem]
-    """Of the directory itself."""
+    """The problems of the directory itself."""
 
     @property
     def damaged(self) -> list[tuple[Place, Inspection]]:
@@ -49,14 +49,14 @@ class Found(NamedTuple):
 
     @property
     def damaged_names(self) -> list[str]:
-        """The names of their folders, and of those that do not fit the metadata log."""
+        """The names of their folders, and of folders that do not fit the metadata log."""
         files = [Path(one.finding.file).name for one in self.files if one.finding.severity == DAMAGE]
         folders = [place.name for place, _ in self.damaged] + [one.folder for one in self.misfits]
         return list(dict.fromkeys(files + folders))
 
     @property
     def totals(self) -> dict[str, int]:
-        """How much was looked at."""
+        """How much was inspected."""
         segments = [facts for _, inspection in self.inspections for facts in inspection.segments]
         return {
             "partitions": len(self.inspections),
@@ -67,7 +67,7 @@ class Found(NamedTuple):
 
 
 def check(directory: Path, *, as_json: bool) -> int:
-    """Look at every partition in `directory`; 0: sound, 1: damaged, 2: cannot be read."""
+    """Inspect every partition in `directory`; 0: sound, 1: damaged, 2: cannot be read."""
     try:
         found = _look(directory)
     except (WrongPath, OSError) as error:
@@ -82,10 +82,10 @@ def _look(directory: Path) -> Found:
     unfit: list[Misfit] = []
     files: list[FileProblem] = []
     places = partitions_in(directory)
-    # before the segments: a server that runs moves them on
+    # before the segments: a running server moves the checkpoints on
     stops = _last_stops(places[0].folder.resolve().parent)
     if places[0].folder != directory:
-        # folders that were only copied here have no meta.properties
+        # a copy of some folders has no meta.properties
         files = list(of_directory(directory, has_logs=(directory / METADATA_FOLDER).is_dir()))
         places = sorted([*places, *_emptied(directory, stops)])
         unfit = _misfits(directory, are_known=any(one.finding.severity == DAMAGE for one in files))
@@ -102,7 +102,7 @@ def _size(file: Path) -> int:
 
 
 def _last_stops(directory: Path) -> dict[Partition, LastStop]:
-    """What the checkpoints say; nothing when one of them cannot be read, which is reported by itself."""
+    """The content of the checkpoints; empty when one of them cannot be read, which is reported by itself."""
     try:
         return read_last_stops(FileStorage(directory, read_only=True))
     except OSError:
@@ -110,8 +110,8 @@ def _last_stops(directory: Path) -> dict[Partition, LastStop]:
 
 
 def _misfits(directory: Path, *, are_known: bool) -> list[Misfit]:
-    """`are_known`: some files of the directory cannot be read. That may be why the folders cannot be compared with the
-    metadata log.
+    """Folders that do not fit the metadata log. `are_known`: some files of the directory cannot be read, which may be
+    why the comparison fails.
     """
     broken = [Misfit(name, problem, WITHOUT_FOLDER) for name, problem in broken_folders(directory)]
     try:
@@ -119,14 +119,14 @@ def _misfits(directory: Path, *, are_known: bool) -> list[Misfit]:
     except OSError as error:
         if are_known or broken:
             return broken
-        # the inspection of its partition says which file
+        # the inspection of its partition names the file
         return [Misfit(METADATA_FOLDER, f"the metadata log cannot be read: {error.strerror}", WITHOUT_FOLDER)]
     names = {one.folder for one in broken}
     return [*broken, *(one for one in found if one.folder not in names)]
 
 
 def _told_exchanged(inspections: list[tuple[Place, Inspection]]) -> Iterator[tuple[Place, Inspection]]:
-    """Note it on both when two partitions of a topic each end where the other ended at the last stop."""
+    """Note on both when two partitions of a topic each end where the other ended at the last stop."""
     ends = {(place.topic, place.number): one for place, one in inspections}
     for place, one in inspections:
         other = next((at for at in ends if at[0] == place.topic and _are_exchanged(one, ends[at])), None)
@@ -143,7 +143,7 @@ def _are_exchanged(one: Inspection, other: Inspection) -> bool:
 
 
 def _emptied(directory: Path, stops: Mapping[Partition, LastStop]) -> list[Place]:
-    """Partitions whose folder is there without a single segment, although there were records in it."""
+    """Partitions whose folder exists without a segment, although it had records."""
     places = [Place(topic, index, directory / f"{topic}-{index}") for topic, index in stops]
     return [
         place
@@ -163,7 +163,7 @@ def _inspect(place: Place, last_stop: LastStop, progress: Progress) -> Inspectio
 
 
 def _lines(found: Found) -> Iterator[str]:
-    """What is told to people."""
+    """The lines for people."""
     for file in found.files:
         yield f"{Path(file.finding.file).name}: {file.finding.severity}: {file.finding.file}: {file.finding.problem}"
     for place, inspection in found.inspections:
@@ -184,7 +184,7 @@ def _lines(found: Found) -> Iterator[str]:
 
 
 def _rows(found: Found) -> Iterator[str]:
-    """The same as JSON."""
+    """The same as JSON lines."""
     for file in found.files:
         yield json.dumps({"partition": None, **file.finding._asdict(), "advice": file.what_to_do})
     for place, inspection in found.inspections:

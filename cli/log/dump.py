@@ -40,11 +40,11 @@ Row = dict[str, Any]
 
 
 class Damaged(Exception):
-    """A segment cannot be read any further; names file and position."""
+    """A segment cannot be read further. The text names file and position."""
 
 
 def dump(path: Path, *, batches_only: bool) -> int:
-    """Print what `path` holds; the exit status."""
+    """Print the content of `path`, and return the exit status."""
     if is_of_producers(path) and path.is_file():
         return _dump_producers(path)
     try:
@@ -88,9 +88,7 @@ def _files(path: Path) -> list[tuple[Place | None, Path]]:
 
 
 def _chunks(file: Path, progress: Progress) -> Iterator[tuple[int, bytes]]:
-    """Position and bytes of the batches of a file, one by one; a torn or reserved end behind them is passed over in
-    silence.
-    """
+    """Position and bytes of the batches of a file, one by one. A torn or reserved end behind them is ignored."""
     with file.open("rb") as stream:
         data, position = b"", 0
         while more := stream.read(CHUNK_BYTES):
@@ -129,7 +127,7 @@ def _batch_lines(place: Place | None, file: Path, progress: Progress) -> Iterato
         row: Row = {} if place is None else {"partition": place.number}
         horizon = header.attributes & DELETE_HORIZON != 0
         row |= {
-            # a compressed message of an old format is seen as one, as in Kafka's own dump
+            # a compressed message of an old format is shown as one, as in Kafka's own dump
             "baseOffset": None if header.record_count == UNKNOWN_COUNT else header.base_offset,
             "lastOffset": header.last_offset,
             "count": None if header.record_count == UNKNOWN_COUNT else header.record_count,

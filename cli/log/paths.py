@@ -1,4 +1,4 @@
-"""The partition folders and segment files that a path on the command line means."""
+"""The partition folders and segment files of a path on the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class WrongPath(Exception):
-    """What was given is no log; the message says what was expected."""
+    """The path is not a log; the message says what was expected."""
 
 
 class Place(NamedTuple):
@@ -25,7 +25,7 @@ class Place(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As Kafka names the folder."""
+        """The name of the folder, as in Kafka."""
         return f"{self.topic}-{self.number}"
 
 
@@ -41,7 +41,7 @@ def segment_files(folder: Path) -> list[Path]:
 
 
 def is_readable(folder: Path) -> bool:
-    """Whether a folder can be looked into."""
+    """Whether the content of a folder can be read."""
     return folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
 
 

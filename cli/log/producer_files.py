@@ -20,7 +20,7 @@ def is_of_producers(path: Path) -> bool:
 
 
 def lines(path: Path) -> Iterator[Row]:
-    """What stands in it, row by row. Raises ValueError where it cannot be read."""
+    """The rows of the file. Raises ValueError where it cannot be read."""
     data = path.read_bytes()
     try:
         yield from _aborted(data) if path.suffix == TRANSACTION_INDEX_SUFFIX else _producers(path, data)

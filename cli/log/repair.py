@@ -1,4 +1,4 @@
-"""`muster log repair`: makes a damaged partition readable again, and says what may be lost."""
+"""`muster log repair`: makes a damaged partition readable again, and reports what may be lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from muster.coordinator.topics.restore_stray import CannotRestore, belongs_to_a_
 
 
 def repair(directory: Path, partition: str) -> int:
-    """Repair one partition of a data directory; 0: done, 1: it could not be done, 2: there is no such partition."""
+    """Repair one partition of a data directory; 0: done, 1: the repair failed, 2: the partition does not exist."""
     name = f"{OFFSETS_TOPIC}-{partition}" if partition.isascii() and partition.isdigit() else partition
     folder = directory / name
     is_aside = read_other_name(name) is not None
@@ -76,7 +76,7 @@ def _lines(name: str, done: Repair) -> Iterator[str]:
 
 
 def _put_back(directory: Path, folder: str) -> int:
-    """Raises what `restore_stray` does."""
+    """Restore a stray folder. Raises what `restore_stray` raises."""
     done = restore_stray(directory, folder, draw_uuid, Now(0, read_wall("now")))
     names = ", ".join(f"{done.topic}-{index}" for index in done.partitions)
     print(f"in their place again: {names}; the next start serves them")

@@ -48,7 +48,7 @@ def sample(
 
 
 def wanted_of(groups: int, hours: float, seed: int, records: str | None, end: str | None) -> Wanted:
-    """What the options ask for. Raises BadWish."""
+    """The parameters from the options. Raises BadWish."""
     if not 1 <= groups <= MOST_GROUPS:
         raise BadWish(f"--groups {groups}: a number from 1 to {MOST_GROUPS:,} was expected")
     if not LEAST_HOURS <= hours <= MOST_HOURS:

@@ -1,5 +1,5 @@
 """The small files of a data directory and of its partitions' folders, for `muster log check`. A file may be unreadable,
-may hold something else than it should, or may be no file at all. This module only reads.
+may have wrong content, or may be no file at all. This module only reads.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _OFFSETS: Final = {
     checkpoints.START_OFFSETS: "where each log begins is not known: deleted records may be back after the next start",
     checkpoints.CLEANER_OFFSETS: "how far each log was compacted is not known: it is compacted from its beginning",
 }
-"""Checkpoints of the directory, and what it means that one cannot be read."""
+"""Checkpoints of the directory, and what it means if one cannot be read."""
 
 
 class FileProblem(NamedTuple):
-    """What is wrong with a file of the data directory itself."""
+    """A problem of a file of the data directory itself."""
 
     finding: Finding
     what_to_do: str
 
 
 def obstacle(path: Path) -> str | None:
-    """What is in the place of a file. None means that a readable file is there, or nothing."""
+    """What is in the place of a file. None: a readable file, or nothing."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def obstacle(path: Path) -> str | None:
 
 
 def obstacles(folder: Path) -> Iterator[Finding]:
-    """Names of files in a partition's folder that lead to no readable file."""
+    """Names of files in a partition's folder that are no readable files."""
     for path in sorted(folder.iterdir()):
         names = (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS)
         if path.name in names or base_offset_of(path.name) is not None:
@@ -71,7 +71,7 @@ def epochs(folder: Path) -> Iterator[Finding]:
 
 
 def broken_folders(directory: Path) -> Iterator[tuple[str, str]]:
-    """Names of partitions' folders behind which there is no folder that can be read, and why."""
+    """Names of partitions' folders that cannot be read as folders, and why."""
     for path in sorted(directory.iterdir()):
         if checkpoints.partition_of(path.name) is None:
             continue
@@ -82,7 +82,7 @@ def broken_folders(directory: Path) -> Iterator[tuple[str, str]]:
 
 
 def of_directory(directory: Path, *, has_logs: bool) -> Iterator[FileProblem]:
-    """What is wrong with the files that belong to no partition."""
+    """Problems of the files that belong to no partition."""
     for name in (checkpoints.META_PROPERTIES, checkpoints.CLEAN_SHUTDOWN, *_OFFSETS):
         problem = obstacle(directory / name)
         if problem is not None:
@@ -128,5 +128,5 @@ def _offsets(path: Path, meaning: str, *, was_clean: bool) -> Iterator[FileProbl
 
 
 def has_obstacle(findings: Iterable[Finding], suffix: str) -> bool:
-    """Whether one of these is about a file that ends so."""
+    """Whether one of the findings is about a file with this suffix."""
     return any(finding.file.endswith(suffix) for finding in findings)

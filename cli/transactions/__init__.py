@@ -1,4 +1,4 @@
-"""`muster transactions`: look at the transactions of a running server. All but `history` works with any Kafka."""
+"""`muster transactions`: show the transactions of a running server. All but `history` works with any Kafka."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATES: Final = (
     *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"),
     "PrepareEpochFence",
 )
-"""States of transactional ids that Kafka has."""
+"""The states of transactional ids in Kafka."""
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -72,7 +72,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run what was asked for; the exit status."""
+    """Run the command, and return the exit status."""
 
     def check() -> None:
         if options.verb == "list":
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def milliseconds(option: str, text: str) -> int:
-    """A time with its unit. Raises ConfigError."""
+    """A duration with its unit. Raises ConfigError."""
     from muster.coordinator.config import ConfigError
 
     match = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", text)

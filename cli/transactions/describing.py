@@ -28,11 +28,11 @@ class Description(NamedTuple):
     began: int | None
     coordinator: str
     topics: dict[str, list[int]]
-    """Partitions that the transaction has written to and that have no marker yet."""
+    """Partitions that the transaction has written to, and that have no marker yet."""
 
 
 def describe(cluster: Cluster, ids: Sequence[str], *, as_json: bool) -> int:
-    """Print each transactional id; exit status 1 when one of them is not there."""
+    """Print each transactional id; exit status 1 when one of them does not exist."""
     status = 0
     for number, name in enumerate(dict.fromkeys(ids)):
         try:
@@ -51,7 +51,7 @@ def describe(cluster: Cluster, ids: Sequence[str], *, as_json: bool) -> int:
 
 
 def describe_id(cluster: Cluster, name: str) -> Description:
-    """Ask for one transactional id. Raises AskingFailed."""
+    """The description of one transactional id. Raises AskingFailed."""
     node, answer = cluster.ask_coordinator(
         name,
         ApiKey.DESCRIBE_TRANSACTIONS,

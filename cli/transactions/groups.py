@@ -1,4 +1,6 @@
-"""Whose offsets transactions committed: what `__group_events` counts of their ends, by producer, epoch and time."""
+"""The groups whose offsets transactions committed. `__group_events` counts ends of transactions by producer, epoch and
+time.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,20 @@ from muster.client.kafka_client import Cluster
 from muster.coordinator.history.transaction_timeline import OFFSETS_TOPIC, Value
 
 COUNTS: Final = {"transaction_committed": "transactions_committed", "transaction_aborted": "transactions_aborted"}
-"""The end of a transaction, and what its groups are told of it."""
+"""The event of a transaction's end, and the matching event of its groups."""
 EARLIER_MS: Final = 100
-"""So much earlier than its groups are told a transaction may seem complete: two looks at the clock, of which one is as
-old as a turn of the event loop."""
+"""A transaction may seem complete so much earlier than in the event of its group. Two readings of the clock are
+compared, and one may be as old as an iteration of the event loop.
+"""
 COUNTED_MS: Final = 5_000
-"""So long after the first end of what an event counts the last of these transactions is complete, at the latest."""
+"""An event counts several transactions. The last of them ended at most so long after the first."""
 
 
 class Groups:
-    """What there is to know of the groups of some transactions."""
+    """The groups of some transactions."""
 
     def __init__(self, cluster: Cluster, ended: Iterable[Value]) -> None:
-        """`ended`: events of transactional ids. Asks only if offsets are part of some of their transactions."""
+        """`ended`: events of transactional ids. The cluster is read only if some of their transactions have offsets."""
         partitions: set[int] = set()
         producers: set[int] = set()
         for value in ended:
@@ -34,7 +37,7 @@ class Groups:
         self._counts = list(_counts(cluster, partitions, producers)) if partitions else []
 
     def of(self, value: Value) -> Sequence[str]:
-        """The groups of a transaction that has ended; none: not known, or it has none."""
+        """The groups of a transaction that has ended; empty if they are not known, or it has none."""
         kind, epoch, at_ms = COUNTS[value["kind"]], value["producer_epoch"], value["time"]
         found = {
             one["group"]

@@ -1,8 +1,8 @@
-"""`muster transactions hanging`: open transactions that nobody will end.
+"""`muster transactions hanging`: open transactions that no coordinator will end.
 
-The leaders of partitions say which producers have a transaction open there (DescribeProducers, KIP-664); the
-coordinators say which transactions they know. What a coordinator does not know is looked at twice, for a transaction
-may have ended in between.
+The leaders of partitions report the producers with an open transaction there (DescribeProducers, KIP-664). The
+coordinators report the transactions that they know. A transaction that no coordinator knows is checked twice, because
+it may have ended in between.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Open(NamedTuple):
 
 
 class Hanging(NamedTuple):
-    """One that hangs. `open_ms`: since it began, or since the last append if nobody knows when it began."""
+    """A hanging transaction. `open_ms`: since its begin, or since the last append if the begin is not known."""
 
     open: Open
     transactional_id: str | None
@@ -57,7 +57,7 @@ class Hanging(NamedTuple):
 
 
 def hanging(cluster: Cluster, topics: Sequence[str] | None, *, as_json: bool) -> int:
-    """Print transactions that hang; exit status 1 when some partitions could not be looked at."""
+    """Print transactions that hang; exit status 1 when some partitions could not be checked."""
     places = _places(cluster, topics)
     troubles: dict[tuple[str, int], str] = {}
     found = find(cluster, places, _max_timeout_ms(cluster.bootstrap, cluster), troubles)
@@ -75,11 +75,11 @@ def hanging(cluster: Cluster, topics: Sequence[str] | None, *, as_json: bool) ->
 
 
 Places = Mapping[int, Sequence[tuple[str, int]]]
-"""Partitions by the node that leads them; -1: nobody does."""
+"""Partitions by the node that leads them; -1: they have no leader."""
 
 
 def find(cluster: Cluster, places: Places, max_timeout_ms: int, troubles: dict[tuple[str, int], str]) -> list[Hanging]:
-    """Those that hang, by topic and partition; `troubles` takes what could not be looked at. Raises AskingFailed."""
+    """The hanging transactions, by topic and partition. `troubles` gets what could not be checked. Raises AskingFailed."""
     troubles.update(dict.fromkeys(places.get(-1, ()), "it has no leader"))
     seen = list(_open_ones(cluster, places, troubles))
     if not seen:
@@ -142,7 +142,9 @@ def _open_in(answer: DescribeProducersResponse, troubles: dict[tuple[str, int], 
 
 
 def _known(cluster: Cluster, producer_ids: set[int]) -> dict[int, list[Description]]:
-    """What the coordinators know of these producers. Raises AskingFailed if one does not say, for all would hang."""
+    """What the coordinators know of these producers. Raises AskingFailed if one coordinator does not answer, because
+    all its transactions would seem to hang.
+    """
     rows, missing = all_transactions(cluster, ListTransactionsRequest([], sorted(producer_ids)))
     if missing:
         raise AskingFailed(f"{missing[0]}; which transactions hang cannot be told without")
@@ -163,7 +165,7 @@ def _max_timeout_ms(node: Connection, cluster: Cluster) -> int:
 
 
 def command(cluster: Cluster, one: Open) -> str:
-    """What ends it."""
+    """The command that ends it."""
     return (
         f"kafka-transactions.sh --bootstrap-server {cluster.bootstrap.address} abort --topic {one.topic} "
         f"--partition {one.partition} --start-offset {one.start_offset}"

@@ -16,7 +16,7 @@ from muster.coordinator.system.clock import read_wall
 
 
 def history(cluster: Cluster, name: str, *, as_json: bool, everything: bool, last: int | None) -> int:
-    """Print what happened to a transactional id; exit status 1 when nothing is known of it."""
+    """Print the history of a transactional id; exit status 1 when nothing is known of it."""
     values: Iterable[Value] = Events(cluster, OF_TRANSACTIONS).upto_now(name)
     if last is not None:
         values = deque(values, last)

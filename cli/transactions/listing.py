@@ -51,7 +51,7 @@ def list_transactions(
 
 
 def all_transactions(cluster: Cluster, request: ListTransactionsRequest) -> tuple[list[TransactionState], list[str]]:
-    """The transactional ids of every node, by name; and why some node does not list its own. Raises AskingFailed."""
+    """The transactional ids of every node, by name; and why some nodes do not list theirs. Raises AskingFailed."""
     found: list[TransactionState] = []
     missing: list[str] = []
     for node in cluster.every_node():
