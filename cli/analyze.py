@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _speaks_another(options: argparse.Namespace) -> str | None:
-    """Why a server cannot be used without TLS, if one of them demands TLS. Spark takes seconds to start, and says less."""
+    """Why a server cannot be used without TLS, if one of them demands TLS. Spark needs seconds, and says less."""
     from muster.client import hints
     from muster.coordinator.config.error import ConfigError
     from muster.coordinator.config.listeners import parse_addresses, show

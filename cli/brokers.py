@@ -41,9 +41,7 @@ def ask_cluster(options: argparse.Namespace, node_id: int | None, ask: AskDirect
 
 
 def _directory(cluster: Cluster, ask: AskDirectory) -> Path | str:
-    """The data directory of a Muster of several brokers on this machine; or a text with the reason why it was not
-    found.
-    """
+    """The data directory of a Muster with several brokers here; or a text that says why it is not known."""
     if not cluster.bootstrap.is_local:
         return "brokers are changed on the machine that they run on, or by --control"
     try:

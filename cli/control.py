@@ -1,4 +1,6 @@
-"""Sends requests to the control of a server under test, for `muster faults`, `muster time` and some of `muster groups`."""
+"""Sends requests to the control of a server under test, for `muster faults`, `muster time`, and part of `muster
+groups`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`muster serve --check`: sentences about what a configuration permits, and about its mistakes. No listener is opened."""
+"""`muster serve --check`: sentences about what a configuration permits, and about its mistakes. No port is opened."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The client's side of PLAIN, SCRAM and OAUTHBEARER: its messages, and the check that a SCRAM server knows the
-password, too.
-"""
+"""The client's side of PLAIN, SCRAM and OAUTHBEARER: its messages, and the check of a SCRAM server's proof."""
 
 from __future__ import annotations
 

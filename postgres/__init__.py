@@ -1,1 +1,1 @@
-"""A cluster whose logs are in PostgreSQL: each node leads some partitions, and nothing durable is on its own machine."""
+"""A cluster whose logs are in PostgreSQL: each node leads some partitions, and its machine keeps nothing durable."""

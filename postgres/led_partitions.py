@@ -224,7 +224,7 @@ class LedPartitions:
         self._clock.call_at(self._clock.mono_ms() + AGAIN_MS, self.look)
 
     async def _fetch(self, wanted: _Wanted) -> bool:
-        """Fetch a log, and return whether it is served now. Raises OSError and the errors of the store and of the log."""
+        """Fetch a log; return whether it is served now. Raises OSError and the errors of the store and of the log."""
         key = (wanted.topic_id, wanted.partition)
         while True:
             session = self._shipper.barrier.session

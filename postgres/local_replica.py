@@ -193,7 +193,7 @@ class _Writing:
 
 
 def begin(storage: Storage, base_offset: int, rows: Sequence[MetadataRow], identity: Identity, node_id: int) -> None:
-    """Make a data directory, out of a cleared one, that has only the metadata log, from an offset on. Raises OSError."""
+    """Make a data directory, out of a cleared one, with only the metadata log, from an offset on. Raises OSError."""
     log = _Writing(storage, f"{METADATA_TOPIC}-0", METADATA_TOPIC_ID)
     log.segment(base_offset)
     for row in rows:

@@ -46,7 +46,7 @@ class StoreAway(Exception):
 
 
 class StoreRefused(Exception):
-    """The database refuses the request, however often it is sent. The text is one sentence: the reason, and what to do."""
+    """The database refuses the request, however often it is sent. One sentence says why, and what to do."""
 
 
 class NodeRegistration(NamedTuple):

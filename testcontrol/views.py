@@ -116,7 +116,7 @@ class GroupView:
         return self.state == STABLE and all(member.is_settled for member in self.members)
 
     def member(self, name: str) -> MemberView | None:
-        """The member with this member id, group.instance.id or client id; None if no member, or more than one, has it."""
+        """The member with this member id, group.instance.id or client id; None if not exactly one member has it."""
         for place in range(3):
             found = [one for one in self.members if one.names[place] == name]
             if len(found) == 1:

@@ -83,7 +83,7 @@ def commit(cluster: Cluster, group_id: str, offsets: Mapping[Partition, int]) ->
 
 
 def delete(cluster: Cluster, group_id: str, partitions: Sequence[Partition]) -> dict[Partition, str]:
-    """Delete committed offsets. Returns the reason for each refused partition. Raises AskingFailed if all are refused."""
+    """Delete committed offsets. Returns the reason for each refused partition. Raises AskingFailed if all are."""
     refused: dict[Partition, str] = {}
     for some in _slices(partitions):
         topics = [

@@ -55,7 +55,7 @@ def streams_group(node: Connection, group_id: str) -> Description | None:
 
 
 def share_offsets(cluster: Cluster, group_id: str) -> dict[Partition, tuple[int, int | None]]:
-    """The start offset of each partition of a share group, and its lag if the server reports it. Raises AskingFailed."""
+    """The start offset of each partition of a share group, and its lag if it is reported. Raises AskingFailed."""
     request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group_id, None)])
     _, answer = cluster.ask_coordinator(
         group_id, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request, lambda answer: [one.error_code for one in answer.groups]

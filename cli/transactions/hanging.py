@@ -79,7 +79,7 @@ Places = Mapping[int, Sequence[tuple[str, int]]]
 
 
 def find(cluster: Cluster, places: Places, max_timeout_ms: int, troubles: dict[tuple[str, int], str]) -> list[Hanging]:
-    """The hanging transactions, by topic and partition. `troubles` gets what could not be checked. Raises AskingFailed."""
+    """The hanging transactions, by topic and partition. `troubles` gets the unchecked ones. Raises AskingFailed."""
     troubles.update(dict.fromkeys(places.get(-1, ()), "it has no leader"))
     seen = list(_open_ones(cluster, places, troubles))
     if not seen:

@@ -267,7 +267,7 @@ def _any_fits(patterns: Texts, texts: Iterable[str]) -> bool:
 
 
 def _fits(pattern: str, text: str) -> bool:
-    """Whether a text fits a pattern in which * stands for any characters. It takes one pass, with any number of them."""
+    """Whether a text fits a pattern in which * stands for any characters. It takes one pass, for any number of *."""
     first, *rest = pattern.split("*")
     if not rest:
         return pattern == text
