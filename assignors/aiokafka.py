@@ -1,8 +1,8 @@
 """Muster's strategies in aiokafka's consumers: `partition_assignment_strategy=[strategy("sticky")]`.
 
-The only module of this room that may import a client library; nothing here imports it. aiokafka's consumers give up
-everything before they join, so cooperative strategies are refused. A strategy gets only topics and user data, not the
-owned partitions, generation, rack or instance id that other clients send.
+Only this module of `assignors` may import a client library. No other module here imports this one. aiokafka's consumers
+give up everything before they join, so cooperative strategies are refused. A strategy gets only topics and user data.
+It does not get the owned partitions, generation, rack or instance id that other clients send.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from muster.assignors import builtin, custom
 from muster.assignors.assignor import NO_GENERATION, Assignor, Member, RebalanceProtocol, Topic
 
 _VERSION = 0
-"""Of subscription and assignment: the one that aiokafka reads and writes."""
+"""The version of subscription and assignment that aiokafka reads and writes."""
 
 
 class ClientAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka is not typed
-    """A strategy for one consumer; each consumer needs its own, since a strategy may remember what the consumer had."""
+    """A strategy for one consumer. Each consumer needs its own, since a strategy may remember what the consumer had."""
 
     name: str = ""
 
@@ -42,24 +42,24 @@ class ClientAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokaf
     def follow(self, consumer: Any) -> None:
         """Let the strategy read the group's generation from its AIOKafkaConsumer, for the user data of sticky.
 
-        aiokafka does not tell strategies the generation. Without it a member says -1, as under aiokafka's own sticky:
-        no harm, but when a member comes back with an assignment that others got meanwhile, who had it last is not
-        known, and those partitions may move.
+        aiokafka does not pass the generation to strategies. Without it a member sends -1, as under aiokafka's own
+        sticky. That does no harm in most cases. But a member may return with an assignment that others got meanwhile.
+        Then the last owner is unknown, and those partitions may move.
         """
         self._consumer = consumer
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """What the consumer sends in JoinGroup."""
+        """The consumer's subscription for JoinGroup."""
         data = self._assignor.user_data(self._owned, self._generation)
         return ConsumerProtocolMemberMetadata(_VERSION, sorted(topics), data)
 
     def assign(
         self, cluster: Any, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        """What the leader sends in SyncGroup. `cluster` is aiokafka's ClusterMetadata.
+        """The leader's assignments for SyncGroup. `cluster` is aiokafka's ClusterMetadata.
 
-        Raises AssignmentError where a custom strategy fails; aiokafka then raises it, in a KafkaError, from whatever
-        the application waits for.
+        Raises AssignmentError where a custom strategy fails. Then the call that the application waits for raises a
+        KafkaError of aiokafka with it.
         """
         group = [
             Member(member_id, tuple(metadata.subscription), user_data=metadata.user_data or None)
@@ -75,7 +75,7 @@ class ClientAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokaf
         }
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Remember what the consumer got."""
+        """Remember the consumer's assignment."""
         owned: dict[str, list[int]] = {}
         for topic, partitions in assignment.assignment:
             owned.setdefault(topic, []).extend(partitions)
@@ -86,7 +86,7 @@ class ClientAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokaf
 def strategy(name: str | Assignor) -> ClientAssignor:
     """A strategy for one consumer: "range", "roundrobin", "sticky", a user's own as "module:Class", or an `Assignor`.
 
-    Raises ValueError when there is none of that name, or it is cooperative.
+    Raises ValueError when no strategy has that name, or it is cooperative.
     """
     if not isinstance(name, str):
         return ClientAssignor(name)

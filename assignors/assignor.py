@@ -12,21 +12,23 @@ from enum import Enum
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 NO_GENERATION: Final = -1
-"""The generation of a member that never had an assignment, or does not tell (Kafka's DEFAULT_GENERATION)."""
+"""The generation of a member that never had an assignment, or does not send it (Kafka's DEFAULT_GENERATION)."""
 
 Partitions: TypeAlias = Mapping[str, Sequence[int]]
 """Partitions by topic."""
 
 Assignment: TypeAlias = dict[str, dict[str, list[int]]]
-"""What each member gets: member id -> topic -> partitions.
+"""The assignment of each member: member id -> topic -> partitions.
 
-Every member is a key, those that get nothing too; a topic of which a member gets nothing is not. Topics and partitions
-stand in the order in which Kafka would write them to the wire, which is not always ascending.
+Every member is a key, also a member without partitions. A member's topics without partitions are left out. Topics and
+partitions have the order in which Kafka would write them to the wire, which is not always ascending.
 """
 
 
 class RebalanceProtocol(Enum):
-    """How a member rebalances (KIP-429): it gives up everything before it joins, or only what it is told to."""
+    """How a member rebalances (KIP-429): it gives up everything before it joins, or only the
+    partitions that it must.
+    """
 
     EAGER = 0
     COOPERATIVE = 1
@@ -34,32 +36,32 @@ class RebalanceProtocol(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member's subscription and the partitions that it claims: what a JoinGroup response has of it."""
+    """A member's subscription and the partitions that it claims: the data of a JoinGroup response."""
 
     member_id: str
     topics: Sequence[str] = ()
-    """Its subscribed topics; those that do not exist are ignored."""
+    """Its subscribed topics. Topics that do not exist are ignored."""
     owned: Partitions = field(default_factory=dict)
-    """What it holds while it joins (KIP-429); under uniform its present target assignment."""
+    """The partitions that it holds while it joins (KIP-429). Under uniform: its present target assignment."""
     generation: int = NO_GENERATION
-    """The generation `owned` is from (KIP-792, subscription version 2)."""
+    """The generation of `owned` (KIP-792, subscription version 2)."""
     instance_id: str | None = None
     """`group.instance.id` of a static member."""
     rack: str | None = None
     """`client.rack` (KIP-881, subscription version 3)."""
     user_data: bytes | None = None
-    """What the strategy itself put into the subscription, as sticky does (Assignor.user_data)."""
+    """The strategy's own data in the subscription, which sticky uses (Assignor.user_data)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic that exists. Partitions are numbered from 0."""
+    """An existing topic. Partitions are numbered from 0."""
 
     partitions: int
     racks: Sequence[Collection[str]] = ()
-    """For each partition the racks of its replicas; empty when racks are not known."""
+    """For each partition the racks of its replicas. Empty when racks are not known."""
     topic_id: bytes = bytes(16)
-    """The topic's UUID; only the strategies of the server (KIP-848) look at it."""
+    """The topic's UUID. Only the strategies of the server (KIP-848) use it."""
 
     def __post_init__(self) -> None:
         if self.partitions < 0:
@@ -78,11 +80,11 @@ class Assignor(Protocol):
 
     @property
     def name(self) -> str:
-        """The name by which members agree on it in JoinGroup, as "range"."""
+        """The name by which members agree on it in JoinGroup, such as "range"."""
 
     @property
     def protocols(self) -> tuple[RebalanceProtocol, ...]:
-        """How members may rebalance under it; the one it prefers first."""
+        """How members may rebalance under it. The preferred way is first."""
 
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         """Share the partitions of the subscribed topics among the members.
@@ -92,7 +94,7 @@ class Assignor(Protocol):
         """
 
     def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:
-        """What a member puts into the user data of its subscription, to be read by `assign` of the leader.
+        """The user data of a member's subscription, which the leader's `assign` reads.
 
-        `owned` is its last assignment and `generation` the generation of that; None before the first.
+        `owned` is its last assignment; None before the first. `generation` is the generation of that assignment.
         """

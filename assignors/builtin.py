@@ -20,7 +20,7 @@ def _by_name(*assignors: Assignor) -> Mapping[str, Assignor]:
 
 
 CLIENT_ASSIGNORS: Final = _by_name(RangeAssignor(), RoundRobinAssignor(), StickyAssignor(), CooperativeStickyAssignor())
-"""Those that the leader of a classic group runs (`partition.assignment.strategy`)."""
+"""The strategies that the leader of a classic group runs (`partition.assignment.strategy`)."""
 
 SERVER_ASSIGNORS: Final = _by_name(UniformAssignor(), ServerRangeAssignor())
-"""Those that the server runs for a group of the consumer protocol, KIP-848 (`group.remote.assignor`)."""
+"""The strategies that the server runs for a group of the consumer protocol, KIP-848 (`group.remote.assignor`)."""

@@ -1,12 +1,12 @@
 """Cooperative sticky (KIP-429): the assignment of sticky, reached in two phases without stopping the world.
 
-Guarantees: as sticky; and a partition that another member may still hold is not assigned until that member has given it
-up. It is left out of the assignment; its owner sees that, gives it up and rejoins, and the next round assigns it. With
-equal subscriptions and without racks two rounds are enough, and a member never stops consuming a partition that it
-keeps. Otherwise a round may prefer another assignment, and more rounds are needed; with racks and differing
-subscriptions some groups never come to rest, as on Kafka.
+It guarantees the same as sticky. In addition, a partition that another member may still hold is left out of the
+assignment. Its owner sees that, gives the partition up and rejoins. The next round assigns the partition. With equal
+subscriptions and without racks two rounds are enough. A member never stops consuming a partition that it keeps. In
+other cases a round may prefer another assignment, and more rounds are needed. With racks and differing subscriptions
+some groups never become stable, as on Kafka.
 
-A member's partitions are `owned` and `generation` of its subscription; older members write the generation into their
+A member's partitions are `owned` and `generation` of its subscription. Older members write the generation into their
 user data. Kafka: org.apache.kafka.clients.consumer.CooperativeStickyAssignor.
 """
 
@@ -30,8 +30,8 @@ class CooperativeStickyAssignor:
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         """See Assignor.assign. Raises ValueError when two members have one id.
 
-        Partitions that have to be given up first are in nobody's assignment. They are given out in the next round, in
-        which members own what they were assigned.
+        Partitions that have to be given up first are in no assignment. The next round assigns them, when members own
+        what they were assigned.
         """
         if not members:
             return {}
@@ -47,7 +47,7 @@ class CooperativeStickyAssignor:
         return group.by_name(shares)
 
     def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - of the protocol
-        """The generation of its last assignment."""
+        """The generation of the member's last assignment."""
         return encode_generation(generation)
 
 

@@ -13,24 +13,24 @@ from typing import Any
 from muster.assignors.assignor import Assignment, Member, Partitions, RebalanceProtocol, Topic
 
 _SHOWN = 5
-"""How many members or topics a message names."""
+"""How many members or topics an error names."""
 
 
 class AssignmentError(Exception):
-    """A strategy failed, or answered what no group can use. The text names the strategy, and the member and topic."""
+    """A strategy failed, or its answer cannot be used. The text names the strategy, and the member and topic."""
 
 
 class UnusableStrategy(ValueError):
-    """A name in configuration does not lead to a strategy. The text says what was expected."""
+    """A name in the configuration is not that of a strategy. The text says what was expected."""
 
 
 class CustomAssignor:
-    """A user's strategy as an `Assignor`: it raises AssignmentError instead of whatever the user's code does wrong."""
+    """A user's strategy as an `Assignor`. It raises AssignmentError for any error of the user's code."""
 
     def __init__(self, strategy: Any, origin: str) -> None:
-        """`strategy` is the user's object, `origin` what to call it in messages.
+        """`strategy` is the user's object, `origin` its name in error texts.
 
-        Raises UnusableStrategy when it lacks what a strategy must have.
+        Raises UnusableStrategy when the object lacks a required member.
         """
         name = getattr(strategy, "name", None)
         if not isinstance(name, str) or not name:
@@ -49,14 +49,15 @@ class CustomAssignor:
         self._strategy, self._origin = strategy, origin
 
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
-        """See Assignor.assign. Members that the strategy leaves out get nothing; it may leave partitions to nobody.
+        """See Assignor.assign. Members that the strategy leaves out get nothing. Partitions may stay unassigned.
 
-        Raises AssignmentError when it fails, names a member or topic that is not there, gives a member a topic that it
-        is not subscribed to, or a partition that does not exist or that somebody has already.
+        Raises AssignmentError when the strategy fails, or names an unknown member or topic. It also raises it for a
+        topic that a member does not subscribe to. The same holds for a partition that does not exist, or that another
+        member has already.
         """
         try:
             answer = self._strategy.assign(members, topics)
-        except Exception as error:  # a user's code may raise anything; it is told as what it is
+        except Exception as error:  # a user's code may raise anything; the text reports it
             raise AssignmentError(
                 f"strategy {self._origin} failed to assign {_some('topic', topics)} to "
                 f"{_some('member', [member.member_id for member in members])}: {type(error).__name__}: {error}"
@@ -153,7 +154,7 @@ def load(name: str) -> CustomAssignor:
 
 
 def _some(kind: str, names: Any) -> str:
-    """ "members 'a', 'b'", not more than a few of them."""
+    """ "members 'a', 'b'", with only the first few names."""
     shown = [repr(name) for name in list(names)[:_SHOWN]]
     if not shown:
         return f"no {kind}s"

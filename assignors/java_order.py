@@ -1,11 +1,11 @@
-"""The order in which Java walks its hash tables and sorts its strings, where an assignment depends on it.
+"""The order in which Java iterates over its hash tables and sorts its strings, where an assignment depends on it.
 
-A HashMap or HashSet (OpenJDK 17) is an array of a power of two of buckets. An element is in the bucket of the low bits
-of its hash code, after the high half was xored into the low one. Java walks bucket by bucket, and within a bucket in
-the order in which the elements came, also after growth. Removing never shrinks the array.
+A HashMap or HashSet (OpenJDK 17) is an array of buckets; their number is a power of two. The low bits of an element's
+hash code, after an xor with the high half, give its bucket. Java iterates bucket by bucket. Within a bucket the order
+is that of insertion, also after growth. A removal never shrinks the array.
 
-Not reproduced: a bucket that gets a ninth element in an array of 64 or more becomes a tree with another order. For
-names that were not made to collide this happens in about one of ten million buckets.
+One case is not reproduced: a bucket that gets a ninth element in an array of 64 or more. It becomes a tree with another
+order. For names that were not made to collide this happens in about one of ten million buckets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ K = TypeVar("K", bound=Hashable)
 
 DEFAULT_CAPACITY = 16
 _LONGEST_CHAIN = 8
-"""A ninth element in one bucket makes a small array grow early, a large one turn the bucket into a tree."""
+"""A ninth element in one bucket makes a small array grow early. In a large array it turns the bucket into a tree."""
 _SMALLEST_FOR_TREES = 64
 _MASK = 0xFFFFFFFF
 
@@ -43,7 +43,7 @@ def capacity_of_copy(size: int) -> int:
 
 
 def grown(spreads: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> int:
-    """The size of the array after elements with these spread hashes were put into one of this capacity."""
+    """The size of the array after elements with these spread hashes were put into an array of this capacity."""
     needed = capacity
     while len(spreads) * 4 > needed * 3:
         needed *= 2
@@ -64,21 +64,21 @@ def _grown_by_chains(spreads: Sequence[int], capacity: int) -> int:
 
 
 def walked(spreads: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> list[int]:
-    """Indices of distinct elements in the order of walking, given their spread hashes in the order of coming."""
+    """Indices of distinct elements in the order of iteration, given their spread hashes in the order of insertion."""
     mask = grown(spreads, capacity) - 1
     buckets = [h & mask for h in spreads]
     return sorted(range(len(buckets)), key=buckets.__getitem__)
 
 
 def string_order(texts: Iterable[str], capacity: int = DEFAULT_CAPACITY) -> list[str]:
-    """Strings, put into a HashSet (or as keys into a HashMap) one after the other, in the order of walking it."""
+    """Strings in the order of iteration over a HashSet (or a HashMap with these keys), inserted one by one."""
     distinct = list(dict.fromkeys(texts))
     spreads = [spread(java_string_hash(text)) for text in distinct]
     return [distinct[index] for index in walked(spreads, capacity)]
 
 
 def int_order(numbers: Sequence[int]) -> list[int]:
-    """Distinct ints of 32 bits in the order of walking `new HashSet<>(numbers)`."""
+    """Distinct ints of 32 bits in the order of iteration over `new HashSet<>(numbers)`."""
     return [numbers[i] for i in walked([spread(n) for n in numbers], capacity_of_copy(len(numbers)))]
 
 
@@ -106,7 +106,7 @@ def sort_strings(texts: Iterable[str]) -> list[str]:
 
 
 class JavaSet(Generic[K]):
-    """A HashSet that can tell which element its iterator would give first."""
+    """A HashSet that knows which element its iterator would return first."""
 
     __slots__ = ("_capacity", "_spreads")
 
@@ -118,7 +118,7 @@ class JavaSet(Generic[K]):
         return len(self._spreads)
 
     def add(self, element: K, hash_code: int) -> None:
-        """Add an element that is not there, with its Java hash code."""
+        """Add a new element, with its Java hash code."""
         h = spread(hash_code)
         present = self._spreads
         if len(present) >= _LONGEST_CHAIN and self._capacity < _SMALLEST_FOR_TREES:
@@ -130,10 +130,10 @@ class JavaSet(Generic[K]):
             self._capacity *= 2
 
     def remove(self, element: K) -> None:
-        """Remove an element. Raises KeyError when it is not there."""
+        """Remove an element. Raises KeyError when the set does not have it."""
         del self._spreads[element]
 
     def first(self) -> K:
-        """What `iterator().next()` gives. The set must not be empty."""
+        """The result of `iterator().next()`. The set must not be empty."""
         mask = self._capacity - 1
         return min(self._spreads, key=lambda element: self._spreads[element] & mask)

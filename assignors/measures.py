@@ -1,8 +1,7 @@
-"""Measures of an assignment: how much it moved since the one before, how even it is, how near partitions are to
-members.
+"""Measures of an assignment: its moves since the one before, its balance, its rack locality.
 
 An assignment is member id -> topic -> partitions, with each member as a key. A partition counts once for each topic.
-Use instance ids for static members, because they come back under other member ids. The order of members, topics and
+Use instance ids for static members, because their member ids change when they return. The order of members, topics and
 partitions does not matter.
 """
 
@@ -16,7 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 _T = TypeVar("_T")
 ROWS_A_STEP: Final = 500
-"""Topics of members that are looked at in one step of what goes on in steps: a fraction of a millisecond."""
+"""Topics of members that are handled in one step of a job: a fraction of a millisecond."""
 
 Owned: TypeAlias = Mapping[str, Mapping[str, Collection[int]]]
 """Partitions by member id and topic."""
@@ -24,16 +23,16 @@ Owned: TypeAlias = Mapping[str, Mapping[str, Collection[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What happened to partitions from one assignment to the next; each counts in one field."""
+    """The changes of partitions from one assignment to the next. Each partition counts in one field."""
 
     kept: int = 0
-    """An owner before and the same after."""
+    """Partitions with the same owner before and after."""
     moved: int = 0
-    """An owner before and another after."""
+    """Partitions with an owner before and another after."""
     gained: int = 0
-    """No owner before, one after ("newly owned")."""
+    """Partitions without an owner before, and with one after ("newly owned")."""
     lost: int = 0
-    """An owner before and none after."""
+    """Partitions with an owner before, and without one after."""
 
     def __add__(self, other: Moves) -> Moves:
         return Moves(
@@ -57,16 +56,16 @@ class Skew:
 
 
 def moves(before: Owned, after: Owned) -> dict[str, Moves]:
-    """For each topic of either assignment, what became of its partitions; `total` adds them up.
+    """The moves of each topic of either assignment. `total` adds them up.
 
-    With B and A the partitions that have an owner before and after, and K those that some member has in both:
-    kept = |K|, moved = |B and A| - |K|, gained = |A| - |B and A|, lost = |B| - |B and A|.
+    B and A are the partitions that have an owner before and after. K are those that some member has in both. Then kept
+    = |K|, moved = |B and A| - |K|, gained = |A| - |B and A|, lost = |B| - |B and A|.
     """
     return finish(moves_in_steps(before, after))
 
 
 def finish(steps: Generator[Any, None, _T]) -> _T:
-    """What comes of steps, all taken at once."""
+    """The result of all steps, run at once."""
     while True:
         try:
             next(steps)
@@ -85,7 +84,7 @@ def moves_in_steps(before: Owned, after: Owned) -> Generator[None, None, dict[st
             for topic, partitions in topics.items():
                 same = now.get(topic)
                 if same:
-                    # most have just what they had
+                    # Most members have the same partitions as before.
                     found = partitions if partitions == same else set(partitions).intersection(same)
                     if found:
                         kept[topic].update(found)
@@ -110,11 +109,11 @@ def total(rows: Mapping[Any, Moves]) -> Moves:
 
 
 def stickiness(before: Owned, after: Owned) -> float:
-    """The share kept of what could have been kept, from 0 to 1; 1 where nothing could.
+    """The share of kept partitions out of those that could have been kept, from 0 to 1. 1 where none could be kept.
 
-    A member could have kept those of its partitions that have an owner now, but no more than it has now: evenness does
-    not count against a strategy. Sum of |before(m) and after(m)| over all members m, divided by the sum of
-    min(|before(m) and A|, |after(m)|), with A all partitions that have an owner after.
+    A member could have kept its partitions that have an owner now, up to its present number. So evenness
+    does not count against a strategy. A is the set of all partitions that have an owner after. The dividend is the sum
+    of |before(m) and after(m)| over all members m. The divisor is the sum of min(|before(m) and A|, |after(m)|).
     """
     have = finish(_by_topic_in_steps(after))
     kept = possible = 0
@@ -134,14 +133,15 @@ def stickiness(before: Owned, after: Owned) -> float:
 
 
 def skew(assignment: Owned) -> Skew:
-    """How uneven the members' numbers of partitions of all topics are."""
+    """How uneven the members' numbers of partitions are, over all topics."""
     return _skew([sum(map(len, topics.values())) for topics in assignment.values()])
 
 
 def topic_skew(assignment: Owned, subscriptions: Mapping[str, Iterable[str]] | None = None) -> dict[str, Skew]:
-    """For each topic, how uneven its partitions are shared among the members subscribed to it.
+    """For each topic, how unevenly its partitions are distributed among the members subscribed to it.
 
-    `subscriptions` has the topics of each member; without it every member counts for every assigned topic."""
+    `subscriptions` has the topics of each member. Without it every member counts for every assigned topic.
+    """
     counts: dict[str, list[int]] = {}
     sizes = {
         member: {topic: len(partitions) for topic, partitions in rows.items()} for member, rows in assignment.items()
@@ -157,10 +157,10 @@ def topic_skew(assignment: Owned, subscriptions: Mapping[str, Iterable[str]] | N
 def rack_locality(
     assignment: Owned, member_racks: Mapping[str, str | None], topic_racks: Mapping[str, Sequence[Collection[str]]]
 ) -> float:
-    """The share of partitions that have a replica in their owner's rack, from 0 to 1; 1 where no racks are known.
+    """The share of partitions that have a replica in their owner's rack, from 0 to 1. 1 where no racks are known.
 
     `topic_racks` has the racks of the replicas of each partition by its number, as `Topic.racks`. Partitions of a
-    member without a rack, or of which no racks are known, do not count (KIP-881, KIP-392).
+    member without a rack do not count. Nor do partitions without known racks (KIP-881, KIP-392).
     """
     near = known = 0
     for member, topics in assignment.items():

@@ -1,4 +1,4 @@
-"""Common to all strategies: distinct member ids, and the orders in which Kafka goes through members."""
+"""Common code of all strategies: distinct member ids, and the orders in which Kafka iterates over members."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from muster.assignors.java_order import sort_strings, string_order
 
 
 def no_user_data(_: object, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG001 - of the protocol
-    """`Assignor.user_data` of a strategy whose members need not tell anything."""
+    """`Assignor.user_data` of a strategy whose members need no user data."""
     return None
 
 
 def require_distinct(members: Sequence[Member]) -> None:
-    """Raise ValueError, naming it, when an id stands twice."""
+    """Raise ValueError, with the id, when two members have one id."""
     if len({member.member_id for member in members}) < len(members):
         seen = set()
         for member in members:
@@ -24,7 +24,7 @@ def require_distinct(members: Sequence[Member]) -> None:
 
 
 def in_hash_order(members: Sequence[Member]) -> list[Member]:
-    """As Java walks the HashMap of subscriptions by member id that a leader fills."""
+    """The members in the order of Java's HashMap of subscriptions by member id, which a leader fills."""
     by_id = {member.member_id: member for member in members}
     return [by_id[member_id] for member_id in string_order(by_id)]
 
@@ -44,7 +44,7 @@ def by_identity(members: Sequence[Member]) -> list[Member]:
             static.setdefault(member.instance_id, []).append(member)
     first = []
     for instance_id in sort_strings(static):
-        # two of one instance cannot be in one group; if they are, Java leaves them as it walks them
+        # A group cannot have two members of one instance. If it has, Java keeps them in its order of iteration.
         same = static[instance_id]
         first += same if len(same) == 1 else [member for member in in_hash_order(members) if member in same]
     return first + ordered
@@ -52,7 +52,7 @@ def by_identity(members: Sequence[Member]) -> list[Member]:
 
 def distinct_subscriptions(members: Iterable[Member]) -> list[Sequence[str]]:
     """The different subscriptions (lists of topics as members wrote them), in the order of members."""
-    lists = {id(member.topics): member.topics for member in members}  # many members may have the same one
+    lists = {id(member.topics): member.topics for member in members}  # many members may have the same subscription
     return list(dict.fromkeys(map(tuple, lists.values())))
 
 
@@ -62,7 +62,7 @@ def existing(topics: Iterable[str], known: Mapping[str, Topic]) -> list[str]:
 
 
 def topics_in_hash_order(members: Sequence[Member], known: Mapping[str, Topic]) -> list[str]:
-    """Subscribed topics with partitions, as Java walks the HashMap of them that AbstractPartitionAssignor fills."""
+    """Subscribed topics with partitions, in the order of the HashMap that AbstractPartitionAssignor fills."""
     subscriptions = distinct_subscriptions(members)
     if len(subscriptions) > 1:
         subscriptions = distinct_subscriptions(in_hash_order(members))
@@ -71,7 +71,7 @@ def topics_in_hash_order(members: Sequence[Member], known: Mapping[str, Topic]) 
 
 
 def subscribers(members: Iterable[Member], names: Iterable[str]) -> dict[str, list[Member]]:
-    """Who is subscribed to each of these topics, once each, in the order of members."""
+    """The subscribers of each of these topics, each member once, in the order of members."""
     found: dict[str, list[Member]] = {name: [] for name in names}
     for member in members:
         for name in dict.fromkeys(member.topics):

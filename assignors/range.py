@@ -1,13 +1,13 @@
 """Range: each subscriber of a topic gets a run of neighbouring partitions.
 
-Guarantees: for each topic, the subscribers' numbers of partitions differ by one at most, and the first subscribers
-(static members by instance id, then the others by member id) get the larger shares. So topics with the same number of
-partitions and the same subscribers are co-partitioned: partition n of each goes to the same member. A group with many
-small topics is uneven, because the first members always get more. Not sticky.
+It guarantees for each topic: the subscribers' numbers of partitions differ by one at most. The first subscribers get
+the larger shares (static members by instance id, then the others by member id). So topics with the same number of
+partitions and the same subscribers are co-partitioned. That means: partition n of each goes to the same member. A group
+with many small topics is uneven, because the first members always get more. Range is not sticky.
 
-With racks (KIP-881) partitions first go to subscribers in the rack of one of their replicas, within the same shares;
-the others go by range. Co-partitioning stays. Racks count only if a replica is in some of the topic's racks, but not in
-all.
+With racks (KIP-881) partitions first go to subscribers in the rack of one of their replicas, within the same shares.
+The others go by range. Topics stay co-partitioned. Racks count only if a replica is in some of the topic's racks, but
+not in all.
 
 Kafka: org.apache.kafka.clients.consumer.RangeAssignor.
 """

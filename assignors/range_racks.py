@@ -1,4 +1,4 @@
-"""Range with racks (KIP-881): the shares of topics that are assigned alike."""
+"""Range with racks (KIP-881): the shares of topics with equal subscribers and partition counts."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from muster.assignors.assignor import Member, Topic
 
 
 def matters(consumers: Sequence[Member], topic: Topic) -> bool:
-    """Whether racks say anything about a topic: some rack has both, and not every partition is in all racks."""
+    """Whether racks matter for a topic: some rack has members and partitions, and not every
+    partition is in all racks.
+    """
     theirs = {member.rack for member in consumers if member.rack}
     everywhere = {rack for racks in topic.racks for rack in racks}
     return bool(theirs & everywhere) and any(set(racks) != everywhere for racks in topic.racks)
 
 
 class RackMatching:
-    """Shares the partitions of topics with the same subscribers and as many partitions each.
+    """Distributes the partitions of topics with the same subscribers and the same number of partitions.
 
-    Several such topics get one and the same answer, which keeps them co-partitioned: a partition goes to a subscriber
-    only if all of the topics have a replica of it in that subscriber's rack. Subscribers without rack match any.
+    Several such topics get the same answer, which keeps them co-partitioned. A partition goes to a subscriber only if
+    each topic has a replica of it in the subscriber's rack. Subscribers without a rack match any rack.
     """
 
     def __init__(self, consumers: Sequence[Member], topics: Sequence[Topic]) -> None:
@@ -26,7 +28,7 @@ class RackMatching:
         self._partitions = topics[0].partitions
         self._share, self._larger = divmod(self._partitions, len(consumers))
         self._left: list[int | None] = list(range(self._partitions))
-        """The partitions in order; None in place of those that were given."""
+        """The partitions in order, with None in place of assigned ones."""
         self._given: list[list[int]] = [[] for _ in consumers]
         if len(topics) > 1:
             if any(self._racks):
@@ -57,7 +59,7 @@ class RackMatching:
             self._left[partition] = None
 
     def _match_alone(self, racks: Sequence[Collection[str]]) -> None:
-        """Subscribers in order take the first partitions that are left and have a replica in their rack."""
+        """Subscribers in order get the first partitions that are left and have a replica in their rack."""
         here: dict[str | None, list[int]] = {rack: [] for rack in self._racks}
         for partition in range(self._partitions - 1, -1, -1):
             for rack in (None, *dict.fromkeys(racks[partition])):
@@ -74,7 +76,7 @@ class RackMatching:
                 self._give(consumer, taken)
 
     def _match_together(self, topics: Sequence[Topic]) -> None:
-        """Partitions in order go to the first subscriber with room whose rack has a replica of each topic's."""
+        """Partitions in order go to the first subscriber below its share whose rack has a replica from each topic."""
         waiting: dict[str | None, list[int]] = {}
         for consumer in range(len(self._racks) - 1, -1, -1):
             waiting.setdefault(self._racks[consumer], []).append(consumer)
@@ -83,7 +85,7 @@ class RackMatching:
             shared = set.intersection(*(set(topic.racks[partition]) if topic.racks else set() for topic in topics))
             heads = [
                 head
-                for rack in (None, *shared)  # the least is taken: no order of a set comes in
+                for rack in (None, *shared)  # the least is used: the order of the set does not matter
                 if rack in waiting and (head := first(waiting[rack])) is not None
             ]
             if heads:
@@ -91,7 +93,7 @@ class RackMatching:
 
 
 def _first_with_room(room: Callable[[int], int]) -> Callable[[list[int]], int | None]:
-    """A function that drops full subscribers off the end of a list; once full, one never has room again."""
+    """A function that removes full subscribers from the end of a list. A full subscriber never has room again."""
 
     def first(consumers: list[int]) -> int | None:
         while consumers and not room(consumers[-1]):

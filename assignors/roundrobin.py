@@ -1,9 +1,9 @@
-"""Round robin: all partitions in one line, given to the members in turn.
+"""Round robin: all partitions in one line, given to the members one by one.
 
-Guarantees: members with equal subscriptions get numbers of partitions that differ by one at most, over all topics
-together. With differing subscriptions, members that are not subscribed to a topic are skipped, and the balance can be
-poor. Topics are ordered by name, members as under range: static ones by instance id, then the others by member id. Not
-sticky.
+It guarantees that members with equal subscriptions get numbers of partitions that differ by one at most. That holds
+over all topics together. With differing subscriptions, members that are not subscribed to a topic are skipped, and the
+balance can be poor. Topics are ordered by name. Members are ordered as under range: static ones by instance id, then
+the others by member id. Round robin is not sticky.
 
 Kafka: org.apache.kafka.clients.consumer.RoundRobinAssignor.
 """
@@ -44,7 +44,10 @@ class RoundRobinAssignor:
 
 
 def _deal(name: str, partitions: int, takers: Sequence[int], first: int, shares: Sequence[dict[str, list[int]]]) -> int:
-    """Deal a topic from the first taker on (one past the last means the first of all); the seat that took the last."""
+    """Distribute a topic from the first taker on. An index past the last taker means the first of all.
+
+    Returns the index of the taker that got the last partition.
+    """
     count = len(takers)
     for index in range(min(count, partitions)):
         shares[takers[(first + index) % count]][name] = list(range(index, partitions, count))

@@ -1,8 +1,9 @@
 """Range as the server does it (KIP-848): by runs of neighbouring partitions, without racks.
 
-Guarantees, as the clients' range: for each topic sizes differ by one at most, the first members (static ones by
-instance id, then the others by member id) get the larger shares, and topics with the same number of partitions and the
-same subscribers are co-partitioned. Topics and partitions of the result ascend, because they are sets on the server.
+It guarantees the same as the clients' range. For each topic the sizes differ by one at most. The first members get the
+larger shares (static ones by instance id, then the others by member id). Topics with the same number of partitions and
+the same subscribers are co-partitioned. Topics and partitions of the result ascend, because they are sets on the
+server.
 
 Kafka: org.apache.kafka.coordinator.group.assignor.RangeAssignor.
 """

@@ -1,11 +1,12 @@
 """Sticky (KIP-54): balanced, and of all balanced assignments one that moves few partitions.
 
-Guarantees with equal subscriptions: sizes differ by one at most, and no more partitions move than that needs. With
-differing subscriptions: no single move would balance better, and nothing moves without need. Balance goes before
-stickiness, and so do racks (KIP-881): a partition leaves a member whose rack has none of its replicas, if another
-member fits better. Eager: members give up everything before they join; their user data has what they had.
+With equal subscriptions it guarantees that sizes differ by one at most. No more partitions move than that needs. With
+differing subscriptions no single move would balance better, and nothing moves without need. Balance has priority over
+stickiness, and so have racks (KIP-881). A partition leaves a member whose rack has none of its replicas, if another
+member fits better. Sticky is eager: members give up everything before they join. Their user data has their former
+partitions.
 
-Kafka: org.apache.kafka.clients.consumer.StickyAssignor. Claims of partitions that do not exist are ignored; Kafka keeps
+Kafka: org.apache.kafka.clients.consumer.StickyAssignor. Claims of partitions that do not exist are ignored. Kafka keeps
 them, and then fails or gives partitions to two members. Kafka's object remembers the newest generation ever seen.
 """
 
@@ -29,7 +30,7 @@ class StickyAssignor:
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         """See Assignor.assign. Raises ValueError when two members have one id.
 
-        What members had is read from their user data; `owned` is not looked at.
+        The former partitions of members are read from their user data; `owned` is not used.
         """
         if not members:
             return {}
@@ -38,5 +39,5 @@ class StickyAssignor:
         return group.by_name(EqualShares(group).shares if equal else general_shares(group))
 
     def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:
-        """What it was last assigned, and in which generation."""
+        """The member's last assignment, and its generation."""
         return None if owned is None else encode_owned(owned, generation)

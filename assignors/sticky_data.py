@@ -28,9 +28,9 @@ def encode_owned(owned: Partitions, generation: int) -> bytes:
 
 
 def decode_owned(data: bytes | None) -> tuple[Claims, int | None]:
-    """What a member had, and the generation of it: None when it tells none, as version 0 does.
+    """The former partitions of a member, and their generation. The generation is None in version 0.
 
-    Bytes that cannot be read are those of a member that had nothing in generation -1.
+    Bytes that cannot be decoded are those of a member that had nothing in generation -1.
     """
     if not data:
         return [], None
@@ -65,12 +65,12 @@ def _read_claims(data: bytes) -> tuple[Claims, int]:
 
 
 def encode_generation(generation: int) -> bytes:
-    """What a member writes under cooperative-sticky."""
+    """The user data of a member under cooperative-sticky."""
     return _count.pack(generation)
 
 
 def decode_generation(data: bytes | None) -> int | None:
-    """The generation that encode_generation wrote; None without user data, -1 when it cannot be read."""
+    """The generation that encode_generation wrote. None without user data, -1 when it cannot be decoded."""
     if data is None:
         return None
     return _count.unpack_from(data)[0] if len(data) >= 4 else NO_GENERATION

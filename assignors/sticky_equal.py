@@ -1,7 +1,7 @@
 """Sticky when all members have the same subscription.
 
 Of P partitions and N members each gets P // N, and P % N of them get one more. First each member keeps its partitions
-up to its quota; then the rest goes in turn to members below theirs, by member id. The work grows with the partitions
+up to its quota. Then the rest goes one by one to members below theirs, by member id. The work grows with the partitions
 and members, apart from sorting.
 
 Kafka: AbstractStickyAssignor's ConstrainedAssignmentBuilder.
@@ -24,7 +24,7 @@ class EqualShares:
         self._group = group
         members = len(group.ids)
         self._least, self._larger = divmod(group.total, members)
-        """The least share, and how many members are to have one partition more than that."""
+        """The least share, and how many members are to have one partition more."""
         self._most = self._least + (self._larger > 0)
         self.shares: list[list[int]] = [[] for _ in range(members)]
         self.moving: dict[int, int] = {}
@@ -81,7 +81,7 @@ class EqualShares:
         return [code for code in codes if code not in assigned]
 
     def _give(self, code: int, member: int) -> int:
-        """Give a partition to a member; how many it has then."""
+        """Give a partition to a member. Returns how many it has then."""
         mine = self.shares[member]
         mine.append(code)
         if self._given_up.get(code, member) != member or code in self._contested:
@@ -89,7 +89,7 @@ class EqualShares:
         return len(mine)
 
     def _deal(self, left: Iterable[int]) -> None:
-        """In turn to members below the least share; then one more to each further member."""
+        """Distribute one by one to members below the least share, then one more to each further member."""
         below, filled, turn = self._below, list(self._at_least), 0
         codes = iter(left)
         while below and (code := next(codes, None)) is not None:
@@ -103,7 +103,7 @@ class EqualShares:
             self._give(code, member)
 
     def _deal_by_racks(self, left: Iterable[int]) -> list[int]:
-        """As _deal, but only to members in a rack of the partition; the partitions that found none."""
+        """As _deal, but only to members in a rack of the partition. Returns the partitions without such a member."""
         racks = self._group.racks
         below, at_least = _Circle(self._below, racks.of_member), _Circle(self._at_least, racks.of_member)
         rest, turn = [], 0
@@ -129,7 +129,7 @@ class EqualShares:
 
 
 class _Circle:
-    """Members in a row, and how many of them are in each rack."""
+    """Members in a circle, and how many of them are in each rack."""
 
     def __init__(self, row: list[int], rack_of: Sequence[str | None]) -> None:
         self._row = row
@@ -137,7 +137,7 @@ class _Circle:
         self._here = Counter(rack_of[member] for member in row)
 
     def find(self, racks: frozenset[str], first: int) -> int | None:
-        """The place of the next member in one of these racks, from this place on and around."""
+        """The place of the next member in one of these racks, from `first` on and around the circle."""
         if any(self._here[rack] for rack in racks):
             for place in chain(range(first, len(self._row)), range(first)):
                 if self._rack_of[self._row[place]] in racks:

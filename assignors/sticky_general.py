@@ -1,12 +1,12 @@
 """Sticky when subscriptions differ: keep what can be kept, assign the rest, then move partitions while that helps.
 
 Members keep partitions of topics that they are still subscribed to (with racks: those with a replica in their rack).
-The rest goes, topics with fewest subscribers first, to the subscriber with fewest partitions. Then partitions move from
+The rest goes to the subscriber with fewest partitions, topics with fewest subscribers first. Then partitions move from
 members with more to subscribers that would have less. If all moves together do not improve the balance, they are
 undone.
 
-Kafka: AbstractStickyAssignor's GeneralAssignmentBuilder. It fails with a NullPointerException if it tries to give a
-partition back to a member that takes no part in balancing (it has all it can have); here that is skipped.
+Kafka: AbstractStickyAssignor's GeneralAssignmentBuilder. A member that has all it can have takes no part in balancing.
+If Kafka tries to give a partition back to such a member, it fails with a NullPointerException. Here that is skipped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def general_shares(group: Group) -> list[list[int]]:
 
 
 class _Balancing:
-    """One assignment in the making."""
+    """One assignment while it is computed."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -40,7 +40,7 @@ class _Balancing:
             self._wanted[topic] += 1
         by_demand = sorted(range(group.count), key=lambda topic: (self._wanted[topic], topic))
         self._all = [code for topic in by_demand for code in group.codes_of(topic)]
-        """Every partition, those of the topics with fewest subscribers first."""
+        """Every partition, those of topics with fewest subscribers first."""
         self._previous = _previous_owners(group)
         self._revoked = False
         kept = self._keep(group.owned()[0])
@@ -63,7 +63,7 @@ class _Balancing:
         return kept
 
     def shares(self) -> list[list[int]]:
-        """Hand out, then balance."""
+        """Distribute, then balance."""
         shares = self._loads.shares
         fresh = not any(shares)
         unassigned = [code for code in self._all if code not in self._owner]
@@ -85,7 +85,7 @@ class _Balancing:
         return [code for code in codes if self._wanted[code % self._group.count] >= 2]
 
     def _takes_part(self, member: int) -> bool:
-        """Whether a member could get more, or has something that another could have."""
+        """Whether a member could get more, or has a partition that another member could have."""
         mine = self._loads.shares[member]
         return len(mine) < most_of(self._group, self._subscribed[member]) or bool(self._contested(list(mine)))
 
@@ -104,7 +104,7 @@ class _Balancing:
         return True
 
     def _balance(self, codes: Sequence[int]) -> bool:
-        """Go over the partitions again and again, until the group is balanced or none moved. Whether any did."""
+        """Iterate over the partitions until the group is balanced or no partition moves. Returns whether any moved."""
         any_moved = False
         moved = True
         while moved:
@@ -118,7 +118,9 @@ class _Balancing:
         return any_moved
 
     def _better_owner(self, code: int) -> int | None:
-        """Its owner in an earlier generation, else the subscriber with fewest; None unless it has fewer by two."""
+        """Its owner in an earlier generation, else the subscriber with fewest. None unless that one
+        has fewer by two.
+        """
         size = len(self._loads.shares[self._owner[code]])
         previous = self._previous.get(code)
         if previous is not None and self._loads.takes_part(previous) and size > len(self._loads.shares[previous]) + 1:
@@ -140,7 +142,7 @@ class _Balancing:
 
 
 def _previous_owners(group: Group) -> dict[int, int]:
-    """Who had a partition in the newest of the generations that are not the newest."""
+    """The owner of each partition in the newest of the older generations."""
     newest = group.newest()
     owners: dict[int, tuple[int, int]] = {}
     for member, generation in enumerate(group.generations):
@@ -159,15 +161,15 @@ Pair = tuple[int, int]
 class Moves:
     """The moves of a balancing, and better moves in their place (Kafka's PartitionMovements).
 
-    If a partition of a topic went from A to B and another one is to go from B to A, it is better to send the first one
-    back. Partitions are codes (sticky_group); `hash_code` gives the Java hash code of one.
+    If a partition of a topic has moved from A to B, another may be about to move from B to A. Then it is better to send
+    the first one back. Partitions are codes (sticky_group); `hash_code` returns the Java hash code of a code.
     """
 
     def __init__(self, topics: int, hash_code: Callable[[int], int]) -> None:
         self._hash_code = hash_code
         self._topics = topics
         self._of_partition: dict[int, Pair] = {}
-        """From where it first came to where it is."""
+        """The members between which each partition has moved: the first owner and the present one."""
         self._of_topic: dict[int, dict[Pair, JavaSet[int]]] = {}
 
     def instead(self, code: int, old: int, new: int) -> int:
@@ -180,7 +182,7 @@ class Moves:
         return code if back is None else back.first()
 
     def add(self, code: int, old: int, new: int) -> None:
-        """Note that a partition went from one member to another."""
+        """Record that a partition moved from one member to another."""
         source = self._forget(code)
         if source is None:
             source = old
@@ -191,7 +193,7 @@ class Moves:
         self._of_topic.setdefault(code % self._topics, {}).setdefault(pair, JavaSet()).add(code, self._hash_code(code))
 
     def _forget(self, code: int) -> int | None:
-        """Drop what is known of a partition; the member it first came from."""
+        """Forget the moves of a partition. Returns its first owner."""
         pair = self._of_partition.pop(code, None)
         if pair is None:
             return None

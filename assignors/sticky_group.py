@@ -33,7 +33,7 @@ class Group:
         self.index: dict[str | bytes, int] = {name: t for t, name in enumerate(self.names)}
         self.index.update({name.encode(): t for t, name in enumerate(self.names)})
         self.claimed: list[list[int]] = []
-        """What each member says it has, as codes; what does not exist is left out."""
+        """The claims of each member, as codes. Partitions that do not exist are left out."""
         self.generations: list[int | None] = []
         for member in self.members:
             claims, generation = read(member)
@@ -55,7 +55,7 @@ class Group:
         """Whether all subscriptions are equal for Kafka.
 
         Kafka also compares the lengths of the lists, and compares with the first list that is not empty. So empty lists
-        before that one (but not after it) count as equal, and their members get a share like all others.
+        before that one (but not after it) count as equal. Their members get a share like all others.
         """
         compared: frozenset[str] = frozenset()
         first: Sequence[str] = ()
@@ -68,9 +68,11 @@ class Group:
         return True
 
     def owned(self) -> tuple[list[list[int]], set[int]]:
-        """What each member keeps of its claims when several claim a partition, and those claimed within one generation.
+        """The claims that each member keeps when several members claim a partition, and the claims within one
+        generation.
 
-        The later generation wins. Within one generation, no claim counts."""
+        The later generation wins. Within one generation, no claim counts.
+        """
         everything = [code for codes in self.claimed for code in codes]
         if len(set(everything)) == len(everything):
             return self.claimed, set()
@@ -85,7 +87,7 @@ class Group:
             for code in codes:
                 other = owner.get(code)
                 if other is not None:
-                    # the other's generation is the one of its subscription, even where the user data says another
+                    # The other member's generation is that of its subscription, even where its user data has another.
                     others = max(self.members[other].generation, NO_GENERATION)
                     if generation < others:
                         continue
@@ -98,7 +100,7 @@ class Group:
         return [list(mine) for mine in owned], contested
 
     def newest(self) -> int:
-        """The newest generation that any member tells."""
+        """The newest generation that any member sends."""
         return max((g for g in self.generations if g is not None), default=NO_GENERATION)
 
     def codes_of(self, topic: int) -> range:
@@ -122,7 +124,7 @@ class Group:
 
 
 class Racks:
-    """Racks. They count if some hold members and partitions, but not each holds every partition."""
+    """Racks count if some have both members and partitions, but not each has every partition."""
 
     def __init__(self, members: Sequence[Member], topics: Sequence[Topic]) -> None:
         self.used = False
@@ -145,11 +147,11 @@ class Racks:
         return self._of_partition[code % self._count][code // self._count]
 
     def mismatch(self, member: int, code: int) -> bool:
-        """Whether a member has a rack in which a partition has no replica."""
+        """Whether a member has a rack without a replica of the partition."""
         return self.used and (rack := self.of_member[member]) is not None and rack not in self.of(code)
 
     def rarest_first(self, codes: Sequence[int]) -> list[int]:
-        """Partitions by how many members share a rack with one of their replicas, fewest first."""
+        """Partitions by the number of members that share a rack with one of their replicas, fewest first."""
         if not self.used:
             return list(codes)
         here: dict[str, int] = {}

@@ -1,7 +1,7 @@
-"""The numbers of partitions of members during balancing, with quick access to the fewest and the most.
+"""The numbers of partitions of members during balancing, with fast access to the fewest and the most.
 
-Members with the same subscription and rack form a class. Each class keeps a heap of its members by size, then id;
-outdated entries are dropped when they come up. Each topic keeps such a heap of its owners, largest first.
+Members with the same subscription and rack form a class. Each class keeps a heap of its members by size, then id.
+Outdated entries are dropped when they are reached. Each topic keeps such a heap of its owners, largest first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from muster.assignors.sticky_group import Group
 
 
 def most_of(group: Group, topics: Sequence[int]) -> int:
-    """How many partitions these topics have; all there are when as many topics are listed as exist."""
+    """How many partitions these topics have. If as many topics are listed as exist, it is the
+    number of all partitions.
+    """
     return group.total if len(topics) == group.count else sum(group.sizes[topic] for topic in topics)
 
 
@@ -27,14 +29,14 @@ class _Class:
         self.topics = topics
         self.rack = rack
         self.most = most
-        """What Kafka takes for the most that a member can have; wrong for one that lists a topic twice."""
+        """Kafka's value for the most that a member can have. It is wrong for a member that lists a topic twice."""
         self.members: list[int] = []
         self.heap: list[tuple[int, int, int]] = []
         """(size, rank of the id, member)."""
 
 
 class Loads:
-    """Who has which partitions, `shares` by member; changed by give and take only."""
+    """The owners of partitions, `shares` by member. Only `give` and `take` change them."""
 
     def __init__(self, group: Group, subscribed: list[list[int]], shares: list[dict[int, None]]) -> None:
         self.shares = shares
@@ -54,7 +56,7 @@ class Loads:
         self._owners: list[list[tuple[int, int]]] = [[] for _ in range(group.count)]
         """Heaps of (-size, owner)."""
         self._sizes: dict[int, int] = {}
-        """How many members, of those that take part, have each size."""
+        """How many of the members that take part have each size."""
         self._watching = False
         self._witness: tuple[int, int, int] | None = None
 
@@ -73,7 +75,7 @@ class Loads:
         return found
 
     def leave_out(self, member: int) -> None:
-        """Take a member out: from now on it gets nothing and does not count."""
+        """Leave a member out: from now on it gets nothing and does not count."""
         self._out.add(member)
 
     def takes_part(self, member: int) -> bool:
@@ -98,9 +100,9 @@ class Loads:
         heappush(self._class_of[member].heap, (len(self.shares[member]), self._rank[member], member))
 
     def least(self, topic: int, racks: frozenset[str] | None = None) -> int | None:
-        """The subscriber with fewest partitions, of several the one with the least id.
+        """The subscriber with fewest partitions; of several, that with the least id.
 
-        With racks, only subscribers in one of them or without a rack.
+        With racks, only subscribers in one of them or without a rack count.
         """
         best: tuple[int, int, int] | None = None
         for each in self._classes_of_topic[topic]:
@@ -121,7 +123,7 @@ class Loads:
         return None
 
     def watch_balance(self) -> None:
-        """Start to keep what `balanced` asks for."""
+        """Start to keep the data that `balanced` needs."""
         self._watching = True
         for member, codes in enumerate(self.shares):
             if member not in self._out:

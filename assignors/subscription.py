@@ -13,7 +13,7 @@ from muster.protocol.messages.consumer_protocol import (
 
 
 def member_of(member_id: str, metadata: bytes, instance_id: str | None = None) -> Member:
-    """A member from its row of the JoinGroup response (`metadata` being its subscription). Raises MalformedMessage."""
+    """A member from its row of the JoinGroup response. `metadata` is its subscription. Raises MalformedMessage."""
     subscription = decode_subscription(metadata)[1]
     owned: dict[str, list[int]] = {}
     for topic in subscription.owned_partitions:
@@ -30,11 +30,11 @@ def member_of(member_id: str, metadata: bytes, instance_id: str | None = None) -
 
 
 def assignment_bytes(partitions: Partitions, user_data: bytes | None = None, version: int = NEWEST) -> bytes:
-    """What SyncGroup carries to one member. Raises UnrepresentableField."""
+    """The assignment of one member, as bytes for SyncGroup. Raises UnrepresentableField."""
     rows = [ConsumerProtocolAssignmentTopicPartition(topic, list(numbers)) for topic, numbers in partitions.items()]
     return encode_assignment(ConsumerProtocolAssignment(rows, user_data), version)
 
 
 def assignments_bytes(assignment: Assignment) -> Mapping[str, bytes]:
-    """What SyncGroup carries to each member, by its id. Raises UnrepresentableField."""
+    """The assignment of each member by its id, as bytes for SyncGroup. Raises UnrepresentableField."""
     return {member_id: assignment_bytes(partitions) for member_id, partitions in assignment.items()}

@@ -1,12 +1,13 @@
 """Uniform, the server's default under KIP-848: balanced over all topics, sticky to the present target assignment.
 
-Guarantees: with equal subscriptions, sizes differ by one at most, and a member keeps its partitions up to its share.
-With differing ones, sizes of the subscribers of one topic differ by one at most if subscriptions are equal or disjoint;
-overlapping ones come close to it (at most 16 passes over the topics). Racks are ignored (as in 4.3).
+With equal subscriptions it guarantees that sizes differ by one at most. A member keeps its partitions up to its share.
+With differing subscriptions, there are two cases. If subscriptions are equal or disjoint, sizes of the subscribers of
+one topic differ by one at most. Overlapping subscriptions get close to that (at most 16 passes over the topics). Racks
+are ignored (as in 4.3).
 
-`owned` of a member is its target assignment, not what it has by now. Topics and partitions of the result ascend: on the
-server they are sets. Kafka: org.apache.kafka.coordinator.group.assignor.UniformAssignor. Which partitions a member with
-too many gives up follows the hash tables of a server that has just loaded the group from its log.
+`owned` of a member is its target assignment, not its current one. Topics and partitions of the result ascend: on the
+server they are sets. Kafka: org.apache.kafka.coordinator.group.assignor.UniformAssignor. A member with too many
+partitions gives some up. Their choice follows the hash tables of a server that has just loaded the group from its log.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ class UniformAssignor:
         return group.by_name(equal_shares(group) if equal else GeneralShares(group).shares())
 
     def assign_generally(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
-        """The same, the way for differing subscriptions, which is right for all: Kafka goes it for most groups with
-        regular expressions.
+        """The same, by the algorithm for differing subscriptions, which is right for all.
+
+        Kafka uses it for most groups with regular expressions.
         """
         if not members:
             return {}

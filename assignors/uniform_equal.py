@@ -13,7 +13,7 @@ Partition = tuple[int, int]
 
 
 def equal_shares(group: TargetGroup) -> list[Share]:
-    """Each member's new target: what it had up to its quota; then free partitions, in the order of members."""
+    """Each member's new target: its old partitions up to its quota, then free partitions, in the order of members."""
     topics = group.subscription_of_first()
     free = [(t, p) for t in topics for p, owner in enumerate(group.owners[t]) if owner < 0]
     least, larger = divmod(sum(group.sizes), len(group.members))
@@ -28,7 +28,7 @@ def equal_shares(group: TargetGroup) -> list[Share]:
         room -= min(had, room)
         larger_one = larger > 0
         if room and larger_one and len(group.members) - member > larger:
-            # enough members behind this one can have the larger share
+            # Enough later members can have the larger share.
             room -= 1
             larger_one = False
         if room:
@@ -43,7 +43,7 @@ def equal_shares(group: TargetGroup) -> list[Share]:
 
 
 def _cut(group: TargetGroup, member: int, room: int) -> tuple[Share, list[Partition]]:
-    """What a member keeps of its share, and what not, in the order in which Java walks it."""
+    """The partitions that a member keeps of its share, and the others, in the order of Java's iteration."""
     kept: Share = {}
     given_up: list[Partition] = []
     for topic in group.owned_in_hash_order(member):

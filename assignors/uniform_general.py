@@ -1,7 +1,8 @@
 """Uniform when subscriptions differ.
 
 Free partitions go, topic by topic, to the subscribers with fewest partitions. Then, topic by topic, partitions move
-from the subscribers with most to those with fewest, until a pass over all topics changes nothing, at most 16 passes.
+from the subscribers with most to those with fewest. That ends when a pass over all topics changes nothing, or after 16
+passes.
 
 Kafka: UniformHeterogeneousAssignmentBuilder.
 """
@@ -17,7 +18,7 @@ PASSES = 16
 
 
 class GeneralShares:
-    """One assignment in the making."""
+    """One assignment while it is computed."""
 
     def __init__(self, group: TargetGroup) -> None:
         self._group = group
@@ -41,7 +42,7 @@ class GeneralShares:
         return shares
 
     def _rank(self, topic: int) -> tuple[float, int, tuple[int, int]]:
-        """Most partitions for each subscriber first; of several, the one with fewest subscribers, then by UUID."""
+        """Sort key of a topic: most partitions for each subscriber first. Then fewest subscribers, then the UUID."""
         count = len(self._subscribers[topic])
         return -self._group.sizes[topic] / count, count, uuid_key(self._group.uuids[topic])
 
@@ -55,7 +56,7 @@ class GeneralShares:
 
     def _balance(self, topics: list[int]) -> None:
         last = -1
-        """The topic in which something moved last: having come round to it without another move, we are done."""
+        """The topic of the last move. When the loop reaches it again without another move, the balance is done."""
         for _ in range(PASSES):
             for place, topic in enumerate(topics):
                 if place == last:
@@ -64,7 +65,7 @@ class GeneralShares:
                     last = place
 
     def _balance_topic(self, topic: int) -> bool:
-        """Move partitions of a topic from those with most to those with fewest; whether any moved."""
+        """Move partitions of a topic from members with most to those with fewest. Returns whether any moved."""
         levels = Levels(self._loads, self._subscribers[topic])
         if levels.imbalance <= 1:
             return False
@@ -94,9 +95,11 @@ class GeneralShares:
 
 
 class Levels:
-    """The members of one topic by load, as two runs that grow towards each other: those with fewest and with most
-    (Kafka's MemberAssignmentBalancer). Each run has members of one load. Going over it once raises (or lowers) their
-    load by one; then the run takes in its neighbours of that load. The caller changes `loads` after each `next_…`.
+    """The members of one topic by load, as two runs that grow towards each other (Kafka's MemberAssignmentBalancer).
+
+    One run has the members with fewest partitions, the other those with most. All members of a run have one load. A
+    pass over a run raises (or lowers) their load by one. Then the run includes its neighbours of that load. The caller
+    changes `loads` after each `next_…`.
     """
 
     def __init__(self, loads: Sequence[int], members: Sequence[int]) -> None:
@@ -122,10 +125,10 @@ class Levels:
         return self._row[self._low_turn - 1]
 
     def next_most(self) -> int | None:
-        """The member that gives one away; None when none is left."""
+        """The member that gives a partition away. None when no such member is left."""
         if self._high_turn < self._high_start:
             if self._high_end <= self._high_start and self._high_start > 0:
-                # all of the run were excluded
+                # all members of the run were excluded
                 self._high_load = self._loads[self._row[self._high_start - 1]]
             else:
                 self._high_load -= 1
@@ -138,7 +141,7 @@ class Levels:
         return self._row[self._high_turn + 1]
 
     def exclude_most(self) -> None:
-        """Take the member that next_most gave last out of the run: it has nothing to give."""
+        """Exclude the member that next_most returned last from the run: it has nothing to give."""
         place, last = self._high_turn + 1, self._high_end - 1
         self._row[place], self._row[last] = self._row[last], self._row[place]
         self._high_end = last

@@ -1,7 +1,7 @@
-"""Connect's eager strategy (protocol "default"; Kafka's EagerAssignor): everything is assigned anew, in turn.
+"""Connect's eager strategy (protocol "default"; Kafka's EagerAssignor): everything is assigned anew, one by one.
 
-Guarantees: each connector and task has exactly one worker; the loads of workers differ by at most one; the same input
-gives the same answer. Everything stops during a rebalance.
+It guarantees that each connector and task has exactly one worker. The loads of workers differ by at most one. The same
+input gives the same answer. Everything stops during a rebalance.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from muster.assignors.java_order import utf16
 
 
 def assign(workers: Iterable[str], configured: Mapping[str, int]) -> dict[str, Work]:
-    """Give each worker (by member id) its connectors and tasks.
+    """Give each worker (by member id) its connectors and tasks. Raises ValueError without workers.
 
-    `configured` has the number of tasks of each connector. All connectors are dealt out first, then all tasks: a
-    connector is lighter than a task, and dealing them out together would give one worker all connectors where each
-    has one task. Raises ValueError without workers.
+    `configured` has the number of tasks of each connector. All connectors are distributed first, then all tasks. A
+    connector is lighter than a task. If both were distributed together, and each connector had one task, one worker
+    would get all connectors.
     """
     names = sorted(workers, key=utf16)
     if not names:

@@ -1,9 +1,9 @@
 """Connect's incremental cooperative strategy (KIP-415, KIP-851; Kafka's IncrementalCooperativeAssignor).
 
-Guarantees: a worker keeps its work unless it was deleted, runs twice or has to move for balance. What moves is stopped
-in one rebalance and started in the next, so nothing runs twice. The work of a worker that left stays unassigned for
-`scheduled.rebalance.max.delay.ms`: if the worker comes back before, it gets its work again, and nothing else moves. A
-pure function: the leader keeps the state for the next rebalance.
+It guarantees: a worker keeps its work unless the work was deleted, runs twice or must move for balance. Moved work is
+stopped in one rebalance and started in the next, so nothing runs twice. The work of a worker that left stays unassigned
+for `scheduled.rebalance.max.delay.ms`. If the worker returns before, it gets its work again, and nothing else moves. It
+is a pure function: the leader keeps the state for the next rebalance.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from muster.protocol.connect import CONNECTOR
 
 
 class Change(NamedTuple):
-    """What a rebalance means for one worker."""
+    """The result of a rebalance for one worker."""
 
     assigned: Work
-    """To be started."""
+    """The work to start."""
     revoked: Work
-    """To be stopped, upon which the worker joins again."""
+    """The work to stop. The worker then joins again."""
     running: Work
-    """All that the worker runs when it has done both."""
+    """All work that the worker runs when it has done both."""
 
 
 class Round(NamedTuple):
@@ -35,9 +35,9 @@ class Round(NamedTuple):
 
     changes: dict[str, Change]
     delay_ms: int
-    """When the workers are to ask for the next rebalance; 0: not for this reason."""
+    """When the workers are to ask for the next rebalance. 0: this strategy needs no further rebalance."""
     state: State
-    """For the next rebalance."""
+    """The state for the next rebalance."""
 
 
 def assign(
@@ -50,13 +50,12 @@ def assign(
     generation: int,
     completed_generation: int,
 ) -> Round:
-    """Decide one rebalance.
+    """Decide one rebalance. Raises ValueError without workers.
 
-    `workers` has what each worker (by member id) says that it runs, `configured` the number of tasks of each
-    connector, `max_delay_ms` is `scheduled.rebalance.max.delay.ms`. `generation` is the group's now,
-    `completed_generation` the last one in which the leader got its own assignment: where that is not the one which
-    `state` was made in, workers may have missed it, and what it says of the past is not used.
-    Raises ValueError without workers.
+    `workers`: the work that each worker (by member id) reports. `configured`: the number of tasks of each connector.
+    `max_delay_ms`: `scheduled.rebalance.max.delay.ms`. `generation`: the present one of the group.
+    `completed_generation`: the last one in which the leader got its own assignment. If that is not the generation of
+    `state`, workers may have missed the assignment. Then the history in `state` is not used.
     """
     if not workers:
         raise ValueError("nobody to assign to: a group has at least one worker")
@@ -89,23 +88,23 @@ def assign(
 
 
 class _Found(NamedTuple):
-    """What the workers run, compared with what was assigned before and with what is configured."""
+    """The work that workers run, compared with the assignment before and with the configuration."""
 
     deleted: frozenset[Task]
-    """It is configured no more."""
+    """Work that is configured no more."""
     twice: set[Task]
-    """Several workers run it."""
+    """Work that several workers run."""
     lost: list[Task]
-    """It was assigned, and no worker runs it."""
+    """Work that was assigned, and that no worker runs."""
     created: list[Task]
-    """It is configured, and was not assigned before."""
+    """Work that is configured, and was not assigned before."""
 
 
 def _found(
     held: Mapping[str, dict[Task, None]], everything: list[Task], previous: frozenset[Task], revoked: frozenset[Task]
 ) -> _Found:
     active = frozenset(item for work in held.values() for item in work)
-    if revoked & active:  # they were told to stop it, and did not hear
+    if revoked & active:  # workers that missed the request to stop it
         previous = active
     deleted = previous - frozenset(everything)
     created = [item for item in everything if item not in previous and item not in active]
@@ -126,7 +125,7 @@ def _changes(
 
 
 def _to_stop(work: Work, found: _Found) -> list[Task]:
-    """What a worker runs and must not: it was deleted, or others run it too (the next round gives it to one worker)."""
+    """The work that a worker must stop: it was deleted, or others run it too. The next round gives it to one worker."""
     if found.deleted.isdisjoint(work) and found.twice.isdisjoint(work):
         return []
     items = as_hash_sets(work)
@@ -137,9 +136,9 @@ def _to_stop(work: Work, found: _Found) -> list[Task]:
 def _lost(
     state: State, now_ms: int, lost: list[Task], loads: list[Load], max_delay_ms: int
 ) -> tuple[State, list[Task]]:
-    """Wait for the workers that ran what is lost, give it to those that seem to be back, or give it up.
+    """Decide about lost work: wait for its workers, give it to workers that seem to have returned, or give it up.
 
-    Second is what is to be assigned as if it were new.
+    The second result is work that is to be assigned as if it were new.
     """
     if not lost and not state.took_away:
         return _no_delay(state), []
@@ -183,7 +182,7 @@ def _balance(
     revoked: dict[str, list[Task]],
     max_delay_ms: int,
 ) -> State:
-    """Take from workers with too much, unless a delay runs or it was done in the rebalance before (KIP-851)."""
+    """Take work from workers with too much, unless a delay runs or the rebalance before did it (KIP-851)."""
     if state.delay_ms:
         return replace(state, took_away=False)
     surplus = _surplus(everything, loads)
@@ -202,7 +201,7 @@ def _balance(
 
 
 def _surplus(everything: list[Task], loads: list[Load]) -> dict[str, list[Task]]:
-    """What has to be taken from each worker (connectors, then tasks) for an even load."""
+    """The work to take from each worker (connectors, then tasks) for an even load."""
     if not everything or not any(loads):
         return {}
     connectors = sum(item.number == CONNECTOR for item in everything)

@@ -19,7 +19,7 @@ from muster.protocol.connect import (
 )
 
 CONFIG_MISMATCH = 1
-"""The error that tells workers to read the config topic to its end and to join again."""
+"""The error that makes workers read the config topic to its end and join again."""
 
 _VERSIONS = {name: version for version, name in NAMES.items()}
 
@@ -29,14 +29,14 @@ class Snapshot:
     """The leader's view of the config topic."""
 
     offset: int
-    """How far it has read."""
+    """How far the leader has read."""
     configured: Mapping[str, int]
-    """The connectors, and how many tasks each has."""
+    """The connectors, and the number of tasks of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """The JoinGroup response that a leader got, and where it stands."""
+    """The JoinGroup response that a leader got, and its position."""
 
     leader: str
     """Its own member id."""
@@ -50,7 +50,9 @@ class Rebalance:
 
 
 class Result(NamedTuple):
-    """What the leader sends in SyncGroup, its state for the next rebalance, and the work of each worker from now on."""
+    """The leader's assignments for SyncGroup, its state for the next rebalance, and the work of each worker from now
+    on.
+    """
 
     assignments: dict[str, bytes]
     state: State
@@ -69,9 +71,9 @@ def perform(
 ) -> Result:
     """Compute the assignments of all workers by the protocol that the group agreed on.
 
-    A leader whose `snapshot` is behind what a worker has read uses `fresh`, which it has just taken; when that is
-    behind too, every worker is told CONFIG_MISMATCH. Raises MalformedMessage for metadata that cannot be read,
-    ValueError for a protocol that is none of Connect's, or a leader that is not among the members.
+    A leader whose `snapshot` is behind a worker's uses `fresh`, a snapshot that it has just made. When that is behind
+    too, every worker gets CONFIG_MISMATCH. Raises MalformedMessage for metadata that cannot be decoded. Raises
+    ValueError for an unknown protocol, or a leader that is not among the members.
     """
     version = _VERSIONS.get(rebalance.protocol)
     if version is None:
@@ -117,6 +119,6 @@ def _encode(frame: ConnectAssignment, assigned: Work, version: int, revoked: Wor
 
 
 def _assigned_rows(items: Iterable[Task]) -> list[ConnectorTasks]:
-    """Connectors pass through a HashSet on their way, tasks do not."""
+    """The rows of an assignment: Kafka passes connectors, but not tasks, through a HashSet."""
     connectors = [item for item in items if item.number == CONNECTOR]
     return to_rows([*as_hash_sets(connectors), *(item for item in items if item.number != CONNECTOR)])

@@ -10,7 +10,7 @@ from muster.protocol.connect import CONNECTOR
 
 
 class Load:
-    """One worker and what it will run; connectors and tasks apart, each in the order in which they came."""
+    """One worker and the work that it will run. Connectors and tasks are separate, each in the order of assignment."""
 
     __slots__ = ("connectors", "name", "tasks")
 
@@ -26,11 +26,11 @@ class Load:
         return self.connectors if connectors else self.tasks
 
     def add(self, item: Task) -> None:
-        """Give it something to run."""
+        """Give the worker something to run."""
         self.kind(item.number == CONNECTOR)[item] = None
 
     def remove(self, items: Iterable[Task]) -> None:
-        """Take from it what it has of these."""
+        """Take these items from the worker, if it has them."""
         for item in items:
             self.kind(item.number == CONNECTOR).pop(item, None)
 
@@ -43,7 +43,7 @@ class Load:
 
 
 def deal(loads: list[Load], items: Sequence[Task], *, connectors: bool) -> None:
-    """Give out connectors or tasks, in turn, to the workers with least; at equal load in the order of their names."""
+    """Distribute connectors or tasks, one by one, to the workers with least work. At equal load their names decide."""
     loads.sort(key=lambda load: (len(load.kind(connectors)), utf16(load.name)))
     left = iter(items)
     item = next(left, None)
@@ -58,7 +58,9 @@ def deal(loads: list[Load], items: Sequence[Task], *, connectors: bool) -> None:
 
 
 def deal_round(loads: Sequence[Load], items: Iterable[Task]) -> None:
-    """Give out to these in turn, whatever they have already; connectors and tasks both begin with the first."""
+    """Distribute items to these workers one by one, whatever their load. Connectors and tasks both begin with the
+    first.
+    """
     turn = {True: 0, False: 0}
     for item in items:
         connector = item.number == CONNECTOR
@@ -67,7 +69,7 @@ def deal_round(loads: Sequence[Load], items: Iterable[Task]) -> None:
 
 
 def overloads(loads: Sequence[Load], total: int, *, connectors: bool) -> dict[str, list[Task]]:
-    """What must be taken from each worker for even shares of `total`; the first may keep one more (KIP-851)."""
+    """The work to take from each worker for even shares of `total`. The first workers may keep one more (KIP-851)."""
     least, extras = divmod(total, len(loads))
     sizes = [len(load.kind(connectors)) for load in loads]
     if sizes.count(least + 1) == extras and sizes.count(least) + extras == len(loads):
@@ -86,7 +88,7 @@ def overloads(loads: Sequence[Load], total: int, *, connectors: bool) -> dict[st
 
 
 def repeated(works: Iterable[Collection[Task]]) -> set[Task]:
-    """What more than one worker runs."""
+    """The items that more than one worker runs."""
     seen: set[Task] = set()
     twice: set[Task] = set()
     for work in works:

@@ -11,7 +11,7 @@ from muster.protocol.hashing import java_string_hash
 
 
 class Task(NamedTuple):
-    """One thing that a worker runs: a task of a connector, or with number CONNECTOR (-1) the connector itself."""
+    """One item that a worker runs: a task of a connector, or with number CONNECTOR (-1) the connector itself."""
 
     connector: str
     number: int = CONNECTOR
@@ -21,7 +21,7 @@ class Task(NamedTuple):
 
 
 Work = tuple[Task, ...]
-"""What one worker runs, in the order in which it got it."""
+"""The work of one worker, in the order of assignment."""
 
 
 def configured_work(configured: Mapping[str, int]) -> list[Task]:
@@ -48,13 +48,15 @@ def _as_hash_set(items: list[Task]) -> Iterator[Task]:
 
 
 def _hash(item: Task) -> int:
-    """ConnectorTaskId.hashCode(): that of a record of a string and an int; for a connector its name's."""
+    """ConnectorTaskId.hashCode(): the hash of a record of a string and an int. For a connector: the
+    hash of its name.
+    """
     name = java_string_hash(item.connector)
     return name if item.number == CONNECTOR else 31 * name + item.number
 
 
 def to_rows(items: Iterable[Task]) -> list[ConnectorTasks]:
-    """As the protocol carries it: a row for each connector, in the order in which they first appear."""
+    """Work in the form of the protocol: a row for each connector, in the order of first appearance."""
     rows: dict[str, list[int]] = {}
     for item in items:
         rows.setdefault(item.connector, []).append(item.number)
@@ -62,5 +64,5 @@ def to_rows(items: Iterable[Task]) -> list[ConnectorTasks]:
 
 
 def from_rows(rows: Iterable[ConnectorTasks]) -> Work:
-    """What the protocol carries, without repetitions."""
+    """The work in rows of the protocol, without repetitions."""
     return tuple(dict.fromkeys(Task(row.connector, number) for row in rows for number in row.tasks))

@@ -1,1 +1,1 @@
-"""The history of groups: the topic `__group_events` and what is made of it."""
+"""The history of groups and transactional ids: the topic `__group_events` and its like, and their readers."""

@@ -1,4 +1,4 @@
-"""What happens in a group of the consumer protocol (KIP-848), as lines for an operator. Pure: values in, text out."""
+"""Events of a group of the consumer protocol (KIP-848), as lines for an operator. Pure: values in, text out."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from muster.coordinator.history.words import Value, many, phrase, plural, second
 MOST: Final = 5
 """Topics that one line names, or members that others waited for."""
 NOT_WORTH_A_WORD_MS: Final = 100
-"""A wait that is shorter is not told."""
+"""A shorter wait is not reported."""
 
 
 def reconciled(value: Value, why: str, others: str, topics: Sequence[Value]) -> str:
-    """All members have come to their targets: the one line of it. `why` and `others`: who came, left, or changed its
-    mind; `topics`: that have changed.
+    """The line for an epoch that all members have reached.
+
+    `why` and `others`: members that joined, left, or changed their subscription. `topics`: the topics that have
+    changed.
     """
     changed = ", ".join(map(_topic, topics[:MOST]))
     parts = [f"{why} ({changed})" if why and changed else why or changed, others, _handed(value)]
@@ -31,7 +33,7 @@ def reconciled(value: Value, why: str, others: str, topics: Sequence[Value]) -> 
 
 
 def emptied(value: Value) -> str:
-    """The last member has gone. One that was removed has a line of its own."""
+    """The line for a group whose last member has left. A member that was removed has a line of its own."""
     trigger = value["trigger"]
     left = f": {who(trigger)} left" if value["cause"] == "member_left" and trigger is not None else ""
     return f"the group is empty (epoch {value['epoch']}){left}"

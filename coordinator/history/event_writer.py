@@ -1,7 +1,7 @@
-"""The writer of one partition of a history (`__group_events`, `__transaction_events`): rows in, batches appended.
+"""The writer of one partition of a history (`__group_events`, `__transaction_events`): it appends rows in batches.
 
-No answer waits for the disk. If the log fails, or is not here yet, some events wait until it can be opened, and the
-others are lost; this is logged once, and whatever they tell of goes on.
+No answer waits for the disk. If the log fails, or is not here yet, some events wait until it can be opened. Further
+events are lost. The loss is logged once, and does not stop groups and transactions.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from muster.coordinator.system.clock import Clock
 log = structlog.get_logger("muster.events")
 
 SYNC_MS: Final = 1_000
-"""How long what was appended may wait for the disk: what a power cut may cost."""
+"""How long appended rows may wait for the disk: a power cut may lose that much."""
 REOPEN_MS: Final = 10_000
-"""How long a log that failed is left alone."""
+"""How long after a failure the log is not opened."""
 MOST_KEPT: Final = 1_000
-"""Rows that wait for a log that failed, or is not here yet: this process has become the leader just now."""
+"""Rows that wait for a log that failed, or that is not here yet after a change of leader."""
 ROWS_BYTES: Final = 256 * 1024
-"""How much is gathered into one batch."""
+"""Bytes that are gathered into one batch."""
 
 Row = tuple[bytes | None, bytes]
 """Key and value of a record."""
 
 
 class EventLog(Protocol):
-    """What is asked of the log of the partition (`log.Log`)."""
+    """The required methods of the partition's log (`log.Log`)."""
 
     def append(self, leader_epoch: int, batch: bytes | bytearray, *, wall_ms: int) -> object:
-        """Append one batch; raises the log's errors or OSError."""
+        """Append one batch. Raises the log's errors or OSError."""
 
     def sync_if_older(self, mono_ms: int) -> None:
-        """Begin a sync of what has waited for `flush.ms`."""
+        """Begin a sync of data that has waited for `flush.ms`."""
 
 
 class EventWriter:
@@ -47,8 +47,9 @@ class EventWriter:
     def __init__(
         self, partition: int, open_log: Callable[[], tuple[EventLog, int]], clock: Clock, topic: str | None = None
     ) -> None:
-        """`open_log`: the partition's log, opened again when it had failed, and the epoch of its leader. `topic`: named
-        in log lines.
+        """`open_log` returns the partition's log and the epoch of its leader. It opens a log that had failed again.
+
+        `topic`: its name in log lines.
         """
         self._place = {"partition": partition} if topic is None else {"topic": topic, "partition": partition}
         self._open_log = open_log
@@ -61,8 +62,9 @@ class EventWriter:
         self._sync_is_due = False
 
     def renew(self) -> None:
-        """The log was opened anew, or has another leader, or has come to this process: it is opened at the next event,
-        or now, when some wait for it.
+        """The log was opened anew, or has another leader, or was moved to this process.
+
+        It is opened at the next event, or now when some events wait for it.
         """
         self._log = None
         self._closed_until_ms = 0
@@ -70,12 +72,12 @@ class EventWriter:
             self.append([], self._clock.now())
 
     def let_go(self) -> None:
-        """Another process leads the partition now, and its log is about to be closed: what comes waits."""
+        """Another process leads the partition now, and its log is about to be closed: later rows wait."""
         self._log = None
         self._closed_until_ms = 0
 
     def give_up(self) -> list[Row]:
-        """After `let_go`: the rows that wait, which wait no more here."""
+        """After `let_go`: return the waiting rows, which wait here no more."""
         kept, self._kept = self._kept, []
         return kept
 
@@ -113,7 +115,7 @@ class EventWriter:
                 self._sync_is_due = True
                 self._clock.machine.call_at(self._clock.machine.mono_ms() + SYNC_MS, self._sync)
         except RecordListTooLarge as error:
-            # its segments were made small
+            # Its segments were made small.
             if len(rows) > 1:
                 for row in rows:
                     self.append([row], now)
@@ -131,7 +133,7 @@ class EventWriter:
                           **self._place, error=str(error))  # fmt: skip
 
     def _keep(self, rows: Sequence[Row]) -> None:
-        """Nothing of these was written: so many as may wait do."""
+        """The rows were not written: keep as many as may wait."""
         kept = rows[: MOST_KEPT - len(self._kept)]
         self._kept += kept
         self._lost += len(rows) - len(kept)

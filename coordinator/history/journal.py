@@ -1,8 +1,8 @@
-"""The writer of one partition of `__group_events`: what the groups of one shard did, as it happens.
+"""The writer of one partition of `__group_events`, for the events of one shard's groups as they happen.
 
-Events are appended before an answer that shows them leaves, and at the latest at the end of the turn of the event loop
-in which they happened. So a killed process loses nothing that a client has seen. Only events of a large group take
-several turns, and later events wait for them (`pending_rows`).
+Events are appended before an answer that shows them leaves. At the latest they are appended at the end of the same
+iteration of the event loop. So a killed process loses no event that a client has seen. Only events of a large group
+take several iterations, and later events wait for them (`pending_rows`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from muster.protocol.errors import ErrorCode, error_name
 log = structlog.get_logger("muster.events")
 
 SHARD_LOADED: Final = "shard_loaded"
-"""partition, groups, records, took_ms. Belongs to no group."""
+"""partition, groups, records, took_ms. The event belongs to no group."""
 REQUESTS_REFUSED: Final = "requests_refused"
 """api, error, error_code, client_id, host, instance, count: of one second."""
 MEMBER_FENCED: Final = "member_fenced"
-"""As REQUESTS_REFUSED: requests of a member whose instance id now belongs to another one, or whose epoch is not that of
-its group.
+"""As REQUESTS_REFUSED, for requests of a member with an old instance or epoch.
+
+Its instance id now belongs to another member, or its epoch is not that of its group.
 """
 PRODUCER_FENCED: Final = "producer_fenced"
-"""As REQUESTS_REFUSED: offsets of a transaction, of a producer whose transactional id a newer producer has."""
+"""As REQUESTS_REFUSED, for offsets of a transaction whose transactional id now belongs to a newer producer."""
 _FENCED: Final = {
     ErrorCode.FENCED_INSTANCE_ID: MEMBER_FENCED,
     ErrorCode.FENCED_MEMBER_EPOCH: MEMBER_FENCED,
@@ -55,7 +56,10 @@ class Journal:
         clock: Clock,
         restless: Callable[[Event], object] = lambda _: None,
     ) -> None:
-        """`open_log`: see `EventWriter`; `restless` is told when members of a group begin to come and go in a loop."""
+        """`open_log`: see `EventWriter`.
+
+        `restless` is called when members of a group begin to leave and join in a loop.
+        """
         self.partition = partition
         self._clock = clock
         self._writer = EventWriter(partition, open_log, clock)
@@ -67,8 +71,9 @@ class Journal:
         self._is_asked = False
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
-        """Take events. They are written by `flush` or at the end of this turn; refusals and ends of transactions are
-        counted and written within a second.
+        """Take events. They are written by `flush`, or at the end of this iteration of the event loop.
+
+        Refusals and ends of transactions are counted and written within a second.
         """
         for event in happened:
             if event.kind == events.REQUEST_REFUSED:
@@ -84,14 +89,14 @@ class Journal:
                     self._look(event, now.wall_ms)
 
     def _look(self, event: Event, wall_ms: int) -> None:
-        """Does a member come and go again and again?"""
+        """Check whether a member leaves and joins again and again."""
         told = self._loops.see(event, wall_ms)
         if told is not None:
             self._pending.add(told, wall_ms)
             self._restless(told)
 
     def flush(self) -> None:
-        """Write all events, because an answer is about to show them; harmless if there are none."""
+        """Write all events, because an answer is about to show them. Harmless without events."""
         if self._pending.rows:
             self._write()
 
@@ -109,12 +114,12 @@ class Journal:
         self._writer.write(rows, self._clock.now())
 
     def _cannot_be_said(self, event: Event, why: str) -> None:
-        # a group may have any number of members
+        # A group may have any number of members.
         log.error("an event is lost: there is too much of it", partition=self.partition, kind=event.kind,
                   group=event.group_id, why=why)  # fmt: skip
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
-        """The shard has its state from the log."""
+        """The shard has loaded its state from the log."""
         facts = {"partition": self.partition, "groups": groups, "records": records, "took_ms": took_ms}
         self._writer.append([(None, plain_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
 
@@ -123,13 +128,13 @@ class Journal:
         self._writer.renew()
 
     def hand_over(self) -> list[Row]:
-        """Another process leads the partition now: what is not written yet, for that one to write."""
+        """Another process leads the partition now: return the rows that it has to write."""
         self._writer.let_go()
         self.close()
         return self._writer.give_up()
 
     def take_over(self, rows: Sequence[Row]) -> None:
-        """Write what the leader before has handed over."""
+        """Write the rows that the leader before has handed over."""
         self._writer.write(rows, self._clock.now())
 
     def close(self) -> None:
@@ -139,7 +144,7 @@ class Journal:
         self._write_refused()
         self._write_ended()
 
-    # ---- what is counted
+    # ---- counted events
 
     def _count(self, event: Event, now: Now) -> None:
         if self._refused.began_ms is None:

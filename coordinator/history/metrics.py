@@ -1,5 +1,7 @@
-"""Figures for who watches a server, in the text format of Prometheus (version 0.0.4). Pure; written by hand, for it is
-two lines for each figure, and a library would take longer to import than all else here.
+"""Metrics of a server, in the text format of Prometheus (version 0.0.4). Pure.
+
+The format needs two lines of code for each metric. The import of a library would take longer than that of all else
+here.
 """
 
 from __future__ import annotations
@@ -10,9 +12,9 @@ from typing import Any, Final
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 COUNTER: Final = "counter"
-"""It only grows, from 0 at the start of the process; its name ends in `_total`."""
+"""A counter only grows, from 0 at the start of the process. Its name ends in `_total`."""
 GAUGE: Final = "gauge"
-"""It is what it is now."""
+"""A gauge has its present value."""
 
 _VALUE: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
@@ -20,8 +22,9 @@ _HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure. `samples`: its values, each by a tuple of texts for its labels, in the order of `labels`; without
-    labels there is one, by ().
+    """One metric. `samples`: its values, each by a tuple of texts for its labels, in the order of `labels`.
+
+    A metric without labels has one value, by the key ().
     """
 
     name: str
@@ -32,12 +35,12 @@ class Metric:
 
 
 def single(name: str, kind: str, about: str, value: float) -> Metric:
-    """A figure without labels."""
+    """A metric without labels."""
     return Metric(name, kind, about, {(): value})
 
 
 def text(metrics: Iterable[Metric]) -> str:
-    """What is answered to who asks."""
+    """The body of the answer."""
     lines: list[str] = []
     for metric in metrics:
         lines.append(f"# HELP {metric.name} {metric.about.translate(_HELP)}")

@@ -1,4 +1,4 @@
-"""Answers `GET /metrics` by HTTP, on the server's own event loop. It says what there is, and changes nothing."""
+"""Answers `GET /metrics` by HTTP, on the server's own event loop. It changes nothing."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from muster.coordinator.system.http_server import HttpServer, Limits, Request, R
 log = structlog.get_logger("muster.metrics")
 
 MOST_BYTES: Final = 64 * 1024
-"""Of the body of a request, which says nothing here."""
+"""Most bytes of a request's body, which is ignored."""
 MOST_CLIENTS: Final = 20
-"""At the same time: who watches comes alone."""
+"""Most clients at the same time: usually one client reads the metrics."""
 PATIENCE_MS: Final = 10_000
-"""For a request, and for its answer; who asks less often connects anew each time."""
+"""The timeout of a request, and of its answer. A client that asks less often connects anew each time."""
 
 
 class MetricsServer:
-    """See the module. `http`: where it listens."""
+    """See the module. `http`: the HTTP server that listens."""
 
     def __init__(self, clock: Clock, host: str, port: int, collect: Callable[[], Awaitable[Iterable[Metric]]]) -> None:
-        """`port` 0: a free one; `collect`: the figures of now."""
+        """`port` 0: a free port. `collect` returns the present metrics."""
         busy = _plain(503, f"{MOST_CLIENTS} connections are open already\n")
         limits = Limits(MOST_BYTES, MOST_CLIENTS, PATIENCE_MS)
         self.http = HttpServer(clock, host, port, limits, self._answer, busy, "metrics")
@@ -37,7 +37,7 @@ class MetricsServer:
         log.info("metrics are told", address=f"http://{self.http.host}:{self.http.port}/metrics")
 
     async def stop(self) -> None:
-        """Listen no more, and answer nobody; harmless when it does not."""
+        """Stop to listen and to answer. Harmless when it does not listen."""
         await self.http.stop()
 
     async def _answer(self, request: Request) -> Response:
@@ -47,7 +47,7 @@ class MetricsServer:
             return _plain(405, "GET it\n")
         try:
             return Response(200, CONTENT_TYPE, text(await self._collect()).encode())
-        except Exception as error:  # a fault of ours costs this answer, not the server
+        except Exception as error:  # an error of the program costs this answer, not the server
             log.error("metrics could not be collected", exc_info=error)
             return _plain(500, "a fault of the server, which its log has\n")
 

@@ -1,4 +1,4 @@
-"""The receivers of a shard's events: the server's log, and the journal if there is one."""
+"""The receivers of a shard's events: the server's log, and the journal if the server has one."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ log = structlog.get_logger("muster.groups")
 
 
 def warn_restless(event: Event) -> None:
-    """Members of a group come and go in a loop: for `Journal`, which finds that out."""
+    """Log that members of a group leave and join in a loop. `Journal` calls it."""
     log.warning("a group is restless", group=event.group_id, what=event.facts["text"])
 
 
 class Observers:
-    """What a shard knows as its `Observer`."""
+    """The `Observer` of a shard."""
 
     def __init__(self, journal: Journal | None, told: Callable[[Sequence[Event]], object] | None = None) -> None:
-        """`told`: is told of the events besides."""
+        """`told` gets the events too."""
         self.journal = journal
         self._told = told
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
-        """To the journal first, because it must not lose any."""
+        """Give the events to the journal first, because it must not lose any."""
         if self.journal is not None:
             self.journal.tell(happened, now)
         for event in happened:
@@ -37,7 +37,7 @@ class Observers:
             self._told(happened)
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
-        """For the journal: the server's log tells of all shards at once."""
+        """For the journal only: the server's log reports all shards at once."""
         if self.journal is not None:
             self.journal.loaded(now, groups=groups, records=records, took_ms=took_ms)
 
@@ -47,6 +47,6 @@ class Observers:
             self.journal.flush()
 
     def close(self) -> None:
-        """Nothing more will happen."""
+        """No more events will follow."""
         if self.journal is not None:
             self.journal.close()

@@ -1,4 +1,4 @@
-"""The partitions of each member, from the assignments of a group of consumers, step by step. Pure."""
+"""The partitions of each member, from the assignments of a group of consumers, in steps. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from muster.protocol.consumer import decode_assignment
 from muster.protocol.message import MalformedMessage
 
 BYTES_A_STEP: Final = 8 * 1024
-"""Of assignments that are read in one step: some half a millisecond."""
+"""Bytes of assignments that are decoded in one step: some half a millisecond."""
 LEAST: Final = 128
-"""What a member counts for apart from its assignment."""
+"""The bytes that a member counts for, besides its assignment."""
 
 Owned = Mapping[str, Sequence[int]]
-"""What one member owns: partitions by topic."""
+"""The partitions that one member owns, by topic."""
 
 
 def read(assignments: Iterable[tuple[str, bytes]]) -> Generator[None, None, dict[str, Owned] | None]:
-    """The partitions of each member, from (member id, assignment); None if an assignment cannot be read. Yields between
-    steps.
+    """The partitions of each member, from (member id, assignment). None if an assignment cannot be decoded.
+
+    It yields between steps.
     """
     owned: dict[str, Owned] = {}
     left = BYTES_A_STEP
@@ -36,6 +37,6 @@ def read(assignments: Iterable[tuple[str, bytes]]) -> Generator[None, None, dict
 
 
 def _owned(assignment: bytes) -> Owned:
-    if not assignment:  # it has none yet
+    if not assignment:  # the member has no assignment yet
         return {}
     return {one.topic: one.partitions for one in decode_assignment(assignment)[1].assigned_partitions}

@@ -1,5 +1,7 @@
-"""Events that become rows of `__group_events`, in order. Small ones are made at once, those of large groups a few
-pieces at a time; later ones wait for them. Writes nothing itself, sets no timer.
+"""Events that become rows of `__group_events`, in order. It writes nothing itself and sets no timer.
+
+Rows of small events are made at once. Those of large groups are made a few pieces at a time; later events wait for
+them.
 """
 
 from __future__ import annotations
@@ -15,16 +17,20 @@ from muster.coordinator.history import schema
 from muster.coordinator.history.event_writer import Row, record_key
 
 PIECES_AT_ONCE: Final = 10
-"""Pieces of one event (`schema.pieces`) that are made in one go: some 5 ms."""
+"""Pieces of one event (`schema.pieces`) that are made at once: some 5 ms."""
 
 A_SHORT_ONE: Final = 0.01
-"""What an event of one member counts for at least, in pieces. So events that wait for a large one do not grow without
-end.
+"""The least number of pieces that an event of one member counts for.
+
+So the events that wait for a large one do not grow without limit.
 """
 BYTES_AS_A_PIECE: Final = 64 * 1024
-"""Text of events of one member that counts for a piece: most of it is metadata, which is made fast."""
+"""Text of events of one member that counts for a piece. Most of it is metadata, which is encoded fast."""
 MOST_ROWS_WAITING: Final = 100_000
-"""Members of all waiting events: a group that rebalances faster than its events are made does not fill the memory."""
+"""Limit for the members of all waiting events.
+
+So a group that rebalances faster than its events are made does not fill the memory.
+"""
 
 
 class PendingRows:
@@ -32,7 +38,7 @@ class PendingRows:
 
     def __init__(self, lost: Callable[[Event, str], object]) -> None:
         self.rows: list[Row] = []
-        """What is ready."""
+        """The finished rows."""
         self._lost = lost
         self._waiting: deque[tuple[Event, int]] = deque()
         self._rows_waiting = 0
@@ -40,7 +46,7 @@ class PendingRows:
         self._done: list[bytes] = []
         self._size = 0
         self._left = float(PIECES_AT_ONCE)
-        """Pieces that may still be made in this turn."""
+        """Pieces that may still be made in this iteration of the event loop."""
 
     @property
     def is_behind(self) -> bool:
@@ -48,7 +54,7 @@ class PendingRows:
         return bool(self._waiting)
 
     def add(self, event: Event, wall_ms: int) -> None:
-        """Add an event; it is ready at once unless it is large, or a large one is being made."""
+        """Add an event. Its rows are ready at once unless the event is large, or a large event is being made."""
         if not self._waiting and self._left > 0 and self._make_short(event, wall_ms):
             return
         rows = _rows(event)
@@ -61,7 +67,7 @@ class PendingRows:
             self._go_on()
 
     def go_on(self) -> None:
-        """A new turn: make as many pieces as go at once; those of one event more or less."""
+        """A new iteration: make as many pieces as are allowed at once. The last event may exceed that a little."""
         self._left = float(PIECES_AT_ONCE)
         self._go_on()
 
@@ -88,7 +94,7 @@ class PendingRows:
             self._left -= len(made)
 
     def _make_short(self, event: Event, wall_ms: int) -> bool:
-        """Whether the event was a short one, and is done with."""
+        """Whether the event is short, and done: its row is made, or the event is lost."""
         try:
             value = schema.short_json(event, wall_ms)
         except schema.TooLarge as error:
@@ -101,7 +107,7 @@ class PendingRows:
         return True
 
     def finish(self) -> None:
-        """Make all that is left."""
+        """Make all remaining rows."""
         while self._waiting:
             self.go_on()
 

@@ -1,5 +1,6 @@
-"""Counts of refused requests: one event for each cause and client in each second, with at most `MOST_BYTES` of names,
-so that refused clients cannot fill a disk. Sets no timer and writes nothing.
+"""Counts of refused requests: one event for each cause and client in each second.
+
+Their names have at most `MOST_BYTES`, so that refused clients cannot fill a disk. It sets no timer and writes nothing.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from muster.coordinator.history.event_writer import record_key
 
 SECOND_MS: Final = 1_000
 MOST_KINDS: Final = 100
-"""Different refusals of one second that get an event each; the others are counted together, without names."""
+"""Different refusals of one second that get an event each. Further ones are counted together, without names."""
 
 MOST_BYTES: Final = 16 * 1024
-"""Bytes of their names together, as JSON."""
+"""Bytes of all their names, as JSON."""
 LONGEST: Final = 249
-"""Characters of a name (the longest name of a topic); a longer one is cut and ends with CUT."""
+"""Characters of a name (the longest name of a topic). A longer name is cut and ends with CUT."""
 CUT: Final = "…"
 
 FACTS: Final = ("api", "error_code", "client_id", "host", "instance", "count")
-"""What an event of a group tells, in this order."""
+"""The facts in an event of a group, in this order."""
 Facts = dict[str, Any]
 
 
@@ -32,14 +33,14 @@ class RefusalCounts:
     __slots__ = ("_bytes_left", "_counts", "_facts", "_others", "began_ms")
 
     def __init__(self, facts: Sequence[str] = FACTS) -> None:
-        """`facts`: the names of what `count` is given, and "count"."""
+        """`facts`: the names of the arguments of `count`, then "count"."""
         self._facts = facts
         self._bytes_left = MOST_BYTES
         self._counts: dict[tuple[str | int | None, ...], list[int]] = {}
         self._others = [0, 0]
-        """How many, and when the first of them came; so is every value of `_counts`."""
+        """The number of further refusals, and the time of the first. Each value of `_counts` has the same form."""
         self.began_ms: int | None = None
-        """When the first of them came (wall ms); None: there is none."""
+        """The time of the first refusal (wall ms). None before the first."""
 
     def add(self, event: Event, wall_ms: int) -> None:
         """Count a REQUEST_REFUSED of a group."""
@@ -48,7 +49,7 @@ class RefusalCounts:
         self.count(event.group_id, told, wall_ms)
 
     def count(self, name: str, facts: Sequence[str | int | None], wall_ms: int) -> None:
-        """Count one of `name` with these facts."""
+        """Count one event `name` with these facts."""
         if self.began_ms is None:
             self.began_ms = wall_ms
         kind = (cut(name), *(cut(one) if isinstance(one, str) else one for one in facts))
@@ -65,8 +66,9 @@ class RefusalCounts:
             self._others = [others + 1, first_ms if others else wall_ms]
 
     def take(self) -> Iterator[tuple[str | None, int, Facts]]:
-        """The name of each event to write, when the first of what it counts came (wall ms), and its facts; nothing is
-        counted any more.
+        """The events to write: the name of each, the time of its first refusal (wall ms), and its facts.
+
+        All counts are reset.
         """
         counts, (others, others_ms) = self._counts, self._others
         self._counts, self._others, self._bytes_left, self.began_ms = {}, [0, 0], MOST_BYTES, None
@@ -78,15 +80,15 @@ class RefusalCounts:
 
 
 def cut(name: str) -> str:
-    """A name, or the beginning of it."""
+    """A name, or the beginning of a long one."""
     return name if len(name) <= LONGEST else name[:LONGEST] + CUT
 
 
 def is_cut(name: str) -> bool:
-    """Whether there is only the beginning of it."""
+    """Whether the name was cut to its beginning."""
     return len(name) > LONGEST
 
 
 def key_of(name: str | None) -> bytes | None:
-    """The key of an event that `take` gave: none for one of many names, or when there is only the beginning of it."""
+    """The key of an event from `take`. None for an event of several names, or with a name that was cut."""
     return None if name is None or is_cut(name) else record_key(name)

@@ -1,11 +1,10 @@
 """The JSON of `__group_events`: one record's value for each event, as `docs/events.md` describes it. Pure.
 
 Every value has `v` (the schema's version), `kind`, `group`, `time` (wall ms) and the fields of its kind. A reader
-ignores kinds and fields that it does not know. A field is never renamed and never changes its meaning under the same
-`v`.
+ignores unknown kinds and fields. A field is never renamed and never changes its meaning under the same `v`.
 
 The text is built here, not by a general encoder, because one value may have 1,000 members. It is made in pieces of less
-than a millisecond, and has at most `MOST_BYTES`; a larger one is refused before it is made.
+than a millisecond. It has at most `MOST_BYTES`; a larger one is refused before it is made.
 """
 
 from __future__ import annotations
@@ -29,41 +28,41 @@ from muster.coordinator.history import ownership
 from muster.coordinator.history.ownership import Owned
 
 VERSION: Final = 1
-"""Of the schema; it grows only when old readers would misread something."""
+"""The version of the schema. It grows only when old readers would misread something."""
 PROTOCOLS_KEPT: Final = 64
-"""Texts of protocols that are remembered, since most members of a group say the same."""
+"""Texts of protocols that are kept, since most members of a group have the same ones."""
 LONGEST_KEPT: Final = 1_024
-"""Longer metadata is not remembered: it would be kept here after the last of its members is gone."""
+"""Longer metadata is not kept: it would stay here after the last of its members is gone."""
 FEW_PROTOCOLS: Final = 16
-"""Nor are more protocols than these."""
+"""Members with more protocols than this are not kept either."""
 MOST_METADATA: Final = 64 * 1024
-"""Bytes of metadata that an event has of one member; of further metadata it only has the size."""
+"""Bytes of one member's metadata in an event. For further metadata the event has only the size."""
 MOST_METADATA_OF_ALL: Final = 4 * 1024 * 1024
-"""The same of all members together; metadata that is remembered does not count."""
+"""The same limit for all members together. Metadata that is kept does not count."""
 LONGEST_NAME: Final = 249
-"""Characters of a protocol's name; a longer one is cut, and ends with "…"."""
+"""Characters of a protocol's name. A longer name is cut, and ends with "…"."""
 MOST_BYTES: Final = 16 * 1024 * 1024 - 1024
-"""An event has no more: it is one record, in a segment of `__group_events`, and in a consumer's memory."""
+"""The limit for an event: it is one record, in a segment of `__group_events`, and in a consumer's memory."""
 BYTES_A_PIECE: Final = 8 * 1024
-"""Text that is made in one piece, if it is of many members: some half a millisecond."""
+"""Text that is made in one piece, if it is about many members: some half a millisecond."""
 ENTRIES_A_PIECE: Final = 200
 LEAST_MEMBER_BYTES: Final = 200
 """The text of a member without names, metadata and assignment."""
 PARTITIONS_A_PIECE: Final = 2_000
-"""That are looked at in one piece, in targets: some half a millisecond."""
+"""Partitions of targets that are handled in one piece: some half a millisecond."""
 A_TOPIC: Final = 8
-"""A topic takes as long as so many partitions of it."""
+"""A topic takes as long as this number of its partitions."""
 MOST_TOPICS: Final = 20
-"""Whose moves the event of a target tells each."""
+"""Topics whose moves are listed in the event of a target."""
 FACTS_OF_CLASSIC: Final = 3
-"""Of a member that joins: one of a consumer group has more."""
+"""The number of facts of a member that joins a classic group. A member of a consumer group has more."""
 SETTINGS: Final = (
     "group_initial_rebalance_delay_ms",
     "group_min_session_timeout_ms",
     "group_max_session_timeout_ms",
     "group_max_size",
 )
-"""The settings that a completed rebalance tells, by their names in `GroupSettings`."""
+"""The settings in the event of a completed rebalance, by their names in `GroupSettings`."""
 
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -81,7 +80,7 @@ def to_json(event: Event, wall_ms: int) -> bytes:
 
 
 def short_json(event: Event, wall_ms: int) -> bytes | None:
-    """The same of an event of one member, or of none; None: it may be long, and is to be told in pieces."""
+    """The value of an event with one member, or without members. None when it may be long: use `pieces` then."""
     tell = _WHOLE.get(event.kind)
     if tell is None:
         return None
@@ -89,8 +88,9 @@ def short_json(event: Event, wall_ms: int) -> bytes | None:
 
 
 def pieces(event: Event, wall_ms: int) -> Iterator[str | None]:
-    """The text of that value, a piece at a time; None: some work was done, nothing is to be said yet. Raises
-    TooLarge.
+    """The text of that value, one piece at a time. A piece is None when some work was done without text.
+
+    Raises TooLarge.
     """
     yield _head(event, wall_ms)
     whole = _WHOLE.get(event.kind)
@@ -106,12 +106,12 @@ def _head(event: Event, wall_ms: int) -> str:
 
 
 def plain_json(kind: str, group_id: str | None, wall_ms: int, facts: Mapping[str, object]) -> bytes:
-    """The value of an event that is no core's: facts are what JSON knows."""
+    """The value of an event that the core does not report. Its facts are JSON values."""
     head = {"v": VERSION, "kind": kind, "group": group_id, "time": wall_ms}
     return _json(head | dict(facts)).encode("utf-8", "surrogatepass")
 
 
-# ---- each kind: what follows the head, beginning with a comma
+# ---- each kind: the text after the head, beginning with a comma
 
 
 def _plain(facts: dict[str, Any]) -> str:
@@ -132,7 +132,7 @@ def _plain_pieces(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _portions(rows: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Rows in portions of one piece each: so many rows, or so many partitions in them."""
+    """Rows in portions of one piece each, by their number or by the partitions in them."""
     some: dict[str, Any] = {}
     weight = 0.0
     for name, value in rows.items():
@@ -165,7 +165,7 @@ def _with_trigger(facts: dict[str, Any]) -> str:
 
 
 def _target(facts: dict[str, Any]) -> Iterator[str | None]:
-    """How many partitions change hands, without those that stay where they are: counted here, where nobody waits."""
+    """How many partitions change hands, without those that stay. It is counted here, where no request waits."""
     changes, image = facts["changes"], facts["names"]
     yield _plain({name: value for name, value in facts.items() if name not in ("changes", "names")})
     yield f',"changed":{len(changes)}'
@@ -204,7 +204,7 @@ def _target(facts: dict[str, Any]) -> Iterator[str | None]:
 
 
 def _most_moved(rows: list[tuple[str | None, int, int, int]]) -> list[tuple[str | None, int, int, int]]:
-    """Those of them that the event names, in their order."""
+    """The topics that the event names, in their order."""
     return nsmallest(MOST_TOPICS, rows, key=lambda row: (-row[1], row[0] or ""))
 
 
@@ -266,7 +266,7 @@ def _trigger(trigger: Trigger | None) -> str:
 
 
 def _members(members: Sequence[MemberFacts], owned: Mapping[str, Owned] | None) -> Generator[None, None, Sequence[str]]:
-    """The texts of some members each. Raises TooLarge as soon as that is known."""
+    """The texts of members, a few at a time. Raises TooLarge as soon as the limit is exceeded."""
     least = len(members) * LEAST_MEMBER_BYTES
     if least > MOST_BYTES:
         raise TooLarge(least)
@@ -336,7 +336,7 @@ def _base64(data: bytes) -> str:
 
 
 def _owned(owned: Owned) -> str:
-    # one list of rows rather than names as keys: readers with fixed schemas (Spark) can take it
+    # A list of rows instead of names as keys: readers with fixed schemas (Spark) can read it.
     if not owned:
         return "[]"
     rows = [f'{{"topic":{quote(topic)},"partitions":[{",".join(map(str, one))}]}}' for topic, one in owned.items()]
@@ -353,7 +353,7 @@ def _moves(moved: Mapping[str, Moves]) -> Iterator[str]:
 
 
 def _listed(texts: Iterable[str]) -> Iterator[str]:
-    """The rest of a list: its rows, some in each text, and the bracket behind."""
+    """The rest of a list: its rows, some in each text, and the closing bracket."""
     comma = ""
     for text in texts:
         yield comma + text
@@ -392,7 +392,7 @@ _WHOLE: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     events.GROUP_UPGRADED: _with_trigger,
     events.GROUP_DOWNGRADED: _with_trigger,
 }
-"""Told in one piece: of one member, or of none, or of a few."""
+"""The kinds whose text is one piece: about one member, none, or a few."""
 _IN_PIECES: Final[dict[str, Callable[[dict[str, Any]], Iterator[str | None]]]] = {
     events.REBALANCE_FAILED: _failed,
     events.REBALANCE_COMPLETED: _completed,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ObserveSettings:
-    """What this room takes from the configuration."""
+    """The settings of the history from the configuration."""
 
     muster_group_events_enable: bool = True
-    """Write what happens in groups to __group_events."""
+    """Whether events of groups are written to __group_events."""
     muster_transaction_events_enable: bool = True
-    """Write what happens to transactional ids to __transaction_events."""
+    """Whether events of transactional ids are written to __transaction_events."""

@@ -1,7 +1,7 @@
 """Events of `__group_events` as lines for an operator. Pure: values in, text out.
 
-`Timeline` gets the values of one group in order. A completed rebalance is one line: how long, why, which member, what
-moved, and which other members came and left meanwhile.
+`Timeline` gets the values of one group in order. A completed rebalance is one line. The line has its duration, its
+cause and member, and the moved partitions. It also has the other members that joined and left meanwhile.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from muster.coordinator.system.clock import show_wall
 
 
 class Timeline:
-    """One group's story."""
+    """The lines of one group."""
 
     def __init__(self, zone: Any = None, *, dates: bool = True, everything: bool = False) -> None:
-        """`zone`: a datetime.tzinfo, None is the machine's; `everything`: also what a rebalance's line tells anyway."""
+        """`zone`: a datetime.tzinfo; None is the machine's.
+
+        `everything`: also the events that are part of a rebalance's line.
+        """
         self._zone = zone
         self._dates = dates
         self._everything = everything
@@ -29,7 +32,7 @@ class Timeline:
         self._topics: list[Value] = []
 
     def feed(self, value: Value) -> list[str]:
-        """The lines that this event adds; none when it is part of one that is still to come."""
+        """The lines that this event adds. Empty when the event is part of a later line."""
         kind = value["kind"]
         self._remember(kind, value)
         tell = _TELL.get(kind)
@@ -166,12 +169,12 @@ _DETAILS: Final = frozenset(
         "target_assigned", "transactions_committed",
     }
 )  # fmt: skip
-"""What the line of the rebalance tells anyway, and what goes as it should."""
+"""Events that are part of the rebalance's line, and usual events."""
 
 _ENDS: Final = frozenset(
     {"epoch_reconciled", "group_deleted", "group_downgraded", "group_emptied", "group_upgraded", "rebalance_completed"}
 )
-"""What came before them is told."""
+"""After these events, the events before them have been shown."""
 
 _TELL: Final[dict[str, Callable[[Value], str]]] = {
     "group_created": lambda _: "the group was created",

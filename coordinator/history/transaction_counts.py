@@ -1,5 +1,7 @@
-"""Ends of transactions that have committed offsets of groups, counted for a second: one event for each group, producer
-and outcome. A busy producer ends a hundred a second. Sets no timer and writes nothing.
+"""Counts of ended transactions that have committed offsets of groups, for one second.
+
+There is one event for each group, producer and outcome: a busy producer ends a hundred transactions a second. It sets
+no timer and writes nothing.
 """
 
 from __future__ import annotations
@@ -11,13 +13,13 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 
 COMMITTED: Final = "transactions_committed"
-"""producer_id, first_epoch, last_epoch, transactions (how many), offsets (how many, of all together): of one second."""
+"""producer_id, first_epoch, last_epoch, transactions (how many), offsets (how many in total): of one second."""
 ABORTED: Final = "transactions_aborted"
 """As COMMITTED; none of these offsets ever counts."""
 KINDS: Final = {events.TRANSACTION_COMMITTED: COMMITTED, events.TRANSACTION_ABORTED: ABORTED}
-"""What is counted, and as what it is told."""
+"""The kinds that are counted, and the kind of the event with the count."""
 MOST: Final = 500
-"""Different ones are written at once when there are so many."""
+"""When there are this many different counts, they are written at once."""
 
 
 class TransactionCounts:
@@ -28,7 +30,7 @@ class TransactionCounts:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str, int], list[int]] = {}
         self.began_ms: int | None = None
-        """When the first of them came (wall ms); None: there is none."""
+        """The time of the first end (wall ms). None before the first."""
 
     def add(self, event: Event, wall_ms: int) -> None:
         """Count a TRANSACTION_COMMITTED or TRANSACTION_ABORTED."""
@@ -44,12 +46,12 @@ class TransactionCounts:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many as are kept."""
+        """Whether the number of kept counts has reached its limit."""
         return len(self._counts) >= MOST
 
     def take(self) -> Iterator[tuple[str, str, int, dict[str, int]]]:
-        """Kind and group of each event to write, when the first that it counts came (wall ms), and its facts.
-        Nothing is counted any more.
+        """The events to write: kind and group, the time of the first end (wall ms), and the facts. All counts are
+        reset.
         """
         counts, self._counts, self.began_ms = self._counts, {}, None
         for (kind, group_id, producer_id), (first, last, transactions, offsets, first_ms) in counts.items():

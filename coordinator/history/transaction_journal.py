@@ -1,8 +1,8 @@
-"""The writer of one partition of `__transaction_events`: what happened to the transactional ids of one shard.
+"""The writer of one partition of `__transaction_events`, for the events of one shard's transactional ids.
 
 A busy id has several events in each transaction. So they are gathered and appended together, at the latest `LATEST_MS`
-after they happened. A killed process loses those of that time; what state each id is in is in `__transaction_state`.
-Fenced and refused requests are counted for a second. If the log fails, events are lost, and transactions go on.
+after they happened. A killed process loses the events of that time; the state of each id is in `__transaction_state`.
+Fenced and refused requests are counted for a second. If the log fails, events are lost, and transactions continue.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ log = structlog.get_logger("muster.events")
 
 LATEST_MS: Final = 1_000
 MOST_WAITING: Final = 500
-"""Events that wait are appended at once when there are so many, or as many that name this number of partitions."""
+"""Waiting events are appended at once when they are this many, or name this many partitions in total."""
 SHARD_LOADED: Final = "shard_loaded"
-"""partition, transactional_ids, records, took_ms. Belongs to no id."""
+"""partition, transactional_ids, records, took_ms. The event belongs to no id."""
 REQUESTS_REFUSED: Final = "requests_refused"
 """producer_id, producer_epoch, api, error, error_code, client_id, host, count: of one second."""
 PRODUCER_FENCED: Final = "producer_fenced"
-"""As REQUESTS_REFUSED, and current_producer_id, current_producer_epoch: those of the producer that has the id now."""
+"""As REQUESTS_REFUSED, with current_producer_id and current_producer_epoch: those of the present producer of the id."""
 _FACTS: Final = (
     "kind", "producer_id", "producer_epoch", "api", "error_code", "client_id", "host", "current_producer_id",
     "current_producer_epoch", "count",
@@ -49,7 +49,7 @@ class TransactionJournal:
         self._writer = EventWriter(partition, open_log, clock, TRANSACTION_EVENTS_TOPIC)
         self._waiting: list[Row] = []
         self._size = 0
-        """Of those that wait: how many they are, and how many partitions they name."""
+        """The size of the waiting events: their number, and the number of partitions that they name."""
         self._refused = RefusalCounts(_FACTS)
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
@@ -68,13 +68,13 @@ class TransactionJournal:
                 self.write()
 
     def write(self) -> None:
-        """Write what waits."""
+        """Write the waiting events."""
         waiting, self._waiting, self._size = self._waiting, [], 0
         if waiting:
             self._writer.write(waiting, self._clock.now())
 
     def loaded(self, now: Now, *, transactional_ids: int, records: int, took_ms: int) -> None:
-        """The shard has its state from the log."""
+        """The shard has loaded its state from the log."""
         facts = {
             "partition": self.partition, "transactional_ids": transactional_ids, "records": records, "took_ms": took_ms,
         }  # fmt: skip
@@ -85,13 +85,13 @@ class TransactionJournal:
         self._writer.renew()
 
     def hand_over(self) -> list[Row]:
-        """Another process leads the partition now: what is not written yet, for that one to write."""
+        """Another process leads the partition now: return the rows that it has to write."""
         self._writer.let_go()
         self.close()
         return self._writer.give_up()
 
     def take_over(self, rows: Sequence[Row]) -> None:
-        """Write what the leader before has handed over."""
+        """Write the rows that the leader before has handed over."""
         self._writer.write(rows, self._clock.now())
 
     def close(self) -> None:
@@ -122,8 +122,9 @@ class TransactionJournal:
 
 
 class TransactionObservers:
-    """The receivers of the events of a shard of transactional ids: the server's log, and the journal if there is one.
-    What the shard knows as its `Observer`.
+    """The receivers of the events of a shard of transactional ids: the server's log, and the journal, if any.
+
+    It is the `Observer` of the shard.
     """
 
     def __init__(self, journal: TransactionJournal | None, log_events: Callable[[Sequence[Event]], object]) -> None:
@@ -131,20 +132,20 @@ class TransactionObservers:
         self._log_events = log_events
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
-        """Things that have just happened, in their order."""
+        """Events that have just happened, in their order."""
         if self.journal is not None:
             self.journal.tell(happened, now)
         self._log_events(happened)
 
     def flush(self) -> None:
-        """Nothing waits for events of transactions."""
+        """No answer waits for events of transactions."""
 
     def loaded(self, now: Now, *, transactional_ids: int, records: int, took_ms: int) -> None:
-        """For the journal: the server's log tells of all shards at once."""
+        """For the journal only: the server's log reports all shards at once."""
         if self.journal is not None:
             self.journal.loaded(now, transactional_ids=transactional_ids, records=records, took_ms=took_ms)
 
     def close(self) -> None:
-        """Nothing more will happen."""
+        """No more events will follow."""
         if self.journal is not None:
             self.journal.close()

@@ -1,7 +1,7 @@
 """Events of `__transaction_events` as lines for an operator. Pure: values in, text out.
 
-`TransactionTimeline` gets the values of one transactional id in order. A transaction is one line when it has ended: how
-long it was open, who ended it and why, what it wrote to.
+`TransactionTimeline` gets the values of one transactional id in order. A transaction is one line when it has ended. The
+line has its duration, the cause of its end, and the partitions that it wrote to.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Value = Mapping[str, Any]
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TOPICS_NAMED: Final = 4
-"""Topics of a transaction that are named in its line; the others are counted."""
+"""Topics of a transaction that its line names. Further topics are counted."""
 
 
 class TransactionTimeline:
-    """One id's story."""
+    """The lines of one transactional id."""
 
     def __init__(
         self,
@@ -31,8 +31,10 @@ class TransactionTimeline:
         everything: bool = False,
         groups: Callable[[Value], Sequence[str]] = lambda _: (),
     ) -> None:
-        """`zone`: a datetime.tzinfo, None is the machine's; `everything`: also what the line of a transaction tells
-        anyway. `groups`: whose offsets a transaction that has ended had committed, as far as that is known.
+        """`zone`: a datetime.tzinfo; None is the machine's.
+
+        `everything`: also the events that are part of a transaction's line. `groups` returns the groups whose offsets
+        an ended transaction had committed, as far as they are known.
         """
         self._groups = groups
         self._zone = zone
@@ -43,7 +45,7 @@ class TransactionTimeline:
         self._partitions = 0
 
     def feed(self, value: Value) -> list[str]:
-        """The lines that this event adds; none when it is part of one that is still to come."""
+        """The lines that this event adds. Empty when the event is part of a later line."""
         kind = value["kind"]
         self._remember(kind, value)
         tell = _TELL.get(kind)
@@ -90,7 +92,10 @@ def producer(value: Value, prefix: str = "") -> str:
 
 
 def places(topics: Mapping[str, Sequence[int]] | None, groups: Sequence[str] = ()) -> str:
-    """What a transaction has written to; the partitions of offsets last. None: they are very many."""
+    """The partitions that a transaction has written to; the partitions of offsets are last.
+
+    None stands for too many partitions.
+    """
     if topics is None:
         return "very many partitions"
     plain = sorted(one for one in topics if one != OFFSETS_TOPIC)
@@ -159,10 +164,10 @@ CAUSES: Final[Mapping[str, str]] = {
 """Why a transaction ended, in words."""
 
 _DETAILS: Final = frozenset({"transaction_begun", "partitions_added", "transaction_ending"})
-"""What the line of the transaction tells anyway."""
+"""Events that are part of the transaction's line."""
 _ENDED: Final = frozenset({"transaction_committed", "transaction_aborted"})
 _CLOSING: Final = frozenset({*_ENDED, "producer_initialized", "transactional_id_expired"})
-"""After these no transaction is open."""
+"""After these events no transaction is open."""
 
 _TELL: Final[dict[str, Callable[[Value], str]]] = {
     "producer_initialized": _initialized,

@@ -1,7 +1,7 @@
-"""Members that go and come again and again, found while it happens: the event `group_restless`. Pure.
+"""Unstable members, found while they leave and join again and again: the event `group_restless`. Pure.
 
-Only members that went are remembered, for a while: a group at rest costs nothing. The rules are those of the pipeline's
-verdicts (`groups/common/unstable_members.py`), as far as one can tell before it is over.
+Only members that left are remembered, for a while: a stable group costs nothing. The rules are those of the pipeline's
+verdicts (`groups/common/unstable_members.py`), as far as they can be applied before the end.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from muster.coordinator.groups.common.events import Event, MemberFacts
 GROUP_RESTLESS: Final = "group_restless"
 """what, members, times, since, text."""
 MOST_PLACES: Final = 1_000
-"""Processes that went, of one partition; of more the oldest are forgotten."""
+"""Processes of one partition that have left. Of more, the oldest are forgotten."""
 _WENT: Final = frozenset({events.MEMBER_LEFT, events.MEMBER_EXPIRED, events.MEMBER_REMOVED})
 KINDS: Final = _WENT | {events.MEMBER_JOINED}
-"""Kinds of events that are looked at."""
+"""Kinds of events that are used."""
 _TOO_SLOW: Final = frozenset({events.JOIN_TIMEOUT, events.SYNC_TIMEOUT})
 
 _Key = tuple[str, str, str, str]
@@ -27,18 +27,18 @@ _Key = tuple[str, str, str, str]
 
 @dataclass(slots=True)
 class _Place:
-    """Where one process after the other goes and comes."""
+    """A place at which processes join and leave, one after the other."""
 
     name: str
     since_ms: int
-    """When the first of these times was."""
+    """The time of the first of these events."""
     gone_ms: int
     back_ms: int | None = None
     times: int = 1
     slow: int = 0
     died: int = 0
     told: int = 0
-    """At how many times it was told last."""
+    """The number of times at the last report."""
 
     @property
     def last_ms(self) -> int:
@@ -46,14 +46,14 @@ class _Place:
 
 
 class UnstableMembers:
-    """Of the groups of one partition."""
+    """The unstable members in the groups of one partition."""
 
     def __init__(self) -> None:
         self._places: OrderedDict[_Key, _Place] = OrderedDict()
-        """The one that went last is the last."""
+        """The place of the latest leave is the last."""
 
     def see(self, event: Event, wall_ms: int) -> Event | None:
-        """Take an event of KINDS; what is to be told because of it."""
+        """Take an event of KINDS. Returns what is to be reported because of it."""
         facts: dict[str, Any] = event.facts
         member: MemberFacts = facts["member"]
         key = _key(event.group_id, member)

@@ -15,7 +15,7 @@ _DRAWN: Final = re.compile("[A-Za-z0-9+/_-]{22}")
 
 
 def who(member: Value) -> str:
-    """A member, as a person knows it: its instance or its id, its client, its address."""
+    """A member in words for people: its instance or its id, its client, its address."""
     name = f"static member {member['instance']}" if member.get("instance") else f"member {short(member['member'])}"
     known = [f"client {member['client_id']}" if member.get("client_id") else "", (member.get("host") or "").lstrip("/")]
     told = ", ".join(one for one in known if one)
@@ -34,7 +34,7 @@ def short(member_id: str) -> str:
 
 
 def seconds(ms: int) -> str:
-    """A duration as one reads it aloud."""
+    """A duration in words."""
     if ms < 1_000:
         return f"{ms} ms"
     if ms < 60_000:
@@ -43,17 +43,17 @@ def seconds(ms: int) -> str:
 
 
 def plural(count: int, word: str) -> str:
-    """A number of things."""
+    """A number with its noun."""
     return f"{count} {many(word, count)}"
 
 
 def many(word: str, count: int) -> str:
-    """A word, in the plural unless there is one."""
+    """A noun, in the plural unless the count is 1."""
     return word if count == 1 else f"{word}s"
 
 
 def phrase(cause: str, whose: str, how_long: str = "its session timeout") -> str:
-    """A cause, and whose doing it was."""
+    """A cause, and the member that is responsible for it."""
     words = CAUSES.get(cause, f"{{who}}: {cause.replace('_', ' ')}")
     return words.replace("{who}", whose).replace("{how long}", how_long).strip()
 
@@ -77,4 +77,4 @@ CAUSES: Final[dict[str, str]] = {
     "group_over_capacity": "the group was loaded with more members than group.max.size",
     "asked": "it was asked for",
 }
-"""What follows a member that brought something about."""
+"""The text that follows the member that caused something."""

@@ -1,8 +1,9 @@
-"""AddPartitionsToTxn: partitions become part of a transaction, which begins with the first ones. Or it is only asked
-whether they are (verify_only, KIP-890). AddOffsetsToTxn is the same with a partition of `__consumer_offsets`.
+"""AddPartitionsToTxn: partitions become part of a transaction, which begins with the first ones.
 
-There are two ways to the same rules: the request of clients, and the question that the server asks itself for each
-first batch of a transaction, without the rows of a request and of a response.
+With verify_only (KIP-890) the request only checks whether they are part of it. AddOffsetsToTxn is the same with a
+partition of `__consumer_offsets`. Two forms of the request follow the same rules. One is the request of clients. The
+other is the server's own check before each first batch of a transaction. The server's own check has no rows of a
+request and a response.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def handle(step: Step, command: TransactionCommand, request: AddPartitionsToTxnR
 
 
 def handle_one(step: Step, command: TransactionCommand, asked: PartitionsAsked) -> None:
-    """Answer the server's own question."""
+    """Answer the server's own check."""
     error_of, _ = _decide(step, command, asked, step.most_bytes - size.HEADER)
     errors: Mapping[tuple[str, int], int] = NO_ERRORS
     if error_of is not _none:
@@ -62,7 +63,9 @@ def handle_one(step: Step, command: TransactionCommand, asked: PartitionsAsked) 
 
 
 def _decide(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: int) -> tuple[_ErrorOf, int]:
-    """Add them, or only look: the error of each, and how many of the bytes that are `left` its record takes."""
+    """Add the partitions, or only check them. Returns the error of each, and how many of the `left` bytes its record
+    takes.
+    """
     used = 0
     if asked.verify_only:
         error, error_of = _verify(step, asked)
@@ -75,7 +78,7 @@ def _decide(step: Step, command: TransactionCommand, asked: PartitionsAsked, lef
 
 
 def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: int) -> tuple[int, int]:
-    """Add what is not there yet: the error, and how many of the bytes that are `left` its record may take."""
+    """Add the missing partitions. Returns the error, and how many of the `left` bytes its record may take."""
     if not asked.transactional_id:
         return ErrorCode.INVALID_REQUEST, 0
     one = step.state.transactions.get(asked.transactional_id)
@@ -94,7 +97,7 @@ def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: 
         return ErrorCode.NONE, 0
     used = size.of_record(asked.transactional_id, names_size)
     if used > left:
-        # alone it would be too large for Kafka too; with others of one request it may come again
+        # Alone it would be too large for Kafka too. With others of one request it may be sent again.
         is_alone_too_large = used > step.most_bytes - size.HEADER
         error = ErrorCode.UNKNOWN_SERVER_ERROR if is_alone_too_large else ErrorCode.CONCURRENT_TRANSACTIONS
         return error, 0
@@ -120,28 +123,29 @@ def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: 
 
 
 class _Addition(NamedTuple):
-    """What comes of adding partitions to those of a transaction. Other transactions get the same object: nothing of it
-    is to be changed.
+    """The result of adding partitions to those of a transaction.
+
+    Other transactions get the same object, so it must never be changed.
     """
 
     new: Mapping[str, Sequence[int]]
-    """What is asked for and not there yet."""
+    """The requested partitions that were missing."""
     partitions: Partitions
     """All of them, in the order of the record."""
     total: int
     """How many these are."""
     size: int
-    """What they take in the record."""
+    """Their bytes in the record."""
 
 
 _Key = tuple[tuple[str, tuple[int, ...]], ...]
 """Partitions by topic, in their order."""
 FEW: Final = 8
-"""So many are added once, and remembered: nearly all transactions have few, and the same ones over and over."""
+"""Additions of at most this many partitions are remembered: nearly all transactions have few, and the same ones."""
 
 
 def _addition(present: Partitions, asked: Mapping[str, Sequence[int]]) -> _Addition | None:
-    """None: they would be too many."""
+    """The addition. None when the partitions would be too many."""
     count = sum(map(len, present.values())) + sum(map(len, asked.values()))
     if count <= FEW:
         return _of_few(_key(present), _key(asked))
@@ -168,13 +172,13 @@ def _added(present: Partitions, asked: Mapping[str, Sequence[int]]) -> _Addition
 
 
 def _in_both(present: Partitions, asked: Mapping[str, Sequence[int]]) -> int:
-    """How many of those asked for need not be added: they are there, or are asked for twice."""
+    """How many of the requested partitions need not be added: they are present, or are requested twice."""
     new = _not_there(present, asked)
     return sum(map(len, asked.values())) - sum(map(len, new.values()))
 
 
 def _not_there(present: Partitions, topics: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-    """What is asked for and not part of the transaction yet."""
+    """The requested partitions that are not part of the transaction yet."""
     more: dict[str, list[int]] = {}
     for topic, ids in topics.items():
         there = present.get(topic, ())
@@ -185,7 +189,7 @@ def _not_there(present: Partitions, topics: Mapping[str, Sequence[int]]) -> dict
 
 
 def _verify(step: Step, asked: PartitionsAsked) -> tuple[int, _ErrorOf]:
-    """Say of each partition whether it is part of the open transaction: the error of all, and the one of each."""
+    """Check whether each partition is part of the open transaction. Returns the error of all, and that of each."""
     one = step.state.transactions.get(asked.transactional_id)
     error: int
     if not asked.transactional_id:

@@ -1,4 +1,4 @@
-"""What the shell tells the transaction core besides plain requests, and what it is asked for. No behaviour."""
+"""The commands of the transaction core besides plain requests. They have no behaviour."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from muster.protocol.message import Message
 
 
 class TransactionCommand(Command):
-    """A request about a transactional id (InitProducerId, AddPartitionsToTxn, EndTxn, DescribeTransactions,
-    ListTransactions), in the newest shape of its message.
+    """A request about a transactional id, in the newest version of its message.
 
-    `client_transaction_version`: what the version of the request tells of its client (Kafka's TransactionVersion:
-    2 from EndTxn 5 and AddPartitionsToTxn 4 on, else 0). `spare_producer_id`: a fresh id, durably taken from its
-    block, for InitProducerId and EndTxn; -1 for others. When the core takes it, it becomes -1: an answer that does not
-    name it may have used it too, for what comes after the transaction that is being ended.
+    The requests are InitProducerId, AddPartitionsToTxn, EndTxn, DescribeTransactions and ListTransactions.
+    `client_transaction_version`: what the version of the request says of its client. That is Kafka's
+    TransactionVersion: 2 from EndTxn 5 and AddPartitionsToTxn 4 on, else 0. `spare_producer_id`: a fresh id, durably
+    taken from its block, for InitProducerId and EndTxn; -1 for others. It becomes -1 when the core uses it. An answer
+    without the id may have used it too, for the transaction after the one that ends.
     """
 
     __slots__ = ("client_transaction_version", "spare_producer_id")
@@ -34,19 +34,20 @@ class TransactionCommand(Command):
         self.spare_producer_id = spare_producer_id
 
     def take_spare(self) -> int:
-        """The fresh producer id, which is used from now on; -1: there is none."""
+        """Use the fresh producer id, and return it. -1 when the command has none."""
         taken, self.spare_producer_id = self.spare_producer_id, -1
         return taken
 
 
 class PartitionsAsked(Message):
-    """AddPartitionsToTxn for one transactional id, as the server itself asks it before it takes records: answered with
-    `PartitionErrors`. `topics`: partitions by topic.
+    """AddPartitionsToTxn for one transactional id, as the server itself sends it before it appends records.
+
+    The answer is `PartitionErrors`. `topics`: partitions by topic.
     """
 
     __slots__ = ("producer_epoch", "producer_id", "topics", "transactional_id", "verify_only")
     api = "AddPartitionsToTxn"
-    """What it is to the history."""
+    """Its name in the history."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class PartitionsAsked(Message):
 
 
 class PartitionErrors(Message):
-    """The answer to `asked`: what is wrong, by topic and partition. Those that are fine are not among them."""
+    """The answer to `asked`: the errors, by topic and partition. Partitions without an error are left out."""
 
     __slots__ = ("asked", "errors")
 
@@ -78,20 +79,20 @@ class PartitionErrors(Message):
 
 
 class ListCommand(TransactionCommand):
-    """A ListTransactions of some of a shard's ids: all of 100,000 would take too long in one go."""
+    """A ListTransactions of some of a shard's ids. All of 100,000 ids would take too long at once."""
 
     __slots__ = ("among",)
 
     def __init__(self, request: Message, respond: Respond, client: Client, among: Sequence[str]) -> None:
-        """`among`: only these ids are looked at; one that is gone meanwhile is left out."""
+        """`among`: only these ids are checked. An id that was removed meanwhile is left out."""
         super().__init__(request, respond, client)
         self.among = among
 
 
 class MarkersWritten(NamedTuple):
-    """Each partition of a transaction that is about to end has its marker, durably, or is no longer there."""
+    """Each partition of a transaction that is about to end has its marker, durably, or is deleted."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    """As in the WriteTxnMarkersRequest that asked for them."""
+    """The epoch in the WriteTxnMarkersRequest for them."""

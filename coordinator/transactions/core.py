@@ -1,5 +1,6 @@
-"""TransactionCore: the way into the core of transactions. Hands commands and deadlines to the functions that `dispatch`
-names; decides nothing itself.
+"""TransactionCore: the entry to the core of transactions.
+
+It hands commands and deadlines to the functions of `dispatch`, and decides nothing.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from muster.coordinator.transactions.step import NO_LIMIT, Step
 
 
 def no_producer_id() -> int:
-    """In place of a `next_producer_id`: there is none just now."""
+    """A `next_producer_id` that has no id to give."""
     return -1
 
 
 class TransactionCore:
     """The transactional ids of one partition of the topic of transactions.
 
-    Life: `replay` every record of the log, then `loaded`, then `handle` and `advance`, at last perhaps `resign`. Each
-    returns what the runtime is to do; whenever it has called one of them it asks `next_deadline_ms`. The same calls
-    with the same arguments return the same. Nothing here is safe to call from two threads.
+    The order of calls: `replay` for every record of the log, `loaded`, `handle` and `advance`, perhaps `resign`. Each
+    returns what the runtime is to do. After each call the runtime asks for `next_deadline_ms`. The same calls with the
+    same arguments return the same. Nothing here is safe to call from two threads.
 
-    When a transaction is to end, one of the replies is a WriteTxnMarkersRequest for `send_markers(id)`: given when the
-    decision is durable. When each of its partitions has its marker, or is gone, `MarkersWritten` is to be handled.
-    After a load that reply comes again for each transaction that was about to end; what was begun for an earlier core
-    is to be forgotten.
+    When a transaction is to end, one of the replies is a WriteTxnMarkersRequest for `send_markers(id)`. It is sent when
+    the decision is durable. When each of its partitions has its marker, or is deleted, `MarkersWritten` is to be
+    handled. After a load that reply is sent again for each transaction that was about to end. Work that was begun for
+    an earlier core is to be forgotten.
     """
 
     __slots__ = ("_expiry", "_first_check_ms", "_state", "deadlines")
@@ -54,9 +55,10 @@ class TransactionCore:
         first_check_ms: int | None = None,
         next_producer_id: Callable[[], int] = no_producer_id,
     ) -> None:
-        """`first_check_ms`: how long after loading expired ids are looked for first; None: as long as ever after.
-        `next_producer_id`: gives a fresh producer id, durably taken from its block, or -1 when there is none just now;
-        only asked when the transaction of a producer times out that has used all its epochs.
+        """`first_check_ms`: the time from loading to the first check for expired ids; None: the usual interval.
+
+        `next_producer_id`: returns a fresh producer id, durably taken from its block, or -1 when it has none now. It is
+        called only when the transaction of a producer without further epochs times out.
         """
         self._expiry = Expiry()
         self._first_check_ms = first_check_ms
@@ -65,16 +67,19 @@ class TransactionCore:
 
     @property
     def state(self) -> State:
-        """What the core remembers: for tests and tools, to look at."""
+        """The state of the core, for tests and tools to read."""
         return self._state
 
     @property
     def transactional_id_count(self) -> int:
-        """How many transactional ids there are."""
+        """The number of transactional ids."""
         return len(self._state.transactions)
 
     def producers_among(self, producer_ids: Collection[int]) -> set[int]:
-        """Those of these producer ids that a transactional id has, or had before or after an epoch was used up."""
+        """The producer ids, out of these, that a transactional id has.
+
+        An id also counts that it had before, or will have after, an epoch was used up.
+        """
         wanted, found = frozenset(producer_ids), set[int]()
         for one in self._state.transactions.values():
             if one.producer_id in wanted or one.previous_producer_id in wanted or one.next_producer_id in wanted:
@@ -82,7 +87,7 @@ class TransactionCore:
         return found
 
     def handle(self, command: TransactionCommand | MarkersWritten, now: Now, most_bytes: int = NO_LIMIT) -> Output:
-        """Work on one command. `most_bytes`: the present `max.message.bytes` of `__transaction_state`.
+        """Handle one command. `most_bytes`: the present `max.message.bytes` of `__transaction_state`.
 
         Raises TypeError for a request that the core does not answer.
         """
@@ -101,29 +106,30 @@ class TransactionCore:
         """Handle the deadlines that are due by `now`."""
         step = Step(self._state, now)
         while (deadline := self.deadlines.pop_due(now.mono_ms)) is not None:
-            # there are two, each of which goes on later with what is left
+            # There are two deadlines. Each continues later with the rest of its work.
             DEADLINES[deadline.kind](step, deadline)
         return step
 
     def next_deadline_ms(self) -> int | None:
-        """When to call `advance` (monotonic ms, perhaps past, perhaps earlier than need be); None: not before the
-        next command.
+        """When to call `advance` (monotonic ms, perhaps past, perhaps earlier than needed).
+
+        None: not before the next command.
         """
         return self.deadlines.next_ms()
 
     def replay(self, records: Iterable[Decoded], now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
-        """Take over records of the log, in its order: how many these were."""
+        """Replay records of the log, in its order. Returns their number."""
         return self._state.evolve_all(records)
 
     def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:
-        """Take over records like all others: no coordinator writes its own records in a transaction."""
+        """Replay records as all others: no coordinator writes its own records in a transaction."""
         return self.replay(batch.records, now)
 
     def replay_end_transaction(self, end: EndTransaction, now: Now) -> None:
-        """Nothing: see `replay_transactional`."""
+        """Do nothing: see `replay_transactional`."""
 
     def loaded(self, now: Now) -> Output:
-        """All records are replayed: what was about to end gets its markers once more."""
+        """All records are replayed: transactions that were about to end get their markers once more."""
         step = Step(self._state, now)
         settings, first_ms = self._state.settings, self._first_check_ms
         timeouts_ms = settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -137,6 +143,6 @@ class TransactionCore:
         return step
 
     def resign(self, error_code: int) -> Output:  # noqa: ARG002  # no request waits here
-        """Give the ids up. The core is of no use afterwards."""
+        """Give the ids up. The core cannot be used afterwards."""
         self.deadlines.clear()
         return Output()

@@ -1,4 +1,4 @@
-"""DescribeTransactions: the present or last transaction of each id that is asked for. Changes nothing."""
+"""DescribeTransactions: the present or last transaction of each requested id. Changes nothing."""
 
 from __future__ import annotations
 

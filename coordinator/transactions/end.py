@@ -1,5 +1,7 @@
-"""How transactions end: the decision, which cannot be taken back once it is in the log; a marker in each partition; at
-last the record that all of them are there, and the id is free for the next transaction.
+"""How transactions end, in three steps: the decision, the markers, the record of completion.
+
+The decision cannot be reversed once it is in the log. Then each partition gets a marker. The last record says that all
+markers are written, and the id is free for the next transaction.
 """
 
 from __future__ import annotations
@@ -41,8 +43,10 @@ NO_CLIENT = Client("", "")
 def fence(
     step: Step, one: Transaction, cause: str, take_spare: Callable[[], int], client: Client = NO_CLIENT
 ) -> tuple[Reply | None, int]:
-    """Abort an open transaction with the next epoch, so that its producer is fenced: what to do when that is durable,
-    and the error. `take_spare`: gives the producer id for after it, when this was the last epoch.
+    """Abort an open transaction with the next epoch, so that its producer is fenced.
+
+    Returns the work for the time when that is durable, and the error. `take_spare`: returns the producer id for the
+    next transaction, when this was the last epoch.
     """
     fencing = after(one.transactional_id, one.state, FENCED)
     return prepare(step, one, FENCE_ABORTED, TV_2, cause, take_spare, client, state=fencing)
@@ -59,10 +63,10 @@ def prepare(
     *,
     state: str | None = None,
 ) -> tuple[Reply | None, int]:
-    """Decide how a transaction ends: what to do when that is durable, and the error.
+    """Decide how a transaction ends. Returns the work for the time when that is durable, and the error.
 
-    With `version` 2 each end gives the next epoch. When that is one that no producer may have, the next transaction
-    has another producer id.
+    With `version` 2 each end gives the next epoch. If no producer may have that epoch, the next transaction has another
+    producer id.
     """
     producer_epoch, last_producer_epoch = one.producer_epoch, one.last_producer_epoch
     next_producer_id, start_ms = NO_PRODUCER_ID, one.start_ms
@@ -106,9 +110,7 @@ def prepare(
 
 
 def markers(step: Step, one: Transaction) -> Reply | None:
-    """What is to be done when a decision is durable: the writing of markers. Without partitions nothing is: the
-    transaction is complete at once.
-    """
+    """The work after a durable decision: the markers. Without partitions the transaction is complete at once."""
     if not one.partitions:
         _complete(step, one)
         return None
@@ -119,7 +121,7 @@ def markers(step: Step, one: Transaction) -> Reply | None:
 
 
 def written(step: Step, done: MarkersWritten) -> None:
-    """All markers of a transaction are written. What is not of the present transaction is ignored."""
+    """All markers of a transaction are written. A notice about an earlier transaction is ignored."""
     one = step.state.transactions.get(done.transactional_id)
     if (
         one is not None
@@ -130,7 +132,7 @@ def written(step: Step, done: MarkersWritten) -> None:
 
 
 def producer_after(one: Transaction) -> tuple[int, int]:
-    """Producer id and epoch of the next transaction, when this one, whose end is decided, is complete."""
+    """Producer id and epoch of the next transaction. The end of this one is decided, but not complete."""
     if one.version >= TV_2 and one.next_producer_id != NO_PRODUCER_ID:
         return one.next_producer_id, 0
     return one.producer_id, one.producer_epoch
@@ -141,7 +143,7 @@ def _complete(step: Step, one: Transaction) -> None:
     ending = step.state.endings.pop(one.transactional_id, None)
     next_producer_id, next_producer_epoch = producer_after(one)
     wall_ms = step.now.wall_ms
-    # the records of the transaction have the epoch before the one that its end gave
+    # The records of the transaction have the epoch before the one that its end gave.
     epoch = max(one.producer_epoch - 1, 0) if one.version >= TV_2 else one.producer_epoch
     step.event(
         events.COMMITTED if is_committed else events.ABORTED,

@@ -1,5 +1,7 @@
-"""EndTxn: the producer commits or aborts its transaction. Which answer it gets when none is open is in two tables: for
-clients that get a new epoch with each end (EndTxn 5, KIP-890), and for older ones.
+"""EndTxn: the producer commits or aborts its transaction.
+
+Two tables have the answers when no transaction is open. One is for clients that get a new epoch with each end (EndTxn
+5, KIP-890), one for older clients.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ OLD_CLIENT: Final[Mapping[tuple[str, bool], str]] = MappingProxyType(
         (EMPTY, ABORT): REFUSED,
     }
 )
-"""EndTxn 0-4 of the newest producer, by state and what it asks for."""
+"""EndTxn 0-4 of the newest producer, by state and by the requested end."""
 
 NEW_CLIENT: Final[Mapping[tuple[str, bool, bool], str]] = MappingProxyType(
     {
@@ -68,8 +70,9 @@ NEW_CLIENT: Final[Mapping[tuple[str, bool, bool], str]] = MappingProxyType(
         (COMPLETE_ABORT, ABORT, True): DONE_ALREADY,
     }
 )
-"""EndTxn 5 of the newest producer, by state, what it asks for, and whether it asks once more: with the epoch that the
-end has just replaced.
+"""EndTxn 5 of the newest producer, by state, by the requested end, and by whether it is a retry.
+
+A retry has the epoch that the end has just replaced.
 """
 
 
@@ -101,7 +104,7 @@ def handle(step: Step, command: TransactionCommand, request: EndTxnRequest) -> N
 
 
 def _decide_old(one: Transaction, request: EndTxnRequest) -> tuple[int, str]:
-    """The error, or what is done."""
+    """The error, or the decision."""
     if request.producer_id != one.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING, ""
     if request.producer_epoch != one.producer_epoch:
@@ -112,12 +115,12 @@ def _decide_old(one: Transaction, request: EndTxnRequest) -> tuple[int, str]:
 
 
 def _decide_new(one: Transaction, request: EndTxnRequest) -> tuple[int, str]:
-    """The error, or what is done."""
+    """The error, or the decision."""
     if one.state in ENDING:
         return ErrorCode.CONCURRENT_TRANSACTIONS, ""
     epoch, present = request.producer_epoch, one.producer_epoch
     is_after_last = request.producer_id == one.previous_producer_id and epoch == LAST_EPOCH - 1 and present == 0
-    # an end that an older client asked for gave no epoch: the one before is of a producer that is fenced
+    # An end that an older client requested gave no epoch. The epoch before belongs to a fenced producer.
     gave_epoch = one.state in (COMPLETE_COMMIT, COMPLETE_ABORT) and one.version >= TV_2
     is_retry = gave_epoch and (is_after_last or present == epoch + 1)
     if request.producer_id != one.producer_id and not is_after_last:

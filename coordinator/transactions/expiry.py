@@ -1,7 +1,7 @@
 """Transactional ids that were not used for `transactional.id.expiration.ms` are removed, unless a transaction is open.
 
-As on Kafka they are looked for every `transaction.remove.expired.transaction.cleanup.interval.ms`, by the wall clock;
-but a slice at a time, so that requests need not wait.
+As on Kafka the check runs every `transaction.remove.expired.transaction.cleanup.interval.ms`, by the wall clock. It
+runs in slices, so that requests need not wait.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from muster.coordinator.transactions.step import Step
 EXPIRY: Final = "expiry"
 """Kind of the deadline of a check."""
 SLICE: Final = 10_000
-"""Ids that are looked at in one go: a millisecond."""
+"""Ids that are checked at once: a millisecond."""
 MOST_REMOVED: Final = 500
-"""Removed in one go: some milliseconds, and some 10 kB of tombstones."""
+"""Ids that are removed at once: some milliseconds, and some 10 kB of tombstones."""
 SLICE_AFTER_MS: Final = 1
 BELIEVABLE_MS: Final = 60_000
-"""By how much the wall clock may have been set since the last check; if by more, nothing expires before the next check
-finds it unchanged. A wrong clock would cost all ids, and with them what fences their old producers.
+"""How far the wall clock may have been set since the last check. After a larger change, nothing expires at first.
+
+The next check must find the clock unchanged. A wrong clock would delete all ids, and with them the fencing of their old
+producers.
 """
 
 
 class Expiry(Due):
-    """The deadline of the next check, and how far the present one has got. Not persisted: a load begins anew."""
+    """The deadline of the next check, and the progress of the present one. Not persisted: a load begins anew."""
 
     __slots__ = ("ahead_ms", "every_ms", "left")
 
@@ -43,7 +45,7 @@ class Expiry(Due):
 
 
 def start(step: Step, expiry: Expiry, first_ms: int) -> None:
-    """The ids are loaded; `first_ms`: how long from now the first check is."""
+    """The ids are loaded. `first_ms`: the time from now to the first check."""
     expiry.ahead_ms = step.now.wall_ms - step.now.mono_ms
     expiry.every_ms = step.state.settings.transaction_remove_expired_transaction_cleanup_interval_ms
     step.state.deadlines.set(expiry, step.now.mono_ms + first_ms)
@@ -55,7 +57,7 @@ def on_deadline(step: Step, expiry: Expiry) -> None:
     if expiry.left is None and _is_believable(step, expiry):
         expiry.left = iter(list(state.transactions))
     if expiry.left is not None and not _slice(step, expiry.left):
-        expiry.every_ms = 0  # it is to go on at once
+        expiry.every_ms = 0  # it continues at once
         state.deadlines.set(expiry, mono_ms + SLICE_AFTER_MS)
         return
     expiry.left = None
@@ -69,7 +71,7 @@ def _is_believable(step: Step, expiry: Expiry) -> bool:
 
 
 def _slice(step: Step, left: Iterator[str]) -> bool:
-    """Check some; True when these were the last."""
+    """Check some ids. True when these were the last."""
     transactions, wall_ms = step.state.transactions, step.now.wall_ms
     newest_ms = wall_ms - step.state.settings.transactional_id_expiration_ms
     for looked_at, transactional_id in enumerate(left, 1):

@@ -1,5 +1,7 @@
-"""InitProducerId with a transactional id: a producer gets its id and an epoch that no producer of this transactional id
-had before; so all before it are fenced. A transaction that is open is aborted first.
+"""InitProducerId with a transactional id: a producer gets its id and a new epoch.
+
+No producer of this transactional id had that epoch before, so all earlier producers are fenced. An open transaction is
+aborted first.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 NO_SPARE: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-"""What Kafka says while it waits for its next block of producer ids."""
+"""Kafka's error while it waits for its next block of producer ids."""
 
 
 class _Next(NamedTuple):
-    """What a producer gets; `last_producer_epoch`: see `Transaction`."""
+    """The next producer id and epoch of a producer. `last_producer_epoch`: see `Transaction`."""
 
     producer_id: int
     producer_epoch: int
@@ -35,7 +37,7 @@ class _Next(NamedTuple):
 
 
 def refusal(request: InitProducerIdRequest, settings: TransactionSettings) -> int:
-    """The error of a request that is refused whatever its transactional id is; else NONE."""
+    """The error of a request that is refused for any transactional id; else NONE."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST
     if not request.transactional_id:
@@ -68,11 +70,11 @@ def handle(step: Step, command: TransactionCommand, request: InitProducerIdReque
 
 
 def _fenced(one: Transaction, request: InitProducerIdRequest) -> int:
-    """Whether the id is busy, or the producer that asks for its next epoch (KIP-360) is not the newest one any more."""
+    """Whether the id is busy, or the producer that asks for its next epoch (KIP-360) is no longer the newest."""
     if one.state in ENDING:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     expected = request.producer_id
-    # with the previous id it may be a retry, the answer to which was lost, after all epochs were used
+    # With the previous id it may be a retry after all epochs were used. The answer was lost then.
     if expected in (NO_PRODUCER_ID, one.producer_id) or (
         expected == one.previous_producer_id and is_exhausted(request.producer_epoch)
     ):
@@ -85,13 +87,13 @@ def _new_id(step: Step, command: TransactionCommand, request: InitProducerIdRequ
     if producer_id == NO_PRODUCER_ID:
         return NO_SPARE
     one = Transaction(request.transactional_id or "")
-    one.producer_id = producer_id  # as Kafka has it: so the first record names the id as the previous one too
+    one.producer_id = producer_id  # as on Kafka: so the first record has the id as the previous id too
     _give(step, command, request, one, _Next(producer_id, 0, NO_PRODUCER_EPOCH), events.NEW_ID)
     return ErrorCode.NONE
 
 
 def _next_epoch(step: Step, command: TransactionCommand, request: InitProducerIdRequest, one: Transaction) -> int:
-    """Give the next epoch, or the same once more if the producer only did not hear of it."""
+    """Give the next epoch, or the same epoch again if the producer has lost the answer."""
     is_same = request.producer_id != NO_PRODUCER_ID
     expected, epoch = request.producer_epoch, one.producer_epoch
     cause = events.SAME_PRODUCER if is_same else events.NEW_PRODUCER

@@ -1,7 +1,6 @@
 """ListTransactions: the transactional ids that pass the filters. Changes nothing.
 
-Whoever asks all cores asks each for some ids at a time, and looks at the pattern itself: both take long with 100,000
-ids.
+The caller asks each core for some ids at a time, and checks the pattern itself. Both take long with 100,000 ids.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from muster.protocol.messages.list_transactions import (
 
 
 def handle(step: Step, command: ListCommand, request: ListTransactionsRequest) -> None:
-    """Answer a ListTransactions. States that do not exist are named in the answer; no id has them."""
+    """Answer a ListTransactions. The answer names states that do not exist; no id has them."""
     asked = set(request.state_filters)
     states = asked.intersection(STATES)
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in states]
-    producer_ids = frozenset(request.producer_id_filters)  # as the handler made it: no copy
+    producer_ids = frozenset(request.producer_id_filters)  # the handler's own list: no copy
     least_ms = request.duration_filter
-    # as on Kafka, one that has not begun yet counts as begun in 1970
+    # As on Kafka, a transaction that has not begun yet counts as begun in 1970.
     newest_ms = step.now.wall_ms - least_ms
     rows = [
         TransactionState(one.transactional_id, one.producer_id, one.state)

@@ -1,8 +1,8 @@
-"""The order in which Kafka names the partitions of a transaction in its records: that of Java's hash sets.
+"""The order in which Kafka writes the partitions of a transaction in its records: that of Java's hash sets.
 
-Kafka keeps them in a HashSet<TopicPartition>, and groups them in a HashMap by topic. Both go through their buckets in
-order; their number grows with the set. Decides nothing else: of a set that is too large for it to be worth while, new
-partitions come behind the others.
+Kafka keeps them in a HashSet<TopicPartition>, and groups them in a HashMap by topic. Both iterate over their buckets in
+order; the number of buckets grows with the set. In a set with more than `MOST` partitions, new partitions follow the
+others. This module decides nothing else.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _merged(
     count = _count(merged)
     if count == 1:
         return merged
-    # the first partition of a topic brings the topic into the map, by computeIfAbsent: at the head of its bucket
+    # The first partition of a topic inserts the topic into the map, by computeIfAbsent: at the head of its bucket.
     ordered: dict[str, dict[int, None]] = {}
     for topic, partition in _in_set(_each(merged), max(_buckets_of_copy(before), _buckets_for(count))):
         ordered.setdefault(topic, {})[partition] = None
@@ -77,7 +77,7 @@ def _spread(value: int) -> int:
 
 
 def _buckets_for(count: int) -> int:
-    """Of a HashMap that has grown to so many entries."""
+    """The buckets of a HashMap that has grown to so many entries."""
     buckets = _LEAST_BUCKETS
     while count * 4 > buckets * 3:
         buckets *= 2
@@ -85,5 +85,5 @@ def _buckets_for(count: int) -> int:
 
 
 def _buckets_of_copy(count: int) -> int:
-    """Of a HashSet that is made as a copy of one with so many entries."""
+    """The buckets of a HashSet that was copied from a set with so many entries."""
     return 1 << (max(count * 4 // 3 + 1, _LEAST_BUCKETS) - 1).bit_length()

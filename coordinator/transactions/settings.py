@@ -12,8 +12,8 @@ class TransactionSettings:
     transaction_max_timeout_ms: int = 900_000
     """The longest timeout that a producer may ask for its transactions."""
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
-    """How often transactions that are open for longer than their timeout are looked for."""
+    """How often the core searches for transactions that are open for longer than their timeout."""
     transactional_id_expiration_ms: int = 604_800_000
     """How long an id without an open transaction is kept after its last change."""
     transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
-    """How often ids that are kept no longer are looked for."""
+    """How often the core searches for expired ids."""

@@ -1,5 +1,7 @@
-"""How large a transaction may be: its record is in one batch with those of the same command, which may not be larger
-than `max.message.bytes` of `__transaction_state`; and each request of it looks at all of its partitions.
+"""How large a transaction may be.
+
+Its record is in one batch with those of the same command. The batch may not be larger than `max.message.bytes` of
+`__transaction_state`. Each request of the transaction reads all of its partitions.
 """
 
 from __future__ import annotations
@@ -10,9 +12,9 @@ from typing import Final
 HEADER: Final = 61
 """Bytes of a batch before its records."""
 MOST_PARTITIONS: Final = 50_000
-"""Of one transaction: to add them takes some 30 ms."""
+"""Most partitions of one transaction: to add them takes some 30 ms."""
 _A_RECORD: Final = 160
-"""More than a record has besides its names and partitions."""
+"""More bytes than a record has without its names and partitions."""
 _A_TOPIC: Final = 12
 _A_PARTITION: Final = 4
 
@@ -23,5 +25,5 @@ def of_record(transactional_id: str, partitions_size: int) -> int:
 
 
 def of_partitions(partitions: Mapping[str, Sized]) -> int:
-    """What they take in a record, or some more."""
+    """The bytes of the partitions in a record, or some more."""
     return sum([_A_TOPIC + 4 * len(topic) + _A_PARTITION * len(ids) for topic, ids in partitions.items()])

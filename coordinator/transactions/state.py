@@ -1,5 +1,6 @@
-"""What one transaction core remembers, and the one way in which records change it: the same live and in replay.
-Decides nothing.
+"""The state of one transaction core, and the one way in which records change it, live and in replay.
+
+This module decides nothing.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ TIMEOUTS: Final = "timeouts"
 
 
 class Ending(NamedTuple):
-    """Why a transaction ends whose markers are being written, and since when (wall ms); not in the log."""
+    """The cause of an end whose markers are being written, and since when (wall ms). It is not in the log."""
 
     cause: str
     since_ms: int
 
 
 class Timeouts(Due):
-    """The deadline of the next check for timeouts, and how far the present one has got (`timeouts.on_deadline`)."""
+    """The deadline of the next check for timeouts, and the progress of the present one (`timeouts.on_deadline`)."""
 
     __slots__ = ("first_ms", "left", "next_producer_id")
 
     kind = TIMEOUTS
 
     def __init__(self, next_producer_id: Callable[[], int]) -> None:
-        """`next_producer_id`: gives a fresh producer id, or -1, for a producer whose epochs are all used."""
+        """`next_producer_id`: returns a fresh producer id, or -1, for a producer whose epochs are all used."""
         super().__init__("")
         self.next_producer_id = next_producer_id
         self.first_ms = 0
-        """Monotonic: of the first check; the others are whole intervals later."""
+        """Monotonic time of the first check. The others are whole intervals later."""
         self.left: Iterator[str] | None = None
 
 
@@ -66,10 +67,10 @@ class State:
         self.settings = settings
         self.timeouts = timeouts
         self.send_markers = send_markers
-        """Gives, for a transactional id, what takes its WriteTxnMarkersRequest."""
+        """Returns, for a transactional id, the function that takes its WriteTxnMarkersRequest."""
         self.transactions: dict[str, Transaction] = {}
         self.ongoing: dict[str, Transaction] = {}
-        """Those whose transaction is open."""
+        """The ids whose transaction is open."""
         self.endings: dict[str, Ending] = {}
         self.deadlines = Deadlines()
         self._timeouts_ms: dict[int, int] = {}
@@ -81,9 +82,11 @@ class State:
         last_producer_epoch: int = NO_PRODUCER_EPOCH,
         partitions: Partitions | None = None,
     ) -> Transaction | None:
-        """Take over one record: the id that it is about, None when that is gone. A record of an unknown type or state
-        (a later Kafka's) changes nothing. `last_producer_epoch`: see `Transaction`; records do not have it.
-        `partitions`: what the value's rows come to, if they were made of that just now.
+        """Replay one record. Returns its `Transaction`, or None when the id was removed.
+
+        A record of an unknown type or state (a later Kafka's) changes nothing. `last_producer_epoch`: see
+        `Transaction`; records do not have it. `partitions`: the decoded rows of the value, if the caller has just made
+        the value of them.
         """
         if type(key) is not TransactionLogKey:
             return None
@@ -107,7 +110,7 @@ class State:
         return transaction
 
     def evolve_all(self, records: Iterable[Decoded]) -> int:
-        """`evolve` for all records of a log: how many there were."""
+        """`evolve` for all records of a log. Returns their number."""
         evolve = self.evolve
         count = 0
         for key, value in records:

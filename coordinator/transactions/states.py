@@ -1,7 +1,7 @@
 """The states of a transactional id and every legal transition, as data. The diagrams in docs/ are drawn from it.
 
-Source: Kafka's TransactionState. PrepareEpochFence and Dead are passed through only: the one becomes PrepareAbort in
-the same step, the other is gone; no record has them.
+Source: Kafka's TransactionState. PrepareEpochFence and Dead last only for one step. PrepareEpochFence becomes
+PrepareAbort in the same step; a Dead id is removed. No record has these states.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ STATES: Final = (
     DEAD,
     PREPARE_EPOCH_FENCE,
 )
-"""A state's place is its number in records (transaction_status)."""
+"""The index of a state is its number in records (transaction_status)."""
 STATUS: Final[Mapping[str, int]] = MappingProxyType({state: number for number, state in enumerate(STATES)})
 IN_RECORDS: Final = STATES[: STATUS[DEAD]]
-"""Those that a record may have."""
+"""The states that a record may have."""
 
 INITIALIZED: Final = "a producer gets its id and epoch"
 ADDED: Final = "partitions are added"
@@ -79,13 +79,13 @@ TRANSITIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
 )
 
 IDLE: Final = frozenset((EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT))
-"""No transaction is open, and none is being ended: a new one may begin, and the id may expire."""
+"""No transaction is open, and no transaction is ending: a new one may begin, and the id may expire."""
 ENDING: Final = frozenset((PREPARE_COMMIT, PREPARE_ABORT))
-"""It is decided how the transaction ends, and its markers are being written: all else has to wait."""
+"""The end of the transaction is decided, and its markers are being written: everything else has to wait."""
 
 
 class IllegalTransition(RuntimeError):
-    """A mistake of the program: `event` cannot happen to an id in `state`. Nothing has changed."""
+    """A program error: `event` cannot happen to an id in `state`. Nothing has changed."""
 
     def __init__(self, transactional_id: str, state: str, event: str) -> None:
         super().__init__(f"transactional id {transactional_id!r} is {state}: {event!r} cannot happen")

@@ -1,5 +1,6 @@
-"""One step of the transaction core, for one command or for time that passes: it collects what comes out, and makes the
-record of each transition. Decides nothing.
+"""One step of the transaction core, for one command or for time that passes.
+
+It collects the output, and makes the record of each transition. It decides nothing.
 """
 
 from __future__ import annotations
@@ -22,15 +23,13 @@ from muster.protocol.messages.transaction_records.transaction_log import (
 
 NO_LIMIT: Final = 2**63 - 1
 VALUE_VERSION: Final = 1
-"""What Kafka 4.3 writes once transaction.version is 1 or 2."""
+"""The version that Kafka 4.3 writes once transaction.version is 1 or 2."""
 _FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 _SAID_ONLY: Final = (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 class Step(Output):
-    """The output while it grows, with what it is made from: the state, the time, and how many bytes its records may
-    have.
-    """
+    """The output while it grows, with its input: the state, the time, and how many bytes its records may have."""
 
     __slots__ = ("most_bytes", "now", "state")
 
@@ -47,7 +46,7 @@ class Step(Output):
         self.events = []
 
     def reply(self, respond: Respond, response: Message) -> None:
-        """Answer a request, or have something done, when the records are durable."""
+        """Answer a request, or start other work, when the records are durable."""
         self.replies.append((respond, response))
 
     def change(
@@ -65,8 +64,10 @@ class Step(Output):
         start_ms: int | None = None,
         version: int | None = None,
     ) -> None:
-        """Let `event` happen to an id: the record of it, which changes the state. What is not given stays as it is;
-        the previous producer id is always that of now. `state`: the one it happens in, when the id passes through it.
+        """Let `event` happen to an id. Its record changes the state.
+
+        Fields that are not given stay as they are; the previous producer id is always the present one. `state`: the
+        state before the event, when the id only passes through it.
         """
         one = transaction
         transactional_id = one.transactional_id
@@ -94,7 +95,7 @@ class Step(Output):
         self.state.evolve(key, value, last, partitions)
 
     def remove(self, transaction: Transaction, event: str) -> None:
-        """Let `event` be the end of an id: its tombstone."""
+        """Let `event` be the end of an id: write its tombstone."""
         transactional_id = transaction.transactional_id
         after(transactional_id, transaction.state, event)
         key = TransactionLogKey(transactional_id)
@@ -102,8 +103,9 @@ class Step(Output):
         self.state.evolve(key, None)
 
     def event(self, kind: str, transaction: Transaction, *, producer_epoch: int | None = None, **facts: object) -> None:
-        """Report something for the history; `events` has the kinds and their facts. `producer_epoch`: where it is not
-        the present one.
+        """Report something for the history; `events` has the kinds and their facts.
+
+        `producer_epoch`: an epoch that is not the present one.
         """
         one = transaction
         epoch = one.producer_epoch if producer_epoch is None else producer_epoch
@@ -133,5 +135,5 @@ class Step(Output):
 
 
 def rows_of(partitions: Partitions) -> list[PartitionsSchema]:
-    """Partitions as a record names them."""
+    """The partitions as rows of a record."""
     return [PartitionsSchema(topic, list(ids)) for topic, ids in partitions.items()]

@@ -1,7 +1,7 @@
 """Transactions that are open for longer than their timeout are aborted, and their producers fenced.
 
-As on Kafka they are looked for at times that are `transaction.abort.timed.out.transaction.cleanup.interval.ms` apart,
-by the wall clock, from which their begin was read. When no transaction is open, nothing is looked for.
+As on Kafka the checks are `transaction.abort.timed.out.transaction.cleanup.interval.ms` apart. They use the wall clock,
+as the begin of transactions does. When no transaction is open, no check runs.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from muster.coordinator.transactions.step import Step
 from muster.coordinator.transactions.transaction import NEVER_TIMES_OUT_MS
 
 SLICE: Final = 10_000
-"""Open transactions that are looked at in one go: a millisecond."""
+"""Open transactions that are checked at once: a millisecond."""
 MOST_ABORTS: Final = 200
-"""Aborted in one go: some 5 ms."""
+"""Transactions that are aborted at once: some 5 ms."""
 SLICE_AFTER_MS: Final = 1
 
 
 def start(step: Step, timeouts: Timeouts, first_ms: int) -> None:
-    """The transactions are loaded; `first_ms`: how long from now the first check would be."""
+    """The transactions are loaded. `first_ms`: the time from now to the first check, if it is needed."""
     timeouts.first_ms = step.now.mono_ms + first_ms
     watch(step)
 
 
 def watch(step: Step) -> None:
-    """A transaction is open: let the next check take place."""
+    """A transaction is open: let the next check run."""
     state, timeouts = step.state, step.state.timeouts
     if timeouts.due_ms == NEVER and state.ongoing:
         interval_ms = state.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -46,7 +46,7 @@ def on_deadline(step: Step, timeouts: Timeouts) -> None:
         one = state.ongoing.get(transactional_id)
         if one is not None and _is_over(one.start_ms, one.timeout_ms, step.now.wall_ms):
             markers, _ = end.fence(step, one, events.TIMED_OUT, timeouts.next_producer_id)
-            # when there is no producer id for after it, the next check tries again
+            # Without a producer id for the next transaction, the next check tries again.
             aborted += 1
             if markers is not None:
                 step.replies.append(markers)

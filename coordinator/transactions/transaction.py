@@ -1,4 +1,4 @@
-"""What is known of one transactional id: its producer, and its present or last transaction. Decides nothing."""
+"""One transactional id: its producer, and its present or last transaction. Decides nothing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from muster.protocol.messages.transaction_records.transaction_log import Transac
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 LAST_EPOCH: Final = 2**15 - 1
-"""The greatest epoch. No producer is given it: so a producer with the greatest one it can have can still be fenced."""
+"""The greatest epoch. No producer gets it, so a producer with the greatest allowed epoch can still be fenced."""
 NEVER_TIMES_OUT_MS: Final = 2**31 - 1
 """The timeout of a transaction of a distributed two-phase commit (KIP-939)."""
 TV_0: Final = 0
 TV_2: Final = 2
-"""Kafka's transaction versions that clients have; 1 differs from 0 in the version of records only."""
+"""Kafka's transaction versions of clients. Version 1 differs from 0 only in the version of records."""
 
 Partitions = Mapping[str, Collection[int]]
 """Partitions by topic, in the order in which records name them."""
@@ -25,10 +25,10 @@ NO_PARTITIONS: Final[Partitions] = MappingProxyType({})
 
 
 class Transaction:
-    """One transactional id. 100,000 of them must be small: no deadline, no copy of what others have too.
+    """One transactional id. 100,000 of them must be small: no deadline, no copies of shared values.
 
     Only `State.evolve` changes it. `last_producer_epoch`: the epoch before this one, if the same producer asked for
-    this one, or a transaction ended with it; no record has it, so it is -1 after a load, as on Kafka.
+    this one, or a transaction ended with it. No record has it, so it is -1 after a load, as on Kafka.
     """
 
     __slots__ = (
@@ -54,15 +54,16 @@ class Transaction:
         self.state = EMPTY
         self.partitions: Partitions = NO_PARTITIONS
         self.start_ms = self.updated_ms = -1
-        """Wall time: when the present or last transaction began (-1: none since the producer came); of the last
-        record.
+        """Wall time: when the present or last transaction began, and of the last record.
+
+        The begin is -1 when the producer has not begun any transaction.
         """
         self.version = TV_0
-        """Kafka's clientTransactionVersion: of the client that brought the last change about."""
+        """Kafka's clientTransactionVersion: of the client that caused the last change."""
 
     @property
     def is_exhausted(self) -> bool:
-        """There is no further epoch that a producer may have: the next one gets another producer id."""
+        """Whether its producer may have no further epoch: the next epoch then has another producer id."""
         return is_exhausted(self.producer_epoch)
 
     @property
@@ -77,7 +78,7 @@ class Transaction:
         timeout_ms: int,
         partitions: Partitions | None = None,
     ) -> None:
-        """Become what a record says. `timeout_ms`, `partitions`: those of the record, as objects that others share."""
+        """Set the fields from a record. `timeout_ms`, `partitions`: those of the record, as shared objects."""
         producer_id, previous = value.producer_id, value.previous_producer_id
         self.producer_id = producer_id
         self.previous_producer_id = producer_id if previous == producer_id else previous

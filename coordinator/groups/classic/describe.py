@@ -25,10 +25,10 @@ def handle(step: Step, command: Command, request: DescribeGroupsRequest) -> None
 def _describe(state: State, group_id: str) -> DescribedGroup:
     group = classic_group(state, group_id)
     if group is None:
-        is_there = group_id in state.groups  # but of a type that is not served
+        is_there = group_id in state.groups  # but of an unsupported type
         message = f"Group {group_id} {'is not a classic group' if is_there else 'not found'}."
         return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, message, group_id, DEAD)
-    # the chosen protocol and what goes with it are shown only when it is in force
+    # The chosen protocol and its fields are shown only when the protocol is in force.
     name = group.protocol_name if group.state == STABLE else None
     members = [
         DescribedGroupMember(

@@ -1,8 +1,8 @@
-"""A classic group: its members, generation and state, kept consistent. Decides nothing and answers no request.
+"""A classic group: its members, generation and state, kept consistent. It decides nothing and answers no request.
 
-The modules beside it (join, rebalance, sync, leave, static_members) decide; they change a group only through these
-methods, which keep the counts (parked JoinGroups, members that offer a protocol) and the map of static members true.
-What is persisted is set by `records.replay`, live and in replay alike.
+The modules beside it (join, rebalance, sync, leave, static_members) decide. They change a group only through these
+methods. The methods keep the counts (parked JoinGroups, members that offer a protocol) and the map of static members
+correct. `records.replay` sets the persistent fields, live and in replay alike.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from muster.protocol.message import Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 
 CONSUMER: Final = "consumer"
-"""The protocol type of groups of consumers, whose members' metadata the coordinator may read."""
+"""The protocol type of groups of consumers. The coordinator may decode the metadata of their members."""
 JOIN_PHASE: Final = "join phase"
 SYNC_PHASE: Final = "sync phase"
 """Kinds of a group's own deadlines."""
@@ -40,32 +40,33 @@ class RebalanceFacts:
     def __init__(
         self, cause: str, trigger: Trigger | None, now_ms: int, before: dict[str, bytes], stopped_ms: int | None
     ) -> None:
-        """`before`: the assignments that it replaces, by member id, those of departed members too. `stopped_ms`: since
-        when the members do no work, if another rebalance failed before.
+        """`before`: the assignments that it replaces, by member id, also those of departed members.
+
+        `stopped_ms`: since when the members do no work, if another rebalance failed before.
         """
         self.cause = cause
         self.trigger = trigger
         self.began_ms = now_ms
         self.stopped_ms: int = now_ms if stopped_ms is None else stopped_ms
         self.joined_ms = now_ms
-        """When the join phase ended."""
+        """The end of the join phase."""
         self.before: dict[str, bytes] = before
         self.votes: dict[str, int] = {}
-        """Empty as long as the join phase lasts."""
+        """Empty during the join phase."""
 
 
 class ClassicGroup:
     """One classic group.
 
-    `initial`: the join phase began from Empty, so it waits `group.initial.rebalance.delay.ms`; then `newcomer` is
-    whether a member was added since the delay (of `delay_ms`) began, and `remaining_ms` how much more delay there may
-    be. `pending`: ids that were handed out (KIP-394), with their deadlines. `pending_sync`: the members that have not
-    sent SyncGroup in this generation. `parked_joins`: how many members have a parked JoinGroup. `state_since_ms`: wall
-    ms of the last transition (Kafka's currentStateTimestamp).
+    `initial`: the join phase began from Empty, so it waits `group.initial.rebalance.delay.ms`. Then `newcomer` says
+    whether a member was added since the delay (of `delay_ms`) began. `remaining_ms` is how much more delay is allowed.
+    `pending`: ids that were handed out (KIP-394), with their deadlines. `pending_sync`: the members that have not sent
+    SyncGroup in this generation. `parked_joins`: how many members have a parked JoinGroup. `state_since_ms`: wall ms of
+    the last transition (Kafka's currentStateTimestamp).
 
-    For the history only: `rebalance`, the one that is in progress; `partition_counts` of the topics when the last one
-    was completed; `departed`, the assignments of members that left, until the rebalance begins that follows from it;
-    `late_syncs`, when members synced after the assignment was there.
+    For the history only: `rebalance`, the present rebalance. `partition_counts` of the topics when the last one was
+    completed. `departed`: the assignments of members that left, until the rebalance begins that follows from it.
+    `late_syncs`: when members synced after the assignment was in force.
     """
 
     __slots__ = (
@@ -102,7 +103,9 @@ class ClassicGroup:
         self.sync_deadline = Deadline(SYNC_PHASE, group_id)
 
     def transition(self, event: str, wall_ms: int) -> None:
-        """Go where the table says. Raises IllegalTransition, and changes nothing, when it has no such entry."""
+        """Change the state by the table. Raises IllegalTransition, and changes nothing, when the table has no such
+        entry.
+        """
         target = states.TRANSITIONS.get((self.state, event))
         if target is None:
             raise states.IllegalTransition(self.group_id, self.state, event)
@@ -112,7 +115,7 @@ class ClassicGroup:
     # ---- members
 
     def add(self, member: Member) -> None:
-        """Take in a member; the first one leads and brings the protocol type. Its id is pending no longer."""
+        """Add a member. The first member becomes the leader and sets the protocol type. Its id is pending no longer."""
         if not self.members:
             self.leader_id = self.leader_id or member.member_id
         self.members[member.member_id] = member
@@ -123,8 +126,10 @@ class ClassicGroup:
         self.parked_joins += member.parked_join is not None
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member; the caller answers its parked requests. If it led, the member that is next in the order of
-        joining leads. None when it is no member (a pending id is forgotten all the same).
+        """Remove a member. The caller answers its parked requests.
+
+        If it was the leader, the next member in the order of joining becomes the leader. Returns None for an id without
+        a member; a pending id is forgotten all the same.
         """
         self.pending.pop(member_id, None)
         self.pending_sync.pop(member_id, None)
@@ -140,7 +145,7 @@ class ClassicGroup:
         return member
 
     def rename(self, instance_id: str, member_id: str) -> None:
-        """A static member goes on under a new id (KIP-345): its place, its leadership and a SyncGroup still to come."""
+        """A static member gets a new id (KIP-345). It keeps its place, its leadership and its pending SyncGroup."""
         old_id = self.static_ids[instance_id]
         self.static_ids[instance_id] = member_id
         member = self.members[member_id] = self.members.pop(old_id)
@@ -152,7 +157,7 @@ class ClassicGroup:
             self.leader_id = member_id
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
-        """Take over what a member's new JoinGroup says."""
+        """Set the fields of a member from its new JoinGroup."""
         if member.rebalance_timeout_ms != rebalance_timeout_ms:  # else the shared value stays
             member.rebalance_timeout_ms = rebalance_timeout_ms
         if member.session_timeout_ms != session_timeout_ms:
@@ -163,8 +168,9 @@ class ClassicGroup:
             member.protocols = protocols
 
     def park_join(self, member: Member, respond: Respond) -> Respond | None:
-        """The member's JoinGroup waits for the end of the join phase. Returns what answers an older one that this
-        one replaces.
+        """Park the member's JoinGroup until the end of the join phase.
+
+        Returns the function that answers an older JoinGroup, which this one replaces.
         """
         older = member.parked_join
         member.parked_join = respond
@@ -172,7 +178,9 @@ class ClassicGroup:
         return older
 
     def take_join(self, member: Member) -> Respond | None:
-        """What answers the member's parked JoinGroup, which is parked no longer; None when there is none."""
+        """Return the function that answers the member's parked JoinGroup, and unpark it. None when no JoinGroup is
+        parked.
+        """
         respond = member.parked_join
         if respond is not None:
             member.parked_join = None
@@ -181,12 +189,12 @@ class ClassicGroup:
 
     @property
     def has_everyone(self) -> bool:
-        """All members have joined this rebalance, and no id that was handed out is still unused."""
+        """Whether all members have joined this rebalance, and every handed-out id was used."""
         return self.parked_joins == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """That of the slowest member."""
+        """The rebalance timeout of the slowest member."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     # ---- protocol and generation
@@ -198,13 +206,14 @@ class ClassicGroup:
         return protocol_type == self.protocol_type and self.support.has_common(protocols, len(self.members))
 
     def vote(self) -> str:
-        """The protocol that would be chosen now; there must be members."""
+        """The protocol that the members would choose now. The group must have members."""
         leader = self.members.get(self.leader_id or "")
         return elect(self.support, self.members.values(), len(self.members), leader)
 
     def keep_or_elect_leader(self) -> bool:
-        """Who leads the next generation: the present leader if it has joined this rebalance, else the first member that
-        has. False when none has joined.
+        """Keep the present leader if it has joined this rebalance, else elect the first member that has.
+
+        False when no member has joined.
         """
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.parked_join is not None:
@@ -216,7 +225,7 @@ class ClassicGroup:
         return True
 
     def begin_generation(self) -> None:
-        """The join phase is over: one generation more, with a protocol when there are members."""
+        """The join phase is over: the generation grows by one, with a protocol when the group has members."""
         self.generation += 1
         self.protocol_name = self.vote() if self.members else None
         self.pending_sync.clear()
@@ -230,18 +239,23 @@ class ClassicGroup:
             self.subscriptions = Subscriptions([one.metadata(self.protocol_name) for one in self.members.values()])
 
     def subscribes_to(self, topic: str) -> bool:
-        """True when a member subscribes to it; when that is unknown, any topic of a group of consumers."""
+        """Whether a member subscribes to the topic. When that is unknown, True for any topic of a
+        group of consumers.
+        """
         topics = self.subscriptions.topics()
         return self.protocol_type == CONSUMER if topics is None else topic in topics
 
     def record_keys(self) -> list[Message]:
-        """Its one record."""
+        """The key of its only record."""
         return [GroupMetadataKey(self.group_id)]
 
     # ---- checks
 
     def validate_member(self, member_id: str, instance_id: str | None) -> int:
-        """Is this a member, with this instance (else it is fenced)? The instance is checked first. 0, or an error."""
+        """Is this a member, with this instance id? A wrong instance is fenced, and is checked first.
+
+        Returns 0, or an error code.
+        """
         if instance_id is not None:
             holder = self.static_ids.get(instance_id)
             if holder is None:
@@ -258,9 +272,9 @@ class ClassicGroup:
         version: int = NEWEST_COMMIT,  # noqa: ARG002  # only a consumer group asks
         partitions: Partitions | None = None,  # noqa: ARG002
     ) -> int:
-        """May this member commit offsets in this generation? 0, or an error code."""
+        """May this member commit offsets in this generation? Returns 0, or an error code."""
         if epoch < 0 and self.state == states.EMPTY:
-            return 0  # a consumer that uses the group for its offsets only
+            return 0  # a consumer that uses the group only for its offsets
         if epoch < 0 and not member_id and instance_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = self.validate_member(member_id, instance_id)
@@ -277,8 +291,10 @@ class ClassicGroup:
         epoch: int,
         partitions: Partitions,  # noqa: ARG002
     ) -> int:
-        """May offsets be committed in a transaction? In each state of the group, and also for nobody in particular:
-        producers before KIP-447 do not say for whom. 0, or an error code.
+        """May offsets be committed in a transaction? They may in each state of the group.
+
+        They may also be committed for no particular member: producers before KIP-447 send no member. Returns 0, or an
+        error code.
         """
         if epoch < 0 and (self.state == states.EMPTY or (not member_id and instance_id is None)):
             return 0
@@ -286,38 +302,38 @@ class ClassicGroup:
         return error or (ErrorCode.ILLEGAL_GENERATION if epoch != self.generation else 0)
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> int:  # noqa: ARG002  # only a consumer group asks
-        """Everybody may."""
+        """Every client may read offsets."""
         return 0
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
-        """A commit counts as a heartbeat; without members, there are no sessions."""
+        """A commit counts as a heartbeat. Without members there are no sessions."""
         if self.state in _WITH_SESSIONS:
             member = self.members[member_id]
             deadlines.set(member, mono_ms + member.session_timeout_ms)
 
     def validate_offset_delete(self) -> int:
-        """Offsets may be deleted when there are no members, or when these are consumers, whose topics are known."""
+        """Offsets may be deleted without members, or when the members are consumers, whose topics are known."""
         return 0 if self.state == states.EMPTY or self.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
 
     def validate_delete(self) -> int:
-        """A group may be deleted while it is Empty; ids that were only handed out do not count."""
+        """A group may be deleted while it is Empty. Ids that were only handed out do not count."""
         return 0 if self.state == states.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def is_unused(self) -> bool:
-        """No members, and no ids that were handed out and may still come."""
+        """Whether there are neither members nor handed-out ids that may still be used."""
         return self.state == states.EMPTY and not self.pending
 
     def unused_since_ms(self) -> int:
-        """Since when retention counts (KIP-211): in an Empty group since it is Empty, whatever was committed since."""
-        if self.protocol_type is None:  # it only stores offsets here
+        """Since when retention counts (KIP-211): since the group is Empty, whatever was committed later."""
+        if self.protocol_type is None:  # the group only stores offsets here
             return SINCE_COMMIT
         if self.state == states.EMPTY:
-            return self.state_since_ms  # -1 in the records of Kafkas before 2.1: that is SINCE_COMMIT
+            return self.state_since_ms  # -1 in the records of Kafka before 2.1: that is SINCE_COMMIT
         known = self.state == states.STABLE and self.subscriptions.topics() is not None
         return SINCE_COMMIT if known else NOT_NOW
 
 
 def classic_group(state: State, group_id: str) -> ClassicGroup | None:
-    """The classic group of that name; None when there is none."""
+    """The classic group of that name. None when no such group exists."""
     group = state.groups.get(group_id)
     return group if type(group) is ClassicGroup else None

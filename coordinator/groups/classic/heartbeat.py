@@ -1,4 +1,6 @@
-"""Heartbeat: a sign of life, answered with whether the member must join again. The most frequent request by far."""
+"""Heartbeat: it renews the session. The answer says whether the member must join again. The most frequent request by
+far.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,10 @@ def answer(state: State, request: HeartbeatRequest, mono_ms: int, group: Classic
 
 
 class GenerationMember:
-    """One member of one generation, for heartbeats that come again and again: a part of `answer` without look-ups.
+    """One member of one generation, for repeated heartbeats: a part of `answer` without look-ups.
 
-    They are not one function, for a call costs as much as what they share; a test holds them equal (test_properties).
-    A member's session runs as long as it is in its group, and its core is active.
+    They are not one function, for a call costs as much as the shared part. A test compares both (test_properties). A
+    member's session runs while it is in its group and its core is active.
     """
 
     __slots__ = ("_generation", "_group", "_member", "_member_id")
@@ -47,7 +49,10 @@ class GenerationMember:
         self._generation, self._member_id = group.generation, member.member_id
 
     def heartbeat(self, mono_ms: int) -> bool:
-        """Whether `answer` would be WELL and only move the deadline, which is done then. False: nothing was done."""
+        """Whether `answer` would be WELL and only move the deadline. If True, the deadline is moved.
+
+        If False, nothing was done.
+        """
         member, group = self._member, self._group
         if (
             member.due_ms == NEVER
@@ -64,7 +69,7 @@ class GenerationMember:
 
 
 def prepare(state: State, request: HeartbeatRequest) -> GenerationMember | None:
-    """The member that sends such heartbeats; None when there is none now."""
+    """The sender of such heartbeats. None when no member can be prepared now."""
     group = classic_group(state, request.group_id)
     member = group.members.get(request.member_id) if group is not None else None
     if group is None or member is None or group.validate_member(request.member_id, request.group_instance_id):
@@ -73,7 +78,7 @@ def prepare(state: State, request: HeartbeatRequest) -> GenerationMember | None:
 
 
 def _error_of(group: ClassicGroup | None, request: HeartbeatRequest) -> int:
-    """Why a heartbeat is not from a member of this generation, in Kafka's order."""
+    """The error of a heartbeat that is not from a member of this generation, in Kafka's order."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if group is None or group.state == EMPTY:

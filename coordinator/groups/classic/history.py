@@ -1,5 +1,6 @@
-"""The events of a classic group for the history: one function for each thing that happens. Decides nothing; what is
-reported later is kept in the group's `RebalanceFacts`.
+"""The events of a classic group for the history: one function for each kind of event. Decides nothing.
+
+Facts for later events are kept in the group's `RebalanceFacts`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from muster.coordinator.state_machine.interface import Now
 
 
 def heard_ms(member: Member, due_ms: int, now: Now) -> int | None:
-    """When the last request of a member came (wall ms), derived from its session's `due_ms` and the times of its
-    JoinGroup and SyncGroup; None: none since this core was loaded.
+    """The time of a member's last request (wall ms). None when it sent none since this core was loaded.
+
+    It is derived from its session's `due_ms` and the times of its JoinGroup and SyncGroup.
     """
     asked_ms = member.asked_ms(due_ms)
     if asked_ms in (NEVER, member.restarted_ms):
@@ -44,12 +46,14 @@ def of_member(member: Member, now: Now) -> MemberFacts:
 
 
 def trigger(member: Member, reason: str | None = None) -> Trigger:
-    """A member as the one that brought a rebalance about."""
+    """A member as the cause of a rebalance."""
     return Trigger(member.member_id, member.instance_id, member.client_id, member.client_host, reason)
 
 
 def rebalance_started(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None) -> None:
-    """A rebalance is about to begin: only a new member is in the group already. One that was in progress has failed."""
+    """A rebalance is about to begin: the group has changed only by a new member. The rebalance before, if any, has
+    failed.
+    """
     now, failed = step.now, group.rebalance
     if group.late_syncs:
         _report_late_syncs(step, group)
@@ -96,7 +100,7 @@ def emptied(step: Step, group: ClassicGroup) -> None:
 
 
 def synced(step: Step, group: ClassicGroup, member: Member) -> None:
-    """The first SyncGroup of a member in this generation has come."""
+    """The first SyncGroup of a member in this generation has arrived."""
     member.synced_ms = step.state.shared.moment(step.now.wall_ms)
     member.restarted_ms = member.due_ms
     if group.state == STABLE:  # else it is reported with the others when the generation is assigned
@@ -137,7 +141,7 @@ def left(step: Step, group: ClassicGroup, member: Member, reason: str | None) ->
 
 
 def replaced(step: Step, group: ClassicGroup, member: Member, old_id: str, reason: str | None) -> None:
-    """A static member has come back under a new id."""
+    """A static member has joined under a new id."""
     if group.rebalance is not None and old_id in group.rebalance.before:
         group.rebalance.before[member.member_id] = group.rebalance.before.pop(old_id)
     facts = of_member(member, step.now)
@@ -149,7 +153,7 @@ def removed(step: Step, group: ClassicGroup, member: Member, cause: str) -> None
     _departs(group, member)
     facts = of_member(member, step.now)
     if cause == events.SESSION_EXPIRED:
-        # its deadline has just passed, and is off
+        # Its deadline has just passed, and is off.
         due_ms = step.state.deadlines.rang_ms
         last_ms = facts.joined_ms if member.is_new else heard_ms(member, due_ms, step.now)
         step.event(events.MEMBER_EXPIRED, group.group_id, member=facts._replace(heard_ms=last_ms))
@@ -168,5 +172,5 @@ def _departs(group: ClassicGroup, member: Member) -> None:
 
 
 def _rebalance(group: ClassicGroup) -> RebalanceFacts:
-    assert group.rebalance is not None  # there is one from `rebalance_started` on
+    assert group.rebalance is not None  # `rebalance_started` has set it
     return group.rebalance

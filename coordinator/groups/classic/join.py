@@ -27,8 +27,10 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.join_group import JoinGroupRequest
 
 MOST_METADATA_BYTES: Final = 32 * 1024 * 1024
-"""Of all members of a group, of each the longest metadata: the leader is answered with that of all members. Such a
-group could not be written into a record either."""
+"""The limit for the sum, over all members of a group, of each member's longest metadata.
+
+The leader's answer has the metadata of all members. A larger group could not be written into a record either.
+"""
 
 # ---- senders (the first that fits)
 NEEDS_ID: Final = "no member id, not static, v4+"
@@ -43,7 +45,7 @@ FOLLOWER: Final = "a follower, same protocols"
 CHANGED: Final = "a member, changed protocols"
 SENDERS: Final = (NEEDS_ID, NEW, STATIC_BACK, PENDING, PENDING_STATIC, FENCED, UNKNOWN, LEADER, FOLLOWER, CHANGED)
 
-# ---- decisions ("rebalance" begins one, or goes on with the one that is in progress)
+# ---- decisions ("rebalance" begins a rebalance, or continues the present one)
 HAND_OUT_ID: Final = "answer MEMBER_ID_REQUIRED with a new id"
 ADD: Final = "add, park, rebalance"
 REPLACE: Final = "replace the old incarnation, park, rebalance"
@@ -72,7 +74,7 @@ _GRID: Final = (
 DECISIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {(sender, state): what for sender, *row in _GRID for state, what in zip(_STATES, row, strict=True)}
 )
-"""(sender, state of the group) -> what is done."""
+"""(sender, state of the group) -> the decision."""
 
 
 class CheckedJoin(NamedTuple):
@@ -100,8 +102,9 @@ def handle(step: Step, command: JoinCommand, request: JoinGroupRequest, group: C
 
 
 def create_group(step: Step, command: JoinCommand, request: JoinGroupRequest, other: Group | None) -> None:
-    """Answer a JoinGroup to a group that is not there, or of another type. Without a member id it makes a classic
-    group; one of another type gives way if it might be deleted.
+    """Answer a JoinGroup for a group that does not exist, or is of another type.
+
+    Without a member id it makes a classic group. A group of another type is replaced if it might be deleted.
     """
     error = request_error(step, request)
     if not error and other is not None and other.validate_delete():
@@ -117,7 +120,7 @@ def create_group(step: Step, command: JoinCommand, request: JoinGroupRequest, ot
 
 
 def request_error(step: Step, request: JoinGroupRequest) -> int:
-    """What is wrong with a JoinGroup, whatever its group is: 0, or an error code."""
+    """The error of a JoinGroup for any group: 0, or an error code."""
     settings = step.state.settings
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
@@ -148,7 +151,7 @@ def _join(step: Step, command: JoinCommand, request: JoinGroupRequest, group: Cl
 
 
 def sender_of(group: ClassicGroup, join: CheckedJoin) -> str:
-    """Which row of the table a JoinGroup belongs to."""
+    """The row of the table for a JoinGroup."""
     member_id, instance_id = join.request.member_id, join.request.group_instance_id
     if not member_id:
         if instance_id is None:
@@ -165,8 +168,9 @@ def sender_of(group: ClassicGroup, join: CheckedJoin) -> str:
 
 
 def _refuse_new_group(step: Step, command: JoinCommand, request: JoinGroupRequest) -> None:
-    """The group's name is too long to be written. As on Kafka, a client that needs a member id gets one all the same,
-    which stays unknown.
+    """The group's name is too long to be written.
+
+    As on Kafka, a client that needs a member id gets one all the same, but the id stays unknown.
     """
     if command.requires_known_member_id and request.group_instance_id is None:
         new_id = f"{command.client.client_id}-{command.drawn_id}"
@@ -176,8 +180,8 @@ def _refuse_new_group(step: Step, command: JoinCommand, request: JoinGroupReques
 
 
 def _create(step: Step, group_id: str, other: Group | None) -> ClassicGroup:
-    # written even when the JoinGroup is refused: the group is there from now on, as on Kafka. The offsets of a group of
-    # another type stay.
+    # The record is written even when the JoinGroup is refused: the group exists from now on, as on Kafka. The offsets
+    # of a group of another type stay.
     for record in () if other is None else tombstones(other):
         step.record(record)
     step.record(records.new_group(group_id, step.now.wall_ms))
@@ -188,7 +192,9 @@ def _create(step: Step, group_id: str, other: Group | None) -> ClassicGroup:
 
 
 def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
-    """Kafka's acceptJoiningMember: in the join phase only members that have joined count, so the first ones are in."""
+    """Kafka's acceptJoiningMember: in the join phase only members that have joined count, so the first ones are
+    accepted.
+    """
     if group.state == EMPTY:
         return True
     member = group.members.get(member_id)
@@ -198,7 +204,7 @@ def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 
 
 def _fits(group: ClassicGroup, member_id: str, request: JoinGroupRequest) -> bool:
-    """Whether an answer to the leader could have the metadata of all members. On Kafka there is no such limit."""
+    """Whether an answer to the leader could have the metadata of all members. Kafka has no such limit."""
     size = max([len(one.metadata) for one in request.protocols], default=0)
     if size + group.support.metadata_bytes <= MOST_METADATA_BYTES:
         return True
@@ -251,14 +257,15 @@ def _add(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
 def _rejoin(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
     request = join.request
     member = group.members[request.member_id]
-    # while members are awaited the JoinGroup was asked for, and is no cause
+    # In the join phase members are asked to join, so this JoinGroup is no cause.
     cause = "" if group.state == PREPARING else rejoin_cause.of_rejoin(group, member, join.protocols, step.state.image)
     group.update(member, join.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     _park(step, group, join, member, cause)
 
 
 def _repeat(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
-    # The answer was probably lost: a follower needs no rebalance for that, and a leader none before it has assigned.
+    # The answer was probably lost. A follower needs no rebalance for that, and a leader needs none before it has
+    # assigned.
     member = group.members[join.request.member_id]
     full = group.state == COMPLETING and member.member_id == group.leader_id
     step.reply(join.command.respond, present(group, member, full=full))
@@ -303,6 +310,6 @@ _ACTIONS: Final = {
 _REFUSALS: Final = {
     REFUSE_UNKNOWN: ErrorCode.UNKNOWN_MEMBER_ID,
     REFUSE_FENCED: ErrorCode.FENCED_INSTANCE_ID,
-    # the id was handed out to a client without an instance id: Kafka fails there, and names no member id
+    # The id was handed out to a client without an instance id: Kafka fails there, and names no member id.
     FAIL: ErrorCode.UNKNOWN_SERVER_ERROR,
 }

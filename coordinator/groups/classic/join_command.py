@@ -1,4 +1,4 @@
-"""A JoinGroup as the core is given it."""
+"""A JoinGroup as the core gets it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from muster.protocol.message import Message
 
 
 class JoinCommand(Command):
-    """A JoinGroup request, with what its version could say and the random part of an id, should one be needed."""
+    """A JoinGroup request, with the abilities of its version, and the random part of an id that may be needed."""
 
     __slots__ = ("drawn_id", "requires_known_member_id", "supports_skip_assignment")
 

@@ -1,4 +1,4 @@
-"""LeaveGroup: one member or a batch (KIP-345), with one rebalance for all that leave."""
+"""LeaveGroup: one member or a batch (KIP-345), with one rebalance for all members that leave."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def handle(step: Step, command: Command, request: LeaveGroupRequest, group: Clas
             step.refused(command, request.group_id, error, one.member_id, one.group_instance_id)
     if left and group is not None and group.state != EMPTY:
         begin_or_complete(step, group, events.LEFT, left[0])
-    # Last, as on Kafka: the members that waited for this are answered before, by position in the output.
+    # Last, as on Kafka: the requests that waited for this are answered earlier in the output.
     step.reply(command.respond, LeaveGroupResponse(members=rows))
 
 

@@ -1,4 +1,4 @@
-"""One member of a classic group. Holds what Kafka remembers of it; decides nothing."""
+"""One member of a classic group, with the fields that Kafka keeps of it. Decides nothing."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 
 
 class Member(Due):
-    """One member of a classic group. It is the deadline of its own session; while it `is_new` (its first JoinGroup has
-    not been answered), of that JoinGroup.
+    """One member of a classic group. It is the deadline of its own session.
 
-    `parked_join` and `parked_sync` answer its parked requests, None when none is parked. `put_off`: when answers were
-    late, what `due_ms` was put off to last, and what it was before.
+    While it `is_new`, its first JoinGroup has not been answered, and it is the deadline of that JoinGroup.
+    `parked_join` and `parked_sync` answer its parked requests; None when no request is parked. `put_off`: the last
+    extension of `due_ms` because of late answers, and `due_ms` before that.
 
-    For the history only: `joined_ms` and `synced_ms` (wall), when its last JoinGroup and its SyncGroup of this
-    generation came, 0 when that is not known or has not happened; `restarted_ms`, the `due_ms` of then: as long as both
-    are equal, neither a heartbeat nor a commit has come since.
+    For the history only: `joined_ms` and `synced_ms` (wall), the times of its last JoinGroup and its SyncGroup of this
+    generation. They are 0 when unknown or not yet sent. `restarted_ms`: the `due_ms` after that request. While both are
+    equal, the member has sent neither a heartbeat nor a commit since.
     """
 
     __slots__ = (
@@ -64,15 +64,18 @@ class Member(Due):
 
     @property
     def is_alive(self) -> bool:
-        """A parked request is a sign of life, but for a new member's first (Kafka's hasSatisfiedHeartbeat)."""
+        """Whether the member counts as alive because of a parked request (Kafka's hasSatisfiedHeartbeat).
+
+        The first request of a new member does not count.
+        """
         return not self.is_new and (self.parked_join is not None or self.parked_sync is not None)
 
     def asked_ms(self, due_ms: int) -> int:
-        """`due_ms` of its session as it was before it was put off."""
+        """`due_ms` of its session before it was put off."""
         return self.put_off[1] if self.put_off is not None and self.put_off[0] == due_ms else due_ms
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Its metadata for that protocol; zero bytes when it does not offer it."""
+        """Its metadata for that protocol. Zero bytes when the member does not offer the protocol."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata

@@ -1,8 +1,8 @@
 """Parked JoinGroup and SyncGroup requests: parking them and answering them, each exactly once.
 
-Kafka never answers a request that the same member has sent again, nor the SyncGroup of a member that was removed. No
-client waits for such an answer, but its connection would stay blocked for ever: so an error is answered after a session
-timeout (an orphan).
+Kafka never answers a request that the same member has sent again, nor the SyncGroup of a removed member. These are
+abandoned requests. No client waits for such an answer, but its connection would stay blocked for ever. So Muster
+answers it with an error after a session timeout.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from muster.protocol.messages.join_group import JoinGroupResponse
 from muster.protocol.messages.sync_group import SyncGroupResponse
 
 ORPHAN: Final = "orphan"
-"""Kind of the deadline at which an orphan is answered."""
+"""Kind of the deadline at which an abandoned request is answered."""
 
 
 def join_refusal(member_id: str, error: int) -> JoinGroupResponse:
@@ -29,7 +29,7 @@ def join_refusal(member_id: str, error: int) -> JoinGroupResponse:
 
 
 def restart_session(step: Step, member: Member) -> None:
-    """A sign of life: the member's session begins anew."""
+    """A request of the member has arrived: its session begins anew."""
     step.state.deadlines.set(member, step.now.mono_ms + member.session_timeout_ms)
 
 
@@ -40,7 +40,7 @@ def answered(step: Step, member: Member) -> None:
 
 
 def park_join(step: Step, group: ClassicGroup, member: Member, respond: Respond) -> None:
-    """The member's JoinGroup waits for the end of the join phase, in place of an older one."""
+    """Park the member's JoinGroup until the end of the join phase, in place of an older one."""
     has_joined(step, member)
     older = group.park_join(member, respond)
     if older is not None:
@@ -48,20 +48,20 @@ def park_join(step: Step, group: ClassicGroup, member: Member, respond: Respond)
 
 
 def has_joined(step: Step, member: Member) -> None:
-    """A JoinGroup of the member has come."""
+    """A JoinGroup of the member has arrived."""
     member.joined_ms = step.state.shared.moment(step.now.wall_ms)
     member.restarted_ms = member.due_ms
 
 
 def park_sync(step: Step, member: Member, respond: Respond) -> None:
-    """The member's SyncGroup waits for the leader's assignment, in place of an older one."""
+    """Park the member's SyncGroup until the leader's assignment arrives, in place of an older one."""
     older, member.parked_sync = member.parked_sync, respond
     if older is not None:
         _orphan(step, member, older, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
 
 
 def answer_join(step: Step, group: ClassicGroup, member: Member, response: JoinGroupResponse) -> None:
-    """Answer the member's parked JoinGroup, if there is one."""
+    """Answer the member's parked JoinGroup, if any."""
     respond = group.take_join(member)
     if respond is not None:
         step.reply(respond, response)
@@ -82,8 +82,9 @@ def answer_syncs(step: Step, group: ClassicGroup, error: int) -> None:
 
 
 def drop_member(step: Step, group: ClassicGroup, member_id: str) -> Member | None:
-    """Remove a member or a pending id: its deadline is off, its parked requests are answered. None when it is no
-    member.
+    """Remove a member or a pending id. Its deadline is cancelled, and its parked requests are answered.
+
+    Returns None for an id without a member.
     """
     pending = group.pending.get(member_id)
     if pending is not None:
@@ -100,12 +101,12 @@ def drop_member(step: Step, group: ClassicGroup, member_id: str) -> Member | Non
 
 
 def on_abandoned_deadline(step: Step, _: object, deadline: Due) -> None:
-    """Answer an orphan."""
+    """Answer an abandoned request."""
     step.reply(*step.state.orphans.pop(deadline))
 
 
 def unload(group: ClassicGroup, error: int) -> list[Reply]:
-    """The core is given up (Kafka's onUnloaded): the answers to the group's parked requests."""
+    """The core is given up (Kafka's onUnloaded). Returns the answers to the group's parked requests."""
     replies: list[Reply] = []
     for member in group.members.values():
         respond = group.take_join(member)

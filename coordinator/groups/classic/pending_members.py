@@ -1,4 +1,4 @@
-"""Member ids that were handed out and not used yet (KIP-394). A join phase waits for them; else they are no members."""
+"""Member ids that were handed out and not used yet (KIP-394). They are no members, but a join phase waits for them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def hand_out(step: Step, group: ClassicGroup, member_id: str, session_timeout_ms
 
 
 def on_pending_deadline(step: Step, group: ClassicGroup, deadline: Deadline) -> None:
-    """The id was not used; if a join phase waits only for it, that ends, even in its initial delay."""
+    """The id was not used. A join phase that waits only for it ends, even in its initial delay."""
     group.remove(deadline.subject)
     complete_if_joined(step, group, cut_delay=True)

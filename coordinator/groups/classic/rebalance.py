@@ -1,10 +1,9 @@
-"""The join phase of a classic group: how it begins, how long it waits, how it ends (Kafka's prepareRebalance,
-completeClassicGroupJoin).
+"""The join phase of a classic group: its begin, its length, its end.
 
-From Empty it waits `group.initial.rebalance.delay.ms`, prolonged while members keep coming, at most to the rebalance
-timeout (KIP-134). Otherwise it ends as soon as everyone has joined and no id that was handed out is still to come, at
-the latest after the rebalance timeout of the slowest member; members that have not joined by then are removed, static
-ones excepted (KIP-345).
+Kafka: prepareRebalance, completeClassicGroupJoin. From Empty it waits `group.initial.rebalance.delay.ms`. The wait is
+prolonged while members join, at most to the rebalance timeout (KIP-134). Otherwise it ends when everyone has joined and
+no handed-out id is unused. It ends at the latest after the rebalance timeout of the slowest member. Members that have
+not joined by then are removed, except static ones (KIP-345).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from muster.protocol.messages.join_group import JoinGroupResponse, JoinGroupResp
 
 
 def begin_or_complete(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None = None) -> None:
-    """Begin a rebalance, or end the join phase of the one in progress if it waited only for this."""
+    """Begin a rebalance, or end the join phase of the present one if it waited only for this."""
     if (group.state, states.REBALANCE) in states.TRANSITIONS:
         begin(step, group, cause, trigger)
     else:
@@ -30,7 +29,7 @@ def begin_or_complete(step: Step, group: ClassicGroup, cause: str, trigger: Trig
 
 
 def begin(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None = None) -> None:
-    """Begin a rebalance because of `cause`, brought about by the member `trigger`."""
+    """Begin a rebalance because of `cause`. The member `trigger` has caused it."""
     history.rebalance_started(step, group, cause, trigger)
     if group.state == states.COMPLETING:
         for member in group.members.values():
@@ -52,13 +51,13 @@ def begin(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None =
 
 
 def complete_if_joined(step: Step, group: ClassicGroup, *, cut_delay: bool = False) -> None:
-    """End the join phase if everyone has joined; the initial delay runs its course unless `cut_delay`."""
+    """End the join phase if everyone has joined. The initial delay is not shortened unless `cut_delay`."""
     if group.state == states.PREPARING and group.has_everyone and (cut_delay or not group.initial):
         complete(step, group)
 
 
 def on_join_deadline(step: Step, group: ClassicGroup, deadline: Deadline) -> None:
-    """The time of the join phase is over, or the initial delay, which is prolonged if a member was added in it."""
+    """The time of the join phase is over, or the initial delay. The delay is prolonged if a member was added in it."""
     if group.initial and group.newcomer and group.remaining_ms:
         group.newcomer = False
         delay_ms = min(step.state.settings.group_initial_rebalance_delay_ms, group.remaining_ms)
@@ -77,8 +76,8 @@ def complete(step: Step, group: ClassicGroup) -> None:
         for member in [one for one in group.members.values() if one.parked_join is None and one.instance_id is None]:
             remove_member(step, group, member, events.JOIN_TIMEOUT)
     if not group.keep_or_elect_leader() and group.members:
-        # Only static members, and none has joined: wait on, until their sessions end. Never for 0 ms: that would not
-        # end.
+        # Only static members, and none has joined: wait further, until their sessions end. Never for 0 ms: that would
+        # not end.
         deadlines.set(group.join_deadline, now.mono_ms + max(group.rebalance_timeout_ms, 1))
         return
     group.initial = group.newcomer = False
@@ -95,8 +94,9 @@ def complete(step: Step, group: ClassicGroup) -> None:
 
 
 def loaded(step: Step, group: ClassicGroup) -> None:
-    """All records are replayed: a group with members is Stable, with fresh sessions, whatever it was doing when they
-    end; one that is larger than `group.max.size` begins a rebalance.
+    """All records are replayed: a group with members is Stable, with fresh sessions, whatever its state before.
+
+    A group that is larger than `group.max.size` begins a rebalance.
     """
     group.state = states.STABLE if group.members else states.EMPTY
     group.note_subscriptions()
@@ -107,21 +107,21 @@ def loaded(step: Step, group: ClassicGroup) -> None:
 
 
 def present(group: ClassicGroup, member: Member, *, full: bool) -> JoinGroupResponse:
-    """JoinGroup's answer to a member of this generation; `full`: with the list of members, as the leader needs it."""
+    """JoinGroup's answer to a member of this generation. `full`: with the list of members, which the leader needs."""
     name = group.protocol_name
     members = [
         JoinGroupResponseMember(one.member_id, one.instance_id, one.metadata(name))
         for one in (group.members.values() if full else ())
     ]
     leader = group.leader_id or ""
-    # Kafka has no word for an empty protocol name here
+    # Kafka does not send an empty protocol name here.
     return JoinGroupResponse(
         0, 0, group.generation, group.protocol_type, name or None, leader, False, member.member_id, members
     )
 
 
 def remove_member(step: Step, group: ClassicGroup, member: Member, cause: str) -> None:
-    """A member is removed without having left."""
+    """Remove a member that has not left by itself."""
     history.removed(step, group, member, cause)
     drop_member(step, group, member.member_id)
 
@@ -150,7 +150,7 @@ def on_sync_deadline(step: Step, group: ClassicGroup, deadline: Deadline) -> Non
 
 
 def _put_off_session(step: Step, member: Member) -> bool:
-    """Give the member more time if an answer that it may have waited for was late; whether it was so."""
+    """Give the member more time if an answer that it may have waited for was late. Returns whether that was done."""
     deadlines, now_ms, timeout_ms = step.state.deadlines, step.now.mono_ms, member.session_timeout_ms
     asked_ms = member.asked_ms(deadlines.rang_ms)
     until_ms = step.late_answers.until(asked_ms - timeout_ms, timeout_ms, now_ms)
@@ -162,7 +162,9 @@ def _put_off_session(step: Step, member: Member) -> bool:
 
 
 def _put_off_phase(step: Step, group: ClassicGroup, deadline: Deadline) -> bool:
-    """Give the awaited members more time if no answer left for a long part of the phase; whether it was so."""
+    """Give the awaited members more time if no answer left for a long part of the phase. Returns
+    whether that was done.
+    """
     deadlines, now_ms, timeout_ms = step.state.deadlines, step.now.mono_ms, group.rebalance_timeout_ms
     until_ms = step.late_answers.until(deadlines.rang_ms - timeout_ms, timeout_ms, now_ms, is_own=False)
     if until_ms <= now_ms:

@@ -1,4 +1,4 @@
-"""Why a member that joins again starts a rebalance: what is new in its JoinGroup. Only for the history."""
+"""Why a member that joins again starts a rebalance: the changes in its JoinGroup. Only for the history."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from muster.protocol.message import MalformedMessage
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 
 LONGEST: Final = 64 * 1024
-"""Bytes of metadata that are read for this; longer metadata counts as unreadable."""
+"""Bytes of metadata that are decoded for this. Longer metadata counts as unreadable."""
 
 
 def of_rejoin(group: ClassicGroup, member: Member, protocols: Protocols, image: TopicsImage) -> str:
-    """The cause, to be asked before the member takes over `protocols`.
+    """The cause. Call it before the member gets the new `protocols`.
 
-    A leader joins again when it sees other partition counts. Its JoinGroup does not say so; the counts of the last
-    generation do.
+    A leader joins again when it sees other partition counts. Its JoinGroup does not say so, but the counts of the last
+    generation show it.
     """
     changed = False
     if member.protocols != protocols:
@@ -37,7 +37,7 @@ def of_rejoin(group: ClassicGroup, member: Member, protocols: Protocols, image: 
 
 
 def partition_counts(group: ClassicGroup, image: TopicsImage) -> dict[str, int]:
-    """The subscribed topics that exist, by name, with their partition counts. Empty when the topics are unknown, or too
+    """The existing subscribed topics, by name, with their partition counts. Empty when the topics are unknown or too
     many.
     """
     if group.subscriptions.is_long:
@@ -48,7 +48,7 @@ def partition_counts(group: ClassicGroup, image: TopicsImage) -> dict[str, int]:
 
 
 def _said(group: ClassicGroup, protocols: Protocols) -> list[ConsumerProtocolSubscription | None]:
-    """What each protocol's metadata says; None where it is no consumer's, or unreadable."""
+    """The decoded metadata of each protocol. None for metadata that is no consumer's, or unreadable."""
     is_consumers = group.protocol_type == CONSUMER
     return [_subscription(metadata) if is_consumers else None for _, metadata in protocols]
 
@@ -60,7 +60,7 @@ def _subscription(metadata: bytes) -> ConsumerProtocolSubscription | None:
         try:
             return decode_subscription(metadata)[1]
         except MalformedMessage:
-            # some clients claim a version and leave out what it adds: the topics can be read all the same
+            # Some clients claim a version and leave out its fields: the topics can be decoded all the same.
             return ConsumerProtocolSubscription(list(subscribed_topics(metadata)))
     except MalformedMessage:
         return None
@@ -72,7 +72,8 @@ def _topics(said: list[ConsumerProtocolSubscription | None]) -> list[frozenset[s
 
 def _gave_up(before: list[ConsumerProtocolSubscription | None], now: list[ConsumerProtocolSubscription | None]) -> bool:
     """Whether a consumer of the same topics owns less than before, as in the second round of a cooperative rebalance.
-    Its other metadata changes with every generation. Other bytes that are unreadable are a change.
+
+    Its other metadata changes with every generation. Other unreadable bytes count as a change.
     """
     return any(
         one is None or other is None or _owned(one) - _owned(other) for one, other in zip(before, now, strict=True)

@@ -1,8 +1,8 @@
 """The states of a classic group and every legal transition, as data. The diagrams in docs/ are drawn from this table.
 
-A group is Empty, or collects JoinGroup requests (PreparingRebalance), or has a new generation and waits for the
-leader's assignment (CompletingRebalance), or has it (Stable), or was deleted (Dead): only an Empty group is, or one
-that becomes a consumer group. Source: Kafka's ClassicGroupState.
+The states: Empty; PreparingRebalance, which collects JoinGroup requests; CompletingRebalance, which waits for the
+leader's assignment; Stable; Dead. Only an Empty group is deleted, or a group that becomes a consumer group. Source:
+Kafka's ClassicGroupState.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TRANSITIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
 
 
 class IllegalTransition(RuntimeError):
-    """A mistake of the program: `event` cannot happen to a group in `state`. Nothing has changed."""
+    """A program error: `event` cannot happen to a group in `state`. Nothing has changed."""
 
     def __init__(self, group_id: str, state: str, event: str) -> None:
         super().__init__(f"group {group_id!r} is {state}: {event!r} cannot happen")

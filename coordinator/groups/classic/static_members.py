@@ -1,4 +1,4 @@
-"""A static member that comes back (KIP-345): its new incarnation takes the place of the old one, which is fenced.
+"""A static member that returns (KIP-345): its new incarnation replaces the old one, which is fenced.
 
 Its stored assignment, its leadership, and the client id and host of the old connection stay, as on Kafka.
 """
@@ -23,7 +23,7 @@ from muster.protocol.messages.sync_group import SyncGroupResponse
 def is_too_large(
     step: Step, group: ClassicGroup, request: JoinGroupRequest, member_id: str, protocols: Protocols
 ) -> bool:
-    """Whether the group's record would be larger than may be written, with the instance under that id."""
+    """Whether the group's record would exceed its limit, with the instance under that id."""
     record = records.group_metadata(group)
     old_id = group.static_ids[request.group_instance_id or ""]
     chosen = next((data for name, data in protocols if name == group.protocol_name), b"")
@@ -38,8 +38,9 @@ def is_too_large(
 
 
 def replace(step: Step, group: ClassicGroup, request: JoinGroupRequest, member_id: str, protocols: Protocols) -> Member:
-    """The instance goes on under `member_id`, with the settings of `request`; parked requests of the old one are
-    fenced at once.
+    """The instance continues under `member_id`, with the settings of `request`.
+
+    Parked requests of the old incarnation are fenced at once.
     """
     instance_id = request.group_instance_id or ""
     old_id = group.static_ids[instance_id]
@@ -50,7 +51,7 @@ def replace(step: Step, group: ClassicGroup, request: JoinGroupRequest, member_i
         member.parked_sync = None
     group.rename(instance_id, member_id)
     member.is_new = False
-    restart_session(step, member)  # by the old session timeout: Kafka takes over the new one only then
+    restart_session(step, member)  # by the old session timeout: Kafka sets the new one only after this
     has_joined(step, member)
     group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     history.replaced(step, group, member, old_id, request.reason)
@@ -60,8 +61,8 @@ def replace(step: Step, group: ClassicGroup, request: JoinGroupRequest, member_i
 def answer_in_place(step: Step, group: ClassicGroup, command: JoinCommand, member: Member, old_leader: str) -> None:
     """The vote has the same winner, so no rebalance is needed: record the new id, answer with the present generation.
 
-    From v9 on the leader is told to skip the assignment (KIP-814). An older version has no word for that: the leader is
-    answered as a follower is, with the id that led before this request.
+    From v9 on the leader's answer says that it must skip the assignment (KIP-814). An older version has no field for
+    that. The leader then gets a follower's answer, with the id that led before this request.
     """
     step.record(records.group_metadata(group))
     leads = command.supports_skip_assignment and member.member_id == group.leader_id

@@ -1,9 +1,10 @@
-"""The topics that a classic group of consumers subscribes to, as OffsetDelete and retention ask for them.
+"""The topics that a classic group of consumers subscribes to, for OffsetDelete and retention.
 
-Taken from the members' metadata of the chosen protocol at each generation change (Kafka's computeSubscribedTopics),
-decoded only when the topics are asked for, as version 0 whatever version they claim. Metadata that is no subscription
-makes the topics unknown (on Kafka 4.3.0 some bytes of it leave the group in PreparingRebalance for ever, which is not
-copied). So does too much metadata: the record of such a group is too large to be written.
+They are taken from the members' metadata of the chosen protocol at each generation change (Kafka's
+computeSubscribedTopics). They are decoded only when needed, as version 0 whatever version they claim. Metadata that is
+no subscription makes the topics unknown. On Kafka 4.3.0 some bytes of it leave the group in PreparingRebalance for
+ever, which Muster does not copy. Too much metadata also makes the topics unknown: the record of such a group is too
+large to be written.
 """
 
 from __future__ import annotations
@@ -15,40 +16,40 @@ from muster.protocol.consumer import subscribed_topics
 from muster.protocol.message import MalformedMessage
 
 SHORT: Final = 64 * 1024
-"""Equal metadata up to so many bytes is decoded once; longer metadata for each member."""
+"""Equal metadata up to this many bytes is decoded once. Longer metadata is decoded for each member."""
 MOST_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of a whole group's metadata; with more the topics are unknown."""
+"""Bytes of a whole group's metadata. With more bytes the topics are unknown."""
 
 
 MOST_NAMES: Final = 100_000
-"""Names that all members claim together, which are read for the history: some 30 ms."""
+"""Names that all members claim together, which are decoded for the history: some 30 ms."""
 _NAMES_AT: Final = slice(2, 6)
-"""Where a subscription says how many topics it names."""
+"""The bytes of a subscription with the number of its topics."""
 
 
 class Subscriptions:
-    """What is known of a group's topics: nothing (`metadata` None), or what these members' metadata says."""
+    """The known topics of a group: none (`metadata` None), or those in these members' metadata."""
 
     __slots__ = ("_metadata", "_topics")
 
     def __init__(self, metadata: Sequence[bytes] | None) -> None:
         distinct: Collection[bytes] = metadata or ()
         if len(distinct) > 1:
-            # to hash long metadata is to read all of it
+            # A hash of long metadata has to read all of it.
             distinct = {one if len(one) <= SHORT else id(one): one for one in distinct}.values()
         is_known = metadata is not None and sum(map(len, distinct)) <= MOST_BYTES
-        self._metadata: tuple[bytes, ...] | None = tuple(distinct) if is_known else None  # until it is decoded
+        self._metadata: tuple[bytes, ...] | None = tuple(distinct) if is_known else None  # None until it is decoded
         self._topics: frozenset[str] | None = None
 
     @property
     def is_long(self) -> bool:
-        """Whether members name so many topics that the history does not ask for them."""
+        """Whether members name too many topics for the history."""
         if self._metadata is None:
             return len(self._topics or ()) > MOST_NAMES
         return sum([int.from_bytes(one[_NAMES_AT], signed=True) for one in self._metadata]) > MOST_NAMES
 
     def topics(self) -> frozenset[str] | None:
-        """The topics that members subscribe to; None when that is unknown."""
+        """The topics that members subscribe to. None when they are unknown."""
         if self._metadata is not None:
             self._topics, self._metadata = _decode(self._metadata), None
         return self._topics

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader's brings the assignment, each member is answered with its share."""
+"""SyncGroup: the leader's request has the assignment; each member gets its part in the answer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespo
 
 
 def handle(step: Step, command: Command, request: SyncGroupRequest, group: ClassicGroup | None) -> None:
-    """Answer a SyncGroup, or park it until the leader's comes.
+    """Answer a SyncGroup, or park it until the leader's arrives.
 
-    Its handler has checked that v5+ names protocol type and protocol: only it knows the version.
+    Its handler has checked that v5+ names protocol type and protocol: only the handler knows the version.
     """
     error = _error_of(group, request)
     if error or group is None:
@@ -39,7 +39,7 @@ def handle(step: Step, command: Command, request: SyncGroupRequest, group: Class
 
 
 def _error_of(group: ClassicGroup | None, request: SyncGroupRequest) -> int:
-    """Kafka's checks in Kafka's order; 0 when the request may be served (the group is Completing or Stable then)."""
+    """Kafka's checks in Kafka's order. 0 when the request may be served: the group is Completing or Stable then."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if group is None or group.state == EMPTY:
@@ -63,7 +63,7 @@ def _has_synced(step: Step, group: ClassicGroup, member: Member) -> None:
         del group.pending_sync[member.member_id]
         history.synced(step, group, member)
     if not group.pending_sync:
-        group.pending_sync.clear()  # gives its memory back
+        group.pending_sync.clear()  # frees its memory
         step.state.deadlines.cancel(group.sync_deadline)
 
 

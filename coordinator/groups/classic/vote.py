@@ -1,6 +1,6 @@
-"""Which protocol a classic group uses: how many members offer each name, and the vote among those that all offer.
+"""The protocol of a classic group: how many members offer each name, and the vote among the common names.
 
-Counts are kept as members come and go, so that neither a joining member nor the vote looks at all members twice.
+The counts change when members join and leave. So neither a joining member nor the vote has to read all members twice.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from muster.coordinator.groups.common.shared_values import Protocols
 
 
 class Support:
-    """How many members offer each protocol name; a name offered twice by one member counts once."""
+    """How many members offer each protocol name. A name that one member offers twice counts once."""
 
     __slots__ = ("_counts", "metadata_bytes")
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self.metadata_bytes = 0
-        """Of all members, of each the longest metadata: an answer to the leader has no more."""
+        """The sum, over all members, of each member's longest metadata. An answer to the leader has no more."""
 
     def add(self, protocols: Protocols) -> None:
-        """A member offers these."""
+        """A member offers these protocols."""
         self.metadata_bytes += longest(protocols)
         counts = self._counts
         for name in _names(protocols):
             counts[name] = counts.get(name, 0) + 1
 
     def remove(self, protocols: Protocols) -> None:
-        """A member offers these no longer."""
+        """A member offers these protocols no longer."""
         self.metadata_bytes -= longest(protocols)
         counts = self._counts
         for name in _names(protocols):
@@ -38,12 +38,12 @@ class Support:
                 del counts[name]
 
     def has_common(self, protocols: Protocols, members: int) -> bool:
-        """True when one of these names is offered by all of so many members."""
+        """Whether all of `members` members offer one of these names."""
         counts = self._counts
         return any(counts.get(name, 0) == members for name, _ in protocols)
 
     def candidates(self, members: int) -> list[str]:
-        """The names that all of so many members offer, in the order in which they were first offered."""
+        """The names that all members offer, in the order in which they were first offered."""
         return [name for name, count in self._counts.items() if count == members]
 
 
@@ -53,11 +53,10 @@ def longest(protocols: Protocols) -> int:
 
 
 def elect(support: Support, members: Iterable[Member], size: int, leader: Member | None) -> str:
-    """The protocol for the next generation: each member votes for the first candidate of its own list, most votes
-    win.
+    """The protocol for the next generation. Each member votes for the first candidate of its own list; most votes win.
 
-    Kafka leaves ties to its hash order; here the leader's own preference decides, because it computes
-    the assignment. Raises ValueError when no name is offered by all: the checks of JoinGroup never let that happen.
+    Kafka leaves ties to its hash order. Here the leader's own preference decides, because the leader computes the
+    assignment. Raises ValueError when no name is offered by all: the checks of JoinGroup never allow that.
     """
     candidates = support.candidates(size)
     if len(candidates) == 1:
@@ -73,7 +72,7 @@ def elect(support: Support, members: Iterable[Member], size: int, leader: Member
 
 
 def tally(support: Support, members: Iterable[Member], size: int) -> dict[str, int]:
-    """How many of so many members vote for each candidate: for the history."""
+    """The number of votes for each candidate, for the history."""
     candidates = support.candidates(size)
     return {candidates[0]: size} if len(candidates) == 1 else _count(candidates, members)
 
