@@ -1,6 +1,8 @@
-"""The configuration: Kafka's property names from a file, the environment and options, checked before anything starts.
+"""The configuration: Kafka's property names from a file, the environment and options. It is checked before the server
+starts.
 
-`load` gathers and checks; the `Config` it returns hands each room its settings. Imports nothing of the rooms.
+`load` collects and checks it. The resulting `Config` gives each package its settings. This package imports none of
+them.
 """
 
 from __future__ import annotations

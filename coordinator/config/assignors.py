@@ -1,4 +1,4 @@
-"""The strategies that `group.consumer.assignors` names: Kafka's two, by name or by class, and classes of the user."""
+"""The strategies in `group.consumer.assignors`: Kafka's two, by name or by class, and classes of the user."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ASSIGNORS: Final = "group.consumer.assignors"
 
 
 def named(words: Sequence[str]) -> Mapping[str, Assignor]:
-    """The strategies by the names that members wish for, in the given order: the first is the default.
+    """The strategies by the names that members may choose, in the given order. The first is the default.
 
-    Raises ConfigError with one sentence for a name that leads to none, and for a class that is none.
+    Raises ConfigError with one sentence for an unknown name, and for a class that is not a strategy.
     """
-    # imported here: with nothing configured nobody asks
+    # imported here: not needed without this property
     from muster.assignors import custom
     from muster.assignors.builtin import SERVER_ASSIGNORS
     from muster.coordinator.groups.consumer.assignors import BY_CLASS

@@ -1,4 +1,4 @@
-"""What a configuration says of the authorizer: Kafka's class, `super.users`, `allow.everyone.if.no.acl.found`."""
+"""The configuration of the authorizer: Kafka's class, `super.users`, `allow.everyone.if.no.acl.found`."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class Authorization(NamedTuple):
-    """What the StandardAuthorizer is told."""
+    """The settings of the StandardAuthorizer."""
 
     super_users: tuple[str, ...]
     """Principals, "User:alice", that may do everything."""
     allows_when_open: bool
-    """What has no access control entries is for all."""
+    """Resources without access control entries are open to all."""
 
 
 def authorization_of(text: Callable[[str], str | None]) -> Authorization | None:
-    """None: there is no authorizer, and everybody may do everything. `text`: a property's value as it was given.
+    """The settings. None means that no authorizer is configured, and everybody may do everything. `text`: returns a
+    property's value as it was given.
 
     Raises ConfigError with one sentence.
     """
@@ -36,5 +37,5 @@ def authorization_of(text: Callable[[str], str | None]) -> Authorization | None:
     for user in users:
         if ":" not in user:
             raise ConfigError(f"{SUPER_USERS}: '{user}' is no principal; expected TYPE:NAME, as in User:{user}")
-    # any other word is no, as for Java's Boolean.parseBoolean
+    # any other word means false, as for Java's Boolean.parseBoolean
     return Authorization(users, (text(ALLOW_EVERYONE) or "").strip().lower() == "true")

@@ -1,4 +1,4 @@
-"""What values must hold together, as far as it matters here: checks of Kafka's KafkaConfig and its parts."""
+"""Checks between several properties, as far as Muster needs them: those of Kafka's KafkaConfig and its parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from muster.coordinator.config.error import ConfigError
 from muster.coordinator.properties.definition import Value
 
 SMALLEST_SEGMENT_BYTES: Final = 1 << 20
-"""What Kafka demands of the topic property `segment.bytes`, though it takes less for those that it is made from."""
+"""Kafka's minimum for the topic property `segment.bytes`. The broker properties that it is derived from may be
+smaller.
+"""
 
 _TIMES = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
 _LIMITED = {
@@ -20,7 +22,7 @@ _LIMITED = {
 
 
 def _ordered() -> Iterator[tuple[str, str]]:
-    """Pairs of which the first may not be greater than the second."""
+    """Pairs of properties. The first value may not be greater than the second."""
     yield "group.min.session.timeout.ms", "group.max.session.timeout.ms"
     for kind, names in _LIMITED.items():
         for name in names:
@@ -30,7 +32,7 @@ def _ordered() -> Iterator[tuple[str, str]]:
 
 
 def check(value: Callable[[str], Value]) -> None:
-    """Raises ConfigError with one sentence for the first pair of values that cannot be meant."""
+    """Raises ConfigError with one sentence for the first invalid pair of values."""
     for lower, upper in _ordered():
         low, high = value(lower), value(upper)
         if isinstance(low, int) and isinstance(high, int) and low > high:

@@ -1,4 +1,4 @@
-"""The configuration after it was gathered and checked: each value with its origin, and the settings of every room."""
+"""The configuration after collecting and checking: each value with its origin, and the settings of every package."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Settings = TypeVar("Settings")
 
 TOKEN_SECRET = "delegation.token.secret.key"
 DEPARTURES: Mapping[str, str] = MappingProxyType({"node.id": "1", "broker.id": "1"})
-"""Defaults that are not Kafka's: Kafka asks for a node id, here it is 1 unless given."""
+"""Defaults that are not Kafka's. Kafka requires a node id; here the default is 1."""
 
 
 class Given(NamedTuple):
@@ -33,10 +33,10 @@ class Given(NamedTuple):
 
 
 class Config:
-    """What the server runs with. Made by `load`, never changed afterwards.
+    """The server's configuration. `load` makes it, and it never changes.
 
-    `data_dir` is None for a log in memory; `cluster_id` and `rack` are None when not given; `topics` are
-    (name, partitions) to create at the start; `notes` are sentences that the log should show.
+    `data_dir` is None for a log in memory. `cluster_id` and `rack` are None when they are not given. `topics` are
+    (name, partitions) to create at the start. `notes` are sentences for the log.
     """
 
     def __init__(
@@ -55,21 +55,22 @@ class Config:
         self.topics = topics
         self.notes = notes
         self.authorization: Authorization | None = None
-        """What the authorizer is told, when there is one (`authorizer.class.name`)."""
+        """The settings of the authorizer, if one is configured (`authorizer.class.name`)."""
         self.users: tuple[tuple[str, str], ...] = ()
-        """Users of SCRAM and their passwords, to be there at the start."""
+        """SCRAM users and their passwords, to create at the start."""
         self.assignors: Mapping[str, Assignor] | None = None
-        """The strategies of the server by name, when they were given (`assignors.named`)."""
+        """The strategies of the server by name, if they are configured (`assignors.named`)."""
         node_id = self.value("node.id")
         self.node_id: int = node_id if isinstance(node_id, int) else 1
         self.cluster_id = self.text("muster.cluster.id")
         self.rack = self.text("broker.rack")
 
     def settings(self, room: type[Settings], value: Callable[[str], Value] | None = None) -> Settings:
-        """A room's settings: each field of its dataclass is the property of that name, "_" for ".".
+        """The settings of a package. Each field of its dataclass has the value of the property of that name, "_" for
+        ".".
 
-        `value` gives their values when properties were changed since the start (`properties.live`).
-        Raises LookupError when a field is no property: a slip in the program, never the user's.
+        `value` returns the values when properties were changed since the start (`properties.live`). Raises LookupError
+        when a field is not a property: that is a bug, never the user's error.
         """
         if not dataclasses.is_dataclass(room):
             raise TypeError(f"{room!r} is no dataclass")
@@ -82,7 +83,7 @@ class Config:
         return room(**values)
 
     def value(self, name: str) -> Value:
-        """The value of a property, typed; None when it has none. Raises LookupError for a name that is no property."""
+        """The typed value of a property, or None without a value. Raises LookupError for an unknown name."""
         found = self._given.get(name)
         if found is not None:
             return found.value
@@ -92,13 +93,13 @@ class Config:
         return prop.parse(DEPARTURES[name]) if name in DEPARTURES else prop.default_value
 
     def text(self, name: str) -> str | None:
-        """The value of a property as text; None when it has none, or there is no such property."""
+        """The value of a property as text. None means that it has no value, or that the property does not exist."""
         found = self._given.get(name)
         if name == "log.dirs":
             if self.data_dir is None:
                 return None
             found = found or self._given.get("log.dir")
-            return str(self.data_dir) if found is None else found.text  # as given, as on Kafka
+            return str(self.data_dir) if found is None else found.text  # the text as it was given, as on Kafka
         if found is not None:
             return found.text
         prop = BROKER.get(name) or MUSTER.get(name)
@@ -106,12 +107,12 @@ class Config:
 
     @property
     def nodes(self) -> int:
-        """How many brokers the process is."""
+        """The number of brokers of the process."""
         number = self.value("muster.nodes")
         return number if isinstance(number, int) else 1
 
     def of_node(self, place: int) -> Config:
-        """The configuration of one of the brokers of the process: the first one's is this one."""
+        """The configuration of one broker of the process. The first broker has this one."""
         if self.nodes == 1:
             return self
         node_id = self.node_id + place
@@ -137,42 +138,42 @@ class Config:
         return other
 
     def source(self, name: str) -> str:
-        """`static` when the user gave the value, else `default`: what DescribeConfigs tells apart."""
+        """`static` when the user gave the value, else `default`: DescribeConfigs distinguishes these."""
         return "static" if name in self._given else "default"
 
     @property
     def of_listeners(self) -> tuple[str, ...]:
-        """The names of what was given for one listener only (`listener.name.x.…`)."""
+        """The names of properties that were given for one listener only (`listener.name.x.…`)."""
         return tuple(name for name in self._given if name.startswith(LISTENER_PREFIX))
 
     def origin(self, name: str) -> str:
-        """Where the value comes from: `override`, `environment`, `file` or `default`."""
+        """The origin of the value: `override`, `environment`, `file` or `default`."""
         found = self._given.get(name)
         return found.origin if found is not None else "default"
 
     @property
     def given(self) -> Mapping[str, str]:
-        """Everything the user gave, as text."""
+        """All that the user gave, as text."""
         return {name: found.text for name, found in self._given.items()}
 
     @property
     def has_secrets(self) -> bool:
-        """Passwords or keys were given, or files that have some."""
+        """Whether passwords, keys, or files with them were given."""
         return any("ssl." in name or "sasl." in name or name == TOKEN_SECRET for name in self._given)
 
     @property
     def has_passwords_in_file(self) -> bool:
-        """The file that was read has values that are never shown."""
+        """Whether the configuration file has values that must never be shown."""
         names = [base for name, found in self._given.items() if found.origin == "file" for base in _bases(name)]
         return any(prop.sensitive for prop in map(_known, names) if prop is not None)
 
     @property
     def asked(self) -> frozenset[str]:
-        """Every property that does something, as far as rooms have asked for their settings."""
+        """All properties with an effect: the packages have asked for their settings."""
         return frozenset(self._asked)
 
     def unused(self) -> tuple[str, ...]:
-        """What the user gave and no room has asked for: properties that mean nothing here (yet)."""
+        """Properties that the user gave and that no package has asked for. They have no effect here (yet)."""
         return tuple(sorted(name for name in self._given if self._asked.isdisjoint(_bases(name))))
 
 
@@ -250,11 +251,13 @@ _ASKED_LATER = (
     "transaction.remove.expired.transaction.cleanup.interval.ms",
     "transactional.id.expiration.ms",
 )
-"""Properties of a room whose settings are made when they are first needed."""
+"""Properties of a package whose settings are made when they are first needed."""
 
 
 def _bases(name: str) -> tuple[str, ...]:
-    """The property itself, or those that one of a listener can stand for: with a mechanism before it or without."""
+    """The property itself. For a property of a listener: the properties that it may override, with a mechanism before
+    the name or without.
+    """
     if not name.startswith(LISTENER_PREFIX):
         return (name,)
     own = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
@@ -262,7 +265,7 @@ def _bases(name: str) -> tuple[str, ...]:
 
 
 def _told(name: str, config: Config, addresses: Iterable[tuple[str, str, int]]) -> Given:
-    """`listeners` or so of one of several brokers, as given for all."""
+    """`listeners` or a similar property of one of several brokers, in the form of the given one."""
     words = tuple(f"{listener}://{show(host, port)}" for listener, host, port in addresses)
     return Given(",".join(words), words, config.origin(name))
 

@@ -1,7 +1,7 @@
-"""What the made-up credentials of SCRAM are like, for users that there are not: as those of the users that there are.
+"""Decoy SCRAM credentials for users that do not exist. They look like the credentials of existing users.
 
-A client that asks for a user gets a salt and a number of iterations, also when there is no such user. It must not see
-that: not by asking again, not by asking after a restart, and not by iterations that no user has.
+A client that names a user gets a salt and a number of iterations, even if no such user exists. It must not notice this
+by asking again, not even after a restart. It must not get iterations that no user has.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ONE: Final = 1 << 32
 
 
 def secret(storage: Storage, draw: Callable[[], bytes]) -> bytes:
-    """What salts are derived from: kept in the data directory, drawn when it is first needed."""
+    """The secret that salts are derived from. It is drawn when it is first needed, and kept in the data directory."""
     kept = storage.load(SECRET_FILE)
     if kept is not None and len(kept) == _BYTES:
         return kept
@@ -32,16 +32,16 @@ def secret(storage: Storage, draw: Callable[[], bytes]) -> bytes:
 
 
 class Iterations:
-    """How many iterations a made-up user has: each number as often as the users that there are have it."""
+    """The iterations of a decoy. Each number is as frequent as among the existing users."""
 
     def __init__(self, state: Callable[[], MetadataState]) -> None:
-        """`state`: what the metadata log says now."""
+        """`state`: returns the present state of the metadata log."""
         self._state = state
         self._version = -1
         self._known: dict[int, tuple[list[int], list[int]]] = {}
 
     def __call__(self, kind: int, drawn: int) -> int:
-        """`kind`: type of the mechanism; `drawn`: for this user, below 2^32."""
+        """`kind`: the mechanism's type. `drawn`: the user's number, below 2^32."""
         state = self._state()
         if state.version != self._version:
             self._version = state.version

@@ -1,4 +1,4 @@
-"""Properties from the environment, with the mapping of the apache/kafka image (its KafkaDockerWrapper)."""
+"""Properties from the environment, mapped as in the apache/kafka image (its KafkaDockerWrapper)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ NOT_PROPERTIES = frozenset(
         "KAFKA_DEBUG",
     }
 )
-"""Variables that the image and Kafka's scripts read for themselves."""
+"""Variables that the image and Kafka's scripts read themselves."""
 _NOT_PROPERTIES_PREFIXES = ("KAFKA_JMX_", "KAFKA_LOG4J_")
 
 
 def property_name(variable: str) -> str | None:
-    """The property a variable stands for: `_` is `.`, `__` is `_`, `___` is `-`; None when it stands for none."""
+    """The property of a variable: `_` is `.`, `__` is `_`, `___` is `-`. None means that the variable is no
+    property.
+    """
     if not variable.startswith(PREFIX) or variable in NOT_PROPERTIES or variable.startswith(_NOT_PROPERTIES_PREFIXES):
         return None
     name = variable.removeprefix(PREFIX).lower()

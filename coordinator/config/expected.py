@@ -1,4 +1,4 @@
-"""What a property accepts, in words, for the sentence that refuses a value."""
+"""The valid values of a property in words, for the sentence that refuses a value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def expected(prop: Property) -> str:
 
 
 def _range(valid: str, limit: int | None = None) -> str:
-    """`limit`: the greatest value where `valid` names none; None: there is none."""
+    """`limit`: the greatest value where `valid` names none. None means that no limit exists."""
     if valid == "[1,...,9] or -1":
         return " from 1 to 9, or -1"
     if not valid.startswith("["):

@@ -9,13 +9,13 @@ from muster.coordinator.config.error import ConfigError
 
 _BLANKS = " \t\f"
 _START = re.compile(r"((?:\\.?|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
-"""A name, and what stands between it and the value."""
+"""A name, and the separator before the value."""
 _ESCAPE = re.compile(r"\\(u.{0,4}|.?)", re.DOTALL)
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def decode(data: bytes) -> str:
-    """The text of a file: UTF-8, else ISO 8859-1 (which is what Java reads; both agree on ASCII)."""
+    """The text of a file: UTF-8, else ISO 8859-1. Java reads ISO 8859-1; the two agree on ASCII."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -23,9 +23,9 @@ def decode(data: bytes) -> str:
 
 
 def parse(text: str, where: str = "properties") -> dict[str, str]:
-    """Names and values in the order of the file; of a name given twice the later value counts.
+    """Names and values in the order of the file. If a name occurs twice, the later value counts.
 
-    `where` names the file in the ConfigError that a malformed \\u escape raises, as Java refuses it.
+    `where` names the file in the ConfigError for a malformed \\u escape, which Java refuses too.
     """
     found: dict[str, str] = {}
     for line in _logical_lines(text):
@@ -38,11 +38,13 @@ def parse(text: str, where: str = "properties") -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and blank ones; a line that ends in an odd number of backslashes goes on in the next."""
+    """Lines without comments and blank lines. A line with an odd number of backslashes at its end continues in the next
+    one.
+    """
     parts: list[str] = []
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if not lines[-1]:
-        lines.pop()  # what follows the last line's end is no line
+        lines.pop()  # the empty text behind the last line break is not a line
     for natural in lines:
         line = natural.lstrip(_BLANKS)
         if not any(parts) and (not line or line[0] in "#!"):
@@ -71,5 +73,5 @@ def _unescape(text: str, where: str) -> str:
             raise ConfigError(f"{where}: malformed escape \\u{digits}: four hexadecimal digits must follow \\u")
         return chr(int(digits, 16))
 
-    # pairs of surrogates are one character, as they are in Java's strings
+    # surrogate pairs become one character, as in Java's strings
     return _ESCAPE.sub(plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

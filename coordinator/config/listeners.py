@@ -14,7 +14,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WITH_TLS = ("SSL", "SASL_SSL")
 WITH_SASL = ("SASL_PLAINTEXT", "SASL_SSL")
 WILDCARDS = ("", "0.0.0.0", "::")
-"""Hosts that stand for every interface."""
+"""Hosts that mean every interface."""
 
 _ENDPOINT = re.compile(r"(.+)://(?:\[([0-9a-fA-F:.%\w]+)\]|([0-9a-zA-Z\-%._]*)):(-?[0-9]+)", re.ASCII)
 _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%\w]+)\]|([0-9a-zA-Z\-%._]*)):([0-9]+)", re.ASCII)
@@ -28,11 +28,11 @@ class Address(NamedTuple):
 
 
 class Listener(NamedTuple):
-    """A place to listen at, and what clients are told of it.
+    """An address to listen at, and the address for clients.
 
-    `advertised_host`: that of `advertised.listeners`, else the host of `listeners`. None, if that is every interface:
-    the address that the client's connection arrived at. `advertised_port` None: the port bound.
-    `protocol`: Kafka's security protocol.
+    `advertised_host`: the host of `advertised.listeners`, else that of `listeners`. If this is every interface it is
+    None: clients get the local address of their connection. `advertised_port` None: the bound port. `protocol`: Kafka's
+    security protocol.
     """
 
     name: str
@@ -44,12 +44,12 @@ class Listener(NamedTuple):
 
     @property
     def has_tls(self) -> bool:
-        """Its connections are encrypted."""
+        """Whether its connections are encrypted."""
         return self.protocol in WITH_TLS
 
     @property
     def has_sasl(self) -> bool:
-        """Its clients have to say who they are by SASL."""
+        """Whether its clients must authenticate by SASL."""
         return self.protocol in WITH_SASL
 
 
@@ -59,9 +59,9 @@ def show(host: str, port: int) -> str:
 
 
 def parse_address(text: str, option: str, *, advertised: bool = False) -> Address:
-    """HOST:PORT of a command line option; IPv6 in brackets, nothing before the colon for every interface.
+    """HOST:PORT of a command line option. IPv6 stands in brackets; an empty host means every interface.
 
-    Raises ConfigError naming the option. An advertised address needs a host that clients can reach and a port.
+    Raises ConfigError naming the option. An advertised address needs a host that clients can reach, and a port.
     """
     match = _ADDRESS.fullmatch(text.strip())
     if match is None:
@@ -121,7 +121,7 @@ def assemble(
     protocols: Mapping[str, str],
     controllers: Sequence[str],
 ) -> tuple[tuple[Listener, ...], tuple[str, ...]]:
-    """The listeners to open, and the names of the controller's, which are not opened. Raises ConfigError."""
+    """The listeners to open, and the names of the controller's listeners, which are not opened. Raises ConfigError."""
     skipped = tuple(name for name in listening if name in {one.upper() for one in controllers})
     opened = {name: address for name, address in listening.items() if name not in skipped}
     if not opened:
@@ -138,14 +138,14 @@ def assemble(
 
 
 def stride(listeners: Sequence[Listener]) -> int:
-    """How far the ports of one broker are from those of the next."""
+    """The distance between the ports of one broker and those of the next."""
     ports = [one.port for one in listeners if one.port]
     return max(ports) - min(ports) + 1 if ports else 1
 
 
 def of_node(listeners: Sequence[Listener], place: int) -> tuple[Listener, ...]:
-    """The listeners of the broker at that place, from 0: its ports lie behind those of the ones before it; a free port
-    stays one.
+    """The listeners of the broker at that place, from 0. Its ports follow those of the brokers before it. A free port
+    (0) stays 0.
     """
     further = place * stride(listeners)
     return tuple(
@@ -158,7 +158,7 @@ def of_node(listeners: Sequence[Listener], place: int) -> tuple[Listener, ...]:
 
 
 def check_nodes(listeners: Sequence[Listener], nodes: int, racks: Sequence[str]) -> None:
-    """Has each of so many brokers ports, and a rack if there are some? Raises ConfigError."""
+    """Check that each of so many brokers has ports, and a rack if racks are given. Raises ConfigError."""
     if racks and len(racks) != nodes:
         raise ConfigError(
             f"muster.nodes.racks names {len(racks)} racks, but there are {nodes} brokers; name one for each"
@@ -169,7 +169,7 @@ def check_nodes(listeners: Sequence[Listener], nodes: int, racks: Sequence[str])
 
 
 def _check_protocols(opened: Iterable[str], protocols: Mapping[str, str]) -> None:
-    """Is the security protocol of every listener known?"""
+    """Check that the security protocol of every listener is known."""
     for name in opened:
         if name not in protocols:
             raise ConfigError(
@@ -179,7 +179,7 @@ def _check_protocols(opened: Iterable[str], protocols: Mapping[str, str]) -> Non
 
 
 def _check_advertised(advertised: Mapping[str, Address], opened: Collection[str]) -> None:
-    """Is each advertised address one of a listener, and one that clients can connect to?"""
+    """Check that each advertised address is that of a listener, and that clients can connect to it."""
     for name, address in advertised.items():
         if name not in opened:
             raise ConfigError(f"advertised.listeners: {name} is not among the names of listeners ({', '.join(opened)})")
@@ -190,7 +190,7 @@ def _check_advertised(advertised: Mapping[str, Address], opened: Collection[str]
 
 
 def _check_ports(addresses: Sequence[Address]) -> None:
-    """Several listeners may have one port only if each of them names another host."""
+    """Check ports: several listeners may share a port only with different hosts."""
     ports = [address.port for address in addresses if address.port]
     for port in ports:
         hosts = {address.host for address in addresses if address.port == port}
@@ -199,7 +199,9 @@ def _check_ports(addresses: Sequence[Address]) -> None:
 
 
 def check_inter_broker(name: str, protocol: str, opened: Sequence[str]) -> None:
-    """inter.broker.listener.name names a listener. There is one broker here, so nothing else comes of it."""
+    """Check that inter.broker.listener.name names a listener. The property has no other effect, because the brokers
+    share a process.
+    """
     if not name:
         return
     if protocol:
@@ -211,7 +213,7 @@ def check_inter_broker(name: str, protocol: str, opened: Sequence[str]) -> None:
 
 
 def check_own_properties(given: Iterable[str], names: Collection[str]) -> None:
-    """Properties of one listener are of one that there is, in small letters: Kafka would not heed others."""
+    """Check that properties of one listener name an existing listener, in lower case: Kafka would ignore others."""
     for one in given:
         if not one.startswith(LISTENER_PREFIX):
             continue
@@ -224,7 +226,7 @@ def check_own_properties(given: Iterable[str], names: Collection[str]) -> None:
 
 def _listener(name: str, address: Address, advertised: Address | None, protocol: str) -> Listener:
     if advertised is None:
-        # as on Kafka, a host that is named in `listeners` is advertised, with the port that is bound
+        # as on Kafka, a host in `listeners` is advertised, with the bound port
         named = None if address.host in WILDCARDS else address.host
         return Listener(name, address.host, address.port, named, protocol=protocol)
     return Listener(name, address.host, address.port, advertised.host, advertised.port or None, protocol)

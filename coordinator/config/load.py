@@ -1,4 +1,6 @@
-"""Gathering the configuration: options over environment over file over defaults, every name and value checked."""
+"""Collecting the configuration: options override the environment, which overrides the file, which overrides defaults.
+Every name and value is checked.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,11 @@ from muster.coordinator.properties.definition import InvalidProperty
 from muster.coordinator.properties.lookup import BROKER
 
 DEFAULT_DATA_DIR = "muster-data"
-"""The data directory when nothing names one, under the directory the server starts in."""
+"""The default data directory, under the working directory of the server."""
 
 
 class _Raw(NamedTuple):
-    """A value as it was found; `where` names the place to the user."""
+    """A value as it was given. `where` names its place for the user."""
 
     text: str
     origin: str
@@ -150,7 +152,7 @@ def _only_listener(raw: Mapping[str, _Raw]) -> str:
 
 
 def _read(raw: Mapping[str, _Raw], *, strict: bool) -> tuple[dict[str, Given], list[str]]:
-    """The values, typed, in the order of names; and a sentence about each unknown property, which is ignored."""
+    """The typed values, in the order of names; and a sentence about each unknown property, which is ignored."""
     texts = {name: found.text for name, found in raw.items()}
     given: dict[str, Given] = {}
     ignored: list[str] = []
@@ -162,7 +164,7 @@ def _read(raw: Mapping[str, _Raw], *, strict: bool) -> tuple[dict[str, Given], l
             why = f"Kafka 4.3 has none of that name{hint(name)}"
             if strict or origin == "override":
                 raise ConfigError(f"unknown property {name} ({where}): {why}")
-            if origin == "environment":  # there may be many: Kubernetes sets some for a service named kafka
+            if origin == "environment":  # they may be many: Kubernetes sets some for a service named kafka
                 near = hint(name).removeprefix("; ")
                 variables.append(f"{where} ({near})" if near else where)
             else:
@@ -181,7 +183,7 @@ def _read(raw: Mapping[str, _Raw], *, strict: bool) -> tuple[dict[str, Given], l
 
 
 def _same_ids(given: dict[str, Given]) -> None:
-    """node.id and broker.id are one thing (AbstractKafkaConfig.populateSynonyms)."""
+    """Make node.id and broker.id equal, as AbstractKafkaConfig.populateSynonyms does."""
     node, broker = given.get("node.id"), given.get("broker.id")
     if node is not None and broker is not None and node.value != broker.value:
         raise ConfigError(f"node.id={node.text} and broker.id={broker.text} differ; give one, or both the same")
@@ -225,7 +227,7 @@ def _listeners(given: Mapping[str, Given]) -> tuple[tuple[Listener, ...], tuple[
 
 
 def _user(text: str) -> tuple[str, str]:
-    """A user of SCRAM and the password. No message has the text: it may be the password."""
+    """A SCRAM user and the password. No message contains the text: it may be the password."""
     name, colon, password = text.partition(":")
     if not colon or not name or not password:
         raise ConfigError("--user takes NAME:PASSWORD, or NAME:@FILE for a password in a file")

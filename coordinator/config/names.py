@@ -1,4 +1,4 @@
-"""Which names are properties: Kafka's and Muster's own, a listener's own, and the nearest to a wrong one."""
+"""Names of properties: Kafka's, Muster's, those of one listener, and the nearest one to a wrong name."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ _PLUG_INS = ("remote.log.storage.manager.impl.prefix", "remote.log.metadata.mana
 
 
 def known(name: str, given: Mapping[str, str]) -> Property | None:
-    """The definition of a property of this name, None when Kafka 4.3 has none; `given` are all properties given.
+    """The definition of a property of this name, or None when Kafka 4.3 does not have it. `given` are all given
+    properties.
 
-    A listener's own property (`listener.name.<listener>[.<mechanism>].<property>`) is read as the property it
-    overrides. What plug-ins read (config.providers.*, and what has a prefix that tiered storage is told)
-    may be any text.
+    A listener's own property (`listener.name.<listener>[.<mechanism>].<property>`) has the definition of the property
+    that it overrides. Properties of plug-ins (config.providers.*, and those with a prefix of tiered storage) may be any
+    text.
     """
     found = BROKER.get(name) or MUSTER.get(name)
     if found is not None:
@@ -42,7 +43,7 @@ def _of_plug_in(name: str, given: Mapping[str, str]) -> bool:
 
 
 def hint(name: str) -> str:
-    """What a user who wrote an unknown name may have meant, as the end of a sentence; empty when nothing is near."""
+    """A suggestion for an unknown name, as the end of a sentence. It is empty when no known name is near."""
     if name in TOPIC:
         synonyms = TOPIC_SYNONYMS.get(name)
         return (

@@ -1,7 +1,7 @@
-"""How a listener checks the tokens of OAUTHBEARER. Imported when a listener has that mechanism.
+"""How a listener checks the tokens of OAUTHBEARER. It is imported when a listener has that mechanism.
 
-Kafka takes tokens that nobody has signed where its properties do not say otherwise. Here they are only taken where the
-class that takes them is named.
+By default Kafka accepts tokens without a signature. Muster accepts them only if the class for such tokens is configured
+by name.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _URL = "sasl.oauthbearer.jwks.endpoint.url"
 
 
 class BearerSettings(NamedTuple):
-    """`unsecured`: tokens need no signature; else what is at `url` has the keys, which `tls` is for."""
+    """`unsecured`: tokens need no signature. Otherwise the document at `url` has the keys, and `tls` is for
+    this URL.
+    """
 
     unsecured: UnsecuredOptions | None
     url: str = ""
@@ -49,19 +51,19 @@ class BearerSettings(NamedTuple):
 
     @property
     def path(self) -> str | None:
-        """The file with the keys; None: they are at a URL."""
+        """The file with the keys. None means that the keys are at a URL."""
         parts = urllib.parse.urlsplit(self.url)
         return urllib.request.url2pathname(parts.path) if parts.scheme == "file" else None
 
     @property
     def is_open(self) -> bool:
-        """The keys come on a way on which they can be exchanged."""
+        """Whether the keys are fetched without encryption, so that an attacker could replace them."""
         parts = urllib.parse.urlsplit(self.url)
         return parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1")
 
 
 def bearer_settings(listener: Listener, options: Mapping[str, str], live: Live) -> BearerSettings:
-    """Of a listener; `options`: of its login module. Raises ConfigError."""
+    """The settings of a listener. `options`: those of its login module. Raises ConfigError."""
     name = f"{LISTENER_PREFIX}{listener.name.lower()}.{OAUTHBEARER.lower()}.{_HANDLER}"
     handler, url = live.value(name), _of(listener, live, _URL)
     if handler == UNSECURED:
@@ -82,7 +84,7 @@ def bearer_settings(listener: Listener, options: Mapping[str, str], live: Live) 
     validator = _of(listener, live, "sasl.oauthbearer.jwt.validator.class")
     if validator not in _VALIDATORS:
         raise ConfigError(f"sasl.oauthbearer.jwt.validator.class={validator} cannot run here; leave it out")
-    # Kafka takes what is for an endpoint with TLS from the options of the login module
+    # Kafka reads the TLS settings for an endpoint from the options of the login module
     tls = TlsSettings.of(options)
     found = BearerSettings(None, str(url), _expected(listener, live), _pace(listener, live), tls)
     _check(listener, found)
@@ -131,7 +133,7 @@ def _number(listener: Listener, live: Live, name: str, least: int) -> int:
 
 
 def _check(listener: Listener, settings: BearerSettings) -> None:
-    """Can the keys be had from there?"""
+    """Check that the keys can be fetched. Raises ConfigError."""
     try:
         parts = urllib.parse.urlsplit(settings.url)
         is_good = parts.scheme == "file" or (parts.scheme in ("http", "https") and parts.hostname and parts.port != 0)
@@ -154,7 +156,7 @@ def _check(listener: Listener, settings: BearerSettings) -> None:
 
 
 def _shown(url: str) -> str:
-    """Without a password that it may have."""
+    """The URL without its password."""
     parts = urllib.parse.urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
@@ -189,10 +191,10 @@ class Bearer:
         self._check = JwtCheck(self._source, settings.expected, wall_ms)
 
     def begin(self) -> OAuthBearerExchange:
-        """One client's exchange."""
+        """Begin the exchange of one client."""
         return OAuthBearerExchange(self._check, lambda why: self._refused(why=why))
 
     def stop(self) -> None:
-        """Fetch no more keys."""
+        """Stop fetching keys."""
         if self._source is not None:
             self._source.stop()

@@ -1,4 +1,4 @@
-"""What a listener with SASL asks of its clients, and whether that can be used. Imported when a listener has SASL."""
+"""The SASL settings of a listener, and the check that they can be used. It is imported when a listener has SASL."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _MODULES = {
 
 
 def words(value: Value) -> tuple[str, ...]:
-    """Of a list."""
+    """The words of a list value."""
     return value if isinstance(value, tuple) else ()
 
 
 class SaslSettings(NamedTuple):
-    """What a listener asks of its clients. `users`: of PLAIN; `bearer`: how tokens are checked."""
+    """The SASL settings of a listener. `users`: those of PLAIN. `bearer`: how tokens are checked."""
 
     mechanisms: tuple[str, ...]
     users: PlainUsers
@@ -52,7 +52,7 @@ class SaslSettings(NamedTuple):
 
 
 def sasl_settings(listener: Listener, live: Live) -> SaslSettings:
-    """Of a listener. Raises ConfigError."""
+    """The settings of a listener. Raises ConfigError."""
     mechanisms = words(live.of_listener(listener.name, MECHANISMS_NAME))
     unknown = [one for one in mechanisms if one not in SERVED]
     if unknown or not mechanisms:
@@ -99,7 +99,9 @@ def _bearer(listener: Listener, module: LoginModule | None, live: Live) -> Beare
 def _module(
     listener: Listener, mechanism: str, live: Live, sections: Mapping[str, Sequence[LoginModule]]
 ) -> LoginModule | None:
-    """The listener's own property, else what the file has for this listener, else for all."""
+    """The login module of a mechanism. It is in the listener's own property, else in the file's section for this
+    listener, else in that for all.
+    """
     name = _jaas_name(listener, mechanism)
     text = live.value(name)
     if text is None:
@@ -115,7 +117,7 @@ def _module(
 
 
 def _sections(live: Live) -> Mapping[str, Sequence[LoginModule]]:
-    """Of the file of users. Raises ConfigError."""
+    """The sections of the JAAS file. Raises ConfigError."""
     path = live.value(JAAS_FILE)
     if path is None:
         return {}
@@ -130,7 +132,7 @@ def _sections(live: Live) -> Mapping[str, Sequence[LoginModule]]:
 
 
 def stamp(listener: Listener, live: Live) -> object:
-    """What tells whether the settings of a listener may be others than before."""
+    """A value that changes when the settings of a listener may have changed."""
     prefix = f"{LISTENER_PREFIX}{listener.name.lower()}."
     own = {name: text for name, text in live.own.items() if name.startswith(prefix)}
     path = live.value(JAAS_FILE)
@@ -142,7 +144,7 @@ def stamp(listener: Listener, live: Live) -> object:
 
 
 def refusal(listener: Listener, error: ConfigError) -> InvalidProperty:
-    """What a client is told that sets a listener's properties to what cannot be used, in Kafka's form."""
+    """The error for a client that sets unusable properties of a listener, in Kafka's form."""
     name = f"{LISTENER_PREFIX}{listener.name.lower()}"
     what = f"Invalid value org.apache.kafka.common.config.ConfigException: {error}"
     return InvalidProperty(name, None, f"{what} for configuration Invalid dynamic configuration")
@@ -165,9 +167,9 @@ def sasl_listener(
     tokens: DelegationTokens | None = None,
     iterations: Callable[[int, int], int] | None = None,
 ) -> SaslListener:
-    """`find`: the credential of a user, by name and type of the mechanism; `secret`: see `scram.Credentials`;
-    `begin_bearer`: an exchange of OAUTHBEARER; `tokens`: the delegation tokens, if there are any; `iterations`: see
-    `made_up.Iterations`.
+    """`find`: returns the credential of a user, by name and type of the mechanism. `secret`: see `scram.Credentials`.
+    `begin_bearer`: begins an exchange of OAUTHBEARER. `tokens`: the delegation tokens, if they are enabled.
+    `iterations`: see `decoy_credentials.Iterations`.
     """
     begins: dict[str, Callable[[], Exchange]] = {}
     for name in settings.mechanisms:

@@ -1,4 +1,6 @@
-"""The settings of TLS and SASL of each listener, and whether they can be used. Imported when a listener has either."""
+"""The settings of TLS and SASL of each listener, and the check that they can be used. It is imported when a listener
+has either.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +19,27 @@ from muster.coordinator.properties.lookup import BROKER
 from muster.coordinator.security.sasl.oauthbearer import OAUTHBEARER
 
 _CLASSES = ("principal.builder.class", "ssl.engine.factory.class")
-"""Who clients are, and who may connect, would be decided by them: to go on without them might open the server."""
+"""These classes would decide who clients are and who may connect. Ignoring them might open the server."""
 CLIENT_AUTH = "ssl.client.auth"
 
 
 def tls_settings(listener: Listener, live: Live) -> TlsSettings:
-    """Of a listener: its own properties before the broker's."""
+    """The settings of a listener: its own properties override the broker's."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(TlsSettings):
         name = field.name.replace("_", ".")
         values[field.name] = live.of_listener(listener.name, name)
     if listener.protocol == "SASL_SSL":
-        # as on Kafka, clients that authenticate by SASL need certificates only where the listener itself says so
+        # as on Kafka, clients that authenticate by SASL need certificates only if the listener's own property says so
         own = live.value(f"{LISTENER_PREFIX}{listener.name.lower()}.{CLIENT_AUTH}")
         values["ssl_client_auth"] = own or "none"
     return TlsSettings(**values)
 
 
 def check_security(config: Config) -> None:
-    """Can keys and certificates be read and used, and is it clear who may come in? Raises ConfigError."""
+    """Check that keys and certificates can be read and used, and that authentication is configured clearly. Raises
+    ConfigError.
+    """
     live = Live(config)
     for listener in config.listeners:
         if listener.has_tls or listener.has_sasl:
@@ -51,7 +55,7 @@ def check_security(config: Config) -> None:
 
 def _check_classes(listener: Listener, live: Live) -> None:
     mechanisms = [f"{one.lower()}." for one in words(live.of_listener(listener.name, MECHANISMS_NAME))]
-    # that of OAUTHBEARER says how tokens are checked: see `oauthbearer`
+    # the class of OAUTHBEARER decides how tokens are checked: see `oauthbearer`
     handlers = [f"{one}{HANDLER}" for one in ("", *mechanisms) if one != f"{OAUTHBEARER.lower()}."]
     for name in (*_CLASSES, *handlers):
         given = live.of_listener(listener.name, name) if name in BROKER else live.own_of(listener.name, name)
@@ -61,7 +65,7 @@ def _check_classes(listener: Listener, live: Live) -> None:
 
 
 def refusal(listener: Listener, error: TlsError) -> InvalidProperty:
-    """What a client is told that sets a listener's properties to what cannot be used, in Kafka's form."""
+    """The error for a client that sets unusable properties of a listener, in Kafka's form."""
     name = f"{LISTENER_PREFIX}{listener.name.lower()}"
     why = f"Validation of dynamic config update of SSLFactory failed: {error}"
     what = f"Invalid value org.apache.kafka.common.config.ConfigException: {why}"

@@ -9,7 +9,7 @@ from muster.coordinator.config.error import ConfigError
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 MAX_PARTITIONS = 100_000
-"""Kafka makes no topic of more than this in one request by default; a slip of the keyboard would fill the disk."""
+"""Kafka creates no topic with more partitions in one request by default. A typing error would fill the disk."""
 
 
 def parse_topics(specs: Sequence[str]) -> tuple[tuple[str, int], ...]:

@@ -12,12 +12,12 @@ from muster.protocol.messages.metadata_records.user_scram_credential_record impo
 def records(
     users: Iterable[tuple[str, str]], present: Container[tuple[str, int]], draw_salt: Callable[[], bytes]
 ) -> list[UserScramCredentialRecord]:
-    """A credential of each mechanism for each user, unless there is one: what was changed since stays."""
+    """A credential of each mechanism for each user, unless one exists: later changes stay."""
     found: list[UserScramCredentialRecord] = []
     for name, password in users:
         for mechanism in MECHANISMS.values():
             if (name, mechanism.type) not in present:
-                # such as those of kafka-configs, and of users that there are not
+                # these are like the ones of kafka-configs, and like those of decoys
                 drawn = hashlib.sha256(draw_salt() + draw_salt()).digest()
                 salt = base36(int.from_bytes(drawn[:17], "big") >> 6).encode()
                 salted = mechanism.salted(password, salt, MIN_ITERATIONS)

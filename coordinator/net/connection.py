@@ -221,7 +221,7 @@ class Connection(asyncio.Protocol):
         if not self.core.waits_for & (REST | PEER):
             self._limits.unsent.release(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - a reset is nothing to tell
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - a reset is not logged
         """Both directions have ended."""
         self.core.lost()
         self._limits.leave(self)

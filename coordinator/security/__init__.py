@@ -1,1 +1,1 @@
-"""Who asks and what they may do: principals, authentication, authorization. Knows no socket."""
+"""Principals, authentication and authorization. This package knows no socket."""

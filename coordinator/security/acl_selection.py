@@ -1,5 +1,5 @@
-"""What each of many filters selects of the same entries: they are sorted once for each set of fields that filters name,
-and then looked up. Pure.
+"""Selects, from the same entries, those of each of many filters. The entries are sorted once for each set of fields
+that filters name. After that they are looked up. Pure.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any, Final
 from muster.coordinator.security.acls import ANY, LITERAL, MATCH, PREFIXED, WILDCARD, Acl, AclFilter
 
 AT_ONCE: Final = 200
-"""Entries and names that are looked at in one step."""
+"""One step handles so many entries and names."""
 MOST_TABLES: Final = 8
-"""Sets of fields that are remembered: some 5 MB each for 20,000 entries."""
+"""So many sets of fields are remembered: some 5 MB each for 20,000 entries."""
 _FIELDS: Final = len(Acl._fields)
 _NAME, _PATTERN = Acl._fields.index("resource_name"), Acl._fields.index("pattern_type")
 _TEXTS: Final = frozenset(Acl._fields.index(name) for name in ("resource_name", "principal", "host"))
@@ -21,16 +21,18 @@ _Table = dict[Any, list[Acl]]
 
 
 class AclSelection:
-    """The entries of one moment."""
+    """The entries at one point in time."""
 
     def __init__(self, acls: Iterable[Acl]) -> None:
         self._acls = list(acls)
         self._tables: dict[tuple[int, ...], _Table] = {}
         self._lengths: list[int] | None = None
-        """Of the names of prefixed ones."""
+        """The lengths of prefixed names."""
 
     def select(self, wanted: AclFilter) -> Generator[None, None, list[Acl]]:
-        """Those that the filter selects. Its codes must be known ones. Yields where it may be interrupted."""
+        """The entries that the filter selects. The filter must have known codes. Yields where the job may be
+        interrupted.
+        """
         name = wanted.resource_name
         if wanted.pattern_type == MATCH and name is None:
             wanted = wanted._replace(pattern_type=ANY)
@@ -60,7 +62,7 @@ class AclSelection:
         return table
 
     def _concerning(self, name: str) -> Generator[None, None, dict[tuple[int, str], None]]:
-        """The patterns that fit a resource."""
+        """The patterns that match a resource, by pattern type and name."""
         if self._lengths is None:
             prefixes = yield from self._sorted((_PATTERN, _NAME))
             self._lengths = sorted({len(text) for pattern, text in prefixes if pattern == PREFIXED})

@@ -1,6 +1,7 @@
-"""Access control lists: one entry, what selects entries, and which entries concern a resource (KIP-11, KIP-290).
+"""Access control lists: an entry, a filter of entries, and the entries that match a resource (KIP-11, KIP-290).
 
-Pure. Codes are Kafka's (AclOperation, AclPermissionType, ResourceType, PatternType), names as in its metadata log.
+Pure. Codes are Kafka's (AclOperation, AclPermissionType, ResourceType, PatternType). Names are as in Kafka's metadata
+log.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from muster.coordinator.security.authorizer import Operation
 from muster.protocol.messages.metadata_records.access_control_entry_record import AccessControlEntryRecord
 
 UNKNOWN: Final = 0
-"""Of each kind of code: none that is known."""
+"""In each kind of code: a code that is not known."""
 ANY: Final = 1
-"""Of each kind of code, in a filter: whatever it is."""
+"""In each kind of code, in a filter: every code matches."""
 ALL: Final = 2
-"""The operation that stands for all of them."""
+"""The operation that means all operations."""
 MATCH: Final = 2
-"""The pattern type of a filter that selects all that concerns a resource of its name."""
+"""The pattern type of a filter that selects all entries that match a resource of its name."""
 LITERAL, PREFIXED = 3, 4
 DENY, ALLOW = 2, 3
 WILDCARD: Final = "*"
-"""A literal name that stands for all resources of its type; a host that stands for all."""
+"""A literal name that matches all resources of its type, and a host that matches all hosts."""
 EVERYBODY: Final = "User:*"
 
 RESOURCE_TYPES: Final = {2: "TOPIC", 3: "GROUP", 4: "CLUSTER", 5: "TRANSACTIONAL_ID", 6: "DELEGATION_TOKEN", 7: "USER"}
@@ -39,11 +40,11 @@ _IMPLIES: Final = {
     Operation.DESCRIBE: {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},
     Operation.DESCRIBE_CONFIGS: {Operation.ALTER_CONFIGS},
 }
-"""Operations by what is allowed beside them (StandardAuthorizerData.IMPLIES_DESCRIBE, IMPLIES_DESCRIBE_CONFIGS)."""
+"""Operation -> operations that imply it (StandardAuthorizerData.IMPLIES_DESCRIBE, IMPLIES_DESCRIBE_CONFIGS)."""
 
 
 class Acl(NamedTuple):
-    """One entry (StandardAcl). Nothing is checked: a log may hold what this server would have refused."""
+    """One entry (StandardAcl). It is not validated: a log may have entries that this server would have refused."""
 
     resource_type: int
     resource_name: str
@@ -54,16 +55,16 @@ class Acl(NamedTuple):
     permission_type: int
 
     def says(self, operation: int) -> bool:
-        """Does the entry say something of this operation? Its resource, principal and host are known to fit.
+        """Whether the entry applies to this operation. Its resource, principal and host are known to match.
 
-        Allowed operations imply others; refused ones do not.
+        An allowed operation implies others; a denied one does not.
         """
         if self.operation in (operation, ALL):
             return True
         return self.permission_type == ALLOW and self.operation in _IMPLIES.get(operation, ())
 
     def __str__(self) -> str:
-        """As Kafka's audit lines have it."""
+        """The entry in the form of Kafka's audit lines."""
         return (
             f"StandardAcl(resourceType={RESOURCE_TYPES.get(self.resource_type, 'UNKNOWN')}, "
             f"resourceName={self.resource_name}, patternType={PATTERN_TYPES.get(self.pattern_type, 'UNKNOWN')}, "
@@ -74,7 +75,7 @@ class Acl(NamedTuple):
 
 
 def of_record(record: AccessControlEntryRecord) -> Acl:
-    """The entry that a record of the metadata log tells of."""
+    """The entry of a record of the metadata log."""
     return Acl(
         record.resource_type,
         record.resource_name,
@@ -87,12 +88,12 @@ def of_record(record: AccessControlEntryRecord) -> Acl:
 
 
 def to_record(acl: Acl, acl_id: bytes) -> AccessControlEntryRecord:
-    """The record of the metadata log that tells of a new entry; `acl_id`: 16 bytes that no other one has."""
+    """The record of a new entry in the metadata log. `acl_id`: 16 bytes that are unique."""
     return AccessControlEntryRecord(acl_id, *acl)
 
 
 class AclFilter(NamedTuple):
-    """Selects entries (AclBindingFilter): None and `ANY` stand for everything."""
+    """Selects entries (AclBindingFilter). None and `ANY` match everything."""
 
     resource_type: int
     resource_name: str | None
@@ -104,7 +105,7 @@ class AclFilter(NamedTuple):
 
     @property
     def is_unknown_pattern(self) -> bool:
-        """Its codes of a resource are none that Kafka knows."""
+        """Whether Kafka does not know its codes of a resource."""
         return not (
             (self.resource_type == ANY or self.resource_type in RESOURCE_TYPES)
             and (self.pattern_type in (ANY, MATCH) or self.pattern_type in PATTERN_TYPES)
@@ -112,14 +113,14 @@ class AclFilter(NamedTuple):
 
     @property
     def is_unknown_entry(self) -> bool:
-        """Its operation or permission is none that Kafka knows."""
+        """Whether Kafka does not know its operation or permission."""
         return not (
             (self.operation == ANY or self.operation in OPERATIONS)
             and (self.permission_type == ANY or self.permission_type in PERMISSIONS)
         )
 
     def selects(self, acl: Acl) -> bool:
-        """Whether this is one of those."""
+        """Whether the filter selects this entry."""
         return (
             self.resource_type in (ANY, acl.resource_type)
             and self._selects_name(acl)
@@ -148,7 +149,9 @@ ByWhom = dict[Whom, dict[Acl, None]]
 
 
 class _OfType:
-    """The entries for one type of resource, by name, principal and host: however many there are, few are looked at."""
+    """The entries for one type of resource, by name, principal and host. So a look-up reads few entries, however many
+    exist.
+    """
 
     __slots__ = ("lengths", "literal", "prefixed")
 
@@ -156,7 +159,7 @@ class _OfType:
         self.literal: dict[str, ByWhom] = {}
         self.prefixed: dict[str, ByWhom] = {}
         self.lengths: dict[int, int] = {}
-        """Of the prefixes: how many have this length."""
+        """Length -> how many prefixes have it."""
 
     def _named(self, acl: Acl) -> dict[str, ByWhom]:
         return self.prefixed if acl.pattern_type == PREFIXED else self.literal
@@ -190,7 +193,7 @@ class _OfType:
                 del self.lengths[length]
 
     def concerning(self, name: str) -> Iterator[ByWhom]:
-        """What there is for this name, for all names, and for names that begin as it does."""
+        """The entries for this name, for all names, and for prefixes of this name."""
         literal = self.literal
         found = literal.get(name)
         if found:
@@ -207,8 +210,8 @@ class _OfType:
 
 
 class Ruling(NamedTuple):
-    """What entries say of a question: `acl` decides; None: none of those that there are fits. `is_open`: there are none
-    at all for the resource.
+    """The result of a look-up. `acl`: the entry that decides; None means that no entry matches. `is_open`: the resource
+    has no entries at all.
     """
 
     acl: Acl | None
@@ -216,18 +219,18 @@ class Ruling(NamedTuple):
 
 
 class AclRules:
-    """A set of entries, to be asked which one decides. An entry that is there twice, under two ids, is there once."""
+    """A set of entries, which finds the entry that decides. An entry with two ids is in the set once."""
 
     __slots__ = ("_of_type", "by_id", "ids")
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, Acl] = {}
         self.ids: dict[Acl, dict[bytes, None]] = {}
-        """The ids of each entry; one but in a log that another wrote."""
+        """The ids of each entry. Only a log of another writer has several ids for one entry."""
         self._of_type: dict[int, _OfType] = {}
 
     def add(self, acl_id: bytes, acl: Acl) -> None:
-        """Take in an entry; one that had this id goes."""
+        """Add an entry. It replaces the entry that had this id."""
         self.remove(acl_id)
         self.by_id[acl_id] = acl
         ids = self.ids.setdefault(acl, {})
@@ -236,7 +239,7 @@ class AclRules:
         ids[acl_id] = None
 
     def remove(self, acl_id: bytes) -> None:
-        """Drop the entry of this id, if there is one."""
+        """Remove the entry of this id, if it exists."""
         acl = self.by_id.pop(acl_id, None)
         if acl is None:
             return
@@ -247,7 +250,7 @@ class AclRules:
             self._of_type[acl.resource_type].remove(acl)
 
     def ruling(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> Ruling:
-        """What decides whether a principal may do this: an entry that refuses before any that allows."""
+        """What decides whether a principal may do this. An entry that denies precedes every entry that allows."""
         allowed, is_open = None, True
         of_type = self._of_type.get(resource_type)
         if of_type is not None:
@@ -263,7 +266,7 @@ class AclRules:
         return Ruling(allowed, is_open)
 
     def candidates(self, wanted: AclFilter) -> Iterable[Acl]:
-        """All that a filter may select: few where it names one resource."""
+        """All entries that a filter may select. They are few if the filter names one resource."""
         kind, name, pattern = wanted.resource_type, wanted.resource_name, wanted.pattern_type
         if kind == ANY or name is None or pattern not in PATTERN_TYPES:
             return list(self.ids)
@@ -274,7 +277,7 @@ class AclRules:
         return [acl for acls in named.get(name, {}).values() for acl in acls]
 
     def allows_some(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
-        """Is there a resource of this type that entries allow and none refuses? (Authorizer.authorizeByResourceType.)
+        """Whether entries allow a resource of this type and none denies it (Authorizer.authorizeByResourceType).
 
         As on Kafka no operation implies another one here.
         """
@@ -303,12 +306,12 @@ class AclRules:
 
 
 def _whom(principal: str, host: str) -> tuple[Whom, Whom, Whom, Whom]:
-    """What entries that concern a client may be for."""
+    """The principals and hosts of all entries that apply to a client."""
     return (principal, host), (principal, WILDCARD), (EVERYBODY, host), (EVERYBODY, WILDCARD)
 
 
 def _shortest(prefixes: Iterable[str]) -> list[str]:
-    """Those that begin with none of the others, in order: they cover the same names."""
+    """The prefixes that do not begin with another one, in order. They cover the same names."""
     found: list[str] = []
     for one in sorted(prefixes):
         if not found or not one.startswith(found[-1]):
@@ -317,12 +320,12 @@ def _shortest(prefixes: Iterable[str]) -> list[str]:
 
 
 def _is_open_to(acl: Acl, literals: set[str], prefixes: list[str]) -> bool:
-    """Whether no refusal covers all that an entry allows. `prefixes`: see `_shortest`."""
+    """Whether no denial covers all that an entry allows. `prefixes`: see `_shortest`."""
     name = acl.resource_name
     if acl.pattern_type == LITERAL and name == WILDCARD:
         return True
     if acl.pattern_type == LITERAL and name in literals:
         return False
-    # of those, the one that a name begins with is the last that is not behind it
+    # a prefix of the name, if one exists, is the last prefix that does not sort behind the name
     at = bisect_right(prefixes, name)
     return not (at and name.startswith(prefixes[at - 1]))

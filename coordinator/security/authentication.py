@@ -1,6 +1,6 @@
-"""How far the authentication of a connection is: its states and every legal transition, as data.
+"""The authentication of a connection: its states and every legal transition, as data.
 
-The steps follow Kafka's SaslServerAuthenticator. Which mechanisms there are, and what a token means, is not known here.
+The steps follow Kafka's SaslServerAuthenticator. This module knows neither the mechanisms nor their tokens.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from muster.coordinator.security.sasl.exchange import Exchange, SaslListener
 
 NOT_REQUIRED: Final = "not required"
-"""The listener asks for none: every request is handled, now and later."""
+"""The listener requires none: every request is handled, now and later."""
 HANDSHAKE: Final = "handshake"
 """SaslHandshake is expected; ApiVersions may come before it."""
 AUTHENTICATE: Final = "authenticate"
 """A mechanism was chosen: SaslAuthenticate is expected, as often as the mechanism needs."""
 COMPLETE: Final = "complete"
 FAILED: Final = "failed"
-"""The client is told so, then the connection closes."""
+"""The client gets the error, and then the connection closes."""
 REAUTHENTICATE: Final = "re-authenticate"
 """As `AUTHENTICATE`, on a connection that was authenticated before (KIP-368): other requests are handled meanwhile."""
 STATES: Final = (NOT_REQUIRED, HANDSHAKE, AUTHENTICATE, COMPLETE, FAILED, REAUTHENTICATE)
@@ -40,19 +40,19 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         REJECTED: {HANDSHAKE: FAILED, AUTHENTICATE: FAILED, REAUTHENTICATE: FAILED},
     }
 )
-"""Event -> state -> the state after it; whatever is not here cannot happen."""
+"""Event -> state -> the next state. An event that is missing here cannot happen."""
 
 
 class IllegalTransition(RuntimeError):
-    """A mistake of the program: `event` cannot happen to an authentication in `state`. Nothing has changed."""
+    """A bug: `event` cannot happen to an authentication in `state`. Nothing has changed."""
 
     def __init__(self, state: str, event: str) -> None:
         super().__init__(f"an authentication is at {state!r}: {event!r} cannot happen")
 
 
 class Authentication:
-    """The authentication of one connection, and its principal, which may change until the authentication is complete:
-    so nothing else keeps the principal.
+    """The authentication of one connection, and its principal. The principal may change until the authentication is
+    complete, so no other object keeps it.
     """
 
     __slots__ = (
@@ -74,24 +74,24 @@ class Authentication:
         self.state = state
         self.principal = principal
         self.sasl = sasl
-        """What its listener asks for; None: nothing of SASL."""
+        """The SASL settings of its listener. None means that the listener has no SASL."""
         self.mechanism = ""
         self.exchange: Exchange | None = None
-        """The one that is under way."""
+        """The exchange in progress."""
         self.takes_raw = False
-        """Whether tokens come without a request around them, as after SaslHandshake 0."""
+        """Whether tokens arrive without a request around them, as after SaslHandshake 0."""
         self.by_token = False
-        """The client has shown a delegation token: it may have no other one made."""
+        """The client has authenticated with a delegation token: it may not create another token."""
         self.lifetime_ms: int | None = None
-        """After how long the client has to authenticate again; None: never."""
+        """After how long the client has to re-authenticate. None means never."""
         self.began_ms: int | None = None
-        """When it last began to authenticate again."""
+        """When it last began to re-authenticate."""
         self.on_proven: Callable[[], object] | None = None
-        """Called when the client has proven again who it is."""
+        """Called when the client has re-authenticated."""
 
     @property
     def is_complete(self) -> bool:
-        """Every request may be handled."""
+        """Whether every request may be handled."""
         return self.state in (NOT_REQUIRED, COMPLETE, REAUTHENTICATE)
 
     def happens(self, event: str) -> None:
@@ -102,7 +102,7 @@ class Authentication:
         self.state = state
 
     def proven(self, principal: KafkaPrincipal) -> None:
-        """The client is `principal`. As on Kafka, a client cannot become another one: that fails."""
+        """The client is `principal`. As on Kafka, re-authentication as another principal fails."""
         if self.state is REAUTHENTICATE and principal != self.principal:
             self.happens(REJECTED)
             return
@@ -113,4 +113,4 @@ class Authentication:
 
 
 WITHOUT_AUTHENTICATION: Final = Authentication(NOT_REQUIRED)
-"""Of all connections of listeners that ask for none: nothing can happen to it, so they share it."""
+"""It is shared by all connections of listeners without authentication: no event can change it."""

@@ -1,6 +1,6 @@
-"""Who may do what: Kafka's question (principal, host, listener; operation; resource) and the object that answers it.
+"""The authorizer answers Kafka's question: may this principal (host, listener) do this operation to this resource?
 
-Each node has one authorizer, and every handler asks it: `AllowAll`, as on a Kafka broker without
+Each node has one authorizer, and every handler asks it. It is `AllowAll`, as on a Kafka broker without
 `authorizer.class.name`, or `standard_authorizer`.
 """
 
@@ -12,9 +12,9 @@ from typing import Final, Protocol
 from muster.coordinator.security.principal import KafkaPrincipal
 
 CLUSTER_NAME: Final = "kafka-cluster"
-"""The one resource of the type CLUSTER (Kafka's Resource.CLUSTER_NAME)."""
+"""The only resource of the type CLUSTER (Kafka's Resource.CLUSTER_NAME)."""
 OPERATIONS_NOT_ASKED: Final = -(2**31)
-"""Stands in an answer in place of the operations when the client did not ask for them."""
+"""This value stands in an answer for the operations when the client did not ask for them."""
 
 
 class Operation:
@@ -46,26 +46,25 @@ class ResourceType:
 
 
 class Requester(Protocol):
-    """Who asks: what an authorizer may look at (`api.context.RequestContext` is one)."""
+    """The client that asks, as an authorizer sees it (for instance `api.context.RequestContext`)."""
 
     @property
     def principal(self) -> KafkaPrincipal:
-        """The client, as its connection knows it by now."""
+        """The principal of the client, as its connection knows it now."""
 
     @property
     def host(self) -> str:
-        """The address that the connection comes from, with a "/" before it."""
+        """The address of the client, with a "/" before it."""
 
     @property
     def listener(self) -> str:
-        """The name of the listener that the connection arrived at."""
+        """The name of the client's listener."""
 
 
 class Authorizer(Protocol):
-    """Answers whether a requester may do an operation to a resource.
+    """Decides whether a requester may do an operation to a resource.
 
-    `version` is another number whenever an answer may be another than before: what was asked under a version need not
-    be asked again while it stands.
+    `version` changes whenever an answer may change. An answer for a version stays true while the version is the same.
     """
 
     version: int
@@ -73,8 +72,8 @@ class Authorizer(Protocol):
     def allows(
         self, requester: Requester, operation: int, resource_type: int, name: str, *, log_denied: bool = True
     ) -> bool:
-        """May the requester do this to the resource of this name? `log_denied`: it has asked for just this; a refusal
-        is not only something left out of a list.
+        """Whether the requester may do this to the resource of this name. `log_denied`: it has asked for exactly this.
+        Without it, a refusal only removes the resource from a list.
         """
 
     def allowed(
@@ -86,14 +85,14 @@ class Authorizer(Protocol):
         *,
         log_denied: bool = True,
     ) -> Container[str]:
-        """Those of many names that `allows` is true for. Only names that were asked may be looked up in the answer."""
+        """The names for which `allows` is true. Only the given names may be looked up in the result."""
 
     def allows_some(self, requester: Requester, operation: int, resource_type: int) -> bool:
-        """Is there any resource of this type that the requester may do this to (authorizeByResourceType)?"""
+        """Whether the requester may do this to any resource of this type (authorizeByResourceType)."""
 
 
 class AllowAll:
-    """The authorizer of a server without one: everything is allowed. It is itself the set of all names."""
+    """The authorizer of a server without one: everything is allowed. It is also the set of all names."""
 
     __slots__ = ("version",)
 
@@ -139,7 +138,7 @@ SUPPORTED: Final = {
         _O.CREATE, _O.ALTER, _O.DESCRIBE, _O.CLUSTER_ACTION, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS, _O.IDEMPOTENT_WRITE,
     ),
 }  # fmt: skip
-"""The operations that there are for each type of resource (AclEntry.supportedOperations)."""
+"""The operations of each type of resource (AclEntry.supportedOperations)."""
 
 
 def authorized_operations(authorizer: Authorizer, requester: Requester, resource_type: int, name: str) -> int:
@@ -151,7 +150,7 @@ def authorized_operations(authorizer: Authorizer, requester: Requester, resource
 
 
 def may_create_topic(authorizer: Authorizer, requester: Requester, name: str) -> bool:
-    """May the requester create this topic? It may if it may create any topic of the cluster."""
+    """Whether the requester may create this topic. Permission to create any topic of the cluster is enough."""
     of_cluster = Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME
     return authorizer.allows(requester, *of_cluster, log_denied=False) or authorizer.allows(
         requester, Operation.CREATE, ResourceType.TOPIC, name
@@ -159,7 +158,9 @@ def may_create_topic(authorizer: Authorizer, requester: Requester, name: str) ->
 
 
 def cluster_operations(authorizer: Authorizer, requester: Requester, is_asked: bool) -> int:
-    """The same for the cluster, if the client asked: none at all for one that may not describe it, as on Kafka."""
+    """The same for the cluster, if the client asked. A client that may not describe the cluster gets no operations, as
+    on Kafka.
+    """
     if not is_asked:
         return OPERATIONS_NOT_ASKED
     if not authorizer.allows(requester, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):

@@ -1,4 +1,4 @@
-"""The elements of DER, as far as certificates and key stores need them: type, length, value. Errors are ValueError and
+"""The elements of DER that certificates and key stores need: type, length, value. Errors are ValueError and
 IndexError.
 """
 
@@ -12,7 +12,7 @@ SEQUENCE: Final = 0x30
 
 
 def parts(data: bytes, most: int | None = None) -> list[tuple[int, bytes]]:
-    """The elements that lie one behind the other, each with its type; not more than the first `most`."""
+    """The elements in sequence, each with its type; at most the first `most`."""
     found: list[tuple[int, bytes]] = []
     at = 0
     while at < len(data) and (most is None or len(found) < most):
@@ -22,7 +22,7 @@ def parts(data: bytes, most: int | None = None) -> list[tuple[int, bytes]]:
 
 
 def element(data: bytes, at: int) -> tuple[int, bytes, int]:
-    """Type and value of the element at a place, and where the next one is."""
+    """Type and value of the element at a place, and where the next element begins."""
     tag, length = data[at], data[at + 1]
     at += 2
     if length & 0x80:
@@ -35,6 +35,6 @@ def element(data: bytes, at: int) -> tuple[int, bytes, int]:
 
 
 def expect(tag: int, wanted: int) -> None:
-    """Is it an element of this type?"""
+    """Check that an element has this type."""
     if tag != wanted:
         raise ValueError(f"an element of type {wanted:#x} is expected, not {tag:#x}")

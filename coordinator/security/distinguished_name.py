@@ -1,5 +1,5 @@
-"""The subject of a certificate as Java writes it (X500Principal.getName, RFC 2253): it is the name of a client's
-principal, and what `ssl.principal.mapping.rules` are applied to.
+"""The subject of a certificate as Java writes it (X500Principal.getName, RFC 2253). It is the name of a client's
+principal, and `ssl.principal.mapping.rules` apply to it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ KEYWORDS: Final[Mapping[str, str]] = MappingProxyType(
         "0.9.2342.19200300.100.1.25": "DC",
     }
 )
-"""Those of RFC 2253; any other attribute is written with its number, and its value in hexadecimal digits."""
+"""The keywords of RFC 2253. Any other attribute is written with its number, and its value in hexadecimal digits."""
 _ESCAPED: Final = ',=+<>#;"\\'
 _BLANKS: Final = " \r"
 _VERSION: Final = 0xA0
 _EXTENSIONS: Final = 0xA3
 _ALTERNATIVE_NAMES: Final = bytes.fromhex("551d11")
 _TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: the types that are shown as text."""
+"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: the types that are written as text."""
 
 
 class BadCertificate(ValueError):
-    """Bytes that are no certificate in DER."""
+    """The bytes are not a certificate in DER."""
 
 
 def subject(certificate: bytes) -> str:
@@ -60,7 +60,7 @@ def alternative_names(certificate: bytes) -> frozenset[tuple[int, bytes]]:
 
 
 def _fields(certificate: bytes) -> list[tuple[int, bytes]]:
-    """Serial, algorithm, issuer, validity, subject, key, and what else there is."""
+    """Serial number, algorithm, issuer, validity, subject, key, and further fields."""
     ((tag, outer),) = parts(certificate, 1)
     expect(tag, SEQUENCE)
     ((tag, to_be_signed),) = parts(outer, 1)
@@ -70,7 +70,9 @@ def _fields(certificate: bytes) -> list[tuple[int, bytes]]:
 
 
 def name(rdn_sequence: bytes) -> str:
-    """The text of a Name: what its SEQUENCE holds, in DER, the last one first. Raises ValueError or IndexError."""
+    """The text of a Name. The argument is the content of its SEQUENCE in DER. The last part stands first. Raises
+    ValueError or IndexError.
+    """
     return ",".join(reversed([_relative_name(value) for _, value in parts(rdn_sequence)]))
 
 
@@ -89,7 +91,7 @@ def _attribute(encoded: bytes) -> str:
 
 
 def _escaped(text: str) -> str:
-    """RFC 2253: special characters, and blanks at both ends, behind a backslash."""
+    """Escape special characters, and blanks at both ends, with a backslash (RFC 2253)."""
     chars = "".join("\\" + one if one in _ESCAPED else "\\00" if one == "\0" else one for one in text)
     start = len(chars) - len(chars.lstrip(_BLANKS))
     end = max(len(chars.rstrip(_BLANKS)), start)

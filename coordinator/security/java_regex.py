@@ -1,7 +1,7 @@
 """Regular expressions as Java writes them, for the rules of `ssl.principal.mapping.rules`.
 
-Names of clients are matched with them, which come from certificates. So RE2 matches, in a time that is bounded by the
-length of the name. What RE2 does not know (a reference back, looking ahead) is left to Python's `re`, which knows it.
+They match names of clients from certificates. So RE2 is used: its time is bounded by the length of the name. Python's
+`re` matches what RE2 does not support: back references and look-ahead.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 _REFUSED: Final = "GXRNbB"
-"""Escapes that mean something else in Java, or what names have no need of: \\b is Unicode's there."""
+"""Escapes that have another meaning in Java, or that names do not need. Java's \\b is Unicode's there."""
 
 
 class BadPattern(ValueError):
-    """It is no regular expression of Java's, or one that cannot be matched here. Its text says why."""
+    """The pattern is not valid in Java, or cannot be matched here. The text says why."""
 
 
 def compiled(pattern: str) -> Any:
@@ -54,7 +54,7 @@ def compiled(pattern: str) -> Any:
         found = re.compile("".join(_translated(pattern, "\\Z")), re.ASCII)
     except (re.error, OverflowError, RecursionError) as error:
         raise BadPattern(f"{pattern!r} is not a regular expression: {error}") from error
-    import re2  # when there is a rule
+    import re2  # imported when a rule exists
 
     options = re2.Options()
     options.log_errors = False
@@ -65,7 +65,9 @@ def compiled(pattern: str) -> Any:
 
 
 def _translated(pattern: str, end: str) -> Iterator[str]:
-    """The same in words that RE2 and Python both know; `end`: the one for the end of the text, where they differ."""
+    """The same pattern in the syntax of both RE2 and Python. `end`: the expression for the end of the text, where the
+    two differ.
+    """
     at, in_class, dot = 0, False, f"[^{_LINE_ENDS}]"
     for token in _TOKEN.finditer(pattern):
         yield pattern[at : token.start()]

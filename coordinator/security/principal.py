@@ -1,4 +1,4 @@
-"""Who a client is, as Kafka names it."""
+"""The identity of a client, in Kafka's form."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 
 class KafkaPrincipal(NamedTuple):
-    """Kafka's KafkaPrincipal; its text is what ACLs and super.users are written with."""
+    """Kafka's KafkaPrincipal. ACLs and super.users contain its text."""
 
     type: str
     name: str
@@ -16,6 +16,6 @@ class KafkaPrincipal(NamedTuple):
 
 
 USER: Final = "User"
-"""The one type of principals that Kafka has."""
+"""The only principal type of Kafka."""
 ANONYMOUS: Final = KafkaPrincipal(USER, "ANONYMOUS")
 """The principal of a connection that did not authenticate."""

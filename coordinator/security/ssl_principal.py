@@ -1,6 +1,6 @@
-"""`ssl.principal.mapping.rules`: the name that a client with a certificate gets, in Kafka's rule language
-(SslPrincipalMapper, KIP-371): DEFAULT, or RULE:pattern/replacement/ with L or U behind it. The first rule whose pattern
-is the whole subject counts.
+"""`ssl.principal.mapping.rules`: the principal name of a client with a certificate, in Kafka's rule language
+(SslPrincipalMapper, KIP-371). A rule is DEFAULT, or RULE:pattern/replacement/ with an optional L or U at the end.
+The first rule whose pattern matches the whole subject counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from muster.coordinator.security.distinguished_name import BadCertificate, subje
 from muster.coordinator.security.principal import ANONYMOUS, USER, KafkaPrincipal
 
 DEFAULT: Final = "DEFAULT"
-_BLANKS: Final = "".join(map(chr, range(33)))  # what Java's String.trim takes away
+_BLANKS: Final = "".join(map(chr, range(33)))  # the characters that Java's String.trim removes
 _RULE_TEXT: Final = r"(DEFAULT)|RULE:((\\.|[^\\/])*)/((\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLITTER: Final = re.compile(rf"\s*({_RULE_TEXT})\s*(,\s*|$)", re.ASCII)
 _PARSER: Final = re.compile(_RULE_TEXT, re.ASCII)
@@ -23,22 +23,22 @@ _MOST_REFERENCE: Final = 2**31 - 1
 
 
 class InvalidRules(ValueError):
-    """Rules that Kafka would not start with; the text says which."""
+    """Kafka would not start with these rules. The text names the invalid one."""
 
 
 class NoName(ValueError):
-    """A client that no rule has a name for, or whose name cannot be made: Kafka closes its connection."""
+    """No rule matches a client, or its name cannot be made. Kafka closes its connection."""
 
 
 class Rule(NamedTuple):
-    """One rule; `pattern` None: the subject is the name. `case` is "L", "U" or ""."""
+    """One rule. `pattern` None: the subject is the name. `case` is "L", "U" or ""."""
 
     pattern: Any = None
     replacement: str = ""
     case: str = ""
 
     def apply(self, distinguished_name: str) -> str | None:
-        """The name; None when the rule is not for this subject. Raises NoName."""
+        """The name. None means that the rule does not match this subject. Raises NoName."""
         if self.pattern is None:
             return distinguished_name
         if self.pattern.fullmatch(distinguished_name) is None:
@@ -62,7 +62,9 @@ class SslPrincipalMapper:
         raise NoName("no rule of ssl.principal.mapping.rules is for this subject")
 
     def principal(self, certificate: bytes | None) -> KafkaPrincipal:
-        """Who a client with this certificate (in DER) is; ANONYMOUS without one. Raises NoName."""
+        """The principal of a client with this certificate (in DER). It is ANONYMOUS without a certificate. Raises
+        NoName.
+        """
         if certificate is None:
             return ANONYMOUS
         try:
@@ -87,9 +89,9 @@ def _parse(rules: str) -> Iterator[Rule]:
 
 
 def _literal_references(replacement: str, pattern: Any) -> str:
-    """References to groups that the pattern does not have, with a backslash before them: they are meant as text.
+    """Escape references to groups that the pattern does not have with a backslash: they are literal text.
 
-    As in Kafka, places are those of the replacement before the first backslash was put in.
+    As in Kafka, the places are those in the replacement before the first backslash was added.
     """
     groups = pattern.groups
     if not groups:
@@ -120,7 +122,7 @@ def _replace_all(pattern: Any, text: str, replacement: str) -> str:
 
 
 def _expanded(found: Any, replacement: str, pattern: Any) -> Iterator[str]:
-    """A replacement with the groups of a match in it (Java's Matcher.appendReplacement). Raises NoName."""
+    """The replacement with the groups of a match (Java's Matcher.appendReplacement). Raises NoName."""
     at = 0
     while at < len(replacement):
         char = replacement[at]
@@ -138,7 +140,9 @@ def _expanded(found: Any, replacement: str, pattern: Any) -> Iterator[str]:
 
 
 def _group(replacement: str, at: int, pattern: Any) -> tuple[int | str, int]:
-    """The group that is named at a place behind a $, and where the name ends: as many digits as make a group."""
+    """The group that is named behind a $, and where its name ends. The name has as many digits as make an existing
+    group.
+    """
     if replacement[at : at + 1] == "{":
         end = replacement.find("}", at)
         name = replacement[at + 1 : end]

@@ -1,6 +1,6 @@
-"""Kafka's StandardAuthorizer: who may do what by the access control entries of the metadata log.
+"""Kafka's StandardAuthorizer: permissions by the access control entries of the metadata log.
 
-Pure. It is told of each entry that comes and goes; its answers are kept until one does.
+Pure. It gets each new and each deleted entry. It keeps its answers until an entry changes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from muster.protocol.messages.metadata_records.remove_access_control_entry_recor
 )
 
 MOST_KEPT: Final = 100_000
-"""Answers that are kept, some 30 MB: clients choose the names. All are forgotten when there are more."""
+"""So many answers are kept, some 30 MB: clients choose the names. Beyond this all are dropped."""
 _ANY_NAME: Final = "hardcode"
-"""The resource that Kafka asks about to find out who may do everything."""
+"""The resource name that Kafka uses to find out whether a client may do everything."""
 
 
 class Denial(NamedTuple):
-    """A request that was refused, for the audit. `rule`: what decided, in the words of Kafka's audit lines."""
+    """A refused request, for the audit log. `rule`: the rule that decided, in the words of Kafka's audit lines."""
 
     requester: Requester
     operation: int
@@ -46,8 +46,8 @@ class StandardAuthorizer:
         allows_when_open: bool = False,
         denied: Callable[[Denial], object] = lambda _: None,
     ) -> None:
-        """`super_users`: principals ("User:alice") that may do everything; `allows_when_open`: what has no entries is
-        for all (allow.everyone.if.no.acl.found); `denied` is told of each refusal.
+        """`super_users`: principals ("User:alice") that may do everything. `allows_when_open`: resources without
+        entries are open to all (allow.everyone.if.no.acl.found). `denied` gets each refusal.
         """
         self.version = 0
         self.rules = AclRules()
@@ -58,7 +58,7 @@ class StandardAuthorizer:
         self._some: dict[tuple[KafkaPrincipal, str, int, int], bool] = {}
 
     def take_in(self, records: Iterable[Message]) -> None:
-        """Records of the metadata log tell of entries that come or go; others mean nothing here."""
+        """Apply the new and deleted entries in records of the metadata log. Other records are ignored."""
         for record in records:
             if isinstance(record, AccessControlEntryRecord):
                 self.rules.add(record.id, of_record(record))
@@ -71,7 +71,7 @@ class StandardAuthorizer:
     def allows(
         self, requester: Requester, operation: int, resource_type: int, name: str, *, log_denied: bool = True
     ) -> bool:
-        """May the requester do this to the resource of this name?"""
+        """Whether the requester may do this to the resource of this name."""
         key = (requester.principal, requester.host, operation, resource_type, name)
         answer = self._answers.get(key)
         if answer is None:
@@ -91,12 +91,12 @@ class StandardAuthorizer:
         *,
         log_denied: bool = True,
     ) -> Container[str]:
-        """Those of many names that `allows` is true for."""
+        """The names for which `allows` is true."""
         allows = self.allows
         return {name for name in names if allows(requester, operation, resource_type, name, log_denied=log_denied)}
 
     def allows_some(self, requester: Requester, operation: int, resource_type: int) -> bool:
-        """Is there any resource of this type that the requester may do this to?"""
+        """Whether the requester may do this to any resource of this type."""
         principal, host = requester.principal, requester.host
         key = (principal, host, operation, resource_type)
         answer = self._some.get(key)
@@ -111,7 +111,7 @@ class StandardAuthorizer:
     def _decide(
         self, principal: KafkaPrincipal, host: str, operation: int, resource_type: int, name: str
     ) -> tuple[bool, str]:
-        """The answer and, in Kafka's words, the rule that it follows from."""
+        """The answer, and the rule behind it in Kafka's words."""
         who = str(principal)
         if who in self._super_users:
             return True, "SuperUser"
@@ -124,7 +124,7 @@ class StandardAuthorizer:
 
 
 def java_address(host: str) -> str:
-    """A requester's host as entries name it: without the "/", an IPv6 address without any shortening (Java's
+    """A requester's host in the form of entries: without the "/". An IPv6 address is not shortened (Java's
     InetAddress.getHostAddress).
     """
     text = host.removeprefix("/")

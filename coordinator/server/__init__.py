@@ -1,6 +1,6 @@
-"""The composition root: the rooms put together to a server, and the process that it is.
+"""The composition root: it builds a server of all packages, and runs the process.
 
-The only place that knows all rooms. `Server` can be used in a test's own event loop; `run` is the whole process.
+Only this package knows all others. `Server` can be used in a test's own event loop; `run` is the whole process.
 """
 
 from muster.coordinator.server.process import SWITCH_S, Serve, run, serve, stopping_at_signals

@@ -1,4 +1,4 @@
-"""Who may do what at a server, and by delegation tokens in whose name: parts that most servers do not have."""
+"""The authorizer and the delegation tokens of a server. Most servers have neither."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = structlog.get_logger("muster.server")
 
 
 def open_authorizer(config: Config, topics: Topics) -> Authorizer | None:
-    """The authorizer that the configuration asks for, which knows the access control entries; None: all may do all."""
+    """The configured authorizer, with the access control entries. None means that everybody may do everything."""
     given = config.authorization
     if given is None:
         return None
@@ -38,8 +38,8 @@ def open_authorizer(config: Config, topics: Topics) -> Authorizer | None:
 def open_tokens(
     config: Config, topics: Topics, clock: Clock, slices: JobQueue, nodes: Iterable[Node]
 ) -> Callable[[], object] | None:
-    """Have these nodes know delegation tokens, if the configuration has a key for them; the result ends their
-    expiry.
+    """Give these nodes the delegation tokens, if the configuration has a key for them. The returned function stops
+    their expiry.
     """
     value = config.value
     if not value("delegation.token.secret.key"):

@@ -1,4 +1,4 @@
-"""The data of a server while it runs: the logs, in their directory or in memory, and who looks after them."""
+"""The data of a running server: the logs, in their directory or in memory, and their maintenance."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from muster.coordinator.system.jobs import JobQueue
 log = structlog.get_logger("muster.server")
 
 SYNC_THREADS: Final = 4
-"""Threads that wait for the disk."""
+"""So many threads wait for the disk."""
 
 
 class Data:
-    """Open from the beginning; `close` once. `logs`: all of them; `identity`: of the cluster and the node."""
+    """It is open from the start; call `close` once. `logs`: all logs. `identity`: the ids of the cluster and
+    the node.
+    """
 
     def __init__(
         self,
@@ -35,8 +37,8 @@ class Data:
         slices: JobQueue,
         post: Callable[[Callable[[], object]], object],
     ) -> None:
-        """`slices`: run the walks over all logs; `post`: runs a callable on the event loop soon, from any thread.
-        Raises OSError and the errors of `log.LogManager.open`.
+        """`slices`: the job queue for walks over all logs. `post`: runs a callable on the event loop soon, from any
+        thread. Raises OSError and the errors of `log.LogManager.open`.
         """
         self._clock = clock
         self._machine = machine
@@ -44,7 +46,7 @@ class Data:
         self._maintenance: Maintenance | None = None
         self._cleaner: Cleaner | None = None
         self.is_bounded = PROCESS_FILES.ask()
-        """Whether the process may have so many files only."""
+        """Whether the number of the process's files is limited."""
         OF_THIS_PROCESS.most = PROCESS_FILES.most_logs if self.is_bounded else None
         sync = None if config.data_dir is None else machine.workers(post, SYNC_THREADS)
         storage, settings = machine.storage(config.data_dir), config.settings(LogSettings)
@@ -62,7 +64,7 @@ class Data:
             self.logs.share_sync(self._filesystem.sync, clock.machine)
 
     def look_after(self) -> None:
-        """From now on logs are synced, deleted and compacted as their settings say."""
+        """From now on logs are synced, deleted and compacted as their settings require."""
         logs, clock, machine = self.logs, self._clock, self._machine
         self._maintenance = Maintenance(logs, clock)
         self._maintenance.start()
@@ -71,7 +73,7 @@ class Data:
         self._cleaner.start()
 
     def close(self, *, clean: bool) -> None:
-        """`clean`: what is left to write is written, and the next start need not check it."""
+        """`clean`: everything is written, and the next start need not check the logs."""
         if self._maintenance is not None:
             self._maintenance.stop()
         if self._cleaner is not None:
@@ -83,12 +85,12 @@ class Data:
 
 
 class _Walks:
-    """The `Owner` of walks over all logs: no client waits for them, and a stop of the slices ends them."""
+    """The `Owner` of walks over all logs. No client waits for them, and they end with the job queue."""
 
     closed = False
 
     def fault(self, error: Exception) -> None:
-        """Whatever was the matter with one log, the next walk begins anew."""
+        """After an error of one log, the next walk begins again."""
         log.error("a walk over all logs has failed, by a fault", exc_info=error)
 
 

@@ -1,6 +1,4 @@
-"""What a server counts and measures for who watches it (`muster serve --metrics`, docs/metrics.md). Nothing of it is
-there when nobody does.
-"""
+"""The metrics of a server (`muster serve --metrics`, docs/metrics.md). Without this option nothing is counted."""
 
 from __future__ import annotations
 
@@ -23,11 +21,11 @@ from muster.protocol.api import UnknownApi, api
 from muster.protocol.errors import error_name
 
 LOOK_MS: Final = 100
-"""How often it is looked whether the event loop is late."""
+"""How often the lateness of the event loop is measured."""
 LOOKS: Final = 600
-"""So many looks are a minute."""
+"""So many measurements are a minute."""
 LOOKED_AT_ONCE: Final = 1_000
-"""Groups or partitions that are counted in one step."""
+"""One step counts so many groups or partitions."""
 
 
 def _api_name(key: int) -> str:
@@ -38,11 +36,13 @@ def _api_name(key: int) -> str:
 
 
 class ServerFigures:
-    """Of one process, also when one server comes after the other in it. The `RequestObserver` of all of them."""
+    """The metrics of one process, also when several servers run in it one after the other. It is the `RequestObserver`
+    of all of them.
+    """
 
     def __init__(self) -> None:
         self.server: Server | None = None
-        """The one that runs."""
+        """The running server."""
         self._requests: Counter[int] = Counter()
         self._request_us: Counter[int] = Counter()
         self._errors: Counter[tuple[int, int]] = Counter()
@@ -62,7 +62,7 @@ class ServerFigures:
                 self._errors[request.api_key, code] += count
 
     def happened(self, events: Sequence[Event]) -> None:
-        """In groups."""
+        """Count the events of groups."""
         for event in events:
             self._events[event.kind] += 1
 
@@ -79,20 +79,20 @@ class ServerFigures:
         self._timer = clock.call_at(due_ms, look)
 
     def end(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
 
-    # ---- telling
+    # ---- reporting
 
     async def collect(self) -> list[Metric]:
-        """The figures of now. What has to be counted is counted in slices."""
+        """The present metrics. Values that must be counted are counted in steps."""
         found = list(self._counted())
         server = self.server
         if server is not None and server.nodes:
             found.append(single("muster_connections", GAUGE, "Connections of clients.", server.connection_count()))
             counting = asyncio.ensure_future(to_its_end(server.slices, _counting(server)))
-            done, _ = await asyncio.wait([counting], timeout=1)  # a server that stops counts no more
+            done, _ = await asyncio.wait([counting], timeout=1)  # a server that stops does not count any more
             if done and counting.exception() is None:
                 found += counting.result()
             counting.cancel()
@@ -139,7 +139,7 @@ def _counting(server: Server) -> Job[list[Metric]]:
 
 
 class _Beside(MetricsServer):
-    """The figures, and who tells them, beside a server."""
+    """The metrics, and the server that reports them, beside a server."""
 
     def __init__(self, host: str, port: int, figures: ServerFigures, server: Server) -> None:
         super().__init__(THIS_MACHINE.clock(), host, port, figures.collect)
@@ -157,7 +157,7 @@ class _Beside(MetricsServer):
 
 
 def serving(host: str, port: int) -> Serve:
-    """What `server.run` runs: the server as ever, with its figures told beside it."""
+    """The function for `server.run`: the usual server, with a metrics server beside it."""
 
     async def serve_it(config: Config, ready: Callable[[str, int], None]) -> None:
         figures = ServerFigures()

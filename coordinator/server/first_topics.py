@@ -1,4 +1,4 @@
-"""What a server sees to in the catalogue before its first client comes: topics that must be there, and given users."""
+"""The topics and users that must exist before the first client connects."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ log = structlog.get_logger("muster.server")
 
 
 def ensuring_first(config: Config, topics: Topics, draw_uuid: Callable[[], bytes]) -> Job[None]:
-    """Make the topics of the coordinators and of the configuration that are not there, and write the given users.
-    Raises `topics.errors.ApiError`.
+    """Create the missing topics of the coordinators and of the configuration, and write the given users. Raises
+    `topics.errors.ApiError`.
     """
     histories = config.settings(ObserveSettings)
     yield from topics.ensuring(GROUP_OFFSETS_TOPIC)
@@ -40,6 +40,6 @@ def ensuring_first(config: Config, topics: Topics, draw_uuid: Callable[[], bytes
                 topic=name, partitions=there, wanted=partitions,
             )  # fmt: skip
     if config.users:
-        # imported here: hardly any server is given some
+        # imported here: hardly any server has given users
         users = import_module("muster.coordinator.config.users")
         yield from topics.writing(users.records(config.users, topics.state.scram, draw_uuid))

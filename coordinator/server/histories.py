@@ -1,6 +1,6 @@
-"""What is told of the groups and the transactions of each partition, and the topics of history that it is written to.
+"""The observers of the groups and transactions of each partition, and their history topics.
 
-All nodes of a process share it: whoever leads a partition goes on where the last one stopped.
+All nodes of a process share it: a new leader of a partition continues where the last one stopped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from muster.coordinator.topics.topics import Topics
 
 
 class Histories:
-    """`of_groups` and `of_transactions` give the observer of a partition; each is made when it is first asked for."""
+    """`of_groups` and `of_transactions` return the observer of a partition. Each is made at its first use."""
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class Histories:
         clock: Clock,
         told: Callable[[Sequence[Event]], object] | None = None,
     ) -> None:
-        """`told`: is told besides what happens in groups."""
+        """`told`: also gets the events of groups."""
         self._told = told
         self._settings = settings
         self._topics = topics
         self._clock = clock
         self._observers: dict[tuple[str, int], Any] = {}
-        """By the topic of the history, and the partition."""
+        """Observers by history topic and partition."""
 
     def of_groups(self, index: int) -> Observers:
         """The observer of a partition of __consumer_offsets."""
@@ -51,7 +51,7 @@ class Histories:
         return observers
 
     def of_transactions(self, index: int) -> Any:
-        """The `observe.transaction_journal.TransactionObservers` of a partition of __transaction_state."""
+        """The `history.transaction_journal.TransactionObservers` of a partition of __transaction_state."""
         found = self._observers.get((TRANSACTION_EVENTS_TOPIC, index))
         if found is None:
             # imported here: most servers have no transactions
@@ -66,23 +66,25 @@ class Histories:
         return found
 
     def renew(self, topic: str, index: int) -> None:
-        """The log of this partition of a history was opened anew, or has another leader."""
+        """The log of this history partition was opened again, or has another leader."""
         found = self._observers.get((topic, index))
         if found is not None and found.journal is not None:
             found.journal.renew()
 
     def hand_over(self, topic: str, index: int) -> Sequence[Row]:
-        """Another process leads this partition of a history now: what is not written yet, for that one to write."""
+        """Another process now leads this history partition. Returns the rows that are not written yet, for that
+        process.
+        """
         found = self._observers.get((topic, index))
         return () if found is None or found.journal is None else found.journal.hand_over()
 
     def take_over(self, topic: str, index: int, rows: Sequence[Row]) -> None:
-        """Write what the leader before has handed over."""
+        """Write the rows that the previous leader has handed over."""
         found = self.of_groups(index) if topic == GROUP_EVENTS_TOPIC else self.of_transactions(index)
         if found.journal is not None:
             found.journal.take_over(rows)
 
     def close(self) -> None:
-        """What is not written yet is written; nothing more is told."""
+        """Write the waiting rows. Nothing is reported after that."""
         for observers in self._observers.values():
             observers.close()

@@ -1,7 +1,7 @@
-"""What a server stands on: a clock, a data directory, threads and sockets.
+"""The environment of a server: a clock, a data directory, threads and sockets.
 
-`Machine` is the real one. A test puts another in its place, where time passes when it is told to, threads take turns,
-and the disk and the network fail as a seed says.
+`Machine` is the real one. A test uses another one. There the test moves the time, threads run in turn, and a seed
+decides which disk and network errors happen.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ class Machine:
     """The machine that this process runs on."""
 
     has_sockets = True
-    """Whether there is a network, and files of sockets."""
+    """Whether the machine has a network, and socket files."""
     may_pause_one_node = False
-    """Whether the only broker may be paused. Each of several may; for one alone every look at the time costs more."""
+    """Whether the only broker may be paused. Each of several may. For a single broker, this makes every read of the
+    clock slower.
+    """
     cleaner_cpu_share = CPU_SHARE
-    """How much of one core the log cleaner may take."""
+    """The limit of the log cleaner, as a part of one core."""
 
     def clock(self) -> Clock:
         """The time, with timers of the running event loop."""
@@ -44,27 +46,29 @@ class Machine:
         return uuids.draw_uuid()
 
     def draw_uuid_text(self) -> str:
-        """A fresh text that a member id ends in."""
+        """A fresh text for the end of a member id."""
         return uuids.draw_uuid_text()
 
     def storage(self, directory: Path | None) -> Storage:
-        """The data directory; None: one in memory, gone with the process."""
+        """The data directory. None is a directory in memory, which is lost with the process."""
         return MemoryStorage() if directory is None else FileStorage(directory)
 
     def engine(self) -> Engine | None:
-        """What makes logs durable elsewhere than in the data directory; None: nothing does."""
+        """The engine that makes logs durable elsewhere than in the data directory. None means that the data directory
+        is used.
+        """
         return None
 
     def workers(self, post: Post, threads: int) -> SharedSync:
-        """Threads for what waits for the disk; started when the first job comes."""
+        """Threads for work that waits for the disk. They start with the first job."""
         return SharedSync(post, threads=threads)
 
     def thread(self, post: Post) -> Worker:
-        """A thread for what takes too long on the event loop; started when the first work comes."""
+        """A thread for work that takes too long on the event loop. It starts with the first work."""
         return Thread(post)
 
     def whole_disk(self, directory: Path | None) -> FilesystemSync | None:
-        """What syncs every file of the data directory at once; None where nothing does."""
+        """Syncs every file of the data directory at once. None where the system cannot do this."""
         if directory is None or not FilesystemSync.is_reliable():
             return None
         return FilesystemSync(directory)
@@ -77,5 +81,5 @@ class Machine:
         open_requests: Callable[..., RequestsWithSink],
         security: Security = PLAINTEXT,
     ) -> Listener:
-        """What accepts the connections of one address."""
+        """The listener that accepts the connections of one address."""
         return Listener(address, settings, limits, open_requests, security)

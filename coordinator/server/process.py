@@ -1,4 +1,4 @@
-"""The process that a server is: from its start to the signal that ends it, on the event loop that is there."""
+"""The process of a server, from its start to the signal that ends it, on the running event loop."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from muster.coordinator.system import garbage_collection
 log = structlog.get_logger("muster.server")
 
 SWITCH_S: Final = 0.001
-"""How long a thread that computes may keep the event loop waiting at each of its turns; Python's default is 5 ms."""
+"""How long a computing thread may delay the event loop each time. Python's default is 5 ms."""
 
 
 class Beside(Protocol):
-    """What runs beside a server, from before it is ready to its stop."""
+    """A service beside a server, from before it is ready until it stops."""
 
     async def start(self) -> None:
         """The server listens. Raises OSError."""
 
     async def stop(self) -> None:
-        """The server is about to stop; harmless when it was not started."""
+        """The server is about to stop. The call has no effect if it was not started."""
 
 
 async def serve(
@@ -37,11 +37,11 @@ async def serve(
 ) -> None:
     """Start, call `ready(host, port)` with the address of the first listener, and stop at SIGTERM, SIGINT or SIGHUP.
 
-    `server`: the one of this configuration, when it was made already.
+    `server`: a server of this configuration that was already made.
     """
-    # before the start, for it may be long; the first process of a container has no other handlers
+    # this precedes the start, which may be long; the first process of a container has no other handlers
     stop = stopping_at_signals()
-    # what was loaded lives as long as the process: the collector need not walk through it again and again
+    # loaded objects live as long as the process: the garbage collector need not scan them again and again
     server = Server(config, loaded=gc.freeze) if server is None else server
     await server.start()
     if beside is not None:
@@ -63,7 +63,7 @@ async def serve(
 
 
 def stopping_at_signals() -> asyncio.Event:
-    """Have the running event loop log its faults, and set the event at SIGTERM, SIGINT or SIGHUP."""
+    """Make the running event loop log its errors, and set the event at SIGTERM, SIGINT or SIGHUP."""
     loop, stop, signals = asyncio.get_running_loop(), asyncio.Event(), _signals_to_stop()
     loop.set_exception_handler(_log_exception)
     for number in signals:
@@ -72,7 +72,7 @@ def stopping_at_signals() -> asyncio.Event:
 
 
 def _signals_to_stop() -> list[signal.Signals]:
-    """SIGTERM, SIGINT, and SIGHUP unless it is ignored (nohup) or not known (Windows)."""
+    """SIGTERM, SIGINT, and SIGHUP unless it is ignored (nohup) or unknown (Windows)."""
     stopping = [signal.SIGTERM, signal.SIGINT]
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
@@ -98,13 +98,13 @@ Serve = Callable[[Config, Callable[[str, int], None]], Coroutine[Any, Any, None]
 
 
 def run(config: Config, ready: Callable[[str, int], None], serve: Serve = serve) -> int:
-    """The whole process, on uvloop where it is installed. Returns the exit status; raises as `Server.start`. `serve`:
-    what is run, from its start to its end.
+    """The whole process, on uvloop where it is installed. Returns the exit status. Raises the errors of `Server.start`.
+    `serve`: the function to run, from start to end.
     """
     try:
         import uvloop
     except ImportError:
-        # not the other loop that Windows has: it knows no sockets that are ready, which the listener asks for
+        # not the default loop of Windows: it lacks readiness events of sockets, which the listener needs
         factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.SelectorEventLoop
     else:
         factory = uvloop.new_event_loop

@@ -1,4 +1,4 @@
-"""Puts the rooms together, starts them in order and stops them in the reverse one."""
+"""Builds a server from all packages, starts them in order and stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ from muster.coordinator.topics.topics import Topics
 log = structlog.get_logger("muster.server")
 
 LOAD_BEFORE_LISTENING_MS: Final = 200
-"""Groups that take longer to load do so while the server listens; their clients are told to come again."""
+"""Groups that take longer to load do so while the server listens. Their clients get an error and retry."""
 THIS_MACHINE: Final = Machine()
 
 T = TypeVar("T")
 
 
 class Server:
-    """All nodes of this process, and what they share; mostly one. `start` once, then `stop` once."""
+    """All nodes of this process, usually one, and the objects that they share. Call `start` once, then `stop` once."""
 
     def __init__(
         self,
@@ -75,21 +75,21 @@ class Server:
         membership: Membership | None = None,
         told: Callable[[Sequence[Event]], object] | None = None,
     ) -> None:
-        """`machine`: see `machine`; `intercept`, `observer`, `prepares`: see `api.dispatch.Dispatcher`; `loaded` is
-        called when all groups are, and when all transactional ids are. `membership`: this process is one node among
-        others, with which it shares the metadata log; None: it is alone. `told`: is told what happens in groups.
+        """`machine`: see `machine`. `intercept`, `observer`, `prepares`: see `api.dispatch.Dispatcher`. `loaded` is
+        called when all groups are loaded, and when all transactional ids are. `membership`: this process is one node
+        among others that share the metadata log. None means that it is alone. `told`: gets the events of groups.
         """
         self._told = told
         self.config = config
         self.live = Live(config)
         self._loaded = loaded
         self.intercept_points: dict[int, InterceptPoint] = {}
-        """Where the requests of each node meet an interceptor, by node id; also of nodes that are down."""
+        """The intercept points of all nodes, by node id; also of nodes that are down."""
         self._intercept = intercept
         self._make_dispatcher = partial(Dispatcher, observer=observer, prepares=prepares)
         self._machine = machine
         self._configs = [config.of_node(place) for place in range(config.nodes)]
-        """Of each node."""
+        """The configuration of each node."""
         self._loop: asyncio.AbstractEventLoop
         self.clock: Clock
         self.slices: JobQueue
@@ -99,22 +99,22 @@ class Server:
         self.nodes: list[RunningNode] = []
         self._membership = membership
         self.cluster: Cluster
-        """The nodes of this process; where it is one node among others, `membership` is in its place."""
+        """The nodes of this process. If it is one node among others, `membership` takes this place."""
         self._controller: Cluster | Membership | None = None
         self._loader: Loader
         self._histories: Histories | None = None
         self._control: Any = None
-        """The way in for `muster nodes`, if there is one."""
+        """The control socket of `muster nodes`, if it exists."""
         self._stops: list[Callable[[], object]] = []
-        """Of parts that only some servers have."""
+        """The stop functions of optional parts."""
         self._to_load = 0
-        """Nodes whose transactional ids are not all loaded."""
+        """The number of nodes whose transactional ids are not all loaded."""
 
     # ---- starting ----
 
     @property
     def bound(self) -> list[Bound]:
-        """Where the nodes listen, first the first one."""
+        """Where the nodes listen, beginning with the first node."""
         return [bound for node in self.nodes for bound in node.bound]
 
     @property
@@ -124,7 +124,7 @@ class Server:
 
     @property
     def routing(self) -> Routing[GroupShard]:
-        """The shards of groups of the first node."""
+        """The group shards of the first node."""
         return self.nodes[0].routing
 
     @property
@@ -133,9 +133,9 @@ class Server:
         return self.nodes[0].transactions
 
     async def start(self) -> list[Bound]:
-        """Open the data, load the groups, listen. What was opened is closed again when something is in the way.
+        """Open the data, load the groups, listen. If this fails, everything that was opened is closed again.
 
-        Raises OSError (a port or a directory that cannot be had) and the errors of `log.LogManager.open`.
+        Raises OSError (a port or a directory is unavailable) and the errors of `log.LogManager.open`.
         """
         self._loop = asyncio.get_running_loop()
         self.clock = self._machine.clock()
@@ -149,10 +149,10 @@ class Server:
             self._data.look_after()
             await self._listen()
         except ApiError as refusal:
-            # a topic that belongs to every node cannot be made: the disk
+            # a topic that every node needs cannot be created: the disk has failed
             await self.stop()
             if self._membership is not None:
-                raise  # another time it may go well
+                raise  # a later attempt may succeed
             raise OSError(errno.EIO, refusal.message) from refusal
         except BaseException:
             await self.stop()
@@ -167,15 +167,15 @@ class Server:
         self._loop.call_soon_threadsafe(callback)
 
     def connection_count(self) -> int:
-        """How many connections there are now."""
+        """The number of open connections."""
         return sum(node.connection_count() for node in self.nodes)
 
     async def _do(self, job: Job[T]) -> T:
-        """Do a job of the start: at once, or as long as others, or the database, make it wait. Raises `ApiError`."""
+        """Run a job of the start, at once or as long as others, or the database, make it wait. Raises `ApiError`."""
         return at_once(job) if self._membership is None else await to_its_end(self.slices, job)
 
     async def _join(self, histories: Histories) -> None:
-        """Become one of several nodes, where there are others."""
+        """Become one of several nodes, if others exist."""
         if self._membership is not None:
             config = self.config
             await self._do(
@@ -191,7 +191,7 @@ class Server:
             )
 
     async def _open_topics(self) -> None:
-        """The catalogue as the metadata log has it, with what must be there from the start."""
+        """Open the topics of the metadata log, and create those that must exist from the start."""
         config = self.config
         self.topics = Topics(
             config.settings(TopicSettings),
@@ -213,7 +213,7 @@ class Server:
         self.topics.publish()
 
     def _open_nodes(self) -> None:
-        """Every node with its shards; none is active yet."""
+        """Make every node with its shards. No shard is active yet."""
         config, topics, histories = self.config, self.topics, self._histories
         assert histories is not None
         is_told = config.settings(ObserveSettings).muster_transaction_events_enable
@@ -269,7 +269,9 @@ class Server:
             self._stops.append(stop_tokens)
 
     def _load(self) -> None:
-        """Read what the groups and transactional ids are from their logs, for a moment; the rest meanwhile."""
+        """Load groups and transactional ids from their logs, for a limited time. The rest is loaded in the
+        background.
+        """
         self._loader = Loader(self.clock, WHAT, self._groups_loaded)
         for node in self.nodes:
             node.load(self._loader)
@@ -281,13 +283,13 @@ class Server:
         return self._make_dispatcher(node, intercept_point=self.intercept_points[node.cluster.node_id])
 
     def _live_of(self, config: Config) -> Live:
-        """The configuration of a further node, which heeds what is set for it while it runs."""
+        """The configuration of a further node, which follows properties that are set while it runs."""
         live = Live(config)
         self.topics.dynamic_configs.also(config.node_id, live, self._reconfigured, self.topics.state)
         return live
 
     def _reconfigured(self) -> None:
-        """Properties of this broker were set while it ran, now or before it was started again: heed them."""
+        """Properties of this broker were set while it ran, or before it was started again: apply them."""
         config, value = self.config, self.live.value
         self.topics.settings = config.settings(TopicSettings, value)
         self.logs.settings = config.settings(LogSettings, value)
@@ -336,9 +338,10 @@ class Server:
     # ---- stopping ----
 
     async def stop(self) -> None:
-        """Stop as Kafka does: no new connections, parked requests answered NOT_COORDINATOR, answers sent, logs flushed.
+        """Stop as Kafka does: accept no new connections, answer parked requests NOT_COORDINATOR, send answers, flush
+        logs.
 
-        Harmless when `start` came only part of the way.
+        The call has no effect on parts that `start` did not reach.
         """
         if self._control is not None:
             await self._control.stop()
@@ -352,7 +355,7 @@ class Server:
             self._controller.stop()
         if hasattr(self, "_loader"):
             self._loader.stop()
-        # first those who write into the logs of the others
+        # shards that write into the logs of others stop first
         for node in self.nodes:
             node.transactions.stop()
         for node in self.nodes:
@@ -364,8 +367,8 @@ class Server:
         self._data.close(clean=True)
 
     def die(self) -> None:
-        """End as a kill of the process would: connections are cut, nothing more is written, and the data is left as it
-        is. For tests, whose process goes on.
+        """End as a kill of the process would: connections are cut, and nothing more is written. The data stays as it
+        is. For tests, whose process continues.
         """
         for stop in self._stops:
             stop()

@@ -1,1 +1,3 @@
-"""The mechanisms of SASL: tokens of a client in, tokens for it out. Pure; imported when a listener asks for SASL."""
+"""The mechanisms of SASL. They read tokens of a client and make tokens for it. Pure; imported when a listener
+has SASL.
+"""

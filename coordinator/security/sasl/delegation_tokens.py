@@ -1,7 +1,8 @@
-"""Delegation tokens (KIP-48): short-lived credentials that a user makes for those who work for it.
+"""Delegation tokens (KIP-48): short-lived credentials that a user creates for programs that work in the user's name.
 
-A token has an id and an HMAC of it, made with the servers' secret. Who brings both is the token's owner: the id is a
-user of SCRAM, the HMAC in base64 its password. Nothing of that is kept but what the metadata log says of the token.
+A token has an id, and an HMAC of the id with the servers' secret. A client that has both acts as the token's owner. The
+id is its SCRAM user, and the HMAC in base64 the password. The server stores only the token's record in the metadata
+log.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
     from muster.protocol.messages.metadata_records.delegation_token_record import DelegationTokenRecord
 
 MOST_TOKENS: Final = 10_000
-"""They are kept in memory, and looked through."""
+"""Tokens are kept in memory, and searched."""
 MOST_KEPT: Final = 1_000
-"""Credentials that are kept; to make one takes some 4 ms."""
+"""So many credentials are kept. Making one takes some 4 ms."""
 
 
 def principal(text: str) -> KafkaPrincipal:
-    """Of a record (SecurityUtils.parseKafkaPrincipal)."""
+    """The principal in a record (SecurityUtils.parseKafkaPrincipal)."""
     kind, _, name = text.partition(":")
     return KafkaPrincipal(kind, name)
 
@@ -40,8 +41,8 @@ class DelegationTokens:
         most_lifetime_ms: int,
         renewal_ms: int,
     ) -> None:
-        """`tokens`: those that there are now, by id; `most_lifetime_ms`: of any token; `renewal_ms`: how long one is
-        good until it has to be renewed.
+        """`tokens`: the present tokens, by id. `most_lifetime_ms`: the longest lifetime of any token. `renewal_ms`: how
+        long a token is valid until it must be renewed.
         """
         self._secret = secret.encode("utf-8", "surrogatepass")
         self._tokens = tokens
@@ -53,11 +54,11 @@ class DelegationTokens:
 
     @property
     def now(self) -> Mapping[str, DelegationTokenRecord]:
-        """Those that there are, by id."""
+        """The present tokens, by id."""
         return self._tokens()
 
     def hmac_of(self, token_id: str) -> bytes:
-        """What the owner of a token has to show."""
+        """The HMAC of a token, which its owner must present."""
         made = self._hmacs.get(token_id)
         if made is None:
             if len(self._hmacs) > 2 * MOST_TOKENS:
@@ -68,7 +69,7 @@ class DelegationTokens:
         return made
 
     def of_hmac(self, shown: bytes) -> DelegationTokenRecord | None:
-        """The token whose HMAC this is."""
+        """The token with this HMAC."""
         tokens = self._tokens()
         if shown not in self._ids:
             for token_id in tokens:
@@ -78,7 +79,7 @@ class DelegationTokens:
     def credential(
         self, mechanism: ScramMechanism, token_id: str, salt: bytes, iterations: int
     ) -> TokenCredential | None:
-        """What SCRAM needs of a token; None when there is none of this id."""
+        """The SCRAM credential of a token. None means that no token has this id."""
         record = self._tokens().get(token_id)
         if record is None:
             return None
@@ -93,20 +94,20 @@ class DelegationTokens:
 
 
 def may_renew(record: DelegationTokenRecord, requester: KafkaPrincipal) -> bool:
-    """Renewing, and expiring, is for the owner and the renewers."""
+    """Whether the requester may renew and expire the token: the owner and the renewers may."""
     return str(requester) in (record.owner, *record.renewers)
 
 
 def belongs_to(record: DelegationTokenRecord, one: KafkaPrincipal) -> bool:
-    """Owner, requester and renewers see a token without being allowed to see those of others."""
+    """Whether the principal sees the token without further permission. The owner, the requester and the renewers do."""
     return str(one) in (record.owner, record.requester, *record.renewers)
 
 
 def has_expired(record: DelegationTokenRecord, wall_ms: int) -> bool:
-    """Its time is over."""
+    """Whether the token has expired."""
     return record.max_timestamp < wall_ms or record.expiration_timestamp < wall_ms
 
 
 def is_user(kind: str) -> bool:
-    """The one type of principals that may renew."""
+    """Whether this is the type of principals that may renew: only users may."""
     return kind == USER

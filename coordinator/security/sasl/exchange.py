@@ -1,4 +1,4 @@
-"""What all mechanisms have in common, and those of one listener."""
+"""What all mechanisms have in common, and the mechanisms of one listener."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 
 
 class AuthenticationFailed(Exception):
-    """The client is rejected. Its text is told to the client; None: the one that Kafka has for wrong credentials, which
-    does not tell whether there is such a user.
+    """The client is rejected. The client gets the text. None stands for Kafka's text for wrong credentials, which does
+    not reveal whether the user exists.
     """
 
     def __init__(self, told: str | None = None) -> None:
@@ -21,18 +21,18 @@ class Exchange(Protocol):
 
     is_complete: bool
     user: str
-    """Who the client is, when it is complete."""
+    """The name of the client, when the exchange is complete."""
     expires_ms: int | None
-    """Until when what it has shown is good (wall ms); None: for ever."""
+    """When the client's token expires (wall ms). None means never."""
     by_token: bool
-    """It has shown a delegation token."""
+    """Whether the client has presented a delegation token."""
 
     def evaluate(self, token: bytes) -> bytes:
-        """Take on the client's next token; return the server's. Raises AuthenticationFailed."""
+        """Handle the client's next token, and return the server's. Raises AuthenticationFailed."""
 
 
 class Refused:
-    """The exchange of a client that cannot have one: its first token fails."""
+    """The exchange of a client that must fail: its first token is rejected."""
 
     is_complete = False
     user = ""
@@ -48,10 +48,10 @@ class Refused:
 
 
 class SaslListener(NamedTuple):
-    """What a listener asks of its clients. `mechanisms`: what begins an exchange, by Kafka's name; `max_reauth_ms`: of
-    each mechanism, after how long a client has to authenticate again, 0 for never; `failure_delay_ms`: how long a
-    client that was rejected waits for the answer; `max_receive_bytes`: of a request until then; `has_tokens`: clients
-    may show delegation tokens, also when they authenticate again: these end.
+    """The SASL settings of a listener. `mechanisms`: what begins an exchange, by Kafka's name. `max_reauth_ms`: after
+    how long a client of each mechanism has to re-authenticate, 0 for never. `failure_delay_ms`: how long a rejected
+    client waits for the answer. `max_receive_bytes`: the largest request until then. `has_tokens`: clients may use
+    delegation tokens. Tokens expire, so these clients have to re-authenticate.
     """
 
     mechanisms: Mapping[str, Callable[[], Exchange]]

@@ -1,6 +1,6 @@
 """Values of `sasl.jaas.config`: `org.example.Module required name="value" other=value;`, as Kafka's JaasConfig reads
-them; and files of such, as Java's login configuration has them: `KafkaServer { ... };`. Messages never contain a value:
-it may be a password.
+them. Also files of Java's login configuration: `KafkaServer { ... };`. Messages never contain a value: it may be a
+password.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 
 class BadJaas(ValueError):
-    """No login module can be read. Its text tells what is missing, and no value."""
+    """No login module can be parsed. The text says what is missing, and contains no value."""
 
 
 class LoginModule(NamedTuple):
@@ -71,7 +71,7 @@ def parse_file(text: str) -> dict[str, tuple[LoginModule, ...]]:
 
 
 def _module(tokens: list[Token], at: int) -> tuple[LoginModule, int]:
-    """The login module that begins there, and where the next one would."""
+    """The login module that begins at a token, and the place of the next one."""
     name = tokens[at][1]
     if tokens[at][0] == "sign" or len(tokens) < at + 2 or tokens[at + 1][1].lower() not in FLAGS:
         raise BadJaas(f"behind the login module one of {', '.join(FLAGS)} is expected")
@@ -91,7 +91,7 @@ def _module(tokens: list[Token], at: int) -> tuple[LoginModule, int]:
 
 
 def _tokens(text: str) -> Iterator[Token]:
-    """What Java's StreamTokenizer makes of it."""
+    """The tokens that Java's StreamTokenizer would find."""
     for found in _TOKEN.finditer(text):
         kind = str(found.lastgroup)
         if kind in ("double", "single"):

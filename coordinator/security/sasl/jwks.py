@@ -1,8 +1,8 @@
-"""The keys of an identity provider (a JSON Web Key Set, RFC 7517), and which of them checks a token's signature.
+"""The keys of an identity provider (JSON Web Key Set, RFC 7517), and the choice of the key for a signature.
 
-What a key can do is decided by the key alone, never by the token: a public key is never taken for a shared secret. How
-one is chosen is jose4j's way, which Kafka goes: by its id if the token names one, by type and use, and where several
-are left by algorithm and curve; the first one of those.
+The type of a key comes from the key alone, never from the token. So a public key is never used as a shared secret. A
+key is chosen as in jose4j, which Kafka uses. The id counts if the token names one, and then type and use. If several
+keys remain, algorithm and curve count, and then the first key is chosen.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ TYPES: Final[Mapping[str, tuple[str, str | None]]] = MappingProxyType(
         "HS512": ("oct", None),
     }
 )
-"""Algorithm -> type and curve of a key that it may be used with; others are refused, "none" above all."""
-# refuses RSA keys below 2,048 bits, and secrets that are shorter than their hash
+"""Algorithm -> type and curve of the keys that it may use. Other algorithms are refused, "none" above all."""
+# it refuses RSA keys below 2,048 bits, and secrets that are shorter than their hash
 _JWS: Final = PyJWS(options={"enforce_minimum_key_length": True})
 
 
 class BadKeys(ValueError):
-    """A document has no keys. Its text says why, and has nothing of the document."""
+    """The document has no valid keys. The text says why, and contains nothing of the document."""
 
 
 class UnknownKey(InvalidToken):
-    """None of the keys is the one that a token asks for; `kid`: its id."""
+    """No key has the id that a token names. `kid`: this id."""
 
     def __init__(self, why: str, kid: str) -> None:
         super().__init__(why)
@@ -49,7 +49,7 @@ class UnknownKey(InvalidToken):
 
 
 class Jwk(NamedTuple):
-    """One key: `data` as it stands in the document."""
+    """One key. `data`: the key as in the document."""
 
     kid: str | None
     type: str
@@ -62,12 +62,12 @@ class JwkSet:
     """See the module."""
 
     def __init__(self, text: str | bytes) -> None:
-        """Raises BadKeys."""
+        """Parse a document. Raises BadKeys."""
         self._made: dict[tuple[int, str], PyJWK] = {}
         self.keys = tuple(_read(text))
 
     def payload(self, token: str) -> bytes:
-        """What a token says that one of the keys has signed. Raises InvalidToken."""
+        """The payload of a token that one of the keys has signed. Raises InvalidToken."""
         try:
             header = _JWS.get_unverified_header(token)
             algorithm, kid = header.get("alg"), header.get("kid")
@@ -96,7 +96,7 @@ class JwkSet:
         return fit[0]
 
     def _key(self, at: int, algorithm: str) -> PyJWK:
-        """Of one key for one algorithm; to make it takes longer than to use it."""
+        """One key for one algorithm. It is cached, because making it takes longer than using it."""
         made = self._made.get((at, algorithm))
         if made is None:
             made = self._made[at, algorithm] = PyJWK(self.keys[at].data, algorithm)
@@ -104,7 +104,7 @@ class JwkSet:
 
 
 def _read(text: str | bytes) -> list[Jwk]:
-    """The keys that are for signatures; those of unknown types are left out, as jose4j does."""
+    """The keys that are for signatures. Keys of unknown types are ignored, as in jose4j."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What a signed token has to say (RFC 7519), as Kafka's BrokerJwtValidator and jose4j have it."""
+"""The checks of a signed token (RFC 7519), as in Kafka's BrokerJwtValidator and jose4j."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from muster.coordinator.security.sasl.jwks import JwkSet, UnknownKey
 from muster.coordinator.security.sasl.oauthbearer import BearerToken, InvalidToken
 
 LATEST_S: Final = (1 << 63) // 1000 - 1
-"""Later times would not be numbers of ms that a client of Java can read."""
+"""The latest time in seconds. Later times would exceed the ms numbers that a Java client can read."""
 
 
 class Expected(NamedTuple):
-    """What is expected of tokens. Without `audiences` they must name none."""
+    """The expected claims of tokens. Without `audiences` tokens must not name any."""
 
     audiences: frozenset[str] = frozenset()
     issuer: str | None = None
@@ -24,13 +24,13 @@ class Expected(NamedTuple):
 
 
 class KeySource(Protocol):
-    """Where the keys come from."""
+    """The source of the keys."""
 
     def now(self) -> JwkSet:
-        """Those of now. Raises InvalidToken while there are none."""
+        """The present keys. Raises InvalidToken while no keys are loaded."""
 
     def missing(self, kid: str) -> None:
-        """A token asks for a key that is not there: perhaps it is new."""
+        """A token names an unknown key: the key may be new."""
 
 
 class JwtCheck:
@@ -42,7 +42,7 @@ class JwtCheck:
         self._wall_ms = wall_ms
 
     def __call__(self, token: str) -> BearerToken:
-        """Who brings this token, and until when. Raises InvalidToken."""
+        """The client of this token, and when it expires. Raises InvalidToken."""
         if token.count(".") != 2:
             raise InvalidToken("it has not the three parts of a signed token")
         try:
@@ -64,7 +64,7 @@ class JwtCheck:
 
 
 def claims_of(payload: bytes) -> dict[str, Any]:
-    """The claims, each named once. Raises InvalidToken."""
+    """The claims. Each may occur only once. Raises InvalidToken."""
     try:
         claims = json.loads(payload, object_pairs_hook=_once)
     except (ValueError, RecursionError):
@@ -82,7 +82,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_times(claims: dict[str, Any], now_s: int, skew_s: int) -> int:
-    """When the token expires."""
+    """When the token expires, in seconds. Raises InvalidToken."""
     expires_s, issued_s, begins_s = (_time(claims, name) for name in ("exp", "iat", "nbf"))
     if expires_s is None or issued_s is None:
         raise InvalidToken("it does not say when it was issued (iat) and when it expires (exp)")
@@ -120,7 +120,7 @@ def _check_audience(named: object, expected: frozenset[str]) -> None:
 
 
 def _check_scopes(value: object, name: str) -> None:
-    """A broker only wants them to be well formed."""
+    """Check that scopes are well formed. A broker checks nothing else of them."""
     scopes = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     if not all(isinstance(one, str) and one.strip() for one in scopes):
         raise InvalidToken(f"a scope ({name}) is empty or no text")

@@ -1,7 +1,7 @@
-"""The mechanism OAUTHBEARER (RFC 7628): a client brings a token, as Kafka's OAuthBearerSaslServer takes it.
+"""The mechanism OAUTHBEARER (RFC 7628): a client sends a token, as for Kafka's OAuthBearerSaslServer.
 
-What a token has to be is the business of whoever checks it (`jwt.py`, `unsecured_jwt.py`). A client whose token is
-refused is told so in JSON, answers with one byte, and is rejected then. Extensions are read and mean nothing.
+`jwt.py` or `unsecured_jwt.py` checks the token. A client with a refused token gets the reason in JSON. It answers with
+one byte, and then it is rejected. Extensions are parsed and have no effect.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from muster.coordinator.security.sasl.exchange import AuthenticationFailed
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 MOST_TOKEN_BYTES: Final = 64 << 10
-"""Of a token; to check so much takes some 5 ms."""
+"""The largest token, in bytes. Checking it takes some 5 ms."""
 _CONTROL_A: Final = b"\1"
 _NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _PAIRS: Final = r"(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*"
@@ -23,14 +23,14 @@ _AUTH: Final = re.compile(r"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.a-zA-Z0-
 
 
 class BearerToken(NamedTuple):
-    """What a good token says: who the client is, and until when (wall ms)."""
+    """The content of a valid token: the client's name, and when it expires (wall ms)."""
 
     user: str
     expires_ms: int
 
 
 class InvalidToken(Exception):
-    """A token is refused. Its text is for the log, and has nothing of the token; `scope`: the one that is missing."""
+    """A token is refused. The text is for the log, and contains nothing of the token. `scope`: the missing scope."""
 
     def __init__(self, why: str, scope: str | None = None) -> None:
         super().__init__(why)
@@ -38,12 +38,12 @@ class InvalidToken(Exception):
 
 
 class OAuthBearerExchange:
-    """One client's."""
+    """The exchange of one client."""
 
     __slots__ = ("_check", "_refusal", "_refused", "by_token", "expires_ms", "is_complete", "user")
 
     def __init__(self, check: Callable[[str], BearerToken], refused: Callable[[str], object] = str) -> None:
-        """`check` raises InvalidToken; `refused` is told why."""
+        """`check` raises InvalidToken. `refused` gets the reason."""
         self._check = check
         self._refused = refused
         self._refusal = ""
@@ -80,7 +80,7 @@ class OAuthBearerExchange:
 
 
 def _is_text(name: str) -> bool:
-    """JSON can hold halves of characters, which no answer and no log can."""
+    """Whether the text has no halves of surrogate pairs. JSON may have them, but no answer and no log may."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -93,7 +93,7 @@ def _read(message: bytes) -> tuple[str, str]:
     found = _FIRST.fullmatch(message.decode("utf-8", "replace"))
     if found is None:
         raise AuthenticationFailed
-    # of a name that comes twice the last one counts
+    # if a name occurs twice, the last one counts
     pairs = dict(pair.split("=", 1) for pair in found["pairs"].split("\1") if pair)
     auth = _AUTH.fullmatch(pairs.get("auth", ""))
     if auth is None or auth["scheme"].lower() != "bearer":

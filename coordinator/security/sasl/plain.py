@@ -1,4 +1,4 @@
-"""The mechanism PLAIN (RFC 4616): a name and a password, as Kafka's PlainSaslServer takes them."""
+"""The mechanism PLAIN (RFC 4616): a name and a password, as for Kafka's PlainSaslServer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muster.coordinator.security.sasl.exchange import AuthenticationFailed
 
 PLAIN: Final = "PLAIN"
 USER_PREFIX: Final = "user_"
-"""Options of PlainLoginModule that are users: `user_alice="alice's password"`."""
+"""The prefix of PlainLoginModule options that define users: `user_alice="alice's password"`."""
 _NOBODY: Final = hashlib.sha256(b"").digest()
 
 
@@ -31,23 +31,25 @@ class PlainUsers:
         return len(self._digests)
 
     def become(self, others: PlainUsers) -> None:
-        """From now on they are these, also for clients that authenticate again."""
+        """Replace the users by others. This also holds for clients that re-authenticate."""
         self._digests = others._digests
 
     def knows(self, user: str, password: str) -> bool:
-        """Is it the user's password? An unknown user takes as long as a wrong password."""
+        """Whether this is the user's password. The check of an unknown user takes as long as that of a wrong
+        password.
+        """
         known = self._digests.get(user)
         is_same = hmac.compare_digest(_digest(password), known or _NOBODY)
         return is_same and known is not None
 
 
 def _digest(password: str) -> bytes:
-    # so that all are of one length: how long a comparison takes tells nothing of a password
+    # all digests have one length, so the time of a comparison reveals nothing of a password
     return hashlib.sha256(password.encode("utf-8", "surrogatepass")).digest()
 
 
 class PlainExchange:
-    """One client's."""
+    """The exchange of one client."""
 
     __slots__ = ("_users", "by_token", "expires_ms", "is_complete", "user")
 
@@ -59,7 +61,7 @@ class PlainExchange:
         self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
-        """See `Exchange`: one token is all."""
+        """See `Exchange`. It has only one token."""
         words = token.decode("utf-8", "replace").split("\0", 3)
         if len(words) != 3:
             raise AuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(words)}")

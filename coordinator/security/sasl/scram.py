@@ -1,9 +1,9 @@
-"""The mechanisms SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as Kafka's ScramSaslServer has them: without
-channel binding; of extensions only `tokenauth` counts, which says that the user is the id of a delegation token; names
+"""The mechanisms SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as in Kafka's ScramSaslServer. Channel binding
+is not supported. The only extension with an effect is `tokenauth`: the user is the id of a delegation token. Names
 are not prepared (SASLprep).
 
-For a user that there is not the exchange goes on with made-up credentials and fails at the proof, as with a wrong
-password: Kafka fails at once, which tells who is known.
+For an unknown user the exchange continues with decoy credentials. It fails at the proof, as with a wrong password.
+Kafka fails at once, which reveals the known users.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from muster.coordinator.security.sasl.plain import OTHER_ID
 MIN_ITERATIONS: Final = 4_096
 MAX_ITERATIONS: Final = 16_384
 MOST_MESSAGE_BYTES: Final = 64 << 10
-"""Of a client's message. To read one of 512 KB, which a client may send, took some 50 ms."""
+"""The largest message of a client. A client may send 512 KB, and parsing that would take some 50 ms."""
 
 
 class ScramMechanism(NamedTuple):
@@ -41,7 +41,7 @@ class ScramMechanism(NamedTuple):
         return hashlib.new(self.algorithm, data).digest()
 
     def credential(self, salt: bytes, salted_password: bytes, iterations: int) -> ScramCredential:
-        """What is kept of a password."""
+        """The stored credential of a password."""
         stored_key = self.hash(self.hmac(salted_password, b"Client Key"))
         return ScramCredential(salt, stored_key, self.hmac(salted_password, b"Server Key"), iterations)
 
@@ -51,7 +51,7 @@ class ScramMechanism(NamedTuple):
 
 
 class ScramCredential(NamedTuple):
-    """What is kept of a user's password: enough to check it, not to show that one has it."""
+    """The stored credential of a user. It can verify a password, but nobody can authenticate with it."""
 
     salt: bytes
     stored_key: bytes
@@ -63,7 +63,9 @@ class ScramCredential(NamedTuple):
 
 
 class TokenCredential(NamedTuple):
-    """Of a delegation token. `owner`: who it is that shows it; `expires_ms`: until when (wall ms)."""
+    """The credential of a delegation token. `owner`: the owner's principal. `expires_ms`: when the token expires (wall
+    ms).
+    """
 
     credential: ScramCredential
     owner: str
@@ -96,9 +98,9 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Credentials(NamedTuple):
-    """Where the credentials of a mechanism are found. `secret`: drawn by the server, for those that are made up.
-    `find_token`: of a delegation token by its id, made with a salt and iterations; `draw_iterations`: how many a
-    made-up one has, by the type of the mechanism and a number below 2^32 that is the user's.
+    """Finds the credentials of a mechanism. `secret`: the server's random secret for decoy credentials. `find_token`:
+    returns the credential of a delegation token by its id, salt and iterations. `draw_iterations`: returns the
+    iterations of a decoy, from the mechanism's type and the user's number below 2^32.
     """
 
     mechanism: ScramMechanism
@@ -109,29 +111,29 @@ class Credentials(NamedTuple):
     draw_iterations: Callable[[int, int], int] | None = None
 
     def token(self, token_id: str) -> TokenCredential | None:
-        """Of a delegation token; its salt is as if there were none of this id."""
+        """The credential of a delegation token. Its salt is the same as for an unknown id."""
         if self.find_token is None:
             return None
         return self.find_token(self.mechanism, token_id, self.salt(token_id), MIN_ITERATIONS)
 
     def salt(self, user: str) -> bytes:
-        """Of a user that there is not: always the same, and such as kafka-configs makes them."""
+        """The salt of an unknown user. It is always the same, and has the form of kafka-configs."""
         drawn = self.mechanism.hmac(self.secret, user.encode())
         return base36(int.from_bytes(drawn[:17], "big") >> 6).encode()
 
     def made_up(self, user: str, *, is_token: bool = False) -> ScramCredential:
-        """For a user, or a delegation token, that there is not."""
+        """The decoy credential of an unknown user, or of an unknown delegation token."""
         iterations = MIN_ITERATIONS
         if self.draw_iterations is not None and not is_token:
             drawn = self.mechanism.hmac(self.secret, b"iterations of " + user.encode())
             iterations = self.draw_iterations(self.mechanism.type, int.from_bytes(drawn[:4], "big"))
-        # a stored key that no client key has: the comparison takes as long as any
+        # No client key has this stored key: the comparison takes as long as any.
         stored_key = self.mechanism.hmac(self.secret, b"stored key of " + user.encode())
         return ScramCredential(self.salt(user), stored_key, stored_key, iterations)
 
 
 def base36(number: int) -> str:
-    """As Java's BigInteger.toString(36) writes it."""
+    """The number in base 36, as Java's BigInteger.toString(36) writes it."""
     digits = ""
     while number:
         number, last = divmod(number, 36)
@@ -140,7 +142,7 @@ def base36(number: int) -> str:
 
 
 class ScramExchange:
-    """One client's."""
+    """The exchange of one client."""
 
     __slots__ = (
         "_bare",
@@ -215,7 +217,7 @@ def _over(_: str) -> str:
 
 
 def _asks_by_token(extensions: str) -> bool:
-    """Of an extension that comes twice the last one counts."""
+    """Whether `tokenauth` is true. If an extension occurs twice, the last one counts."""
     pairs = dict(pair.split("=", 1) for pair in extensions.split(",") if pair)
     return pairs.get("tokenauth", "").lower() == "true"
 

@@ -1,5 +1,5 @@
-"""Tokens that nobody has signed, as Kafka's OAuthBearerUnsecuredValidatorCallbackHandler takes them: whoever comes is
-who it says it is. For tests only, and only when asked for by name.
+"""Tokens without a signature, as in Kafka's OAuthBearerUnsecuredValidatorCallbackHandler. The server believes the name
+in the token. They are for tests only, and must be enabled by name.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MOST_SKEW_MS: Final = (1 << 31) - 1
 
 
 class BadOption(ValueError):
-    """An option of the login module cannot be used; its text names it."""
+    """An option of the login module is invalid. The text names it."""
 
 
 class UnsecuredOptions(NamedTuple):
-    """What the login module's options say."""
+    """The options of the login module."""
 
     user_claim: str = "sub"
     scope_claim: str = "scope"
@@ -56,7 +56,7 @@ class UnsecuredCheck:
         self._wall_ms = wall_ms
 
     def __call__(self, token: str) -> BearerToken:
-        """Who brings this token, and until when. Raises InvalidToken."""
+        """The client of this token, and when it expires. Raises InvalidToken."""
         parts = token.split(".")
         if len(parts) != 3 or not all(parts[:2]):
             raise InvalidToken("it has not the three parts of an unsecured token")
@@ -81,7 +81,7 @@ class UnsecuredCheck:
 
 
 def _object(part: str) -> dict[str, Any]:
-    """The values as Kafka makes them: numbers, lists of texts, all else a text."""
+    """The values in Kafka's types: numbers, lists of texts, and text for everything else."""
     try:
         if "+" in part or "/" in part:
             raise ValueError

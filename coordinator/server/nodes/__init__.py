@@ -1,3 +1,3 @@
-"""The brokers of one process: each with its listeners, connections and shards, on the logs that they share; who of them
-leads what; and how they stop, die and return.
+"""The brokers of one process, which share the logs. Each has its listeners, connections and shards. This package also
+has the leaders of partitions, and how brokers stop, die and return.
 """

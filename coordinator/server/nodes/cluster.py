@@ -1,9 +1,9 @@
-"""The cluster of the brokers of one process: which of them live, and what is done to them. Who leads what then is
-`leader_changes`.
+"""The cluster of the brokers of one process: which of them are live, and the actions on them. `leader_changes` decides
+the new leaders.
 
-A node that is stopped hands over partition by partition, then closes its connections. One that is killed is cut off,
-what it held is gone, and others read its logs anew after `broker.session.timeout.ms`, as they would find out on Kafka.
-One that is paused stands still; others lead after the same time, and it is in the cluster again when it goes on.
+A node that is stopped hands over partition by partition, and then closes its connections. A node that is killed is cut
+off, and its state is lost. Others load its logs after `broker.session.timeout.ms`, as they would find out on Kafka. A
+node that is paused does nothing. Others lead after the same time, and it is in the cluster again when it continues.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Cluster:
         self._settings = settings
         self._changes = LeaderChanges(topics, cluster_id, self.nodes, self.states, renew)
         self._dead_until: dict[int, Timer] = {}
-        """Nodes that died and are not known to be dead yet."""
+        """The nodes that died and were not found dead yet."""
         self._balance: Timer | None = None
 
     def begin(self, nodes: Iterable[RunningNode]) -> None:
-        """These are the nodes, which live."""
+        """Begin with these nodes, which are live."""
         for node in nodes:
             self.nodes[node.node_id] = node
             self.states[node.node_id] = State.UP
@@ -67,15 +67,15 @@ class Cluster:
 
     @property
     def leaders(self) -> Mapping[str, Sequence[Leader]]:
-        """Of the partitions of each topic, by its name."""
+        """The leaders of the partitions of each topic, by its name."""
         return self._topics.open.leaders
 
     def publish(self) -> None:
-        """Give every node the image of now."""
+        """Give every node the present image."""
         self._changes.publish()
 
     def catching_up(self) -> Job[None]:
-        """See `api.node.Controller`: nobody else decides anything."""
+        """See `api.node.Controller`. No other process decides anything."""
         yield from ()
 
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
@@ -87,16 +87,16 @@ class Cluster:
         return self._changes.unregistering(broker_id)
 
     def stop(self) -> None:
-        """No timer rings any more."""
+        """Stop all timers."""
         if self._balance is not None:
             self._balance.cancel()
         for timer in self._dead_until.values():
             timer.cancel()
 
-    # ---- what is done to nodes
+    # ---- actions on nodes
 
     def _node(self, node_id: int, what: str) -> RunningNode:
-        """The node, in the state after it. Raises WrongNode."""
+        """The node, after the change of its state. Raises WrongNode."""
         node = self.nodes.get(node_id)
         if node is None:
             raise WrongNode(f"there is no node {node_id}; there are {', '.join(map(str, self.nodes))}")
@@ -107,7 +107,7 @@ class Cluster:
         return node
 
     async def _done(self, job: Job[None]) -> None:
-        """Do a job of the event loop to its end. Raises `ApiError`."""
+        """Run a job of the event loop to its end. Raises `ApiError`."""
         failures: list[ApiError] = []
 
         def guarded() -> Job[None]:
@@ -123,14 +123,14 @@ class Cluster:
             raise failures[0]
 
     async def stop_node(self, node_id: int) -> None:
-        """Controlled shutdown: others take over at once, then its connections end. Raises WrongNode or `ApiError`."""
+        """Controlled shutdown: others lead at once, and then its connections end. Raises WrongNode or `ApiError`."""
         node = self._node(node_id, "stop")
         try:
             if node_id in self._topics.state.brokers:
                 self._changes.apply([leadership.leaving(self._topics.state, node_id)])
             await self._done(self._changes.abandoning(node_id))
             if self.states[node_id] is not State.STOPPING:
-                return  # killed meanwhile
+                return  # it was killed meanwhile
             self._changes.fence(node_id)
         except ApiError:
             self.states[node_id] = State.UP
@@ -151,7 +151,7 @@ class Cluster:
         log.warning("a node was killed", node=node_id, others_lead_in_ms=self._settings.broker_session_timeout_ms)
 
     def pause_node(self, node_id: int) -> None:
-        """The node stands still as by SIGSTOP: its connections stay, and nothing is answered. Raises WrongNode."""
+        """Pause the node as by SIGSTOP: its connections stay, and it answers no request. Raises WrongNode."""
         node = self.nodes.get(node_id)
         if node is not None and not node.may_stand_still:
             raise WrongNode(
@@ -162,8 +162,8 @@ class Cluster:
         log.warning("a node stands still", node=node_id, others_lead_in_ms=self._settings.broker_session_timeout_ms)
 
     async def resume_node(self, node_id: int) -> None:
-        """The node goes on as by SIGCONT; when others lead by now it leads nothing yet. Raises WrongNode or `ApiError`,
-        after which it still stands still.
+        """The node continues as by SIGCONT. If others lead by now, it leads no partition yet. Raises WrongNode or
+        `ApiError`; then it is still paused.
         """
         node = self._node(node_id, "resume")
         try:
@@ -180,16 +180,18 @@ class Cluster:
         log.info("a node goes on", node=node_id)
 
     async def _rejoin(self, node_id: int) -> None:
-        """A broker that was taken for dead, and lives, may lead again: the same start of it. Raises `ApiError`."""
+        """A live broker that was found dead may lead again, with the same registration. Raises `ApiError`."""
         registered = self._topics.state.brokers.get(node_id)
         if registered is None or not registered.fenced:
             return
-        await self._done(self._changes.abandoning(node_id))  # what others do not lead yet
+        await self._done(self._changes.abandoning(node_id))  # the partitions that others do not lead yet
         self._changes.apply([leadership.unfenced(self._topics.state, node_id)])
         await self._done(self._changes.settling(node_id))
 
     def _silent(self, node_id: int) -> None:
-        """The controller hears no more of a node: some time later, unless it knows already, it takes it for dead."""
+        """The controller gets no more heartbeats of a node. After the session timeout it treats the node as dead,
+        unless it does already.
+        """
         registered = self._topics.state.brokers.get(node_id)
         if node_id not in self._dead_until and registered is not None and not registered.fenced:
             self._find_dead_later(node_id)
@@ -203,7 +205,7 @@ class Cluster:
             self._slices.run(self._burying(node_id), _nothing, Nobody("the partitions of a dead node cannot be led"))
 
     def _burying(self, node_id: int) -> Job[None]:
-        """Others lead what a dead node led."""
+        """Others lead the partitions of a dead node."""
         try:
             registered = self._topics.state.brokers.get(node_id)
             if registered is not None and not registered.fenced:
@@ -211,13 +213,13 @@ class Cluster:
             yield from self._changes.abandoning(node_id, anew=self.states[node_id] is not State.PAUSED)
             log.info("others lead what a dead node led", node=node_id)
         except ApiError as failure:
-            # the disk: tried again as often as a session would time out
+            # the disk has failed: try again after the session timeout
             log.error("others cannot lead what a dead node led yet", node=node_id, reason=failure.message)
             self._find_dead_later(node_id)
 
     async def return_node(self, node_id: int) -> None:
-        """The node starts again, at the ports that it had, and leads nothing yet that has another leader. Raises
-        WrongNode, `ApiError`, or OSError when a port is taken.
+        """The node starts again, at its previous ports. It leads no partition yet that has another leader. Raises
+        WrongNode, `ApiError`, or OSError when a port is in use.
         """
         before = self.states.get(node_id)
         node = self._node(node_id, "return")

@@ -1,4 +1,4 @@
-"""What the nodes of a process share."""
+"""The objects that the nodes of a process share."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Common(NamedTuple):
     authorizer: Authorizer | None
     open_dispatcher: Callable[[Node], Dispatcher]
     observe: Callable[[int], Any]
-    """Makes what is told of a partition of groups; the same for all nodes."""
+    """Makes the observer of a partition of groups, which all nodes share."""
     observe_transactions: Callable[[int], Any]
     transaction_history: str | None
     transactions_loaded: Callable[[], object]
     rack: str | None
-    """Of the first node."""
+    """The rack of the first node."""
     is_bounded: bool
-    """Whether the process may have so many files only."""
+    """Whether the number of the process's files is limited."""
     group_leader_shards: ByPartition[GroupShard] | None
-    """The shards of the nodes that lead; None: there is one node."""
+    """The shards of the nodes that lead. None means that the process has one node."""
     transaction_leader_shards: ByPartition[Any] | None
     controller: Controller | None
     peers: Peers | None
-    """The nodes of other processes; None: there are none."""
+    """The nodes of other processes. None means that no other process exists."""
     post: Callable[[Callable[[], object]], object]
     """Runs a callable on the event loop soon, from any thread."""

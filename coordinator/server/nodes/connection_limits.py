@@ -1,5 +1,5 @@
-"""How many connections a node takes, how fast they may come, and the quotas of its clients: as properties and records
-say now.
+"""The limits of a node's connections and of their rate, and the quotas of its clients. Properties and records
+set them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class ConnectionLimits:
-    """`limits`: of the connections that there are; None while the node accepts none."""
+    """`limits`: those of the open connections. None while the node does not accept connections."""
 
     def __init__(self, config: Config, live: Live, node: Node, throttled: Callable[[Any, Any], Any]) -> None:
-        """`throttled`: puts before the requests of a connection what counts them."""
+        """`throttled`: wraps the requests of a connection with the counting for quotas."""
         self.limits: Limits | None = None
         self._config = config
         self._live = live
@@ -33,7 +33,7 @@ class ConnectionLimits:
         self._quotas: Any = None
 
     def load(self, quotas: Mapping[Entity, Mapping[str, float]]) -> None:
-        """The quotas that there are at a start."""
+        """Load the quotas that exist at a start."""
         if quotas:
             self._in_force().load(quotas)
 
@@ -42,7 +42,7 @@ class ConnectionLimits:
         self._in_force().changed(records)
 
     def _in_force(self) -> Any:
-        """What puts quotas into force (`net.quotas.Quotas`)."""
+        """The object that puts quotas into force (`net.quotas.Quotas`)."""
         if self._quotas is None:
             # imported here: most servers have none
             settings = self._config.settings(import_module("muster.coordinator.quotas.settings").QuotaSettings)
@@ -52,7 +52,7 @@ class ConnectionLimits:
         return self._quotas
 
     def check(self, live: Live) -> None:
-        """Of properties that are about to be set. Raises InvalidProperty."""
+        """Check properties that are about to be set. Raises InvalidProperty."""
         for listener in self._config.listeners:
             for name in ("max.connections", "max.connection.creation.rate"):
                 if live.own_of(listener.name, name) == 0:
@@ -62,7 +62,7 @@ class ConnectionLimits:
                     )
 
     def heed(self) -> None:
-        """Limit the connections as the properties say now."""
+        """Limit the connections by the present properties."""
         limits = self.limits
         if limits is None:
             return
@@ -83,6 +83,6 @@ class ConnectionLimits:
             self._in_force()
 
     def look_up(self, host: str, done: Callable[[str | None], object]) -> None:
-        """Tell the address of a host, for limits of addresses."""
+        """Resolve the address of a host, for limits of addresses."""
         resolve = import_module("muster.coordinator.system.host_names").resolve
         self._node.slices.worker.run(partial(resolve, host), lambda address, _: done(address))

@@ -1,5 +1,5 @@
-"""The way in for `muster nodes`: a socket in the data directory, for who may write there. One line of JSON is asked,
-one is answered; what a node is told to do is done when the answer comes.
+"""The control socket of `muster nodes`, in the data directory, for users who may write there. A request is one line of
+JSON, and so is the answer. The answer leaves when the action is done.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ log = structlog.get_logger("muster.nodes")
 
 NAME: Final = "control.sock"
 MOST_BYTES: Final = 1_000
-"""Of a line that asks."""
+"""The longest request line."""
 
 
 def _shortest(path: Path) -> str:
-    """The path as such or from here on: that of a socket may have some 100 bytes."""
+    """The path, or the path from the working directory: the path of a socket may have some 100 bytes."""
     return min(str(path), os.path.relpath(path), key=len)
 
 
@@ -42,7 +42,7 @@ class Control:
         self._asking: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> None:
-        """Listen; where that cannot be, nodes can only be told by the program itself."""
+        """Listen. If that is impossible, only the program itself can control nodes."""
         try:
             self._path.unlink(missing_ok=True)  # a process that was killed has left it; the directory is ours
             bound = socket.socket(socket.AF_UNIX)
@@ -56,7 +56,7 @@ class Control:
             log.warning("muster nodes cannot be used", path=str(self._path), reason=error.strerror or str(error))
 
     async def stop(self) -> None:
-        """Listen no more, and answer nobody."""
+        """Stop listening, and answer no request."""
         if self._server is None:
             return
         self._server.close()
@@ -75,7 +75,7 @@ class Control:
             writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()
         except (OSError, ValueError):
-            pass  # it has gone, or its line was too long
+            pass  # the client has disconnected, or its line was too long
         finally:
             self._asking.discard(task)
             writer.close()
@@ -98,7 +98,7 @@ class Control:
         return {"nodes": self._rows()}
 
     async def _do(self, asked: Mapping[str, Any]) -> None:
-        """Raises WrongNode, `ApiError` or OSError."""
+        """Do the requested action. Raises WrongNode, `ApiError` or OSError."""
         what, node_id = asked.get("do"), asked.get("node")
         if what == "list":
             return

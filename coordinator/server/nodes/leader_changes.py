@@ -1,8 +1,8 @@
-"""Changes of who leads what, and of which brokers there are; and what all nodes of the process are told of it.
+"""Changes of leaders and of the set of brokers, and the notification of all nodes of the process.
 
-They are decided by `topics.leadership`, written to the metadata log, and every node has the new image in the same turn
-of the event loop. So there is never more than one leader of a partition; whoever still holds an older `Partition` can
-append no more.
+`topics.leadership` decides them, and they are written to the metadata log. Every node gets the new image in the same
+iteration of the event loop. So a partition never has more than one leader. An object that still holds an older
+`Partition` cannot append.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger("muster.nodes")
 
 AT_ONCE: Final = 100
-"""Partitions of users that get another leader in one turn of the event loop; those of coordinators do so one by one."""
+"""So many partitions of users get another leader in one iteration of the event loop. Partitions of coordinators change
+one by one.
+"""
 MOST_PREFERRED: Final = 1_000
-"""Leaders that are brought back at one look (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
+"""One check moves so many leaders back (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
 _COORDINATORS: Final = (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
 
 
@@ -43,11 +45,11 @@ class Journals(Protocol):
     """The writers of the histories of groups and transactions."""
 
     def __call__(self, topic: str, index: int) -> object:
-        """The log of this partition of a history was opened anew, or has another leader."""
+        """The log of this history partition was opened again, or has another leader."""
 
 
 class LeaderChanges:
-    """Raises `ApiError` from whatever it writes, when the disk does not take it."""
+    """Every write raises `ApiError` when the disk fails."""
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class LeaderChanges:
         states: Mapping[int, State],
         renew: Journals,
     ) -> None:
-        """`nodes` and `states`, by id, are those of now whenever they are looked at."""
+        """`nodes` and `states`, by id, are live views."""
         self._topics = topics
         self._cluster_id = cluster_id
         self._nodes = nodes
@@ -65,7 +67,7 @@ class LeaderChanges:
         self._renew = renew
 
     def publish(self) -> None:
-        """Give every node the image of now."""
+        """Give every node the present image."""
         brokers: dict[int, Broker] = {}
         registered = self._topics.state.brokers
         for broker_id in sorted(registered):
@@ -82,7 +84,7 @@ class LeaderChanges:
     # ---- changing
 
     def apply(self, records: Sequence[Message], *, anew: bool = False) -> None:
-        """Write these, and let all nodes live by them. Raises `ApiError` when the disk does not take them."""
+        """Write these records, and apply them to all nodes. Raises `ApiError` when the disk fails."""
         moved = [(place.topic.name, place.partition) for place in leadership.places(self._topics.state, records)]
         for name, index in moved:
             if name in _COORDINATORS:
@@ -104,7 +106,7 @@ class LeaderChanges:
                     self._renew(name, index)
 
     def _flush(self, topic: str, index: int) -> None:
-        """What a shard has gathered is written in the name of its leader, while that is one."""
+        """Write what a shard has collected, while its leader still leads."""
         for node in self._nodes.values():
             routing = node.routing if topic == GROUP_OFFSETS_TOPIC else node.transactions.routing
             if index < len(routing.shards):
@@ -117,7 +119,7 @@ class LeaderChanges:
         *,
         anew: bool = False,
     ) -> Job[None]:
-        """Change these partitions, some in each turn; what is to become of one is decided just then."""
+        """Change these partitions, some in each step. `decide` is called for each just before its change."""
         some: list[Message] = []
         for place in places:
             if self._topics.state.topics_by_id.get(place.topic.topic_id) is not place.topic:
@@ -135,7 +137,9 @@ class LeaderChanges:
             yield None
 
     def abandoning(self, broker_id: int, *, anew: bool = False) -> Job[None]:
-        """Others lead what this broker leads, and it is in sync nowhere; first coordinators, which clients wait for."""
+        """Others lead the partitions of this broker, and it leaves all in-sync replicas. Coordinators change first,
+        because clients wait for them.
+        """
         state, turns = self._topics.state, count()
 
         def decide(place: Place) -> PartitionChangeRecord | None:
@@ -158,7 +162,9 @@ class LeaderChanges:
         log.info("a broker is no longer registered", node=broker_id)
 
     def settling(self, node_id: int) -> Job[None]:
-        """A broker is there again: what nobody leads it may lead, and it is in sync where it is a replica."""
+        """A broker is live again. It may lead partitions without a leader, and joins the in-sync replicas of its
+        partitions.
+        """
         state = self._topics.state
         return self._moving(
             _concerned(self._topics, node_id, NO_BROKER),
@@ -166,7 +172,7 @@ class LeaderChanges:
         )
 
     def fence(self, node_id: int) -> None:
-        """A broker may lead nothing from now on, unless it is registered no more."""
+        """A broker may lead no partition from now on, unless it is not registered any more."""
         if node_id in self._topics.state.brokers:
             self.apply([leadership.fenced(self._topics.state, node_id)])
 
@@ -186,7 +192,7 @@ class LeaderChanges:
         )
 
     def balancing(self) -> Job[None]:
-        """Bring leadership back to the first replicas, where these live."""
+        """Move leadership back to the first replicas, where these are live."""
         state, left = self._topics.state, MOST_PREFERRED
 
         def decide(place: Place) -> PartitionChangeRecord | None:
@@ -205,7 +211,7 @@ class LeaderChanges:
 
 
 def _concerned(topics: Topics, *broker_ids: int) -> list[Place]:
-    """The partitions that one of these brokers leads, is in sync with, or is a replica of; coordinators first."""
+    """The partitions that one of these brokers leads, is in sync with, or is a replica of. Coordinators stand first."""
     found = [
         place
         for place in leadership.all_places(topics.state)

@@ -1,6 +1,6 @@
-"""What the listeners of a node demand: TLS, and proof of who a client is; and its renewal while the node runs.
+"""TLS and SASL of the listeners of a node, and their renewal while the node runs.
 
-Imports what it needs when a listener asks for it: most servers have neither TLS nor SASL.
+Modules are imported when a listener needs them: most servers have neither TLS nor SASL.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ log = structlog.get_logger("muster.server")
 
 
 class ListenerSecurity:
-    """Of the listeners of one node. `renewals`: each reads the certificates of a listener, or its users, anew if they
-    are others.
+    """The security of the listeners of one node. `renewals`: each reads the certificates or the users of a listener
+    again when they have changed.
     """
 
     def __init__(
@@ -50,17 +50,17 @@ class ListenerSecurity:
         self._logs = logs
         self._tokens = tokens
         self._plain_users: dict[str, Any] = {}
-        """Of listeners, by name."""
+        """PLAIN users by listener name."""
         self._bearers: dict[str, tuple[Any, Any]] = {}
-        """How listeners check tokens: settings, and what does it."""
+        """The token checkers of listeners, each with its settings."""
 
     def renew(self) -> None:
-        """Read anew what has changed."""
+        """Read everything that has changed."""
         for renew in self.renewals:
             renew()
 
     def stop(self) -> None:
-        """No connection comes any more."""
+        """Stop: no new connections arrive."""
         for _, bearer in self._bearers.values():
             bearer.stop()
         self._bearers.clear()
@@ -68,7 +68,7 @@ class ListenerSecurity:
         self._live.checks.clear()
 
     def secured(self, listener: ConfiguredListener) -> Security:
-        """What a listener demands that has TLS or SASL."""
+        """The security of a listener with TLS or SASL."""
         room = import_module("muster.coordinator.config.security")
         sasl = self._sasl_listener(listener) if listener.has_sasl else None
         if not listener.has_tls:
@@ -100,7 +100,7 @@ class ListenerSecurity:
         )  # fmt: skip
 
     def _scram_secret(self) -> bytes:
-        """For credentials that are made up, the same after a restart."""
+        """The secret for decoy credentials, which survives a restart."""
         room = import_module("muster.coordinator.config.decoy_credentials")
         secret: bytes = room.secret(self._logs.storage, self._machine.draw_uuid)
         return secret
@@ -109,7 +109,7 @@ class ListenerSecurity:
         return import_module("muster.coordinator.config.decoy_credentials").Iterations(lambda: self._topics.state)
 
     def _bearer(self, listener: str, settings: Any) -> Any:
-        """It goes on when nothing of it has changed: it has fetched keys."""
+        """The token checker of a listener. It is kept while its settings are the same, because it has fetched keys."""
         before, bearer = self._bearers.get(listener, (None, None))
         if before != settings:
             made = import_module("muster.coordinator.config.oauthbearer").Bearer(
@@ -122,7 +122,7 @@ class ListenerSecurity:
         return bearer
 
     def watch(self, given: ConfiguredListener, listener: Listener) -> None:
-        """Have what clients must show of SASL renewed."""
+        """Renew the SASL settings of a listener when they change."""
         room = import_module("muster.coordinator.config.sasl")
         seen = room.stamp(given, self._live)
 
@@ -150,5 +150,5 @@ class ListenerSecurity:
         self.renewals.append(renew)
 
     def _credential(self, user: str, kind: int) -> Any:
-        """Of SCRAM, by the type of the mechanism."""
+        """A SCRAM credential, by user and type of the mechanism."""
         return self._topics.state.scram.get((user, kind))

@@ -1,5 +1,5 @@
-"""What a server needs to know of the other processes that it shares the metadata log with. A protocol, and how clients
-and other nodes reach this one.
+"""What a server needs to know of the other processes that share the metadata log. It is a protocol. Also the addresses
+at which clients and other nodes reach this one.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class Histories(Protocol):
     """The writers of the histories of groups and transactions, which move with their partitions."""
 
     def hand_over(self, topic: str, index: int) -> Sequence[tuple[bytes | None, bytes]]:
-        """Another process leads the partition now: keys and values of the events that are not written yet."""
+        """Another process now leads the partition. Returns keys and values of the events that are not written yet."""
 
     def take_over(self, topic: str, index: int, rows: Sequence[tuple[bytes | None, bytes]]) -> None:
-        """Write what the leader before has handed over."""
+        """Write the rows that the previous leader has handed over."""
 
 
 class Membership(Protocol):
-    """This process as one node among others; in the place of `nodes.cluster.Cluster`. (`database.membership`.)"""
+    """This process as one node among others, in place of `nodes.cluster.Cluster`. (See `postgres.membership`.)"""
 
     @property
     def keeper(self) -> Keeper:
-        """Of the metadata log."""
+        """What writes the metadata log."""
 
     @property
     def peers(self) -> Peers:
@@ -53,18 +53,18 @@ class Membership(Protocol):
         renew: Callable[[str, int], object],
         histories: Histories | None = None,
     ) -> Job[None]:
-        """Become one of the brokers. `renew(topic, index)`: the log of this partition of a history is another one.
-        `histories`: they give the events that wait, when a partition moves. Raises `ApiError`.
+        """Become one of the brokers. `renew(topic, index)`: the log of this history partition has changed. `histories`:
+        returns the waiting events when a partition moves. Raises `ApiError`.
         """
 
     def begin(self, nodes: Iterable[Any]) -> None:
-        """This is the node, which is about to serve."""
+        """Begin with this node, which is about to serve."""
 
     def publish(self) -> None:
-        """Give the node the image of now."""
+        """Give the node the present image."""
 
     async def listening(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """The node listens there. Raises `ApiError`."""
+        """The node listens at these endpoints. Raises `ApiError`."""
 
     def catching_up(self) -> Job[None]:
         """See `api.node.Controller`."""
@@ -76,11 +76,11 @@ class Membership(Protocol):
         """See `api.node.Controller`."""
 
     def stop(self) -> None:
-        """Follow no more."""
+        """Stop following the metadata log."""
 
 
 def told_endpoints(config: Config, ports: Sequence[int]) -> dict[str, Endpoint]:
-    """Where each listener is reached from other hosts, by its name; `ports`: where the node listens."""
+    """The address of each listener for other hosts, by its name. `ports`: the bound ports of the node."""
     own_name = socket.gethostname()
     return {
         given.name: Endpoint(

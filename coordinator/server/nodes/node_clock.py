@@ -1,7 +1,7 @@
-"""The clock of one of several nodes. While the node stands still its timers do not ring.
+"""The clock of one of several nodes. While the node is paused its timers do not fire.
 
-When it goes on, no timer rings for as long again (at most `clock.GRACE_MS`): what clients have sent meanwhile is read
-first, as after a pause of the whole process.
+When the node continues, no timer fires for as long again (at most `clock.GRACE_MS`). Requests that clients have sent
+meanwhile are read first, as after a pause of the whole process.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ class NodeClock:
     """See the module."""
 
     def __init__(self, clock: Clock) -> None:
-        """`clock`: of the process."""
+        """`clock`: the clock of the process."""
         self.clock = clock
         self.held: dict[NodeTimer, None] | None = None
-        """Timers that were to ring while the node stood still; None: it does not."""
+        """Timers that were due while the node was paused. None means that it is not paused."""
         self.grace_until_ms = 0
         self._since_ms = 0
         self._machine = self if clock.machine is clock else NodeClock(clock.machine)
 
     @property
     def machine(self) -> NodeClock:
-        """See `Clock`; it stands still with the node."""
+        """See `Clock`. It pauses with the node."""
         return self._machine
 
     def stand_still(self) -> None:
-        """No timer rings until `go_on`."""
+        """No timer fires until `go_on`."""
         if self.held is None:
             self.held = {}
             self._since_ms = self.clock.mono_ms()
             self._machine.stand_still()
 
     def go_on(self) -> None:
-        """Timers ring again, in a while."""
+        """Timers fire again, after the grace time."""
         held, self.held = self.held, None
         if held is None:
             return
@@ -64,7 +64,7 @@ class NodeClock:
         return self.clock.moment()
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """See `Clock`. What has begun is brought to its end also while the node stands still; nobody hears of it."""
+        """See `Clock`. Work that has begun ends even while the node is paused; its result is not sent."""
         self.clock.call_soon(callback)
 
     def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
@@ -77,7 +77,7 @@ class NodeClock:
 
 
 class NodeTimer:
-    """One call of a node in the future."""
+    """One future call of a node."""
 
     __slots__ = ("_callback", "_had_grace", "_node", "_timer")
 
@@ -97,7 +97,7 @@ class NodeTimer:
             self._callback()
 
     def put_off(self) -> None:
-        """Ring when the grace is over; put off once only."""
+        """Fire when the grace time is over. This happens only once."""
         self._had_grace = True
         self._timer = self._node.clock.call_at(self._node.grace_until_ms, self._ring)
 

@@ -1,7 +1,7 @@
-"""One broker of the process: its listeners and connections, its shards, and what its handlers see.
+"""One broker of the process: its listeners and connections, its shards, and the objects of its handlers.
 
-The clock, the topics and their logs are the process's (`Common`). Which partitions the broker leads is told by the
-image that it is given (`see`); it decides nothing of that.
+The clock, the topics and their logs are the process's (`Common`). The image that the broker gets (`see`) says which
+partitions it leads. The broker does not decide this.
 """
 
 from __future__ import annotations
@@ -46,15 +46,17 @@ from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STA
 log = structlog.get_logger("muster.server")
 
 CLOSE_MS: Final = 2_000
-"""How long a stop waits for clients to take what is on its way to them."""
+"""How long a stop waits for clients to receive their answers."""
 ANSWER_TURNS: Final = 200
-"""Turns of the event loop in which a node that stops still answers what waited; each reads and answers others too."""
+"""A node that stops still answers waiting requests for so many iterations of the event loop. Each iteration also reads
+and answers others.
+"""
 LOOK_MS: Final = 5_000
-"""How often it is looked whether files with certificates have changed."""
+"""How often the node checks whether certificate files have changed."""
 
 
 class Bound(NamedTuple):
-    """One listener that accepts: Kafka's listener name, the host that was asked for, the real port."""
+    """One listener that accepts: Kafka's listener name, the requested host, the real port."""
 
     listener: str
     host: str
@@ -62,7 +64,7 @@ class Bound(NamedTuple):
 
 
 class RunningNode:
-    """See the module. `node`: as its handlers see it; `bound`: where it listens."""
+    """See the module. `node`: the node as its handlers see it. `bound`: where it listens."""
 
     def __init__(self, config: Config, live: Live, common: Common) -> None:
         self.node_id = config.node_id
@@ -72,7 +74,7 @@ class RunningNode:
         self._common = common
         may_pause = config.nodes > 1 or common.machine.may_pause_one_node
         self._own_clock = NodeClock(common.clock) if may_pause else None
-        """Of a node that may stand still."""
+        """The clock of a node that may be paused."""
         self._clock: Clock = self._own_clock or common.clock
         self._listeners: list[Listener] = []
         self._next_look: Timer | None = None
@@ -94,10 +96,11 @@ class RunningNode:
     # ---- the shards
 
     def _open_shards(self) -> None:
-        """Those of all partitions; each becomes active when the node leads it."""
+        """Open the shards of all partitions. Each becomes active when the node leads it."""
         common, config = self._common, self.config
         topics, clock, slices = common.topics, self._clock, common.slices
-        # the hash of a group's topics has a rack in it, and is to stay when the group moves: that of the first node
+        # The hash of a group's topics has a rack in it. It must stay when the group moves, so the first node's rack is
+        # used.
         settings = replace(config.settings(GroupSettings), broker_rack=common.rack)
         if config.assignors is not None:
             settings = replace(settings, group_consumer_assignors=tuple(config.assignors))
@@ -153,18 +156,18 @@ class RunningNode:
         )
 
     def _transaction_settings(self) -> Any:
-        # imported here: most servers have no transactions, and to make the class takes longer than all else of them
+        # imported here: most servers have no transactions, and making the class takes longer than all the rest
         return self.config.settings(import_module("muster.coordinator.transactions.settings").TransactionSettings)
 
     def load(self, loader: Loader) -> None:
-        """At a start: have the shards loaded that the node leads."""
+        """At a start: load the shards that the node leads."""
         topics = self._common.topics
         for shard in self.leaderships.new(topics.open.leaders[GROUP_OFFSETS_TOPIC]):
             partition = topics.open.partition(GROUP_OFFSETS_TOPIC, shard.partition)
             loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
 
     def see(self, image: ClusterImage) -> None:
-        """The cluster is this now."""
+        """The cluster has this image now."""
         self.node.cluster = image._replace(node_id=self.node_id)
 
     def leave(self) -> None:
@@ -185,21 +188,21 @@ class RunningNode:
 
     @property
     def limits(self) -> Limits | None:
-        """Of the connections that there are; None while the node accepts none."""
+        """The limits of the open connections. None while the node does not accept connections."""
         return self._connections.limits
 
     def connection_count(self) -> int:
-        """How many connections there are now."""
+        """The number of open connections."""
         return 0 if self.limits is None else len(self.limits)
 
     def descriptors(self) -> Iterator[int]:
-        """Of the sockets that it has: those that listen, and the connections."""
+        """The descriptors of its sockets: those that listen, and the connections."""
         yield from (one.bound_descriptor for one in self._listeners)
         if self.limits is not None:
             yield from (one.socket_descriptor for one in self.limits.connections)
 
     async def listen(self) -> None:
-        """Accept connections: at the ports of the configuration, later at those that it had before. Raises OSError."""
+        """Accept connections at the configured ports; after a restart, at the previous ones. Raises OSError."""
         common = self._common
         settings = self.config.settings(NetSettings, self.live.value)
         most: Callable[[], int] | None = None
@@ -230,14 +233,14 @@ class RunningNode:
             self._look_for_certificates()
 
     def endpoints(self) -> dict[str, Endpoint]:
-        """Where clients of each listener reach the node, by the listener's name."""
+        """The address of the node for clients of each listener, by the listener's name."""
         return {
             bound.listener: Endpoint(given.advertised_host or "", given.advertised_port or bound.port)
             for given, bound in zip(self.config.listeners, self.bound, strict=False)
         }
 
     def input_waits(self) -> bool:
-        """Whether clients have sent anything that is not read or handled yet."""
+        """Whether clients have sent bytes that are not read or handled yet."""
         limits = self.limits
         return limits is not None and limits.input_waits(one.descriptor for one in self._listeners)
 
@@ -251,7 +254,7 @@ class RunningNode:
         clock = self._clock.machine
         self._next_look = clock.call_at(clock.mono_ms() + LOOK_MS, self._look_for_certificates)
 
-    # ---- standing still
+    # ---- pausing
 
     @property
     def may_stand_still(self) -> bool:
@@ -259,7 +262,7 @@ class RunningNode:
         return self._own_clock is not None
 
     def stand_still(self) -> None:
-        """As after SIGSTOP: what clients send waits in the sockets, no timer rings, nothing is answered."""
+        """Pause as after SIGSTOP: requests wait in the sockets, no timer fires, and nothing is answered."""
         assert self._own_clock is not None
         self._own_clock.stand_still()
         for listener in self._listeners:
@@ -268,7 +271,7 @@ class RunningNode:
             self.limits.set_stand_still(stand_still=True)
 
     def go_on(self) -> None:
-        """As after SIGCONT; harmless for a node that does not stand still."""
+        """Continue as after SIGCONT. The call has no effect for a node that is not paused."""
         if self._own_clock is None or self._own_clock.held is None:
             return
         self._own_clock.go_on()
@@ -280,7 +283,7 @@ class RunningNode:
     # ---- its end
 
     def accept_no_more(self) -> None:
-        """No new connections; those that are open stay."""
+        """Accept no new connections. Open ones stay open."""
         for listener in self._listeners:
             listener.close()
         if self._next_look is not None:
@@ -288,14 +291,14 @@ class RunningNode:
         self._security.stop()
 
     def resign(self) -> None:
-        """Every shard resigns, at once; first those that write into the logs of the others."""
+        """Every shard resigns, at once. Shards that write into the logs of others resign first."""
         self.transactions.stop()
         self.leaderships.held.clear()
         for shard in self.routing.shards:
             shard.resign()
 
     async def answered(self) -> None:
-        """Let the loop turn until what was told to go elsewhere has left; not for ever."""
+        """Wait until the clients that must find another node have their answers, but not for ever."""
         loop = asyncio.get_running_loop()
         for _ in range(ANSWER_TURNS):
             limits = self.limits
@@ -306,7 +309,7 @@ class RunningNode:
             await turned
 
     async def close_connections(self) -> None:
-        """After `accept_no_more`: answers are sent, and every connection ends."""
+        """After `accept_no_more`: send the answers, and end every connection."""
         limits, clock = self.limits, self._clock.machine
         if limits is None:
             return
@@ -322,14 +325,14 @@ class RunningNode:
         self._off()
 
     def die(self) -> None:
-        """As a kill of the process would end it: connections are cut, what it held is gone, nothing is written."""
+        """End as a kill of the process would: connections are cut, the state is lost, and nothing is written."""
         self.accept_no_more()
         self.transactions.died()
         self.leaderships.drop()
         if self.limits is not None:
             _abort_all(self.limits)
         self._off()
-        self.go_on()  # one that returns does not stand still
+        self.go_on()  # a node that returns is not paused
 
     def _off(self) -> None:
         if self.limits is not None:

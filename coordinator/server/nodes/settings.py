@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """What this room takes from the broker's properties."""
+    """The broker properties that this package uses."""
 
     broker_session_timeout_ms: int = 9_000
-    """After so long a broker that died is taken for dead, and others lead what it led."""
+    """After so long a broker that died is treated as dead, and others lead its partitions."""
     auto_leader_rebalance_enable: bool = True
-    """Bring leadership back to the preferred replicas from time to time."""
+    """Whether leadership periodically moves back to the preferred replicas."""
     leader_imbalance_check_interval_seconds: int = 300
-    """How often."""
+    """How often that is checked."""

@@ -1,4 +1,4 @@
-"""In which states a node can be, and what may be done to it then."""
+"""The states of a node, and the actions that each state allows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class State(Enum):
-    """Of a node."""
+    """The state of a node."""
 
     UP = "up"
     STOPPING = "stopping"
@@ -24,8 +24,8 @@ ALLOWED: Final = {
     "resume": {State.PAUSED: State.RETURNING},
     "return": {State.STOPPED: State.RETURNING, State.KILLED: State.RETURNING},
 }
-"""What may be done to a node in which state, and the state that it has then."""
+"""Action -> state in which it is allowed -> the next state."""
 
 
 class WrongNode(Exception):
-    """There is no such node, or that cannot be done to it now."""
+    """The node does not exist, or its state does not allow the action."""
