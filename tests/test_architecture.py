@@ -23,7 +23,7 @@ BELOW = (
 def rooms_of_the_page() -> list[str]:
     """The paths in the first column of the table of rooms."""
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    table = page.partition("## Rooms")[2].partition("\n## ")[0]
+    table = page.partition("## Packages")[2].partition("\n## ")[0]
     return re.findall(r"(?m)^\| `([^`]+)` \|", table)
 
 
