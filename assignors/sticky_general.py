@@ -161,8 +161,8 @@ Pair = tuple[int, int]
 class Moves:
     """The moves of a balancing, and better moves in their place (Kafka's PartitionMovements).
 
-    If a partition of a topic has moved from A to B, another may be about to move from B to A. Then it is better to send
-    the first one back. Partitions are codes (sticky_group); `hash_code` returns the Java hash code of a code.
+    A partition of a topic may have moved from A to B before another moves from B to A. Then it is better to send the
+    first one back. Partitions are codes (sticky_group); `hash_code` returns the Java hash code of a code.
     """
 
     def __init__(self, topics: int, hash_code: Callable[[int], int]) -> None:

@@ -136,7 +136,7 @@ def _to_stop(work: Work, found: _Found) -> list[Task]:
 def _lost(
     state: State, now_ms: int, lost: list[Task], loads: list[Load], max_delay_ms: int
 ) -> tuple[State, list[Task]]:
-    """Decide about lost work: wait for its workers, give it to workers that seem to have returned, or give it up.
+    """Decide about lost work: wait for its workers, give it to workers that have perhaps returned, or drop it.
 
     The second result is work that is to be assigned as if it were new.
     """

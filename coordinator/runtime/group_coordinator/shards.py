@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from muster.assignors.assignor import Assignor
 
 CHECKS_SPREAD_OVER: Final = 10
-"""Each shard checks for expired offsets at a time of its own. All times lie in a part of the interval: one tenth."""
+"""Each shard checks for expired offsets at a time of its own. All these times lie within a tenth of the interval."""
 
 
 def group_shards(
