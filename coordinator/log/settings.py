@@ -11,7 +11,9 @@ MINUTE_MS = 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """Properties of the broker, with Kafka 4.3's defaults. Of a quantity in several units the smallest unit counts."""
+    """Properties of the broker, with Kafka 4.3's defaults. For a quantity with several units, the smallest unit
+    counts.
+    """
 
     log_segment_bytes: int = 1024 * 1024 * 1024
     log_roll_ms: int | None = None
@@ -48,14 +50,14 @@ class LogSettings:
     message_max_bytes: int = 1024 * 1024 + 12
     compression_type: str = "producer"
     producer_id_expiration_ms: int = 24 * HOUR_MS
-    """Compaction forgets a producer that was silent for so long."""
+    """Compaction forgets a producer that wrote nothing for so long."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
     """Properties of one topic, as its logs use them. `dataclasses.replace` sets a topic's own over the broker's.
 
-    `file_delete_delay_ms` asks for nothing: no read is under way when a segment is removed.
+    `file_delete_delay_ms` has no effect: no read is running when a segment is removed.
     """
 
     segment_bytes: int = 1024 * 1024 * 1024
@@ -84,7 +86,7 @@ class LogConfig:
 
     @classmethod
     def of(cls, settings: LogSettings) -> LogConfig:
-        """What a topic has that sets nothing itself (Kafka: ServerTopicConfigSynonyms)."""
+        """Return the properties of a topic that sets none itself (Kafka: ServerTopicConfigSynonyms)."""
         return cls(
             segment_bytes=settings.log_segment_bytes,
             segment_ms=_first(settings.log_roll_ms, settings.log_roll_hours * HOUR_MS),
@@ -111,17 +113,17 @@ class LogConfig:
 
     @property
     def deletes(self) -> bool:
-        """Old segments go by `retention.ms` and `retention.bytes`."""
+        """Whether `retention.ms` and `retention.bytes` remove old segments."""
         return "delete" in self.cleanup_policy
 
     @property
     def compacts(self) -> bool:
-        """Only the latest record of each key is kept in the end, so records need keys."""
+        """Whether compaction keeps only the latest record of each key, so that records need keys."""
         return "compact" in self.cleanup_policy
 
     @property
     def stamps_append_time(self) -> bool:
-        """The broker's time replaces the producer's."""
+        """Whether the broker's time replaces the producer's."""
         return self.message_timestamp_type == "LogAppendTime"
 
 

@@ -1,8 +1,8 @@
-"""One partition's log (Kafka: UnifiedLog): what is appended to it, read from it and removed from it.
+"""One partition's log (Kafka: UnifiedLog): appends, reads and removes records.
 
-It is made of `LogSegments` (the files), `LeaderEpochs`, `Durability` (what is synced, and what waits for that) and
-`Availability` (whether it still works). Used from one thread, the event loop. Nothing here waits for the disk but
-`flush`, `close` and `truncate`. It parses batch headers and nothing inside a batch.
+It has `LogSegments` (the files), `LeaderEpochs`, `Durability` (what is synced, and which callers wait) and
+`Availability` (whether the log works). It is used from one thread, the event loop. Only `flush`, `close` and `truncate`
+wait for the disk. It parses batch headers and nothing inside a batch.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from muster.coordinator.log.producers.tracker import ProducerTracker
 
 _COPY_LIMIT = 32 * 1024
-"""Batches above it are written in two pieces rather than copied."""
+"""Larger batches are written in two pieces rather than copied."""
 _logger = structlog.get_logger("muster.log")
 
 
@@ -73,8 +73,9 @@ class UnifiedLog:
         wait_for_sync: bool = False,
         engine: Engine | None = None,
     ) -> None:
-        """`sync`: threads to sync in; `wait_for_sync`: durable means synced, not only written (needs `sync`).
-        `engine`: what makes the log durable instead.
+        """`sync`: threads for syncs. `wait_for_sync`: durable means synced, not only written (needs `sync`).
+
+        `engine`: makes the log durable in another way.
         """
         self.topic = topic
         self.partition = partition
@@ -89,7 +90,7 @@ class UnifiedLog:
             self.durability = engine.durability(segments, self._availability)
         self._producers: ProducerTracker | None = None
 
-    # -- how it stands
+    # -- state
 
     @property
     def directory(self) -> str:
@@ -112,22 +113,22 @@ class UnifiedLog:
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
         return self.segments.end_offset
 
     @property
     def durable_offset(self) -> int:
-        """All before it is durable: the high watermark of a partition without replicas."""
+        """Everything before it is durable: the high watermark of a partition without replicas."""
         return self.durability.durable_offset
 
     @property
     def recovery_point(self) -> int:
-        """Up to here the log is known to be on the disk: recovery begins here."""
+        """The log is known to be on the disk up to this offset: recovery begins here."""
         return self.durability.recovery_point
 
     @property
     def leader_epoch(self) -> int:
-        """The newest leader epoch that the log has seen; -1: none."""
+        """The newest leader epoch that the log has seen; -1 when it has seen none."""
         return self.epochs.latest
 
     @property
@@ -137,10 +138,10 @@ class UnifiedLog:
 
     @property
     def producers(self) -> ProducerTracker:
-        """The producers with an id that write here, and their transactions; made when somebody asks first."""
+        """The producers with an id that write here, and their transactions; created at the first use."""
         found = self._producers
         if found is None:
-            # the only place that imports what keeps them: a start without producers does not pay for it
+            # the only import of the module for producers: a start without producers does not pay for it
             tracker = import_module("muster.coordinator.log.producers.tracker")
             durability = self.durability
             found = self._producers = tracker.ProducerTracker(
@@ -154,11 +155,11 @@ class UnifiedLog:
 
     @property
     def knows_producers(self) -> bool:
-        """Whether `producers` is at hand: somebody has asked, and the log was read."""
+        """Whether `producers` was created and has read the log."""
         return self._producers is not None and self._producers.is_loaded
 
     def size_up_to(self, offset: int) -> int:
-        """Bytes of the batches before that of an offset. Raises LogOffline."""
+        """Return the bytes of the batches before the batch of an offset. Raises LogOffline."""
         return reading.size_up_to(self.segments, offset)
 
     @property
@@ -168,19 +169,22 @@ class UnifiedLog:
 
     @property
     def failure(self) -> LogOffline | None:
-        """Why nothing can be appended any more; None while all is well."""
+        """Why nothing can be appended any more; None while the log works."""
         return self._availability.failure
 
     def go_offline(self, path: str, error: OSError) -> None:
-        """The files cannot be relied on: as after a failed write."""
+        """Take the log offline, as after a failed write: its files cannot be trusted."""
         self._availability.fail(path, error)
 
     def come_back(self) -> None:
-        """The data directory, which was away, is back: the log goes on with the files that it has held open."""
+        """Go on with the files that the log has kept open: the data directory is back."""
         self._availability.come_back()
 
     def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback`, which must be quick, after each append and when more is durable; returns what ends that."""
+        """Call `callback`, which must be quick, after each append and when more is durable.
+
+        Returns a function that ends these calls.
+        """
         return self.durability.listeners.add(callback)
 
     def when_durable(self, position: int, callback: Waiter) -> None:
@@ -200,7 +204,7 @@ class UnifiedLog:
         self.durability.sync_if_older(mono_ms)
 
     def flush(self) -> None:
-        """Sync all that is written, waiting for the disk. Raises LogOffline."""
+        """Sync everything written, and wait for the disk. Raises LogOffline."""
         self.durability.flush()
 
     # -- appending
@@ -208,11 +212,11 @@ class UnifiedLog:
     def append(
         self, leader_epoch: int, batch: Buffer, *, wall_ms: int, marker: EndMarker | None = None
     ) -> AppendResult:
-        """Append whole batches, giving them the next offsets, the epoch and (when the topic says so) the time of
+        """Append whole batches. They get the next offsets, the epoch and (when the topic says so) the time of
         appending.
 
-        The batches are otherwise stored as they came; a bytearray may be changed in place. Their CRC is not checked:
-        see `validation.validate_produce`. `marker`: what the batch says, which need not be read then. Raises
+        The batches are stored otherwise unchanged; a bytearray may be changed in place. Their CRC is not checked here:
+        see `records.validation`. `marker`: the content of the batch, which then need not be read. Raises
         FencedLeaderEpoch, RecordListTooLarge, CorruptBatch or LogOffline.
         """
         if self._availability.failure is not None:
@@ -262,7 +266,7 @@ class UnifiedLog:
         return AppendResult(base_offset, last_offset, wall_ms if stamps else -1, segments.start_offset)
 
     def append_marker(self, leader_epoch: int, marker: EndMarker, *, wall_ms: int) -> AppendResult:
-        """Append the control batch that ends a transaction. Harmless when it is there already.
+        """Append the control batch that ends a transaction. It does nothing when the batch was appended before.
 
         Raises InvalidProducerEpoch or TransactionCoordinatorFenced, and what `append` raises.
         """
@@ -282,7 +286,7 @@ class UnifiedLog:
         return results[-1]._replace(base_offset=results[0].base_offset)
 
     def append_as_is(self, data: Buffer, *, wall_ms: int = 0) -> AppendResult:
-        """Append batches that carry their offsets and epochs already (from a replica, or from a Kafka log)."""
+        """Append batches that have their offsets and epochs already (from a replica, or from a Kafka log)."""
         self._availability.raise_if_offline()
         view, found = memoryview(data), _whole_batches(data)
         segments = self.segments
@@ -320,7 +324,7 @@ class UnifiedLog:
             segment.file.pwrite_parts([head, rest], segment.size)
 
     def roll(self, wall_ms: int) -> None:
-        """Go on in a new segment that begins at the present end; nothing happens when the active one is empty."""
+        """Begin a new segment at the present end. It does nothing when the active one is empty."""
         old = self.segments.active
         if old.size == 0:
             return
@@ -336,7 +340,7 @@ class UnifiedLog:
     # -- leader epochs
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """From the present end on, `leader_epoch` leads; FencedLeaderEpoch when a later one was seen."""
+        """Begin `leader_epoch` at the present end. Raises FencedLeaderEpoch when the log has seen a later one."""
         if leader_epoch < self.epochs.latest:
             raise FencedLeaderEpoch(leader_epoch, self.epochs.latest)
         self._availability.raise_if_offline()
@@ -351,28 +355,30 @@ class UnifiedLog:
             store_epochs(self.segments.storage, self.directory, self.epochs)
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
-        """The greatest known epoch not above `epoch`, and where it ends; (-1, -1) when unknown (KIP-101)."""
+        """Return the greatest known epoch not above `epoch`, and its end; (-1, -1) when unknown (KIP-101)."""
         return self.epochs.end_offset(epoch, self.end_offset)
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch under which `offset` was appended; -1 when unknown."""
+        """Return the epoch under which `offset` was appended; -1 when unknown."""
         return self.epochs.epoch_of(offset)
 
     # -- reading
 
     def read(self, offset: int, max_bytes: int, *, min_one_message: bool = True, up_to: int | None = None) -> bytes:
-        """Bytes of the log, from the batch that holds `offset`, straight from the file.
+        """Return bytes of the log, from the batch with `offset` on, straight from the file.
 
-        At most `max_bytes`, so the last batch may be cut off, as in every fetch of Kafka's; the first one is whole when
-        `min_one_message`, otherwise nothing is returned when it does not fit. `up_to`: only batches below this offset.
-        Raises OffsetOutOfRange, SegmentAbsent, or LogOffline when the file cannot be read.
+        They are at most `max_bytes`: as in every fetch of Kafka's, the last batch may be cut off. With
+        `min_one_message` the first batch is always whole. Without it, nothing is returned when the first batch does not
+        fit. `up_to`: only batches below this offset. Raises OffsetOutOfRange, SegmentAbsent, or LogOffline when the
+        file cannot be read.
         """
         return reading.read(self.segments, offset, max_bytes, min_one_message, up_to)
 
     def replay(self, offset: int | None = None, *, chunk_bytes: int = 1024 * 1024) -> Iterator[bytes]:
-        """All whole batches from `offset` (the start) to the present end, in chunks of about `chunk_bytes`.
+        """Yield all whole batches from `offset` (default: the start) to the present end, in chunks of about
+        `chunk_bytes`.
 
-        DamagedLog where there is none; the log is offline then.
+        Raises DamagedLog for a batch that is not whole; the log is offline then.
         """
         chunks = walk.replay(self.segments, self.start_offset if offset is None else offset, chunk_bytes)
         return self._offline_when_damaged(chunks)
@@ -385,7 +391,7 @@ class UnifiedLog:
             raise
 
     def damaged_at(self, offset: int, error: BatchError) -> DamagedLog:
-        """The batch at `offset` of a replay cannot be read: the log goes offline; returns its error."""
+        """Take the log offline, because the batch at `offset` of a replay cannot be read; return the error."""
         segment = self.segments.since(offset)[0]
         where = segment.locate(offset)
         found = damage(segment.place(0 if where is None else where[0]), error)
@@ -393,11 +399,11 @@ class UnifiedLog:
         return found
 
     def headers(self, offset: int | None = None) -> Iterator[BatchHeader]:
-        """The headers of the same batches."""
+        """Yield the headers of the same batches."""
         return walk.headers(self.segments, self.start_offset if offset is None else offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> Job[TimestampOffset | None]:
-        """A job that finds the first record whose timestamp is `timestamp_ms` or later; None when there is none."""
+        """A job that finds the first record with a timestamp of `timestamp_ms` or later; its result may be None."""
         return with_what_it_needs(self.bring, lambda: timestamps.offset_for_timestamp(self.segments, timestamp_ms))
 
     def offset_of_max_timestamp(self) -> Job[TimestampOffset | None]:
@@ -405,13 +411,15 @@ class UnifiedLog:
         return with_what_it_needs(self.bring, lambda: timestamps.offset_of_max_timestamp(self.segments))
 
     def bring(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:
-        """Have the segment brought of which SegmentAbsent told, see `absence.Bring`."""
+        """Fetch the segment that SegmentAbsent has named, see `absence.Bring`."""
         return self.durability.bring(base_offset, then)
 
     # -- removing
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the start of the log up to `offset` (Kafka's DeleteRecords), remove what is below; the new start."""
+        """Move the start of the log up to `offset` (Kafka's DeleteRecords) and remove earlier segments; return the new
+        start.
+        """
         if offset > self.durable_offset or offset < 0:
             raise OffsetOutOfRange(offset, self.start_offset, self.durable_offset)
         self._raise_start(offset)
@@ -419,8 +427,9 @@ class UnifiedLog:
         return self.start_offset
 
     def enforce_retention(self, wall_ms: int, most: int = MAX_INT64) -> int:
-        """Remove the segments that `retention.ms` and `retention.bytes` give up; how many. `most`: of each property; if
-        it was so many or more there may be further ones.
+        """Remove the segments that `retention.ms` and `retention.bytes` give up; return how many.
+
+        `most`: the limit for each property. When the result is as large or larger, more may remain.
         """
         if self.failure is not None:
             return 0
@@ -431,7 +440,7 @@ class UnifiedLog:
             if count == 0:
                 continue
             if count == len(segments):
-                self.roll(wall_ms)  # a log always has a segment to append to, and keeps its end offset by it
+                self.roll(wall_ms)  # a log always has a segment to append to, which also keeps its end offset
             start_offset = segments[count].base_offset
             _logger.info("segments were removed", topic=self.topic, partition=self.partition, why=why, segments=count,
                          start_offset=start_offset)  # fmt: skip
@@ -444,14 +453,16 @@ class UnifiedLog:
         return removed
 
     def _raise_start(self, offset: int) -> None:
-        """The log begins at `offset` now, unless it begins later already."""
+        """Move the start of the log to `offset`, unless it is later already."""
         if offset > self.segments.start_offset:
             self.segments.start_offset = offset
             if self.epochs.truncate_from_start(offset):
                 self._store_epochs()
 
     def _remove_segments(self, first: int, last: int) -> int:
-        """Take `segments[first:last]` out of the log at once, and off the disk when there is time; how many."""
+        """Take `segments[first:last]` out of the log at once, and remove their files in the background; return how
+        many.
+        """
         names: list[str] = []
         doomed = self.segments.take_out(first, last)
         if self._producers is not None:
@@ -470,7 +481,9 @@ class UnifiedLog:
         return len(names)
 
     def truncate(self, offset: int) -> None:
-        """Drop all batches that hold `offset` or later ones (Kafka: truncateTo), waiting for the disk: it is rare."""
+        """Remove all batches with `offset` or later ones (Kafka: truncateTo). It waits for the disk, because it is
+        rare.
+        """
         segments = self.segments
         if offset >= segments.end_offset:
             return
@@ -484,7 +497,7 @@ class UnifiedLog:
         self._ends_at(end_offset)
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything; the log is empty and begins at `offset` (Kafka: truncateFullyAndStartAt)."""
+        """Remove everything; the log is empty and begins at `offset` (Kafka: truncateFullyAndStartAt)."""
         segment = self.segments.make(offset, self.segments.active.created_ms)
         self._remove_segments(0, len(self.segments))
         with self._availability.failing(segment.file.path):
@@ -505,10 +518,10 @@ class UnifiedLog:
     # -- closing
 
     def close(self) -> None:
-        """Write what lets the next start begin without recovery, give the handles back; nothing more is appended."""
+        """Write the files for a start without recovery, and close the handles; nothing more is appended."""
         if self.failure is None:
             active = self.segments.active
-            with contextlib.suppress(LogOffline):  # it has been told; the stop is not a clean one
+            with contextlib.suppress(LogOffline):  # reported already; the stop is not a clean one
                 self.flush()
                 with self._availability.failing(active.file.path):
                     active.seal()
@@ -518,7 +531,7 @@ class UnifiedLog:
         self.abandon()
 
     def abandon(self) -> None:
-        """Give all handles back without writing anything, as a killed process would; those that still wait are told."""
+        """Close all handles without writing anything, as a killed process would. Waiting callbacks get an error."""
         for segment in self.segments:
             segment.file.close()
         if self._producers is not None:
@@ -527,7 +540,7 @@ class UnifiedLog:
 
 
 def _whole_batches(data: Buffer) -> list[tuple[int, BatchHeader]]:
-    """Position and header of each batch; CorruptBatch when `data` is anything else than whole batches."""
+    """Return position and header of each batch. Raises CorruptBatch unless `data` is only whole batches."""
     found = list(iterate(data))
     if not found or found[-1][0] + found[-1][1].size != len(data):
         raise CorruptBatch(f"{len(data)} bytes are not a sequence of whole batches")

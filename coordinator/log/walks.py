@@ -1,7 +1,6 @@
-"""Walks over all logs of a data directory, as jobs. A directory may have tens of thousands of partitions. No client is
-to wait until a walk has seen them all.
+"""Walks over all logs of a data directory, as jobs. With tens of thousands of partitions, no client waits for a walk.
 
-A walk may leave out logs that are opened meanwhile, and those that are closed are harmless.
+A walk may omit logs that are opened meanwhile. A log that is closed meanwhile does no harm.
 """
 
 from __future__ import annotations
@@ -14,14 +13,15 @@ from muster.coordinator.log.unified_log import UnifiedLog
 from muster.coordinator.system.jobs import Job
 
 LOGS_AT_ONCE: Final = 100
-"""Logs in one step of a walk that asks little of each: some 50 us."""
+"""Logs in one step of a walk that does little for each: some 50 us."""
 SEGMENTS_AT_ONCE: Final = 100
 """Segments of one log that retention removes in one step."""
 
 
 def enforcing_retention(logs: Iterable[UnifiedLog], wall_ms: int) -> Job[int]:
-    """One pass of retention over all logs; how many segments went. A log that fails meanwhile is offline, the others go
-    on.
+    """Apply retention to all logs once; return how many segments were removed.
+
+    A log that fails meanwhile is offline; the walk continues with the others.
     """
     removed = 0
     for log in logs:
@@ -47,8 +47,9 @@ def syncing_old(logs: Iterable[UnifiedLog], mono_ms: int) -> Job[None]:
 def heeding_the_directory(
     logs: Iterable[UnifiedLog], directory: str, why_gone: Callable[[], DirectoryGone | None]
 ) -> Job[None]:
-    """Each log is offline while the data directory is gone, and goes on when it is back. `why_gone` is asked anew for
-    each log.
+    """Take each log offline while the data directory is missing, and bring it back afterwards.
+
+    `why_gone` is called again for each log.
     """
     for number, log in enumerate(logs, 1):
         gone = why_gone()

@@ -1,8 +1,8 @@
-"""Building and reading record batches v2, with their records.
+"""Builds and reads record batches v2, with their records.
 
-aiokafka's compiled builder and reader do the records (`aiokafka_records`); what they cannot say (leader epoch, base
-offset, log-append time, control batches) is set here. Importing it takes some 20 ms, so it is loaded before the server
-is ready, never at the first commit.
+aiokafka's compiled builder and reader process the records (`aiokafka_records`). This module sets the fields that they
+cannot set: leader epoch, base offset, log-append time, control batches. Its import takes some 20 ms. So it is loaded
+before the server is ready, and never at the first commit.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ CONTROL_ABORT = 0
 CONTROL_COMMIT = 1
 
 UNCOUNTED_BYTES: Final = 128 * 1024
-"""In so few bytes there is no room for headers that would take long: 64,000 are read in 4 ms."""
+"""So few bytes have no room for headers that would take long: 64,000 headers are read in 4 ms."""
 _LEAST_RECORD, _LEAST_HEADER = 7, 2
-"""Bytes that a record and a header take at least."""
+"""The least bytes of a record and of a header."""
 LARGE_RECORD_BYTES: Final = 1024 * 1024
-"""A larger record is not copied to be looked at."""
+"""A larger record is not copied when it is read."""
 
 _UNLIMITED = 1 << 30
 _CONTROL_KEY = struct.Struct(">hh")
@@ -78,16 +78,16 @@ _UNREADABLE = (
     OverflowError,
     MemoryError,
 )
-"""What aiokafka's reader and the codecs raise for bytes that are no records."""
+"""The errors that aiokafka's reader and the codecs raise for bytes that are no records."""
 
 
 class Record(Protocol):
     """One record, as aiokafka's reader yields it."""
 
     offset: int
-    """Absolute."""
+    """The absolute offset."""
     timestamp: int
-    """In ms; that of the append when the batch says so."""
+    """The time in ms: the append's when the batch says so."""
     key: bytes | None
     value: bytes | None
     """None is a tombstone."""
@@ -107,7 +107,7 @@ def build(
     compression: int = NO_COMPRESSION,
     log_append_time: bool = False,
 ) -> bytearray:
-    """One batch of `records`, at least one, all with the same timestamp; ready for `Log.append`."""
+    """Build one batch of `records`, at least one, all with the same timestamp, for `Log.append`."""
     if not records:
         raise ValueError("a batch needs at least one record")
     builder = DefaultRecordBatchBuilder(
@@ -124,15 +124,15 @@ def build(
 
 
 def control_kind(record: Record) -> int:
-    """CONTROL_ABORT, CONTROL_COMMIT or another number; -1 when the key is none of a marker."""
+    """Return CONTROL_ABORT, CONTROL_COMMIT or another number; -1 when the key is not that of a marker."""
     key = record.key
     return _CONTROL_KEY.unpack_from(key)[1] if key is not None and len(key) >= _CONTROL_KEY.size else -1
 
 
 def read(data: Buffer, *, check_crc: bool = True) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """Header and records of each whole batch in `data`, control batches too; a partial last batch ends it quietly.
+    """Yield header and records of each whole batch in `data`, control batches too. A partial last batch is ignored.
 
-    CorruptBatch when a batch does not hold together, UnsupportedCompression for an unknown codec.
+    Raises CorruptBatch for a batch that is not valid, UnsupportedCompression for an unknown codec.
     """
     view = memoryview(data)
     for position, header in iterate(data):
@@ -158,12 +158,12 @@ def _records(batch: Buffer, header: BatchHeader) -> list[Record]:
     if header.compression > ZSTD:
         raise UnsupportedCompression(f"unknown compression type {header.compression} at offset {header.base_offset}")
     with _Reading(CorruptBatch, header):
-        # the reader takes any buffer, its annotation says bytes only
+        # the reader takes any buffer, but its annotation says bytes
         return cast(list[Record], list(DefaultRecordBatch(cast(bytes, batch))))
 
 
 class _Reading:  # as a generator it would take a third of the time of a small batch
-    """What the reader and the codecs raise inside becomes a `kind`."""
+    """Raises `kind` in place of the errors of the reader and the codecs."""
 
     __slots__ = ("_header", "_kind")
 
@@ -185,9 +185,9 @@ class _Reading:  # as a generator it would take a third of the time of a small b
 
 
 def each(data: Buffer, header: BatchHeader) -> Iterator[Record]:
-    """The records of the one batch in `data`, one by one: the first of a million may be the one that is looked for.
+    """Yield the records of the one batch in `data`, one by one. The caller may need only the first of a million.
 
-    CorruptBatch when it does not hold together, UnsupportedCompression for an unknown codec.
+    Raises CorruptBatch for a batch that is not valid, UnsupportedCompression for an unknown codec.
     """
     if header.magic != MAGIC:
         yield from _old_records(data, header)[1]
@@ -202,20 +202,20 @@ def each(data: Buffer, header: BatchHeader) -> Iterator[Record]:
 
 
 class Plain(NamedTuple):
-    """A batch from a client, uncompressed, that is not too large."""
+    """A batch from a client, uncompressed, within the limits."""
 
     data: Buffer
     header: BatchHeader
-    """As it came: of the compressed batch."""
+    """The header of the batch as it was sent, maybe compressed."""
     has_large: bool
-    """There is a record that is not to be copied."""
+    """Whether a record is too large to be copied."""
 
 
 def plain(data: Buffer, header: BatchHeader, most: Allowed) -> Plain:
-    """The one batch in `data`, from a client, uncompressed, for the functions below.
+    """Return the one batch in `data`, from a client, uncompressed, for the functions below.
 
-    Raises MoreThanAllowed; and InvalidRecords where a batch of the log would be a CorruptBatch: its CRC was right, so
-    it did not arrive damaged, and a client that hears of damage sends it again for ever.
+    Raises MoreThanAllowed. Raises InvalidRecords where a batch of the log would raise CorruptBatch. Its CRC was right,
+    so it did not arrive damaged. After an answer CORRUPT_MESSAGE a client would send it again for ever.
     """
     try:
         found = unpack(data, header, most.unpacked_bytes)
@@ -233,7 +233,7 @@ def plain(data: Buffer, header: BatchHeader, most: Allowed) -> Plain:
 
 
 def _is_surely_little(size: int, records: int, most: Allowed) -> bool:
-    """Whether so many bytes have no room for too many headers or a large record, so that they need not be counted."""
+    """Whether so many bytes have no room for too many headers or a large record. Then nobody has to count them."""
     if size <= UNCOUNTED_BYTES:
         return True
     room = size - HEADER_SIZE - records * _LEAST_RECORD
@@ -242,15 +242,16 @@ def _is_surely_little(size: int, records: int, most: Allowed) -> bool:
 
 def _read(batch: Plain) -> Iterable[Record]:
     if batch.has_large:
-        # the reader below copies each record at once: 64 MB take 60 ms, for which nothing else could run
+        # the reader below copies each record at once: 64 MB take 60 ms and hold up the event loop
         return cast(Iterable[Record], views_of(batch.data, batch.header))
-    # it takes any buffer, its annotation says bytes only
+    # it takes any buffer, but its annotation says bytes
     return cast(Iterable[Record], DefaultRecordBatch(cast(bytes, batch.data)))
 
 
 def greatest_timestamp(batch: Plain) -> int:
-    """The greatest timestamp of the records (ms; -1: none has one), all of which are checked as `checked_records`
-    checks them. The batch's own word on that timestamp is not taken, as by Kafka. Raises InvalidRecords.
+    """Return the greatest timestamp of the records in ms; -1 when none has one. Raises InvalidRecords.
+
+    All records are checked as in `checked_records`. As on Kafka, the header's own greatest timestamp is ignored.
     """
     greatest, expected = NO_TIMESTAMP, batch.header.base_offset
     with _Reading(InvalidRecords, batch.header):
@@ -265,8 +266,9 @@ def greatest_timestamp(batch: Plain) -> int:
 
 
 def checked_records(batch: Plain) -> Iterator[Record]:
-    """The records one by one, as they pass what Kafka's LogValidator checks of every record: they can be read, are as
-    many as the header promises, and are numbered one by one. Raises InvalidRecords.
+    """Yield the records that pass the checks of Kafka's LogValidator for every record. Raises InvalidRecords.
+
+    They must be readable, as many as the header says, and numbered without gaps.
     """
     expected = batch.header.base_offset
     with _Reading(InvalidRecords, batch.header):
@@ -288,8 +290,9 @@ def _check_count(header: BatchHeader, expected: int) -> None:
 
 
 def recompress(batch: Plain, codec: int) -> bytes:
-    """The batch, which was checked before, with its records under another codec (Kafka's number) and
-    all else as it was (topics whose `compression.type` is not "producer").
+    """Return the checked batch with its records under another codec (Kafka's number) and everything else unchanged.
+
+    Topics whose `compression.type` is not "producer" need it.
     """
     header, records = batch.header, memoryview(batch.data)[HEADER_SIZE:]
     attributes = header.attributes & ~COMPRESSION_MASK | codec

@@ -1,4 +1,4 @@
-"""Batches put together from records that are bytes already: by a commit, many times a second, and by compaction."""
+"""Builds batches from records that are bytes already: for commits, many times a second, and for compaction."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ from muster.protocol.wire import UVARINTS, uv
 _OUTSIDE = (0, NO_PRODUCER_ID, -1)
 """Attributes, producer id and epoch of a batch outside of transactions."""
 _ONE_BYTE = 64
-"""Below it a number is one byte as a zigzag varint."""
+"""A smaller number is one byte as a zigzag varint."""
 _DELTAS = [uv(2 * n) for n in range(_ONE_BYTE)]
 _SHORT = len(UVARINTS) // 2
 _LEADS = [uv(2 * n) + b"\0\0" for n in range(_SHORT)]
-"""Length, attributes and timestamp delta of a record of so many bytes."""
+"""The first bytes of a record of each size: length, attributes and timestamp delta."""
 
 
 def build_packed(
     records: Sequence[bytes], *, timestamp_ms: int, producer: tuple[int, int] | None = None, base_sequence: int = 0
 ) -> bytearray:
-    """One batch of `records`, at least one, each from the length of its key on, all with the same timestamp; ready for
-    `Log.append`. `producer`: id and epoch of the one in whose transaction they are written.
+    """Build one batch of `records`, at least one, all with the same timestamp, for `Log.append`.
 
-    `base_sequence`: 0, also beside no producer, is what Kafka's group coordinator writes; its transaction coordinator
-    writes -1.
+    Each record is given from the length of its key on. `producer`: id and epoch of the producer whose transaction has
+    the batch.
+
+    `base_sequence`: Kafka's group coordinator writes 0, even without a producer. Its transaction coordinator writes -1.
     """
     count = len(records)
     if not count:
@@ -84,7 +85,9 @@ def _varint(value: int) -> bytes:
 
 
 def payload(rows: Sequence[Row], moved_ms: int = 0) -> bytes:
-    """The records one after the other, as they came; `moved_ms`: how much later their batch's base timestamp is now."""
+    """Return the records one after the other, unchanged. `moved_ms`: how much later their batch's base timestamp is
+    now.
+    """
     if moved_ms == 0:
         return b"".join([row.raw for row in rows])
     parts: list[bytes] = []
@@ -97,7 +100,7 @@ def payload(rows: Sequence[Row], moved_ms: int = 0) -> bytes:
 
 
 def assemble(header: BatchHeader, records: bytes, record_count: int) -> bytes:
-    """A batch with this header, these records (compressed as the header says) and a CRC and length that are right."""
+    """Build a batch with this header, and compute its CRC and length. The records are compressed as the header says."""
     size = HEADER_SIZE + len(records)
     buffer = bytearray(size)
     pack_header(
@@ -109,6 +112,6 @@ def assemble(header: BatchHeader, records: bytes, record_count: int) -> bytes:
 
 
 def empty(header: BatchHeader) -> bytes:
-    """What is left of a batch whose producer must still be remembered (Kafka: DefaultRecordBatch.writeEmptyHeader)."""
+    """Return an empty batch that keeps its producer's state (Kafka: DefaultRecordBatch.writeEmptyHeader)."""
     kept = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
     return assemble(header._replace(attributes=kept, base_timestamp=NO_TIMESTAMP), b"", 0)

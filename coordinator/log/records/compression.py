@@ -1,5 +1,7 @@
-"""Compression of batches. A client's batch is unpacked within a bound: a megabyte on the wire may unpack to many
-gigabytes, and one record may claim millions of headers. Knows the codecs and nothing of records.
+"""Compression of batches. A client's batch is unpacked within a limit.
+
+A megabyte of a request may unpack to many gigabytes, and one record may claim millions of headers. This module knows
+the codecs and nothing of records.
 """
 
 from __future__ import annotations
@@ -19,54 +21,54 @@ from muster.coordinator.log.records.headers import COMPRESSION_MASK, CRC_START, 
 
 NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODECS = {"uncompressed": NO_COMPRESSION, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
-"""Names as in `compression.type`, and Kafka's numbers."""
+"""The names in `compression.type`, and Kafka's numbers."""
 
 UNPACKED_BYTES: Final = 64 * 1024 * 1024
-"""What a compressed batch may unpack to, at least."""
+"""The least limit for the unpacked bytes of a compressed batch."""
 UNPACKED_TIMES: Final = 16
-"""And where a topic takes large batches: so many times `max.message.bytes`."""
+"""The limit for topics with large batches, as a multiple of `max.message.bytes`."""
 UNPACKED_LIMIT: Final = 1 << 30
-"""What a compressed batch that stands in the log may unpack to."""
+"""The limit for the unpacked bytes of a compressed batch in the log."""
 BYTES_PER_RECORD: Final = 64
-"""How many records and headers a batch may hold: one for each so many bytes that it may unpack to."""
+"""A batch may have one record or header for each so many bytes that it may unpack to."""
 REQUEST_UNPACKED_BYTES: Final = 256 * 1024 * 1024
-"""What all batches of one request may unpack to, if there is more than one."""
+"""The limit for all batches of one request together, if it has more than one."""
 
 _FIRST_BYTES = 64 * 1024
 _MAPPED_BYTES = 1024 * 1024
-"""More bytes are mapped: Python would fill them with zeros first, which holds the event loop up."""
+"""Larger buffers are memory-mapped: Python would fill them with zeros first, which holds up the event loop."""
 _GROWTH = 8
 _ATTRIBUTES = Struct(">h")
 _BLOCK_SIZE = Struct(">i")
 _XERIAL = b"\x82SNAPPY\0" + b"\0\0\0\1" * 2
-"""How a stream of snappy-java begins: its magic, a version, a compatible version."""
+"""The beginning of a stream of snappy-java: its magic, a version, a compatible version."""
 _FULL = "failed to write whole buffer"
-"""What cramjam says when the bytes do not fit where they should go."""
+"""The error text of cramjam when the output buffer is too small."""
 
 DecompressInto = Callable[[Buffer, memoryview], int]
 
 
 class Allowed(NamedTuple):
-    """How large a client's batch may be, unpacked."""
+    """The limits of a client's unpacked batch."""
 
     unpacked_bytes: int
-    """Of compressed records."""
+    """The limit for the bytes of compressed records."""
     parts: int
-    """Records and headers."""
+    """The limit for records and headers together."""
 
 
 LITTLE: Final = Allowed(1024 * 1024, 2_000)
-"""What may be looked at on the event loop: it takes two milliseconds or so."""
+"""The limits for a batch that is read on the event loop: it takes some two milliseconds."""
 
 
 def allowed(max_message_bytes: int) -> Allowed:
-    """How large a batch of a topic with this `max.message.bytes` may be, unpacked."""
+    """Return the limits of an unpacked batch in a topic with this `max.message.bytes`."""
     limit = max(UNPACKED_BYTES, UNPACKED_TIMES * max_message_bytes)
     return Allowed(limit, limit // BYTES_PER_RECORD)
 
 
 class Unpacking:
-    """What the batches of one request have unpacked to."""
+    """Counts the unpacked bytes of one request's batches."""
 
     __slots__ = ("_left", "_used")
 
@@ -75,25 +77,25 @@ class Unpacking:
         self._used = False
 
     def allowed(self, max_message_bytes: int) -> Allowed:
-        """What the next batch may unpack to; the first one may always be as large as a batch may be at all."""
+        """Return the limits of the next batch. The first one may always be as large as any single batch."""
         whole = allowed(max_message_bytes)
         if not self._used:
             return whole
         return Allowed(min(whole.unpacked_bytes, self._left), whole.parts)
 
     def note(self, unpacked_bytes: int) -> None:
-        """A batch has unpacked to so much."""
+        """Add the unpacked bytes of a batch."""
         if unpacked_bytes:
             self._left = max(self._left - unpacked_bytes, 0)
             self._used = True
 
 
 def unpack(batch: Buffer, header: BatchHeader, limit: int) -> Buffer:
-    """The same batch with its records uncompressed, its length and CRC as they were; itself when it is not compressed.
+    """Return the batch with uncompressed records, and its old length and CRC. An uncompressed batch is returned itself.
 
-    Takes little more memory than `limit` (twice that for zstd) whatever the batch claims. Raises
-    MoreThanAllowed when the records take more than `limit` bytes or are more than fit there, CorruptBatch when the
-    codec refuses them, UnsupportedCompression for an unknown one.
+    It takes little more memory than `limit` (twice that for zstd), whatever the batch claims. Raises MoreThanAllowed
+    when the records take more than `limit` bytes, or are more than fit there. Raises CorruptBatch when the codec
+    refuses them, and UnsupportedCompression for an unknown codec.
     """
     codec = header.compression
     if codec == 0:
@@ -115,7 +117,7 @@ def unpack(batch: Buffer, header: BatchHeader, limit: int) -> Buffer:
 
 
 def unpack_set(codec: int, packed: memoryview, limit: int) -> memoryview:
-    """What a compressed message of an old format holds. Raises as `unpack` does."""
+    """Unpack a compressed message of an old format. Raises as `unpack` does."""
     if not 0 < codec < len(_UNPACK):
         raise UnsupportedCompression(f"unknown compression type {codec}")
     try:
@@ -125,7 +127,9 @@ def unpack_set(codec: int, packed: memoryview, limit: int) -> memoryview:
 
 
 def _stream(decompress_into: DecompressInto) -> Callable[[memoryview, int], memoryview]:
-    """For a codec that does not say beforehand how much comes out: try with ever more room, up to the limit."""
+    """Return an unpacker for a codec that does not know the unpacked size. It tries ever larger buffers, up to the
+    limit.
+    """
 
     def unpack_stream(packed: memoryview, limit: int) -> memoryview:
         room = max(_FIRST_BYTES, len(packed) * _GROWTH)
@@ -136,7 +140,7 @@ def _stream(decompress_into: DecompressInto) -> Callable[[memoryview, int], memo
                 size = decompress_into(packed, out[HEADER_SIZE:])
             except cramjam.DecompressionError as error:
                 if room < limit:
-                    # too little room or damage: with more room the difference shows
+                    # the buffer is too small, or the bytes are damaged: a larger buffer shows which
                     room *= _GROWTH
                     continue
                 if _FULL in str(error):
@@ -148,7 +152,7 @@ def _stream(decompress_into: DecompressInto) -> Callable[[memoryview, int], memo
 
 
 def _unpack_snappy(packed: memoryview, limit: int) -> memoryview:
-    """Blocks that each begin with their unpacked size: a stream of snappy-java, or one block as librdkafka sends it."""
+    """Unpack blocks that begin with their unpacked size: a stream of snappy-java, or one block of librdkafka."""
     blocks = [(block, cramjam.snappy.decompress_raw_len(block)) for block in _snappy_blocks(packed)]
     size = sum(length for _, length in blocks)
     if size > limit:
@@ -162,7 +166,7 @@ def _unpack_snappy(packed: memoryview, limit: int) -> memoryview:
 
 
 def _room(size: int) -> memoryview:
-    """Bytes to be filled."""
+    """Return an empty buffer of this size."""
     return memoryview(mmap(-1, size) if size > _MAPPED_BYTES else bytearray(size))
 
 
@@ -194,11 +198,11 @@ _UNPACK: Final[tuple[Callable[[memoryview, int], memoryview], ...]] = (
     _stream(cramjam.lz4.decompress_into),
     _stream(cramjam.zstd.decompress_into),
 )
-"""By Kafka's codec number."""
+"""The unpackers by Kafka's codec number."""
 
 
 _GZIP_HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
-"""As Java writes it: no time, no name, no word on the system."""
+"""The gzip header that Java writes: no time, no name, no system."""
 _GZIP_TRAILER = Struct("<II")
 
 
@@ -212,11 +216,11 @@ _COMPRESS: tuple[Callable[[Any], bytes], ...] = (
     bytes,
     _gzip,
     snappy_encode,
-    lambda records: lz4_encode(bytes(records)),  # it takes nothing else
+    lambda records: lz4_encode(bytes(records)),  # it takes only bytes
     zstd_encode,
 )
 
 
 def compress(records: Buffer, codec: int) -> bytes:
-    """The records of a batch, one after the other, as this codec (Kafka's number) stores them."""
+    """Compress the records of a batch with this codec (Kafka's number)."""
     return _COMPRESS[codec](records)

@@ -1,10 +1,14 @@
-"""The 61 bytes in front of every record batch v2 (KIP-98): the one place that knows their layout. They are read,
-written and walked over here. A message of an old format (magic 0 and 1, `protocol.message_sets`) is read as the header
-of a batch too. Knows nothing of records.
+"""The header of a record batch v2 (KIP-98): the only module that knows the layout of its 61 bytes.
 
-Layout, big-endian: base offset int64, length int32 (of what follows it), partition leader epoch int32, magic int8,
-CRC-32C uint32 (over all that follows it), attributes int16, last offset delta int32, base timestamp int64, max
-timestamp int64, producer id int64, producer epoch int16, base sequence int32, record count int32.
+It reads headers, writes them, and iterates over batches. A message of an old format (magic 0 and 1,
+`protocol.message_sets`) is read as the header of a batch too. It knows nothing of records.
+
+All fields are big-endian, in this order:
+
+* base offset int64, length int32 (of the bytes after it), partition leader epoch int32, magic int8;
+* CRC-32C uint32 (over the bytes after it), attributes int16, last offset delta int32;
+* base timestamp int64, max timestamp int64, producer id int64, producer epoch int16;
+* base sequence int32, record count int32.
 """
 
 from __future__ import annotations
@@ -25,17 +29,17 @@ MAGIC = 2
 OLD_MAGIC = (0, 1)
 HEADER_SIZE = 61
 MIN_BATCH_SIZE = message_sets.MIN_SIZES[0]
-"""The least that a batch of any format takes."""
+"""The least size of a batch of any format."""
 LENGTH_OVERHEAD = 12
-"""Bytes in front of what the length counts."""
+"""Bytes before those that the length counts."""
 MIN_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD
 UNKNOWN_COUNT = -1
-"""The record count of a compressed message: what it holds is seen when it is unpacked."""
+"""The record count of a compressed message: it is known only after unpacking."""
 CRC_POSITION = 17
 CRC_START = 21
-"""Where the bytes covered by the CRC begin: at the attributes."""
+"""The first byte that the CRC covers: the attributes."""
 MAGIC_POSITION = message_sets.MAGIC_POSITION
-"""In every format."""
+"""The same in every format."""
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
@@ -46,7 +50,10 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
-"""Attribute: the base timestamp is the time (ms) from which tombstones and markers of the batch may go (KAFKA-8522)."""
+"""Attribute: the base timestamp is the delete horizon in ms (KAFKA-8522).
+
+From that time on the batch's tombstones and markers may be removed.
+"""
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _CRC = Struct(">I")
@@ -55,22 +62,26 @@ _MAX_TIMESTAMP = Struct(">q")
 _MAX_TIMESTAMP_POSITION = 35
 _SEQUENCES = 1 << 31
 unpack_header: Final = _HEADER.unpack_from
-"""The bare fields at a position, for the few places where a NamedTuple costs too much. So are all that follow: each
-gives the fields that one kind of loop over batches needs."""
+"""Unpacks all fields at a position, for the few places where a NamedTuple is too slow. The functions that follow each
+unpack the fields for one kind of loop over batches.
+"""
 pack_header: Final = _HEADER.pack_into
 pack_before_crc: Final = Struct(">qiibI").pack
-"""What stands in front of the bytes that the CRC covers: base offset, length, leader epoch, magic, CRC."""
+"""Packs the fields before the bytes that the CRC covers: base offset, length, leader epoch, magic, CRC."""
 pack_behind_crc: Final = Struct(">hiqqqhii").pack
-"""What the CRC covers of a header: attributes, last offset delta, base and max timestamp, producer id, producer epoch,
-base sequence, record count."""
+"""Packs the fields that the CRC covers.
+
+They are attributes, last offset delta, base and max timestamp, producer id, producer epoch, base sequence and record
+count.
+"""
 stamp: Final = Struct(">qii").pack_into
-"""`stamp(buffer, position, base_offset, length, leader_epoch)` in place; none of them is covered by the CRC."""
+"""`stamp(buffer, position, base_offset, length, leader_epoch)` writes in place. The CRC covers none of these fields."""
 unpack_for_append: Final = Struct(">8xi4xb6xi8xqq").unpack_from
 """Length, magic, last offset delta, max timestamp and producer id."""
 unpack_for_producers: Final = Struct(">21xh20xqhi").unpack_from
 """Attributes, producer id, producer epoch and base sequence."""
 unpack_bounds: Final = Struct(">qI4xb6xi").unpack_from
-"""Base offset, length (which leads far out of any segment when it is negative), magic and last offset delta."""
+"""Base offset, length (a negative one leads far out of any segment), magic and last offset delta."""
 unpack_for_offset_map: Final = Struct(">qi4xbIhi16xq6xi").unpack_from
 """Base offset, length, magic, CRC, attributes, last offset delta, producer id and record count."""
 unpack_for_filter: Final = Struct(">qi4xb4xhi8xqq6xi").unpack_from
@@ -82,10 +93,11 @@ _unpack_end: Final = Struct(">q15xi").unpack_from
 
 
 class BatchHeader(NamedTuple):
-    """The header of one record batch; offsets and timestamps in ms as they stand there.
+    """The header of one record batch, with the offsets and the timestamps (ms) of its fields.
 
-    Of an old message: `base_offset` is the offset of the message, which is that of the last record in a compressed
-    one; its timestamp is both of the batch's (-1 in magic 0); what it does not have is as in a batch without it.
+    Of an old message, `base_offset` is the offset of the message. A compressed message has the offset of its last
+    record. Its timestamp is the base and the max timestamp (-1 in magic 0). Its other fields are as in a batch without
+    producer.
     """
 
     base_offset: int
@@ -109,7 +121,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record (compaction may have taken that record away)."""
+        """The offset of the last record (compaction may have removed that record)."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -119,39 +131,39 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The producer's sequence number of the last record; sequences go round after 2^31 - 1 (KIP-98); -1: none."""
+        """The producer's sequence of the last record; -1: none. Sequences begin again after 2^31 - 1 (KIP-98)."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) % _SEQUENCES
 
     @property
     def compression(self) -> int:
-        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        """The codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & COMPRESSION_MASK
 
     @property
     def is_log_append_time(self) -> bool:
-        """The timestamps of all records are the max timestamp, set by the broker."""
+        """Whether the timestamps of all records are the max timestamp, set by the broker."""
         return self.attributes & LOG_APPEND_TIME != 0
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction."""
+        """Whether the batch is part of a transaction."""
         return self.attributes & TRANSACTIONAL != 0
 
     @property
     def is_control(self) -> bool:
-        """Holds a marker (commit or abort) and no record of a producer."""
+        """Whether the batch has a marker (commit or abort) and no record of a producer."""
         return self.attributes & CONTROL != 0
 
     @property
     def has_producer_id(self) -> bool:
-        """Sent by an idempotent or transactional producer."""
+        """Whether an idempotent or transactional producer sent the batch."""
         return self.producer_id != NO_PRODUCER_ID
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`, of any format. TruncatedBatch when it is not whole; nothing else is checked."""
+    """Read the header at `position`, of any format. Raises TruncatedBatch when it is not whole; checks nothing else."""
     left = len(data) - position
     if left > MAGIC_POSITION and data[position + MAGIC_POSITION] in OLD_MAGIC:
         return _old_header(data, position)
@@ -177,10 +189,10 @@ def _truncated(left: int) -> TruncatedBatch:
 
 
 def iterate(data: Buffer, start: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each whole batch in `data[start:end]`, of whatever format; a partial last batch ends it
-    quietly, as in a fetch.
+    """Yield position and header of each whole batch in `data[start:end]`, of any format.
 
-    CorruptBatch when a batch has an impossible length, UnknownFormat when it has an unknown magic.
+    A partial last batch is ignored, as in a fetch. Raises CorruptBatch for an impossible length, UnknownFormat for an
+    unknown magic.
     """
     stop = len(data) if end is None else end
     while stop - start >= MIN_BATCH_SIZE:
@@ -198,8 +210,10 @@ def iterate(data: Buffer, start: int = 0, end: int | None = None) -> Iterator[tu
 
 
 def whole_batches(data: Buffer) -> tuple[int, int, int]:
-    """How many bytes of `data` are whole batches v2, how long the batch after them is (0: there can be none), and the
-    offset after the last whole one (-1: there is none). Where `data` begins with an old message: the same of old ones.
+    """Return how many bytes of `data` are whole batches v2, the size of the next batch, and the next offset.
+
+    The size is 0 when no batch can follow. The offset after the last whole batch is -1 when no batch is whole. Where
+    `data` begins with an old message, the result is that for old messages.
     """
     at, stop, last = 0, len(data), -1
     while stop - at >= HEADER_SIZE:
@@ -224,7 +238,7 @@ def _offset_after(data: Buffer, last: int) -> int:
 
 
 def is_old(data: Buffer, position: int = 0) -> bool:
-    """Whether what stands at `position` is a message of an old format, if it is anything."""
+    """Whether the bytes at `position` may be a message of an old format."""
     return len(data) - position >= MIN_BATCH_SIZE and data[position + MAGIC_POSITION] in OLD_MAGIC
 
 
@@ -244,7 +258,7 @@ def _whole_messages(data: Buffer) -> tuple[int, int, int]:
 
 
 def check_shape(header: BatchHeader, position: int) -> None:
-    """Raises UnknownFormat unless `header` is of a format that is known, CorruptBatch unless it can be one at all."""
+    """Raises UnknownFormat for an unknown format, CorruptBatch for a header that cannot be one."""
     if header.magic != MAGIC:
         _check_old_shape(header, position)
     elif header.length < MIN_LENGTH:
@@ -270,15 +284,15 @@ def check_crc(data: Buffer, position: int, header: BatchHeader) -> bool:
 
 
 def demand_crc(batch: Buffer, header: BatchHeader) -> None:
-    """Raises CorruptBatch unless the batch that `batch` begins with is whole and its CRC is right."""
+    """Raises CorruptBatch unless the first batch in `batch` is whole and its CRC is right."""
     if not check_crc(batch, 0, header):
         raise CorruptBatch(f"the CRC of the batch at offset {header.base_offset} is wrong")
 
 
 def set_log_append_time(buffer: bytearray, position: int, wall_ms: int, rest: Buffer = b"") -> None:
-    """Make `wall_ms` the timestamp of all records of the batch at `position`, and its CRC right again.
+    """Set the timestamp of all records of the batch at `position` to `wall_ms`, and update its CRC.
 
-    `rest`: what follows `buffer` when the batch is held in two pieces, so that a large one need not be copied.
+    `rest`: the bytes after `buffer`, when the batch is in two pieces. So a large batch need not be copied.
     """
     header = read_header(buffer, position)
     _ATTRIBUTES.pack_into(buffer, position + CRC_START, header.attributes | LOG_APPEND_TIME)
@@ -287,7 +301,7 @@ def set_log_append_time(buffer: bytearray, position: int, wall_ms: int, rest: Bu
 
 
 def set_timestamps(buffer: bytearray, max_timestamp: int) -> None:
-    """Say that the records carry their times of creation, and which is the greatest; make the CRC right again."""
+    """Mark the records' timestamps as times of creation, set the greatest one, and update the CRC."""
     attributes = _ATTRIBUTES.unpack_from(buffer, CRC_START)[0] & ~LOG_APPEND_TIME
     _ATTRIBUTES.pack_into(buffer, CRC_START, attributes)
     _MAX_TIMESTAMP.pack_into(buffer, _MAX_TIMESTAMP_POSITION, max_timestamp)
@@ -295,7 +309,7 @@ def set_timestamps(buffer: bytearray, max_timestamp: int) -> None:
 
 
 def set_crc(buffer: bytearray, position: int, size: int, rest: Buffer = b"") -> None:
-    """Compute the CRC of the batch of `size` bytes at `position` anew (the last bytes of it may stand in `rest`)."""
+    """Compute the CRC of the batch of `size` bytes at `position` again. Its last bytes may be in `rest`."""
     crc = crc32c(bytes(buffer[position + CRC_START : position + size]))
     if rest:
         crc = crc32c_extend(crc, bytes(rest))

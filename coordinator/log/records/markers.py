@@ -1,5 +1,6 @@
-"""The control batch that ends a transaction, byte for byte as Kafka writes it (KIP-98: ControlRecordType,
-EndTxnMarker).
+"""The control batch that ends a transaction, byte for byte as Kafka writes it (KIP-98).
+
+Kafka's classes are ControlRecordType and EndTxnMarker.
 """
 
 from __future__ import annotations
@@ -27,37 +28,43 @@ from muster.coordinator.log.records.headers import (
 
 _NO_SEQUENCE = -1
 _RECORD = Struct(">BBBBBhhBhiB")
-"""Length, attributes, timestamp delta, offset delta, length of the key; version and type; length of the value; version
-and coordinator epoch; count of headers. All lengths are of one byte, as zigzag varints."""
+"""The fields of a marker's record.
+
+* Length, attributes, timestamp delta, offset delta, length of the key.
+* Version and type.
+* Length of the value; version and coordinator epoch; number of headers.
+
+All lengths have one byte, as zigzag varints.
+"""
 _USUAL = (0x20, 0, 0, 0, 8)
 _VALUE_SIZE = 12
 _VALUE = Struct(">hi")
 
 
 class EndMarker(NamedTuple):
-    """The end of a transaction, as its coordinator has it written into a partition."""
+    """The end of a transaction, as its coordinator writes it into a partition."""
 
     producer_id: int
     producer_epoch: int
     is_committed: bool
-    """Else it is aborted."""
+    """True: committed. False: aborted."""
     coordinator_epoch: int
     transaction_version: int
-    """2: the coordinator has raised the producer's epoch for this marker (KIP-890); 0 and 1: it has not."""
+    """2: the coordinator has raised the producer's epoch for this marker (KIP-890). With 0 and 1 it has not."""
 
 
 class Marker(NamedTuple):
-    """What the record of a marker says."""
+    """The values in the record of a marker."""
 
     is_committed: bool
-    """Else the transaction is aborted."""
+    """True: committed. False: aborted."""
     coordinator_epoch: int
 
 
 def build_marker(
     producer_id: int, producer_epoch: int, timestamp_ms: int, *, is_committed: bool, coordinator_epoch: int
 ) -> bytearray:
-    """A control batch, ready for `Log.append`."""
+    """Build a control batch for `Log.append`."""
     kind = CONTROL_COMMIT if is_committed else CONTROL_ABORT
     covered = pack_behind_crc(
         TRANSACTIONAL | CONTROL, 0, timestamp_ms, timestamp_ms, producer_id, producer_epoch, _NO_SEQUENCE, 1
@@ -67,7 +74,10 @@ def build_marker(
 
 
 def read_marker(data: Buffer, header: BatchHeader) -> Marker | None:
-    """The marker in a control batch; None: it is of another kind, or compaction has taken it away. CorruptBatch."""
+    """Read the marker in a control batch. None: the batch is of another kind, or empty after compaction.
+
+    Raises CorruptBatch.
+    """
     if header.record_count == 0:
         return None
     if len(data) == HEADER_SIZE + _RECORD.size:

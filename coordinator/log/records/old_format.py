@@ -1,5 +1,6 @@
-"""Messages of old formats (magic 0 and 1) as record batches v2: the one place where the log turns what an old Kafka
-wrote into what everything above it reads. Nothing is written in an old format.
+"""Converts messages of old formats (magic 0 and 1) to record batches v2.
+
+Only this module does that: all others read batches v2. Nothing is written in an old format.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from muster.protocol.message_sets import MalformedMessageSet
 
 
 def runs(messages: Buffer) -> list[tuple[int, int]]:
-    """Where the parts of whole messages begin and end that make one batch each: a compressed message, or plain ones
-    that follow one another. CorruptBatch when they are no messages.
+    """Return begin and end of the parts that make one batch each. Raises CorruptBatch when they are no messages.
+
+    A part is a compressed message, or several plain messages in a row.
     """
     try:
         return list(message_sets.runs(messages))
@@ -22,10 +24,10 @@ def runs(messages: Buffer) -> list[tuple[int, int]]:
 
 
 def as_batch(run: Buffer) -> bytes:
-    """One of the `runs` as a batch v2, not compressed, with the same offsets and timestamps.
+    """Return one of the `runs` as a batch v2, not compressed, with the same offsets and timestamps.
 
-    Raises CorruptBatch for a wrong CRC and for what holds no messages, UnsupportedCompression, and BatchTooLarge for a
-    message that unpacks to more than `UNPACKED_LIMIT`.
+    Raises CorruptBatch for a wrong CRC and for bytes without messages. Raises UnsupportedCompression, and BatchTooLarge
+    for a message that unpacks to more than `UNPACKED_LIMIT`.
     """
     try:
         batch = message_sets.as_batch(run, lambda codec, packed: unpack_set(codec, packed, UNPACKED_LIMIT))

@@ -1,12 +1,16 @@
-"""The records of an uncompressed batch as they lie there: the one place that knows how a record is laid out.
+"""Reads the records of an uncompressed batch in place. Only this module knows the layout of a record.
 
-A record (KIP-98): varint length of what follows, attributes int8, varint timestamp delta (ms), varint offset delta,
-varint key length (-1: none), key, varint value length (-1: tombstone), value, headers. Varints are zigzag: n stands
-there as 2n, or -2n - 1 when it is negative.
+A record (KIP-98) has these fields:
 
-Each function reads what its caller needs and no more: `rows_of` all for compaction, `views_of` what a client sent,
-`pairs_of` keys and values for replay, `scan_keys` keys for compaction, `parts_of` only counts. Varints are read in line
-where a call for each would cost more than 5 % of what the function is for; the tests hold them all equal.
+* varint length of the bytes after it, attributes int8, varint timestamp delta (ms), varint offset delta;
+* varint key length (-1: none), key, varint value length (-1: tombstone), value, headers.
+
+Varints are zigzag: n is stored as 2n, or as -2n - 1 when it is negative.
+
+Each function reads only the fields that its caller needs. `rows_of` reads all for compaction, and `views_of` reads a
+client's records. `pairs_of` reads keys and values for replay, `scan_keys` keys for compaction, and `parts_of` only
+counts. Varints are read inline where a call for each would cost more than 5 % of the function. The tests check that all
+functions agree.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ _SHIFTS = _SHIFTS_FROM_0[1:]
 
 
 def varint(data: Buffer, at: int) -> tuple[int, int]:
-    """A zigzag varint and the position after it. ValueError when it is too long."""
+    """Return a zigzag varint and the position after it. Raises ValueError when it is too long."""
     value = data[at]
     at += 1
     if value < 128:
@@ -42,7 +46,7 @@ def varint(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def raw_varint(data: Buffer, at: int) -> tuple[int, int]:
-    """A varint, its zigzag left as it is, and the position after it. ValueError when it is too long."""
+    """Return a varint without zigzag decoding, and the position after it. Raises ValueError when it is too long."""
     value = 0
     for shift in _SHIFTS_FROM_0:
         byte = data[at]
@@ -62,13 +66,13 @@ class Row(NamedTuple):
     key: bytes | None
     is_tombstone: bool
     raw: bytes
-    """All of it, from its length on."""
+    """All bytes, from the record's length on."""
     tail: bytes
-    """From the length of its key on: what does not depend on the batch."""
+    """The bytes from the length of the key on: they do not depend on the batch."""
 
 
 def rows_of(batch: bytes, header: BatchHeader) -> list[Row]:
-    """The records of a batch. CorruptBatch when they are not as many, or not as long, as they say."""
+    """Return the records of a batch. Raises CorruptBatch when their number or lengths are wrong."""
     found: list[Row] = []
     position, end = HEADER_SIZE, len(batch)
     try:
@@ -109,15 +113,16 @@ def rows_of(batch: bytes, header: BatchHeader) -> list[Row]:
 
 
 def _slice(data: memoryview, at: int) -> tuple[memoryview | None, int]:
-    """Bytes behind their length, None for a negative one, and the position after them."""
+    """Return the bytes after their length (None for a negative length), and the position after them."""
     size, at = varint(data, at)
     return (None, at) if size < 0 else (data[at : at + size], at + size)
 
 
 def parts_of(data: Buffer, count: int, most: int) -> tuple[int, int]:
-    """How many records and headers there are in the `count` records of a batch, and how many bytes the largest record
-    has. It stops soon after `most`. The headers themselves are not read, so it does not matter how many a record says
-    it has. Of records that do not hold together those before that place count.
+    """Return how many records and headers a batch of `count` records has, and the size of its largest record.
+
+    It stops soon after `most`. It does not read the headers, so their claimed number costs no time. When a record is
+    not valid, it counts the records before.
     """
     parts, largest, at = count, 0, HEADER_SIZE
     with suppress(IndexError, ValueError):
@@ -126,7 +131,7 @@ def parts_of(data: Buffer, count: int, most: int) -> tuple[int, int]:
             if size < 128 or size & 1 or data[at + 1] >= 128:
                 size, at = varint(data, at)
             else:
-                # as most are; a call for each number would cost more than all that is done with it
+                # the usual case; a call for each number would cost more than all other work on it
                 size = (size & 127 | data[at + 1] << 7) >> 1
                 at += 2
             if size > largest:
@@ -156,7 +161,7 @@ def parts_of(data: Buffer, count: int, most: int) -> tuple[int, int]:
 
 
 class View(NamedTuple):
-    """One record of a batch, its key and value where they lie."""
+    """One record of a batch; its key and value are views of the batch's bytes."""
 
     offset: int
     timestamp: int
@@ -165,8 +170,10 @@ class View(NamedTuple):
 
 
 def views_of(data: Buffer, header: BatchHeader) -> Iterator[View]:
-    """The records of a batch, without a copy of anything: for large ones. ValueError or IndexError when
-    they do not hold together. So are attributes above 127: aiokafka's reader takes them for a varint of two bytes.
+    """Yield the records of a batch without copying bytes: for large records.
+
+    Raises ValueError or IndexError for records that are not valid. Attributes above 127 are not valid either:
+    aiokafka's reader takes them for a varint of two bytes.
     """
     view, at = memoryview(data), HEADER_SIZE
     for _ in range(header.record_count):
@@ -199,8 +206,9 @@ def views_of(data: Buffer, header: BatchHeader) -> Iterator[View]:
 
 
 def pairs_of(data: bytes, at: int, count: int) -> list[Pair]:
-    """Key and value of `count` records from the byte `at` on: for replay, where it counts how long that
-    takes. The CRC was checked before; CorruptBatch when the records do not hold together all the same.
+    """Return key and value of `count` records from the byte `at` on: for replay, which must be fast.
+
+    The CRC was checked before. Raises CorruptBatch when the records are not valid all the same.
     """
     found: list[Pair] = []
     try:
@@ -242,8 +250,10 @@ def pairs_of(data: bytes, at: int, count: int) -> list[Pair]:
 
 
 def key_of_single(data: bytes, position: int) -> tuple[int, int] | None:
-    """Where the key of the first record of the batch at `position` begins and ends, when that record is of the usual
-    shape: at offset delta 0, with the base timestamp, below 8 KB, with a key. None: go through it properly.
+    """Return begin and end of the key of the first record in the batch at `position`.
+
+    The record must have the usual shape: offset delta 0, the base timestamp, below 8 KB, with a key. Otherwise the
+    result is None, and the caller reads the record in full.
     """
     at = position + (HEADER_SIZE + 1 if data[position + HEADER_SIZE] < 128 else HEADER_SIZE + 2)
     size = data[at + 3]
@@ -256,21 +266,24 @@ def key_of_single(data: bytes, position: int) -> tuple[int, int] | None:
 
 
 ODD, PLAIN, HAS_TOMBSTONES = range(3)
-"""What `scan_keys` found."""
+"""The results of `scan_keys`."""
 unpack_row: Final = Struct(">BBxHB").unpack_from
-"""The beginning of a record of 64 to 8,191 bytes whose key has less than 64 and that has small deltas: its size in two
-bytes, attributes, then timestamp delta and offset delta, one byte each and read as one number, and the length of the
-key in one byte.
+"""Unpacks the first bytes of a usual record: 64 to 8,191 bytes, small deltas, a key below 64 bytes.
+
+* The record's size (two bytes), and attributes.
+* Timestamp delta and offset delta: one byte each, read as one number.
+* The length of the key (one byte).
 """
 _ONE_BYTE_DELTAS: Final = 64
-"""Of so many records in a row, without gaps, each has an offset delta of one byte."""
+"""Up to so many records in a row, without gaps, have an offset delta of one byte each."""
 KEY_AT = HEADER_SIZE + 6
-"""Where the key of such a record begins, in a batch of its own."""
+"""The position of such a record's key, in a batch of one record."""
 
 
 def scan_keys(data: bytes, at: int, count: int, base_offset: int, offsets: dict[bytes, int]) -> int:
-    """Note key -> offset of `count` records from the byte `at` on, when all have keys and are of the usual
-    size: PLAIN, or HAS_TOMBSTONES; otherwise ODD, with some of them noted.
+    """Note key -> offset of `count` records from the byte `at` on. Returns PLAIN or HAS_TOMBSTONES.
+
+    All records must have keys and be of the usual size. Otherwise it returns ODD, with some of them noted.
     """
     if count > _ONE_BYTE_DELTAS:
         return _scan_any_keys(data, at, count, base_offset, offsets)
@@ -290,7 +303,7 @@ def scan_keys(data: bytes, at: int, count: int, base_offset: int, offsets: dict[
 
 
 def _scan_any_keys(data: bytes, at: int, count: int, base_offset: int, offsets: dict[bytes, int]) -> int:
-    """`scan_keys`, whatever the records are like."""
+    """`scan_keys` for records of any shape."""
     shape = PLAIN
     with suppress(IndexError, ValueError):
         for _ in range(count):

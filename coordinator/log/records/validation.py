@@ -1,5 +1,7 @@
-"""What a broker checks of the batch that a client sends, from its header alone, in Kafka's order: what refuses the
-whole request, what refuses the row before anything is appended, what refuses the batch. Records: `topics.validation`.
+"""The checks of a client's batch that need only its header, in Kafka's order.
+
+Some refuse the whole request, some the row before anything is appended, some the batch. `topics.validation` checks the
+records.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ _LEGACY_OVERHEAD = 14
 
 
 def first_batch(data: Buffer) -> BatchHeader | None:
-    """The header of the first batch that a row of Produce carries, which Kafka looks at before anything else of the
-    request (RequestUtils.flag): is it part of a transaction? None: there is no whole batch, or one of an older magic.
+    """Return the header of the first batch in a row of Produce; None without a whole batch v2.
 
-    Raises CorruptBatch for bytes that no batch could be, in Kafka's words: the whole request is refused then.
+    Kafka checks it before anything else of the request: is it part of a transaction (RequestUtils.flag)?
+
+    Raises CorruptBatch, in Kafka's words, for bytes that no batch could be: the whole request is refused then.
     """
     if _size_of_batch(data, 0) is None or data[_MAGIC_POSITION] != MAGIC:
         return None
@@ -35,11 +38,10 @@ def first_batch(data: Buffer) -> BatchHeader | None:
 
 
 def only_batch(data: Buffer, header: BatchHeader | None, *, allow_zstd: bool = True) -> BatchHeader:
-    """The header of the one batch v2 of a row in Produce v3+ (ProduceRequest.validateRecords); `header` is that of
-    `first_batch`.
+    """Return the header of the one batch v2 of a row in Produce v3+ (ProduceRequest.validateRecords).
 
-    Fewer bytes than a batch after it are none of it, as to Kafka: `header.size` says what to append. `allow_zstd`:
-    Produce v7+. Raises a BatchError.
+    `header`: from `first_batch`. As on Kafka, bytes after the batch that are less than a batch are ignored:
+    `header.size` is what to append. `allow_zstd`: Produce v7+. Raises a BatchError.
     """
     if header is None:
         raise _no_batch(data)
@@ -59,16 +61,16 @@ def _no_batch(data: Buffer) -> InvalidRecords:
 
 
 def check_size(header: BatchHeader, max_message_bytes: int) -> None:
-    """Raises BatchTooLarge; asked again of a batch that was compressed anew, as on Kafka."""
+    """Raises BatchTooLarge. As on Kafka it also checks a batch that was compressed again."""
     if header.size > max_message_bytes:
         raise BatchTooLarge(f"the batch has {header.size} bytes, the topic takes at most {max_message_bytes}")
 
 
 def check_form(data: Buffer, header: BatchHeader, max_message_bytes: int) -> None:
-    """Every check of a batch from a client that needs no records (UnifiedLog.analyzeAndValidateRecords,
-    LogValidator.validateBatch). `max_message_bytes`: the topic's `max.message.bytes`.
+    """Make all checks of a client's batch that need no records. `max_message_bytes`: the topic's `max.message.bytes`.
 
-    Raises a BatchError, whose `error_code` is what Kafka answers.
+    Kafka: UnifiedLog.analyzeAndValidateRecords, LogValidator.validateBatch. Raises a BatchError, whose `error_code` is
+    Kafka's answer.
     """
     if header.compression > ZSTD:
         raise UnsupportedCompression(f"unknown compression type {header.compression}")
@@ -81,8 +83,10 @@ def check_form(data: Buffer, header: BatchHeader, max_message_bytes: int) -> Non
 
 
 def _size_of_batch(data: Buffer, position: int) -> int | None:
-    """The size of the batch at `position`, of any magic; None when the bytes end before it does, which to Kafka is no
-    batch (ByteBufferLogInputStream.nextBatchSize). Raises CorruptBatch for bytes that no batch could be.
+    """Return the size of the batch at `position`, of any magic; None when the bytes end before the batch does.
+
+    To Kafka such bytes are no batch (ByteBufferLogInputStream.nextBatchSize). Raises CorruptBatch for bytes that no
+    batch could be.
     """
     left = len(data) - position
     if left < LENGTH_OVERHEAD:

@@ -1,1 +1,1 @@
-"""One log as a row of segments: files, indexes, leader epochs, and how offsets and timestamps are found in them."""
+"""One log as a row of segments: files, indexes, leader epochs, and the search for offsets and timestamps."""

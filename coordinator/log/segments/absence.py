@@ -1,8 +1,7 @@
-"""Segments whose file is not on this machine: what is known of them, and the file that tells those who read that they
-must have it brought first.
+"""Segments whose file is not on this machine: their known figures, and a file that raises `SegmentAbsent`.
 
-A log whose segments are copies of what is elsewhere need not have all of them (`durability.Engine`). Nothing that needs
-the bytes of one that is absent comes to a result: it raises `SegmentAbsent`, so nobody takes it for empty.
+A log whose segments are copies need not have all of them here (`durability.Engine`). Each read of an absent segment
+raises `SegmentAbsent`, so that no caller takes it for empty. The caller has it fetched first.
 """
 
 from __future__ import annotations
@@ -16,32 +15,33 @@ from muster.coordinator.system.jobs import Job, PendingResult
 
 T = TypeVar("T")
 Bring = Callable[[int, Callable[[Exception | None], object]], Callable[[], object]]
-"""`bring(base_offset, then)`: have the file of that segment brought, then call `then(None)`, or `then(error)` when that
-cannot be; at once if it is here. Returns what ends the waiting.
+"""`bring(base_offset, then)`: fetch the file of that segment, then call `then(None)`, or `then(error)` when it fails.
+
+If the file is here, it calls `then` at once. It returns a function that ends the wait.
 """
 
 
 class SegmentFigures(NamedTuple):
-    """What is known of a segment to which nothing is appended any more."""
+    """The known values of a segment that is no longer appended to."""
 
     base_offset: int
     size: int
     """Bytes."""
     first_timestamp: int
-    """Of its first batch; -1: that has none."""
+    """The timestamp of its first batch; -1 when that has none."""
     max_timestamp: int
-    """-1: no record has one."""
+    """The greatest timestamp; -1 when no record has one."""
     max_timestamp_offset: int
-    """The last offset of the batch that has it."""
+    """The last offset of the batch with that timestamp."""
 
 
 class AbsentFile:
-    """The `storage.File` of a segment that is not here."""
+    """The `storage.File` of a segment that is not on this machine."""
 
     __slots__ = ("_base_offset", "_failure", "path")
 
     def __init__(self, path: str, base_offset: int, failure: LogError | None = None) -> None:
-        """`failure`: why it cannot be brought either."""
+        """`failure`: why it cannot be fetched either."""
         self.path = path
         self._base_offset = base_offset
         self._failure = failure
@@ -50,7 +50,7 @@ class AbsentFile:
         raise self._failure or SegmentAbsent(self.path, self._base_offset)
 
     def size(self) -> int:
-        """Raises SegmentAbsent or the failure, as all that follows."""
+        """Raises SegmentAbsent or the failure, as all methods that follow."""
         self._refuse()
 
     def pread(self, count: int, position: int) -> bytes:  # noqa: ARG002, D102
@@ -75,12 +75,13 @@ class AbsentFile:
         self._refuse()
 
     def close(self) -> None:
-        """There is no handle."""
+        """Do nothing: no handle is open."""
 
 
 def with_what_it_needs(bring: Bring, work: Callable[[], Job[T]]) -> Job[T]:
-    """The result of a job that reads a log: each segment that it needs and is not here is brought, and then it begins
-    anew. Raises what the job raises, or why a segment cannot be brought.
+    """A job that reads a log and fetches each absent segment that it needs; after a fetch, `work` begins again.
+
+    Raises what `work` raises, or why a segment cannot be fetched.
     """
     while True:
         try:

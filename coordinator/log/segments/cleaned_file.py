@@ -1,6 +1,6 @@
-"""The file that a compaction writes, with its indexes: what was kept of some segments, in their order.
+"""The file that a compaction writes, with its indexes: the kept batches of some segments, in their order.
 
-It lies beside them as `.log.cleaned` until it is whole and synced.
+It is named `.log.cleaned` beside them until it is complete and synced.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _WRITE_BYTES = 512 * 1024
 
 
 class CleanedFile:
-    """A segment in the making."""
+    """A segment that a compaction is writing."""
 
     def __init__(self, storage: Storage, name: str, base_offset: int, index_interval_bytes: int) -> None:
-        """`name`: the path of the segment's files without a suffix. Anything left there from before is dropped."""
+        """`name`: the path of the segment's files without a suffix. Older files of that name are removed."""
         self.name = name
         self.base_offset = base_offset
         self.file = storage.file(name + LOG_SUFFIX + CLEANED_SUFFIX)
@@ -31,7 +31,7 @@ class CleanedFile:
         self.index = OffsetIndex()
         self.time_index = TimeIndex()
         self.aborted: list[AbortedTransaction] = []
-        """The transactions whose markers were kept, as the transaction index has them."""
+        """The transactions whose markers were kept, as in the transaction index."""
         self.first_timestamp = -1
         self.max_timestamp = -1
         self.max_timestamp_offset = base_offset
@@ -45,7 +45,7 @@ class CleanedFile:
         self._written = 0
 
     def keep(self, data: bytes, start: int, end: int, last_offset: int, max_timestamp: int) -> None:
-        """Add the batch that is `data[start:end]`."""
+        """Add the batch `data[start:end]`."""
         position = self.size
         if max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
@@ -79,7 +79,7 @@ class CleanedFile:
         self._parts, self._waiting = [], 0
 
     def end(self) -> None:
-        """Nothing more comes: write the rest, wait for the disk, close."""
+        """End the file: write the rest, wait for the disk, close."""
         self._end_run()
         if self._parts:
             self._write()

@@ -1,7 +1,7 @@
 """The two sparse indexes of a segment, in memory and in Kafka's file formats (OffsetIndex, TimeIndex).
 
-An index file is written whole (on roll, flush and close) and read whole when it is first needed; one that is missing
-or insane is rebuilt from the log, so nothing here has to survive a crash.
+An index file is written whole (on roll, flush and close), and read whole when it is first needed. A missing or insane
+file is rebuilt from the log, so nothing here must survive a crash.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _rises(values: array[int], *, strictly: bool) -> bool:
 
 
 class OffsetIndex:
-    """The last offset of a batch, relative to the segment's base offset, beside the batch's position in the file."""
+    """Pairs of a batch's last offset, relative to the segment's base offset, and its position in the file."""
 
     __slots__ = ("offsets", "positions")
 
@@ -55,17 +55,17 @@ class OffsetIndex:
         return len(self.offsets)
 
     def append(self, offset: int, position: int) -> None:
-        """`offset`: relative; both above all before."""
+        """Add an entry. `offset`: relative. Both values are greater than all before."""
         self.offsets.append(offset)
         self.positions.append(position)
 
     def lookup(self, offset: int) -> int:
-        """Where to begin to look for a relative offset: no batch before that position holds it."""
+        """Return the position where the search for a relative offset begins: no batch before it has the offset."""
         index = bisect_right(self.offsets, offset)
         return self.positions[index - 1] if index else 0
 
     def truncate(self, position: int) -> None:
-        """Forget the batches that begin at `position` or after it."""
+        """Remove the entries of batches that begin at `position` or after it."""
         while self.positions and self.positions[-1] >= position:
             self.positions.pop()
             self.offsets.pop()
@@ -79,7 +79,9 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, data: bytes, segment_size: int) -> OffsetIndex:
-        """From the bytes of a file; InsaneIndex when they cannot belong to a segment of `segment_size` bytes."""
+        """Decode the bytes of a file. Raises InsaneIndex when they cannot belong to a segment of `segment_size`
+        bytes.
+        """
         if len(data) % OFFSET_ENTRY:
             raise InsaneIndex(f"{len(data)} bytes are no multiple of {OFFSET_ENTRY}")
         pairs = _from_big_endian("i", data)
@@ -98,7 +100,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """The greatest timestamp so far (ms) beside the relative offset of the batch that brought it."""
+    """Pairs of the greatest timestamp so far (ms) and the relative offset of its batch."""
 
     __slots__ = ("offsets", "timestamps")
 
@@ -110,18 +112,20 @@ class TimeIndex:
         return len(self.timestamps)
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Note that up to the relative `offset` the greatest timestamp is `timestamp`, when that is news."""
+        """Note that up to the relative `offset` the greatest timestamp is `timestamp`, if that is greater than
+        before.
+        """
         if timestamp > (self.timestamps[-1] if self.timestamps else -1):
             self.timestamps.append(timestamp)
             self.offsets.append(offset)
 
     def lookup(self, timestamp: int) -> int:
-        """A relative offset not behind the first record whose timestamp is `timestamp` or more."""
+        """Return a relative offset at or before the first record whose timestamp is `timestamp` or more."""
         index = bisect_right(self.timestamps, timestamp)
         return self.offsets[index - 1] if index else 0
 
     def truncate(self, offset: int) -> None:
-        """Forget the entries at the relative `offset` and after it."""
+        """Remove the entries at the relative `offset` and after it."""
         while self.offsets and self.offsets[-1] >= offset:
             self.offsets.pop()
             self.timestamps.pop()
@@ -131,8 +135,8 @@ class TimeIndex:
         timestamps = _big_endian(self.timestamps)
         offsets = _big_endian(self.offsets)
         data = bytearray(TIME_ENTRY * len(self.timestamps))
-        # byte by byte of the entry, over all entries at once: a loop over entries would hold the event loop up at
-        # each roll
+        # byte by byte of the entry, over all entries at once. A loop over entries would hold up the event loop at each
+        # roll.
         for at in range(8):
             data[at::TIME_ENTRY] = timestamps[at::8]
         for at in range(4):
@@ -141,7 +145,7 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, data: bytes) -> TimeIndex:
-        """From the bytes of a file; InsaneIndex when they cannot be one."""
+        """Decode the bytes of a file. Raises InsaneIndex when they cannot be an index."""
         if len(data) % TIME_ENTRY:
             raise InsaneIndex(f"{len(data)} bytes are no multiple of {TIME_ENTRY}")
         count = len(data) // TIME_ENTRY
@@ -162,7 +166,7 @@ class TimeIndex:
 
 
 def store_indexes(storage: Storage, name: str, index: OffsetIndex, time_index: TimeIndex) -> None:
-    """Write both; `name`: the path of the segment's files without a suffix."""
+    """Write both indexes. `name`: the path of the segment's files without a suffix."""
     storage.save(name + INDEX_SUFFIX, index.encode())
     storage.save(name + TIME_INDEX_SUFFIX, time_index.encode())
 
@@ -170,7 +174,7 @@ def store_indexes(storage: Storage, name: str, index: OffsetIndex, time_index: T
 def load_indexes(
     storage: Storage, name: str, segment: File, base_offset: int, segment_size: int
 ) -> tuple[OffsetIndex, TimeIndex]:
-    """Both indexes of a segment; InsaneIndex when one is missing or cannot be its own."""
+    """Load both indexes of a segment. Raises InsaneIndex when one is missing or cannot belong to it."""
     offsets = storage.load(name + INDEX_SUFFIX)
     times = storage.load(name + TIME_INDEX_SUFFIX)
     if offsets is None or times is None:

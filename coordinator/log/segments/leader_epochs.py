@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset (KIP-101; Kafka: LeaderEpochFileCache), and its checkpoint file."""
+"""The start offset of each leader epoch (KIP-101; Kafka: LeaderEpochFileCache), and its checkpoint file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _logger = structlog.get_logger("muster.log")
 
 
 class LeaderEpochs:
-    """The epochs of one log, each with the offset of its first record; both always rise."""
+    """The epochs of one log, each with the offset of its first record. Both always rise."""
 
     __slots__ = ("_epochs", "_starts", "latest")
 
@@ -34,7 +34,7 @@ class LeaderEpochs:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """From `start_offset` on, `epoch` leads. True when that is new. What contradicts it is dropped, as by Kafka."""
+        """Begin `epoch` at `start_offset`. True when it is new. As on Kafka, contradicting entries are dropped."""
         if epoch < 0:
             return False
         if self._epochs and epoch == self._epochs[-1] and start_offset >= self._starts[-1]:
@@ -48,24 +48,24 @@ class LeaderEpochs:
         return True
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The greatest epoch not above `epoch`, and where it ends (Kafka: endOffsetFor); (-1, -1) when unknown."""
-        if epoch == -1 or not self._epochs:  # other negative ones are below all known, to Kafka
+        """Return the greatest epoch not above `epoch`, and its end (Kafka: endOffsetFor); (-1, -1) when unknown."""
+        if epoch == -1 or not self._epochs:  # other negative epochs are below all known ones, as on Kafka
             return UNDEFINED
         if epoch == self._epochs[-1]:
             return epoch, log_end_offset
         higher = bisect_right(self._epochs, epoch)
         if higher == len(self._epochs):
             return UNDEFINED
-        # below the first known epoch: what came before is no longer in the log, so its end is the first known start
+        # below the first known epoch: earlier records are not in the log, so their end is the first known start
         return (self._epochs[higher - 1] if higher else epoch), self._starts[higher]
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch under which the record at `offset` was appended; -1 when that is unknown."""
+        """Return the epoch under which the record at `offset` was appended; -1 when it is unknown."""
         index = bisect_right(self._starts, offset) - 1
         return self._epochs[index] if index >= 0 else -1
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Forget the epochs that begin at `end_offset` or after it. True when there were any."""
+        """Forget the epochs that begin at `end_offset` or after it. True when an entry was removed."""
         keep = bisect_left(self._starts, end_offset)
         changed = keep < len(self._starts)
         del self._epochs[keep:], self._starts[keep:]
@@ -73,7 +73,7 @@ class LeaderEpochs:
         return changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Forget what lies before `start_offset`; the epoch there begins there now. True when anything changed."""
+        """Forget entries before `start_offset`; the epoch there now begins there. True when an entry was changed."""
         index = bisect_right(self._starts, start_offset) - 1
         if index < 0 or (index == 0 and self._starts[0] == start_offset):
             return False
@@ -83,7 +83,7 @@ class LeaderEpochs:
 
 
 def load_epochs(storage: Storage, directory: str) -> LeaderEpochs:
-    """The epochs in the checkpoint of a partition's folder; none when there is no such file, or an unreadable one."""
+    """Load the epochs in the checkpoint of a partition's folder; none when the file is missing or unreadable."""
     path = f"{directory}/{LEADER_EPOCHS}"
     data = storage.load(path)
     try:

@@ -1,6 +1,6 @@
-"""The segments of one log in order, and from which offset to which they are read (Kafka: LogSegments, LocalLog).
+"""The segments of one log in order, and the range of offsets that may be read (Kafka: LogSegments, LocalLog).
 
-Knows how to begin, cut and remove segments; not what is appended to them, nor when that is durable.
+It begins, cuts and removes segments. Other modules decide what is appended, and when that is durable.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.coordinator.log.storage.interfaces import Storage
 
 
 class LogSegments(Sequence[Segment]):
-    """The segments of one log; there is always one."""
+    """The segments of one log; the log always has one."""
 
     def __init__(
         self,
@@ -35,18 +35,21 @@ class LogSegments(Sequence[Segment]):
         self.storage = storage
         self.directory = directory
         self.config = config
-        """Set it by `use_config`."""
+        """Set by `use_config`."""
         self.start_offset = start_offset
         """The first offset that may be read."""
         self.doubtful_start = doubtful_start
-        """While the log begins there, the segments before are kept, for only a checkpoint says so; -1: all is well."""
+        """A start offset that only a checkpoint gives: while the log begins there, earlier segments are kept. -1: no
+        doubt.
+        """
         self.end_offset = end_offset
-        """The offset that the next record gets."""
+        """The offset of the next record."""
         self.active = segments[-1]
         """The segment that is appended to."""
         self.roll_bytes = MAX_INT64
-        """Another segment begins before one has more bytes than that, whatever `segment.bytes` is; a larger batch gets
-        one of its own."""
+        """A segment with more bytes is rolled, whatever `segment.bytes` is. A larger batch gets a segment of its
+        own.
+        """
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._sealed_bytes = -1
@@ -65,29 +68,32 @@ class LogSegments(Sequence[Segment]):
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         if self._sealed_bytes < 0:
-            # asked with each Fetch: of all but the last it changes seldom
+            # each Fetch needs it, and the sum of all but the last segment changes seldom
             self._sealed_bytes = sum(segment.size for segment in self._segments[:-1])
         return self._sealed_bytes + self.active.size
 
     def use_config(self, config: LogConfig) -> None:
-        """The topic has these settings from now on."""
+        """Use the topic's new settings."""
         self.config = config
         for segment in self._segments:
             segment.config = config
 
     def index_for(self, offset: int) -> int:
-        """Which segment holds `offset`, or would."""
+        """Return the index of the segment that has `offset`, or would have it."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def since(self, offset: int) -> list[Segment]:
-        """The segments from the one that holds `offset`, or would, to the active one."""
+        """Return the segments from the one that has `offset`, or would have it, to the active one."""
         active = self.active
         return [active] if offset >= active.base_offset else self._segments[self.index_for(offset) :]
 
     # -- beginning new ones
 
     def must_roll(self, size: int, last_offset: int, max_timestamp: int, wall_ms: int) -> bool:
-        """Whether the active segment is too full, too old or too far away for a batch. Raises RecordListTooLarge."""
+        """Whether a batch needs a new segment: the active one is too full, too old or too far away.
+
+        Raises RecordListTooLarge.
+        """
         segment, config = self.active, self.config
         limit, used = config.segment_bytes, segment.size
         if size > limit:
@@ -96,7 +102,7 @@ class LogSegments(Sequence[Segment]):
             segment.created_ms = wall_ms
             waited_ms = 0
         elif segment.first_timestamp >= 0 and max_timestamp >= 0:
-            # by the records' own time where they have one, as on Kafka: replayed old data rolls as it did when new
+            # by the records' own time where they have one, as on Kafka: replayed old data rolls as before
             waited_ms = max_timestamp - segment.first_timestamp
         else:
             waited_ms = wall_ms - segment.created_ms
@@ -115,13 +121,13 @@ class LogSegments(Sequence[Segment]):
         return zlib.crc32(self.active.name.encode()) % jitter if jitter > 0 else 0
 
     def make(self, base_offset: int, created_ms: int) -> Segment:
-        """A segment that belongs into this log; nothing is written yet."""
+        """Make a segment for this log, without writing anything."""
         return Segment(
             self.storage, f"{self.directory}/{segment_name(base_offset)}", base_offset, self.config, created_ms
         )
 
     def append(self, segment: Segment) -> None:
-        """`segment` follows the others, and is the active one now."""
+        """Add `segment` at the end, as the active one."""
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
@@ -130,8 +136,10 @@ class LogSegments(Sequence[Segment]):
     # -- removing
 
     def take_out(self, first: int, last: int) -> list[Segment]:
-        """Take `[first:last]` out of the log; their files are to go in the order of the result. A crash leaves no hole
-        then: from the start on, or from the end backwards. When the last goes, `append` or `cut_last` must follow.
+        """Take the segments `[first:last]` out of the log. The caller removes their files in the order of the result.
+
+        So a crash leaves no gap: files are removed from the start on, or from the end backwards. When the last segment
+        is removed, `append` or `cut_last` must follow.
         """
         doomed = self._segments[first:last]
         if last == len(self._segments):
@@ -141,7 +149,7 @@ class LogSegments(Sequence[Segment]):
         return doomed
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """`new`, a compacted segment, takes the place of `old`, neighbours in the log; files are left alone."""
+        """Put the compacted segment `new` in the place of `old`, neighbours in the log. Files are not changed."""
         first = self._segments.index(old[0])
         last = first + len(old)
         self._segments[first:last] = [new]
@@ -152,7 +160,7 @@ class LogSegments(Sequence[Segment]):
             segment.file.close()
 
     def count_below_start(self) -> int:
-        """How many segments lie wholly below the log's start."""
+        """Return how many segments are wholly below the log's start."""
         count = 0
         if self.start_offset > self.doubtful_start:
             while count + 1 < len(self._segments) and self._bases[count + 1] <= self.start_offset:
@@ -160,14 +168,15 @@ class LogSegments(Sequence[Segment]):
         return count
 
     def cut_last(self, offset: int) -> int:
-        """The last segment is the active one again, without the batches that hold `offset` or later ones; waits for
-        the disk. Returns the offset after what is left. OSError.
+        """Make the last segment active again, without the batches with `offset` or later ones. Waits for the disk.
+
+        Returns the offset after the remaining batches. Raises OSError.
         """
         segment = self.active = self._segments[-1]
         self._sealed_bytes = -1
         where = segment.locate(offset)
         end_offset = segment.cut(where[0]) if where is not None else segment.restore_marks()
-        # what is appended from here on must never be found beside what was cut off
+        # later appends must never be found beside the cut bytes
         segment.file.sync()
         self.storage.sync_directory(self.directory)
         return end_offset

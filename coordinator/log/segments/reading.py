@@ -1,4 +1,4 @@
-"""Bytes of a log for those who fetch them, straight from its files. Changes nothing."""
+"""Reads bytes of a log for fetches, straight from its files. Changes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(segments: LogSegments, offset: int, max_bytes: int, min_one_message: bo
 
 
 def size_up_to(segments: LogSegments, offset: int) -> int:
-    """Bytes of the batches before that of an offset. Raises LogOffline."""
+    """Return the bytes of the batches before the batch of an offset. Raises LogOffline."""
     number = segments.index_for(offset)
     try:
         where = segments[number].locate(offset)

@@ -1,4 +1,4 @@
-"""Which segments of a log go, and when: by age and by size (Kafka: UnifiedLog.deleteOldSegments). Removes nothing."""
+"""Which segments of a log are given up by age or by size (Kafka: UnifiedLog.deleteOldSegments). Removes nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _logger = structlog.get_logger("muster.log")
 def rules(
     segments: LogSegments, wall_ms: int, *, topic: str, partition: int
 ) -> Iterator[tuple[str, Callable[[Segment], bool]]]:
-    """The properties that give segments up, each with what says of a segment, in order, whether it does."""
+    """Yield each property that gives up segments, with a function. The function is called for each segment in order.
+
+    It returns whether the property gives up the segment.
+    """
     config = segments.config
     if config.deletes and config.retention_ms >= 0:
         oldest_ms = wall_ms - config.retention_ms
@@ -30,7 +33,7 @@ def rules(
 def count_given_up(
     segments: LogSegments, durable_offset: int, is_given_up: Callable[[Segment], bool], most: int
 ) -> int:
-    """How many segments go, from the first on, but no more than `most`; none that is not durable."""
+    """Return how many segments from the first on are given up, at most `most`, and only durable ones."""
     count = 0
     for index, segment in enumerate(segments):
         is_last = index + 1 == len(segments)
@@ -42,11 +45,11 @@ def count_given_up(
 
 
 def _is_older(segment: Segment, oldest_ms: int, topic: str, partition: int) -> bool:
-    """Whether all records of a segment are older; by its batches, where only an index says so."""
+    """Whether all records of a segment are older. Its batches decide when only an index says so."""
     try:
         if segment.largest_timestamp() >= oldest_ms:
             return False
-        # what is known of one that is not here was kept with its bytes, and not in an index
+        # the values of an absent segment were kept with its bytes, and not in an index
         if segment.is_absent or _tells_its_time(segment):
             return True
     except CorruptBatch as error:
@@ -59,8 +62,10 @@ def _is_older(segment: Segment, oldest_ms: int, topic: str, partition: int) -> b
 
 
 def _tells_its_time(segment: Segment) -> bool:
-    """Whether the batch that is said to have the greatest timestamp has it. If not, the time index was damaged; it is
-    made anew, and `largest_timestamp` is right from then on. CorruptBatch where the batches themselves are damaged.
+    """Whether the batch with the greatest timestamp, by the index, has that timestamp.
+
+    If not, the time index was damaged. It is rebuilt, and `largest_timestamp` is right from then on. Raises
+    CorruptBatch for damaged batches.
     """
     if segment.max_timestamp < 0:
         first = next(segment.batches(0, segment.size), None)
@@ -79,7 +84,7 @@ def _tells_its_time(segment: Segment) -> bool:
 
 
 def _exceeds(excess: int) -> Callable[[Segment], bool]:
-    """Gives segments up as long as the log stays at or above its limit without them."""
+    """Return a function that gives up segments as long as the log stays at or above its limit without them."""
 
     def is_given_up(segment: Segment) -> bool:
         nonlocal excess

@@ -1,4 +1,4 @@
-"""How the batch that holds an offset is found among bytes of a segment, from a place where a batch begins."""
+"""Finds the batch with an offset among bytes of a segment that begin with a batch."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from muster.coordinator.log.storage.interfaces import File
 
 
 def batch_size(data: bytes, at: int) -> int:
-    """The size in bytes of the batch that begins at `at`."""
+    """Return the size in bytes of the batch that begins at `at`."""
     length: int = unpack_bounds(data, at)[1]
     return length + LENGTH_OVERHEAD
 
 
 def find_offset(data: bytes, offset: int, file: File, position: int) -> int:
-    """Where in `data` the first batch stands that ends at `offset` or behind it; the negated count of bytes passed when
-    there is none. `data` begins with a batch, at byte `position` of `file`. Raises CorruptBatch.
+    """Return where the first batch in `data` begins that ends at `offset` or after it.
+
+    Without such a batch, return the negated number of bytes that were searched. `data` begins with a batch, at byte
+    `position` of `file`. Raises CorruptBatch.
     """
     at, stop = 0, len(data) - HEADER_SIZE
     while at <= stop:
@@ -39,7 +41,7 @@ def find_offset(data: bytes, offset: int, file: File, position: int) -> int:
 
 
 def _find_any(data: bytes, at: int, offset: int, file: File, position: int) -> int:
-    """The same from `at` on, whatever the format of the batches is."""
+    """The same search from `at` on, for batches of any format."""
     try:
         while at < len(data):
             header = read_header(data, at)

@@ -1,8 +1,9 @@
-"""One segment: a file of record batches, its two sparse indexes, and how an offset is found in it. Decides nothing
-about the log.
+"""One segment: a file of record batches, its two sparse indexes, and the search for an offset in it.
 
-Positions are bytes from the start of the file, offsets are absolute. Beside Kafka's sparse index the newest batches
-of a segment that is appended to are known one by one (`_tail_offsets`), so that readers near the end need no scan.
+It decides nothing about the log.
+
+Positions are bytes from the start of the file, offsets are absolute. Beside Kafka's sparse index, the active segment
+keeps the offset of each of its newest batches (`_tail_offsets`). So readers near the end need no scan.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _SHORT_READ = 64 * 1024
 
 
 class Segment:
-    """A segment file; `size` is how much of it is log (a preallocated file is longer)."""
+    """A segment file. `size`: the bytes of batches (a preallocated file is longer)."""
 
     __slots__ = (
         "_index", "_since_index", "_storage", "_stored", "_tail_floor", "_tail_offsets", "_tail_positions",
@@ -73,31 +74,31 @@ class Segment:
         self._index: OffsetIndex | None = OffsetIndex()
         self._time_index: TimeIndex | None = TimeIndex()
         self.has_full_index = False
-        """As `is_index_full`, kept so that an append need not ask."""
+        """The value of `is_index_full`, kept so that an append need not compute it."""
         self.is_held = False
-        """Its file and indexes must stay at hand: a compaction is giving them their names."""
+        """Whether its file and indexes must stay in memory: a compaction is renaming the files."""
         self.is_absent = False
-        """Its file is not on this machine."""
+        """Whether its file is not on this machine."""
         self.is_replaced = False
-        """A compacted one stands in its place: it is not read any more."""
+        """Whether a compacted segment has replaced it, so that it is not read any more."""
         self._stored = False
         self._since_index = 0
         self._tail_offsets: array[int] = array("i")
         self._tail_positions: array[int] = array("i")
         self._tail_floor = 0
         self.found = (-1, 0)
-        """The offset that was read from last, and the position of its batch."""
+        """The offset that was read last, and the position of its batch."""
 
     def create(self) -> None:
-        """Make its empty file, so that the log is known to reach at least up to here."""
+        """Create its empty file, so that a start finds the log to reach at least up to here."""
         self.file.truncate(0)
         if self.config.preallocate:
             self.file.allocate(self.config.segment_bytes)
         self.file.close()
 
     def discard(self) -> str:
-        """Take its files out of the log; what is left under the name returned may be removed at leisure ("": nothing
-        is).
+        """Take its files out of the log. The rest has the returned name and may be removed later ("" when no file is
+        left).
         """
         self.file.close()
         doomed = "" if self.is_absent else self.name + LOG_SUFFIX + DELETED_SUFFIX
@@ -108,7 +109,7 @@ class Segment:
         return doomed
 
     def adopt(self, size: int) -> None:
-        """The segment is a file of `size` bytes already; its indexes are read when they are first needed."""
+        """Use an existing file of `size` bytes. Its indexes are read when they are first needed."""
         self.size = size
         self._index = None
         self._time_index = None
@@ -116,28 +117,29 @@ class Segment:
         self._tail_floor = MAX_RELATIVE_OFFSET
 
     def adopt_cleaned(self, cleaned: CleanedFile, swap_name: str) -> None:
-        """The segment is what a compaction has written, which lies under `swap_name` until `settle`."""
+        """Use the file of a compaction, which is named `swap_name` until `settle`."""
         self.adopt(cleaned.size)
         self._index, self._time_index = cleaned.index, cleaned.time_index
         self.first_timestamp, self.max_timestamp = cleaned.first_timestamp, cleaned.max_timestamp
         self.max_timestamp_offset = cleaned.max_timestamp_offset
         self.file = self._storage.file(swap_name)
-        self.file.pread(1, 0)  # opens it
+        self.file.pread(1, 0)  # opens the file
         self.is_held = True
 
     def settle(self) -> None:
-        """All its files have their own names now."""
+        """Note that all its files have their own names now."""
         self.file.close()
         self.file = self._storage.file(self.name + LOG_SUFFIX)
         self.is_held = False
 
-    # -- being elsewhere
+    # -- absence
 
     def figures(self) -> SegmentFigures:
-        """What is known of it when its file is not here; nothing may be appended to it any more. Raises LogError or
-        OSError.
+        """Return the values to keep when its file is not here. Nothing may be appended to it any more.
+
+        Raises LogError or OSError.
         """
-        self.largest_timestamp()  # sees to it that the greatest is known
+        self.largest_timestamp()  # makes sure that the greatest timestamp is known
         if self.first_timestamp < 0 and self.size:
             self.first_timestamp = read_header(self.file.pread(HEADER_SIZE, 0)).max_timestamp
         return SegmentFigures(
@@ -145,8 +147,9 @@ class Segment:
         )
 
     def leave(self) -> str:
-        """Its file need not be here any more: it is absent. What is left under the name returned may be removed at
-        leisure. Raises LogError or OSError.
+        """Make it absent: its file need not be here any more. The file has the returned name and may be removed later.
+
+        Raises LogError or OSError.
         """
         figures = self.figures()
         self.file.close()
@@ -158,7 +161,7 @@ class Segment:
         return doomed
 
     def be_absent(self, figures: SegmentFigures) -> None:
-        """Its file is not here: who reads it is told SegmentAbsent until `arrive`."""
+        """Note that its file is not here: reads raise SegmentAbsent until `arrive`."""
         self.adopt(figures.size)
         self._forget_tail()
         _, _, self.first_timestamp, self.max_timestamp, self.max_timestamp_offset = figures
@@ -167,18 +170,18 @@ class Segment:
         self.is_absent = True
 
     def arrive(self) -> None:
-        """Its file is here, whole and with its indexes."""
+        """Note that its file is here, whole and with its indexes."""
         self.file = self._storage.file(self.name + LOG_SUFFIX)
         self.is_absent = False
 
     def cannot_arrive(self, failure: LogError) -> None:
-        """Who reads it is told this instead of SegmentAbsent."""
+        """Note that its file cannot be fetched: reads raise `failure` in place of SegmentAbsent."""
         self.file = AbsentFile(self.file.path, self.base_offset, failure)
 
     # -- writing
 
     def note(self, size: int, last_offset: int, max_timestamp: int) -> None:
-        """A batch of `size` bytes was written at the end."""
+        """Note that a batch of `size` bytes was written at the end."""
         position = self.size
         if position == 0:
             self.first_timestamp = max_timestamp
@@ -210,7 +213,7 @@ class Segment:
 
     @property
     def is_index_full(self) -> bool:
-        """No further entry fits into `segment.index.bytes` (Kafka keeps one entry of the time index for the roll)."""
+        """Whether no entry fits into `segment.index.bytes` (Kafka keeps one entry of the time index for the roll)."""
         limit = self.config.segment_index_bytes
         return len(self.index()) >= limit // OFFSET_ENTRY or len(self.time_index()) >= limit // TIME_ENTRY - 1
 
@@ -224,7 +227,7 @@ class Segment:
         self._stored = True
 
     def seal(self) -> None:
-        """Nothing more will be appended: store the indexes, give back preallocated room, memory and handle."""
+        """End the appends: store the indexes, give back reserved room, memory and handle."""
         self.store_indexes()
         if self.config.preallocate:
             self.file.truncate(self.size)
@@ -244,7 +247,7 @@ class Segment:
         self._tail_floor = MAX_RELATIVE_OFFSET
 
     def cut(self, position: int) -> int:
-        """Drop the batch at `position` and all behind it; the offset after what is left."""
+        """Remove the batch at `position` and all after it; return the offset after the rest."""
         offset = next(self.batches(position, self.size))[1].base_offset
         self.index().truncate(position)
         self.time_index().truncate(offset - self.base_offset)
@@ -258,14 +261,14 @@ class Segment:
     # -- indexes
 
     def index(self) -> OffsetIndex:
-        """The offset index, read or rebuilt when it is not at hand."""
+        """The offset index, read or rebuilt when it is not in memory."""
         if self._index is None:
             self._load_indexes()
         assert self._index is not None
         return self._index
 
     def time_index(self) -> TimeIndex:
-        """The time index, read or rebuilt when it is not at hand."""
+        """The time index, read or rebuilt when it is not in memory."""
         if self._time_index is None:
             self._load_indexes()
         assert self._time_index is not None
@@ -282,7 +285,7 @@ class Segment:
             self.rebuild_indexes()
 
     def reset_indexes(self) -> None:
-        """Forget the indexes: batches are noted anew from the start of the file."""
+        """Discard the indexes: batches are noted again from the start of the file."""
         self._index, self._time_index = OffsetIndex(), TimeIndex()
         self._stored = False
         self._since_index = 0
@@ -293,7 +296,7 @@ class Segment:
         self._tail_floor = 0
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes anew from the batches; CorruptBatch when these are not in order."""
+        """Rebuild both indexes from the batches. Raises CorruptBatch when the batches are not in order."""
         if self.is_absent:
             self.file.size()  # raises
         size = self.size
@@ -306,11 +309,11 @@ class Segment:
                 self.note(header.size, header.last_offset, header.max_timestamp)
         finally:
             self.size = size
-        # as in a segment closed as it should be: its last entry is the greatest timestamp
+        # as in a cleanly closed segment: its last entry is the greatest timestamp
         self.time_index().maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
     def restore_marks(self) -> int:
-        """Find first and greatest timestamp from the indexes and what follows; the offset after the last batch."""
+        """Find the first and greatest timestamp from the indexes and the batches after them; return the next offset."""
         index, time_index = self.index(), self.time_index()
         self.first_timestamp, self.max_timestamp, self.max_timestamp_offset = -1, -1, self.base_offset
         if len(time_index):
@@ -331,7 +334,7 @@ class Segment:
         return next_offset
 
     def largest_timestamp(self) -> int:
-        """The greatest timestamp in the segment, as retention sees it: the file's own time when no record has one."""
+        """The greatest timestamp in the segment for retention; the file's own time when no record has one."""
         if self.max_timestamp < 0 and self.size and not self.is_absent:
             time_index = self.time_index()
             if len(time_index):
@@ -342,11 +345,11 @@ class Segment:
     # -- reading
 
     def place(self, position: int) -> Place:
-        """That byte of the segment file, for messages."""
+        """Return that byte of the segment file, for messages."""
         return Place(self.file.path, position)
 
     def batches(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of the batches from `position` up to `end`; CorruptBatch where one is wrong."""
+        """Yield position and header of the batches from `position` to `end`. Raises CorruptBatch for a wrong one."""
         make = BatchHeader._make
         while position < end:
             data = self.file.pread(min(_SCAN_BYTES, end - position), position)
@@ -365,7 +368,7 @@ class Segment:
             position += at
 
     def _last_header(self, data: bytes, position: int) -> BatchHeader:
-        """What the file ends with, in less than the header of a batch v2 takes: an old message."""
+        """Return the header of an old message that ends the file, in fewer bytes than a header v2 takes."""
         try:
             header = read_header(data)
         except TruncatedBatch as error:
@@ -375,7 +378,9 @@ class Segment:
         return header
 
     def locate(self, offset: int) -> tuple[int, int] | None:
-        """Position and size of the first batch that ends at `offset` or later; None when the segment ends before."""
+        """Return position and size of the first batch that ends at `offset` or later; None when the segment ends
+        before.
+        """
         relative = offset - self.base_offset
         if relative >= self._tail_floor:
             index = bisect_left(self._tail_offsets, relative)
@@ -395,7 +400,7 @@ class Segment:
         return None
 
     def read(self, offset: int, max_bytes: int, end_position: int, min_one_message: bool) -> bytes | None:
-        """Bytes from the batch that holds `offset`, up to `end_position`; None when the segment ends before."""
+        """Return bytes from the batch with `offset` on, up to `end_position`; None when the segment ends before."""
         if offset - self.base_offset < self._tail_floor and max_bytes <= _SHORT_READ:
             found = self._read_short(offset, max_bytes, end_position, min_one_message)
             if found is not None:
@@ -412,7 +417,7 @@ class Segment:
         return self.file.pread(min(max_bytes, end_position - position), position) if end_position > position else b""
 
     def _read_short(self, offset: int, max_bytes: int, end_position: int, min_one_message: bool) -> bytes | None:
-        """One read for the search and for the bytes; None when that was not enough."""
+        """Read once for both the search and the bytes; None when one read does not suffice."""
         position = self.index().lookup(offset - self.base_offset)
         if position >= end_position:
             return None

@@ -1,4 +1,4 @@
-"""Finding a record by its timestamp (KIP-33; Kafka: UnifiedLog.fetchOffsetByTimestamp). Changes nothing."""
+"""Finds a record by its timestamp (KIP-33; Kafka: UnifiedLog.fetchOffsetByTimestamp). Changes nothing."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from muster.coordinator.system.jobs import Job, OffloadedWork
 
 Found = TimestampOffset | None
 MANY_RECORDS: Final = 2_000
-"""A batch of more is searched in the thread, and so is one that is compressed, for its real size is not known."""
+"""A batch with more records is searched in a thread. So is a compressed one, because its real size is unknown."""
 
 
 def offset_for_timestamp(segments: LogSegments, timestamp_ms: int) -> Job[Found]:
-    """The first record at or after the log's start whose timestamp is `timestamp_ms` or later."""
+    """Find the first record at or after the log's start whose timestamp is `timestamp_ms` or later."""
     for segment in tuple(segments):
         if segment.size and segment.largest_timestamp() >= timestamp_ms:
             found = yield from _in_segment(segment, timestamp_ms, segments.start_offset)
@@ -59,12 +59,14 @@ def _first(data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: in
 
 
 def offset_of_max_timestamp(segments: LogSegments) -> Job[Found]:
-    """The first record that carries the greatest timestamp (KIP-734), -1 where none has a time; None when the log is
-    empty. As on Kafka it may be one that DeleteRecords took away: its segment is still there.
+    """Find the first record with the greatest timestamp (KIP-734). None when the log is empty.
+
+    The timestamp is -1 where no record has one. As on Kafka the record may be deleted by DeleteRecords, while its
+    segment still exists.
     """
     greatest: Segment | None = None
     for segment in tuple(segments):
-        segment.largest_timestamp()  # sees to it that max_timestamp is known
+        segment.largest_timestamp()  # makes sure that max_timestamp is known
         if segment.size and (greatest is None or segment.max_timestamp > greatest.max_timestamp):
             greatest = segment
         yield None

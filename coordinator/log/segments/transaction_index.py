@@ -1,5 +1,7 @@
-"""What was aborted by the markers of one segment, in a file that Kafka's tools read (TransactionIndex,
-AbortedTxn): entries in the order of their markers, looked up where they lie. A segment without any has no file.
+"""The transactions that the markers of one segment aborted, in a file for Kafka's tools (TransactionIndex, AbortedTxn).
+
+Entries have the order of their markers and are searched in the file. A segment without aborted transactions has no
+file.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ ENTRY: Final = Struct(">hqqqq")
 """Version, producer id, first offset, last offset, last stable offset."""
 ENTRY_SIZE: Final = ENTRY.size
 ENTRIES_AT_ONCE: Final = 1000
-"""So many are read between two steps of a job: half a millisecond."""
+"""Entries that are read between two steps of a job: half a millisecond."""
 MOST_KEPT: Final = 512
-"""Entries of one segment that are in memory."""
+"""The most entries of one segment in memory."""
 _KEPT: Final = MOST_KEPT // 2
-"""So many of the newest are at hand without a look into the file, up to twice as many at times."""
+"""At least so many of the newest entries are in memory, and at most twice as many."""
 _LAST_OFFSET: Final = attrgetter("last_offset")
 
 
@@ -35,16 +37,16 @@ class AbortedTransaction(NamedTuple):
     last_offset: int
     """The offset of the marker."""
     last_stable_offset: int
-    """The log's last stable offset once this transaction was over."""
+    """The log's last stable offset after the end of this transaction."""
 
 
 def encode(aborted: AbortedTransaction) -> bytes:
-    """The entry of a file."""
+    """Encode one entry of a file."""
     return ENTRY.pack(VERSION, *aborted)
 
 
 def decode(data: bytes) -> list[AbortedTransaction]:
-    """The entries in whole entries of a file. InsaneIndex: of a version that is not known."""
+    """Decode whole entries of a file. Raises InsaneIndex for an unknown version."""
     found = []
     for version, *aborted in ENTRY.iter_unpack(data):
         if version != VERSION:
@@ -59,15 +61,15 @@ class TransactionIndex:
     __slots__ = ("_newest", "count", "file", "is_synced")
 
     def __init__(self, file: File, size: int = 0) -> None:
-        """`size`: of the file as it is; part of an entry at its end is none."""
+        """`size`: the size of the file; part of an entry at its end is ignored."""
         self.file = file
         self.count = size // ENTRY_SIZE
         self._newest: list[AbortedTransaction] = []
         self.is_synced = True
-        """No entry was written since the file was last synced."""
+        """Whether no entry was written since the file was last synced."""
 
     def check(self, base_offset: int) -> Iterator[None]:
-        """Read all entries, a part with each step. InsaneIndex: they cannot be those of the segment."""
+        """Read all entries, a part in each step. Raises InsaneIndex when they cannot belong to the segment."""
         last = base_offset - 1
         kept: deque[AbortedTransaction] = deque(maxlen=_KEPT)
         for first in range(0, self.count, ENTRIES_AT_ONCE):
@@ -87,11 +89,11 @@ class TransactionIndex:
 
     @property
     def last_offset(self) -> int:
-        """The marker of the newest entry; -1: there is none."""
+        """The offset of the newest entry's marker; -1 without an entry."""
         return self._newest[-1].last_offset if self._newest else -1
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Write another entry, whose marker comes after all others. OSError."""
+        """Write an entry whose marker is after all others. Raises OSError."""
         self.file.pwrite(encode(aborted), self.count * ENTRY_SIZE)
         self.is_synced = False
         self.count += 1
@@ -100,7 +102,7 @@ class TransactionIndex:
             del self._newest[:_KEPT]
 
     def truncate(self, offset: int) -> None:
-        """Drop the entries whose markers are at `offset` or later. OSError."""
+        """Remove the entries whose markers are at `offset` or later. Raises OSError."""
         count = self._first_after(offset)
         if count < self.count:
             self.file.truncate(count * ENTRY_SIZE)
@@ -109,7 +111,7 @@ class TransactionIndex:
             self._newest = self._read(max(count - _KEPT, 0), count)
 
     def _first_after(self, offset: int) -> int:
-        """The number of the first entry whose marker is at `offset` or later."""
+        """Return the number of the first entry whose marker is at `offset` or later."""
         if not self._newest or self.last_offset < offset:
             return self.count
         before = self.count - len(self._newest)
@@ -125,7 +127,7 @@ class TransactionIndex:
         return low
 
     def since(self, offset: int) -> Iterator[list[AbortedTransaction]]:
-        """The entries whose markers are at `offset` or later, in their order, in parts."""
+        """Yield the entries whose markers are at `offset` or later, in their order, in parts."""
         first, before = self._first_after(offset), self.count - len(self._newest)
         while first < self.count:
             if first >= before:
@@ -136,8 +138,10 @@ class TransactionIndex:
             first = last
 
     def add_at_hand(self, found: list[AbortedTransaction], offset: int, end: int) -> bool | None:
-        """Add to `found` the entries of interest to who reads from `offset` up to `end`: those with markers there, up
-        to the first whose last stable offset is not below `end`. True: it is here. None: it takes a look into the file.
+        """Add the entries for a reader from `offset` to `end` to `found`, if they are in memory.
+
+        They are the entries with markers from `offset` on. The first with a last stable offset at or above `end` is the
+        last one. True: that entry was found. None: the entries must be read from the file.
         """
         newest = self._newest
         first = bisect_left(newest, offset, key=_LAST_OFFSET)
@@ -153,7 +157,7 @@ class TransactionIndex:
 
     def sync(self) -> None:
         """Wait until all entries are on the disk. In any thread."""
-        self.is_synced = True  # first: what is written meanwhile is to be synced again
+        self.is_synced = True  # first: entries that are written meanwhile must be synced again
         try:
             self.file.sync()
         except OSError:

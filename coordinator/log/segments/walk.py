@@ -1,4 +1,4 @@
-"""Going through the batches of a log from an offset to its end. Changes nothing."""
+"""Iterates over the batches of a log from an offset to its end. Changes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster.coordinator.log.segments.segment import Segment
 
 
 def _parts(segments: LogSegments, offset: int, end_offset: int) -> list[tuple[Segment, int, int]]:
-    """Segment, first position and last position of all that lies from `offset` to the end."""
+    """Return segment, first position and last position of each part from `offset` to the end."""
     if not segments.start_offset <= offset <= end_offset:
         raise OffsetOutOfRange(offset, segments.start_offset, end_offset)
     parts: list[tuple[Segment, int, int]] = []
@@ -33,10 +33,10 @@ def _parts(segments: LogSegments, offset: int, end_offset: int) -> list[tuple[Se
 
 
 def replay(segments: LogSegments, offset: int, chunk_bytes: int) -> Iterator[bytes]:
-    """Whole batches v2 from `offset` to the present end, in chunks of about `chunk_bytes`, at least one batch in each.
+    """Yield whole batches v2 from `offset` to the present end, in chunks of about `chunk_bytes`.
 
-    Between two chunks a compaction may put other segments in the place of those that are read. Messages of old formats
-    come as batches v2.
+    Each chunk has one batch or more. Between two chunks a compaction may replace the segments that are read. Messages
+    of old formats are converted to batches v2.
     """
     end_offset = segments.end_offset
     return _chunks(segments, _parts(segments, offset, end_offset), offset, end_offset, chunk_bytes)
@@ -83,13 +83,15 @@ def _as_batches(segment: Segment, position: int, messages: bytes) -> Iterator[by
 
 
 def headers(segments: LogSegments, offset: int) -> Iterator[BatchHeader]:
-    """The headers of all batches from the one that holds `offset`."""
+    """Yield the headers of all batches from the batch with `offset` on."""
     parts = _parts(segments, offset, segments.end_offset)
     return (header for segment, start, end in parts for _, header in batches(segment, start, end))
 
 
 def batches(segment: Segment, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of the whole batches from `start` up to `end`; DamagedLog where one is not whole."""
+    """Yield position and header of the whole batches from `start` to `end`. Raises DamagedLog for one that is not
+    whole.
+    """
     position = start
     try:
         for at, header in segment.batches(start, end):

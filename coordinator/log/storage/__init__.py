@@ -1,1 +1,1 @@
-"""Where the bytes of logs lie: on a disk or in memory, open files, the directory lock, shared syncs."""
+"""Where the bytes of logs are: on a disk or in memory; open files, the directory lock, shared syncs."""

@@ -1,4 +1,4 @@
-"""A data directory on a disk. `sync_descriptor` is the one place where the process waits for a disk."""
+"""A data directory on a disk. `sync_descriptor` is the only function in which the process waits for a disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PERMISSIONS = 0o644
 
 
 def sync_descriptor(descriptor: int) -> None:
-    """Wait until a file's bytes are on the disk (macOS keeps them in the drive's cache unless asked otherwise)."""
+    """Wait until a file's bytes are on the disk (macOS keeps them in the drive's cache without a special call)."""
     if _FULL_SYNC is not None:
         fcntl.fcntl(descriptor, _FULL_SYNC)
     elif hasattr(os, "fdatasync"):
@@ -35,43 +35,43 @@ def sync_descriptor(descriptor: int) -> None:
 
 @functools.cache
 def _syncfs() -> Callable[[int], int]:
-    """The system's syncfs(descriptor): 0, or the number of the error."""
-    import ctypes  # late: most of what starts never gets here, and it costs a start 5 ms
+    """The system's syncfs(descriptor): it returns 0, or the number of the error."""
+    import ctypes  # late: few starts need it, and it costs a start 5 ms
 
     call = ctypes.CDLL(None, use_errno=True).syncfs
     return lambda descriptor: ctypes.get_errno() if call(descriptor) else 0
 
 
 class FilesystemSync:
-    """Linux's syncfs: everything that was written to the file system of a directory is on the disk afterwards.
+    """Linux's syncfs: afterwards everything that was written to the file system of a directory is on the disk.
 
-    For many small files at once it takes a thirtieth of the time of as many syncs, for one of them nothing is gained.
+    For many small files it takes a thirtieth of the time of single syncs. For one file it saves nothing.
     """
 
     def __init__(self, root: Path) -> None:
-        """Take note of where the file system stands: `sync` tells of writes that failed from now on."""
+        """Open the directory now: `sync` reports writes that fail from now on."""
         self._descriptor = os.open(root, os.O_RDONLY)
 
     @staticmethod
     def is_reliable() -> bool:
-        """Whether this system has it, and tells of writes that failed (Linux 5.8)."""
+        """Whether this system has syncfs, and reports failed writes (Linux 5.8)."""
         system = os.uname()
         found = re.match(r"(\d+)\.(\d+)", system.release)
         return system.sysname == "Linux" and found is not None and (int(found[1]), int(found[2])) >= (5, 8)
 
     def sync(self) -> None:
-        """Wait until all is on the disk. From any thread. Raises OSError when something could not be written."""
+        """Wait until everything is on the disk. From any thread. Raises OSError when something could not be written."""
         number = _syncfs()(self._descriptor)
         if number:
             raise OSError(number, os.strerror(number))
 
     def close(self) -> None:
-        """Give the directory back."""
+        """Close the directory."""
         os.close(self._descriptor)
 
 
 class Place:
-    """Where paths begin: the name of a directory, and once it is taken the directory itself."""
+    """Where paths begin: the name of a directory; after `take`, the directory itself."""
 
     __slots__ = ("_descriptor", "_root")
 
@@ -80,14 +80,14 @@ class Place:
         self._descriptor: int | None = None
 
     def at(self, path: str) -> tuple[str, int | None]:
-        """A path for the system, and the directory that it begins at (None: the name says it)."""
+        """Return a path for the system, and the directory where it begins (None: the path has the directory's name)."""
         descriptor = self._descriptor
         if descriptor is None:
             return (f"{self._root}/{path}" if path else self._root), None
         return path or ".", descriptor
 
     def open(self, path: str, flags: int) -> int:
-        """A descriptor of what is there. Raises OSError."""
+        """Return a descriptor of the file. Raises OSError."""
         name, directory = self.at(path)
         if directory is None:
             return os.open(name, flags, _PERMISSIONS)
@@ -98,13 +98,13 @@ class Place:
         self._descriptor = os.open(self._root, os.O_RDONLY)
 
     def leave(self) -> None:
-        """Go by the name again."""
+        """Use the name again."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
     def verify(self) -> None:
-        """Raises DirectoryGone when the name is that of another directory, or of none."""
+        """Raises DirectoryGone when the name belongs to another directory, or to none."""
         descriptor = self._descriptor
         if descriptor is None:
             return
@@ -117,14 +117,14 @@ class Place:
 
 
 class DiskFile:
-    """A `storage.File` over a descriptor that is opened at first use."""
+    """A `storage.File` with a descriptor that is opened at its first use."""
 
     __slots__ = (
         "_closing", "_descriptor", "_files", "_guard", "_is_away", "_mode", "_name", "_place", "_syncs", "path", "used"
     )  # fmt: skip
 
     def __init__(self, path: str, mode: int, place: Place, name: str, files: OpenFiles = OF_THIS_PROCESS) -> None:
-        """`path`: in full, for messages; it is `name` at that place. `files`: where it counts while it is open."""
+        """`path`: in full, for messages. `name`: the path from `place`. `files`: counts the file while it is open."""
         self.path = path
         self.used = False
         self._files = files
@@ -138,7 +138,7 @@ class DiskFile:
         self._closing: list[int] = []
 
     def _open(self, more: int = 0) -> int:
-        # one that was only put away is not made anew: if it has gone, so has what was in it
+        # a file that was only put away is not created again: if it was removed, its bytes are lost
         more = 0 if self._is_away else more
         self._descriptor = self._place.open(self._name, self._mode | more)
         self._is_away = False
@@ -149,7 +149,7 @@ class DiskFile:
         return self._open(os.O_CREAT)
 
     def put_away(self) -> bool:
-        """Close it until its next use. Not while it is in use, and not under a name that it will not keep."""
+        """Close it until its next use. False while it is in use, or when it may be renamed."""
         if not self._name.endswith(".log") or not self._guard.acquire(blocking=False):
             return False
         try:
@@ -177,7 +177,7 @@ class DiskFile:
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of `data` at `position`."""
-        # without the guard: one thread writes a file, and none but that of the event loop puts files away
+        # without the guard: one thread writes a file, and only the event loop's thread puts files away
         self.used = True
         descriptor = self._descriptor
         written = os.pwrite(descriptor if descriptor >= 0 else self._create(), data, position)
@@ -193,7 +193,7 @@ class DiskFile:
             self._write_rest(parts, written, position)
 
     def _write_rest(self, parts: Sequence[Buffer], written: int, position: int) -> None:
-        # a short write: the next one says why (ENOSPC), or goes on where a signal or a limit broke it off
+        # a short write: the next one raises the error (ENOSPC), or goes on after a signal or a limit
         rest = memoryview(b"".join(parts))[written:]
         position += written
         while rest:
@@ -211,7 +211,7 @@ class DiskFile:
             os.ftruncate(descriptor if descriptor >= 0 else self._create(), size)
 
     def allocate(self, size: int) -> None:
-        """Reserve room up to `size`, where the system can."""
+        """Reserve room up to `size`, if the system can."""
         with self._guard:
             self.used = True
             descriptor = self._descriptor if self._descriptor >= 0 else self._create()
@@ -221,12 +221,12 @@ class DiskFile:
                 os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
 
     def sync(self) -> None:
-        """Wait until all is on the disk, in any thread. A `close` meanwhile takes effect afterwards."""
+        """Wait until everything is on the disk, in any thread. A `close` meanwhile takes effect afterwards."""
         with self._guard:
             try:
                 descriptor = self._descriptor if self._descriptor >= 0 else self._open()
             except FileNotFoundError:
-                return  # removed meanwhile: nothing of it needs to last
+                return  # removed meanwhile: it need not survive
             self._syncs += 1
         try:
             sync_descriptor(descriptor)
@@ -252,7 +252,7 @@ class DiskFile:
         return False
 
     def close(self) -> None:
-        """Give its descriptor back, once no sync needs it any more."""
+        """Close its descriptor, once no sync needs it any more."""
         with self._guard:
             descriptor, self._descriptor = self._descriptor, -1
             self._is_away = False
@@ -272,13 +272,13 @@ class Held:
         self._place = place
 
     def release(self) -> None:
-        """Let others have it; harmless when called twice."""
+        """Release the directory. It does nothing when called again."""
         self._lock.release()
         self._place.leave()
 
 
 def _facts_of(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Size and time of a directory's entry. None: it was removed since, or is a symbolic link that leads nowhere."""
+    """Size and time of a directory's entry. None: it was removed, or is a symbolic link without a target."""
     try:
         return entry.stat()
     except FileNotFoundError:
@@ -290,14 +290,14 @@ def _facts_of(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 
 class FileStorage:
-    """A `storage.Storage` over a directory of the file system.
+    """A `storage.Storage` in a directory of the file system.
 
-    From `lock` on all paths begin at the very directory that was taken then, whatever becomes of its name: nothing is
-    ever read from or written into another one that was put in its place.
+    After `lock` all paths begin at the very directory that was locked, whatever happens to its name. Nothing is ever
+    read from, or written to, another directory that has replaced it.
     """
 
     def __init__(self, root: str | Path, *, read_only: bool = False) -> None:
-        """`root`: the data directory, made by `make_directory("")`; `read_only`: needs no right to write."""
+        """`root`: the data directory, created by `make_directory("")`. `read_only`: no right to write is necessary."""
         self.root = str(root)
         self._mode = os.O_RDONLY if read_only else os.O_RDWR
         self._place = Place(self.root)
@@ -321,11 +321,11 @@ class FileStorage:
         return sorted(found)
 
     def verify(self) -> None:
-        """DirectoryGone when the data directory is no longer the one that `lock` took."""
+        """Raises DirectoryGone when the data directory is no longer the one that `lock` took."""
         self._place.verify()
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is a directory of that name."""
+        """Whether a directory of that name exists."""
         name, directory = self._place.at(path)
         try:
             return stat.S_ISDIR(os.stat(name, dir_fd=directory).st_mode)
@@ -333,7 +333,7 @@ class FileStorage:
             return False
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and those above it."""
+        """Create a directory and those above it."""
         name, directory = self._place.at(path)
         if directory is None:
             os.makedirs(name, exist_ok=True)
@@ -342,9 +342,9 @@ class FileStorage:
                 os.mkdir(name, dir_fd=directory)
 
     def load(self, path: str) -> bytes | None:
-        """A whole small file; None when it is not there."""
+        """Return a whole small file; None when it does not exist."""
         try:
-            # the opener's path is the one that an error names
+            # the error names the opener's path
             with open(path, "rb", opener=lambda _, __: self._place.open(path, os.O_RDONLY)) as file:
                 return file.read()
         except FileNotFoundError:
@@ -378,7 +378,7 @@ class FileStorage:
             os.unlink(name, dir_fd=directory)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all in it."""
+        """Remove a directory and everything in it."""
         name, directory = self._place.at(path)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(name, dir_fd=directory)

@@ -1,6 +1,6 @@
-"""What a log asks of the place where its bytes lie: one data directory with files in it. Protocols only.
+"""The interface of the place where a log's bytes are: one data directory with files in it. Protocols only.
 
-Three implementations: `files.FileStorage`, `memory.MemoryStorage` (`--in-memory`) and a faulty one in the tests.
+It has three implementations: `files.FileStorage`, `memory.MemoryStorage` (`--in-memory`) and a faulty one in the tests.
 Paths are relative to the data directory, with "/" between their parts; "" is the data directory itself. Every failure
 is an OSError.
 """
@@ -24,45 +24,45 @@ class Entry(NamedTuple):
 
 
 class File(Protocol):
-    """One file. It is opened at its first use, again when it is used after `close`, and made when it is written."""
+    """One file. It is opened at its first use, and at the next use after `close`. The first write creates it."""
 
     @property
     def path(self) -> str:
-        """For messages: where it lies, in full when it lies on a disk."""
+        """Where the file is, for messages: the full path on a disk."""
 
     def size(self) -> int:
         """Its length in bytes."""
 
     def pread(self, count: int, position: int) -> bytes:
-        """Up to `count` bytes from `position`; fewer only at its end."""
+        """Return up to `count` bytes from `position`; fewer only at the end of the file."""
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of `data` at `position`, or raise OSError (part of it may then be written)."""
 
     def pwrite_parts(self, parts: Sequence[Buffer], position: int) -> None:
-        """Write the parts one after the other, as `pwrite` would their join."""
+        """Write the parts one after the other, as `pwrite` would write them joined."""
 
     def truncate(self, size: int) -> None:
         """Cut it to `size`, or fill it up with zeros."""
 
     def allocate(self, size: int) -> None:
-        """Reserve room up to `size`; what was not written reads as zeros. A storage may do nothing."""
+        """Reserve room up to `size`; unwritten bytes read as zeros. A storage may do nothing."""
 
     def sync(self) -> None:
-        """Wait until all that was written is on the disk. In any thread, also while the file is closed."""
+        """Wait until everything written is on the disk. In any thread, also while the file is closed."""
 
     def close(self) -> None:
         """Close its handle."""
 
     def is_removed(self) -> bool:
-        """Whether its name was removed. May be called from another thread."""
+        """Whether its name was removed. It may be called from another thread."""
 
 
 class Lock(Protocol):
     """A data directory held by this server."""
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the directory."""
 
 
 class Storage(Protocol):
@@ -76,19 +76,19 @@ class Storage(Protocol):
         """The file at `path`, not opened yet."""
 
     def entries(self, path: str) -> list[Entry]:
-        """What is in a directory, by name; FileNotFoundError when there is no such directory."""
+        """Return the entries of a directory, by name. Raises FileNotFoundError when the directory does not exist."""
 
     def verify(self) -> None:
-        """DirectoryGone when the data directory is no longer the one that `lock` took. In any thread."""
+        """Raises DirectoryGone when the data directory is no longer the one that `lock` took. In any thread."""
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is a directory of that name."""
+        """Whether a directory of that name exists."""
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and those above it; harmless when it is there."""
+        """Create a directory and those above it. It does nothing when the directory exists."""
 
     def load(self, path: str) -> bytes | None:
-        """A whole small file; None when it is not there."""
+        """Return a whole small file; None when it does not exist."""
 
     def save(self, path: str, data: bytes, *, sync: bool = False) -> None:
         """Replace a whole small file: a crash leaves the old bytes or the new. `sync`: wait for the disk."""
@@ -97,13 +97,13 @@ class Storage(Protocol):
         """Rename a file or a directory."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; harmless when it is not there."""
+        """Remove a file. It does nothing when the file does not exist."""
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all in it; harmless when it is not there."""
+        """Remove a directory and everything in it. It does nothing when the directory does not exist."""
 
     def sync_directory(self, path: str) -> None:
-        """Wait until the names in a directory are on the disk. May be called from another thread."""
+        """Wait until the names in a directory are on the disk. It may be called from another thread."""
 
     def lock(self) -> Lock:
-        """Take the data directory for this server alone; DirectoryLocked when another has it."""
+        """Take the data directory for this server alone. Raises DirectoryLocked when another server has it."""

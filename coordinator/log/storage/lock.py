@@ -1,4 +1,4 @@
-"""One server per data directory: Kafka's `.lock` file and kind of lock, so that Kafka is kept out too."""
+"""One server per data directory: Kafka's `.lock` file and kind of lock, so that Kafka respects it too."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from muster.coordinator.log.errors import DirectoryLocked
 
 LOCK_FILE = ".lock"
 
-# POSIX record locks belong to a process: they neither see a second holder in it nor outlive its closing any
-# descriptor of the file.
+# POSIX record locks belong to a process. They do not stop a second holder in the same process. They end when the
+# process closes any descriptor of the file.
 _held_here: set[str] = set()
 
 
@@ -19,7 +19,7 @@ class DirectoryLock:
     """A data directory held by this process until `release`."""
 
     def __init__(self, directory: str) -> None:
-        """DirectoryLocked when another server, in this process or elsewhere, holds `directory`."""
+        """Raises DirectoryLocked when another server, in this process or elsewhere, holds `directory`."""
         self._key = os.path.realpath(directory)
         if self._key in _held_here:
             raise DirectoryLocked(directory, os.getpid())
@@ -38,7 +38,7 @@ class DirectoryLock:
         os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
 
     def release(self) -> None:
-        """Let others have the directory; harmless when called twice."""
+        """Release the directory. It does nothing when called again."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -11,8 +11,9 @@ from muster.coordinator.log.storage.interfaces import Buffer, Entry
 
 
 class MemoryFile:
-    """A `storage.File` that is a bytearray. Between its first use and `close` it is that bytearray, whatever becomes of
-    the name, as an open file of a file system would be.
+    """A `storage.File` that is a bytearray. From its first use to `close` it keeps that bytearray.
+
+    A change of the name does not matter meanwhile, as with an open file of a file system.
     """
 
     __slots__ = ("_files", "_open", "_path")
@@ -24,7 +25,7 @@ class MemoryFile:
 
     @property
     def path(self) -> str:
-        """Where it would lie."""
+        """The path of the file, for messages."""
         return f"memory:{self._path}"
 
     def _bytes(self, *, make: bool = False) -> bytearray:
@@ -53,7 +54,7 @@ class MemoryFile:
         if position > len(held):
             held.extend(bytes(position - len(held)))
         if position == len(held):
-            held += data  # without the copy that assigning to a slice makes
+            held += data  # without the copy of an assignment to a slice
         else:
             held[position : position + len(data)] = data
 
@@ -76,19 +77,19 @@ class MemoryFile:
         self._bytes(make=True)
 
     def sync(self) -> None:
-        """Memory is as durable as it will ever be."""
+        """Do nothing: memory cannot become more durable."""
 
     def close(self) -> None:
-        """Look for the name again at the next use."""
+        """Search for the name again at the next use."""
         self._open = None
 
     def is_removed(self) -> bool:
-        """Whether its name is away."""
+        """Whether its name was removed."""
         return self._path not in self._files
 
 
 def _split(path: str) -> tuple[str, str]:
-    """The directory, and the name in it."""
+    """Return the directory, and the name in it."""
     directory, _, name = path.rpartition("/")
     return directory, name
 
@@ -102,7 +103,7 @@ def _forget(of: dict[str, dict[str, None]], path: str) -> None:
 
 
 class _Files(dict[str, bytearray]):
-    """Files by path; `of` has the names in each directory, so that a directory among thousands is read at once."""
+    """Files by path. `of` has the names in each directory, so that one directory among thousands is read fast."""
 
     def __init__(self, files: Mapping[str, bytearray]) -> None:
         super().__init__()
@@ -120,7 +121,7 @@ class _Files(dict[str, bytearray]):
         _forget(self.of, path)
 
     def pop(self, path: str, *default: Any) -> Any:
-        """As of a dictionary."""
+        """The same as `dict.pop`."""
         if path not in self and default:
             return default[0]
         held = self[path]
@@ -129,7 +130,7 @@ class _Files(dict[str, bytearray]):
 
 
 class _Directories(set[str]):
-    """Directories by path; `of` has the names of those in each."""
+    """Directories by path. `of` has the names of the directories in each."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         super().__init__()
@@ -138,14 +139,14 @@ class _Directories(set[str]):
             self.add(path)
 
     def add(self, path: str) -> None:
-        """As of a set."""
+        """The same as `set.add`."""
         super().add(path)
         if path:
             directory, name = _split(path)
             self.of.setdefault(directory, {})[name] = None
 
     def discard(self, path: object) -> None:
-        """As of a set."""
+        """The same as `set.discard`."""
         super().discard(str(path))
         _forget(self.of, str(path))
 
@@ -179,7 +180,7 @@ class MemoryStorage:
 
     @property
     def directories(self) -> set[str]:
-        """All directories, by path; "" is the one that all are in."""
+        """All directories, by path; "" is the top directory."""
         return self._directories
 
     @directories.setter
@@ -202,29 +203,29 @@ class MemoryStorage:
         return sorted(found)
 
     def _inside(self, path: str) -> tuple[list[str], list[str]]:
-        """All files and directories in a directory, however deep; that itself is the first of these."""
+        """Return all files and directories below a directory; the directory itself is the first."""
         files: list[str] = []
         directories = [path]
-        for directory in directories:  # grows
+        for directory in directories:  # the list grows
             files += [f"{directory}/{name}" for name in self._files.of.get(directory, ())]
             directories += [f"{directory}/{name}" for name in self._directories.of.get(directory, ())]
         return files, directories
 
     def verify(self) -> None:
-        """Nobody can take it away."""
+        """Do nothing: the directory cannot be removed."""
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is a directory of that name."""
+        """Whether a directory of that name exists."""
         return path in self.directories
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and those above it."""
+        """Create a directory and those above it."""
         while path:
             self.directories.add(path)
             path = path.rpartition("/")[0]
 
     def load(self, path: str) -> bytes | None:
-        """A whole small file; None when it is not there."""
+        """Return a whole small file; None when it does not exist."""
         held = self.files.get(path)
         return None if held is None else bytes(held)
 
@@ -251,7 +252,7 @@ class MemoryStorage:
         self.files.pop(path, None)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all in it."""
+        """Remove a directory and everything in it."""
         files, directories = self._inside(path)
         for name in files:
             del self.files[name]
@@ -259,10 +260,10 @@ class MemoryStorage:
             self.directories.discard(name)
 
     def sync_directory(self, path: str) -> None:
-        """Memory is as durable as it will ever be."""
+        """Do nothing: memory cannot become more durable."""
 
     def lock(self) -> _MemoryLock:
-        """Take it for one server alone."""
+        """Take the directory for one server alone."""
         if self.locked:
             raise DirectoryLocked(self.root, None)
         self.locked = True

@@ -1,7 +1,8 @@
-"""Syncs that run in threads, never on the event loop, and serve all that wait; and callbacks that wait for them.
+"""Syncs that run in threads, never on the event loop; each serves all waiting callers.
 
-Two promises: the page cache's (a log without a `SharedSync`, or one that does not wait for it: durable as soon as it
-is written; survives a killed process, not a power cut) and the disk's (durable once synced).
+Logs make one of two promises. Page cache: bytes are durable once they are written. They survive a killed process, but
+not a power cut. This is the promise of a log without a `SharedSync`, or of one that does not wait for it. Disk: bytes
+are durable once they are synced.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from muster.coordinator.log.errors import LogOffline
 from muster.coordinator.system.clock import Clock
 
 FEW: Final = 2
-"""Up to so many files each is synced by itself: it is quicker, and does not wait for the bytes of others."""
+"""Up to so many files are synced one by one: that is faster, and no other file delays it."""
 
 Sync = tuple[Callable[[], object], Callable[["OSError | None"], object]]
-"""What syncs some files, and what is called with the outcome."""
+"""A function that syncs some files, and a function that gets the result."""
 GATHER_MS: Final = 5
-"""The longest that a sync of many files waits for others to come along."""
+"""The longest time that a sync of many files waits for other requests."""
 QUIET_TURNS: Final = 2
-"""After so many turns of the event loop without another wish for a sync no other is expected."""
+"""After so many iterations of the event loop without another request for a sync, none is expected."""
 Waiter = Callable[[LogOffline | None], object]
 
 
 class Waiters:
-    """Callbacks by the position they wait for; called in the order of positions, then of arrival."""
+    """Callbacks by the position for which they wait. They are called in the order of positions, then of arrival."""
 
     __slots__ = ("_queue",)
 
@@ -38,7 +39,7 @@ class Waiters:
         return len(self._queue)
 
     def add(self, position: int, callback: Waiter) -> None:
-        """Hold `callback` until `position` is durable."""
+        """Keep `callback` until `position` is durable."""
         queue = self._queue
         later: list[tuple[int, Waiter]] = []
         while queue and queue[-1][0] > position:  # rare: nearly all wait for the newest position
@@ -47,27 +48,27 @@ class Waiters:
         queue.extend(reversed(later))
 
     def release(self, durable_offset: int) -> None:
-        """Call all that wait for `durable_offset` or less."""
+        """Call all callbacks that wait for `durable_offset` or less."""
         queue = self._queue
         while queue and queue[0][0] <= durable_offset:
             queue.popleft()[1](None)
 
     def fail(self, error: LogOffline) -> None:
-        """Call all with `error`: what they wait for will not come."""
+        """Call all callbacks with `error`: their positions will not become durable."""
         queue, self._queue = self._queue, deque()
         for _, callback in queue:
             callback(error)
 
 
 class SharedSync:
-    """Runs jobs that wait for the disk in a few threads and hands their outcome back to the event loop."""
+    """Runs jobs that wait for the disk in a few threads, and passes their results to the event loop."""
 
     def __init__(
         self, post: Callable[[Callable[[], object]], object], *, threads: int = 4, executor: Executor | None = None
     ):
         """`post`: runs a callable on the event loop soon, from any thread (`loop.call_soon_threadsafe`).
 
-        `executor`: where jobs run; by default `threads` threads, started when the first job comes.
+        `executor`: where jobs run; by default `threads` threads, which start with the first job.
         """
         self._post = post
         self._threads = threads
@@ -77,22 +78,22 @@ class SharedSync:
         self._sync_all: Callable[[], object] | None = None
         self._clock: Clock | None = None
         self.wanted = 0
-        """Grows with each wish for a sync, of any log."""
+        """The number of requests for a sync, of all logs."""
         self._seen = self._quiet = self._until_ms = 0
         self._waiting: list[tuple[Callable[[], Sync], Callable[[], int]]] = []
         self._in_round = False
         self._closed = False
 
     def share(self, sync_all: Callable[[], object], clock: Clock) -> None:
-        """From now on `sync_all` syncs every file there is at once (`files.FilesystemSync`); it raises OSError."""
+        """From now on use `sync_all`, which syncs all files at once (`files.FilesystemSync`) and raises OSError."""
         self._sync_all, self._clock = sync_all, clock
 
     def sync(self, begin: Callable[[], Sync], files: Callable[[], int] = lambda: 1) -> None:
-        """`run` for a job that syncs files, `begin` giving what `run` takes when its time has come: when many want that
-        at the same time, or there are many `files`, one `sync_all` does it for them.
+        """Sync files in a thread; one `sync_all` may serve many callers. `begin` returns the arguments of `run`.
 
-        Rounds follow each other: a wish that comes during one shares the next. A round waits for more wishes (above all
-        those of clients that the last round has answered): a few turns of the loop, for `GATHER_MS` at most.
+        `sync_all` is used when many callers request a sync at the same time, or for many `files`. Rounds follow each
+        other: a request during a round belongs to the next one. A round first waits for more requests, above all from
+        clients that the last round has answered. It waits a few iterations of the event loop, and at most `GATHER_MS`.
         """
         if self._clock is None:
             self.run(*begin())
@@ -108,7 +109,7 @@ class SharedSync:
         clock.call_soon(self._look)
 
     def _look(self) -> None:
-        """Begin a round when no other wish comes."""
+        """Begin a round when no other request arrives."""
         if self._clock is None or self._closed:
             return
         if self.wanted == self._seen:
@@ -140,7 +141,7 @@ class SharedSync:
             self._outcomes.append((done, outcome))
         failure = outcomes[0] if are_many else None
         if failure is not None:
-            # it may concern bytes of those that came meanwhile, and the system does not report it a second time
+            # the failure may concern bytes of later requests, and the system does not report it a second time
             self._outcomes.extend((begin()[1], failure) for begin, _ in self._waiting)
             self._waiting = []
         if self._waiting and self._clock is not None:
@@ -149,7 +150,7 @@ class SharedSync:
             self._in_round = False
 
     def run(self, job: Callable[[], object], done: Callable[[OSError | None], object]) -> None:
-        """Do `job` in a thread, then `done` on the event loop, with the OSError that `job` raised or None."""
+        """Run `job` in a thread, then `done` on the event loop, with the OSError that `job` raised or None."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="muster-sync")
 
@@ -157,18 +158,18 @@ class SharedSync:
             failure = _outcome(job)
             self._outcomes.append((done, failure))
             if self._posted:
-                return  # what tells the event loop of an earlier outcome is still on its way, and tells of this one too
+                return  # an earlier result's call of the event loop is pending, and passes this one too
             self._posted = True
             try:
                 self._post(self._deliver)
             except RuntimeError:
-                # the event loop was closed meanwhile: there is nothing left to be told
+                # the event loop was closed meanwhile: no one waits for the result
                 return
 
         self._executor.submit(work)
 
     def _deliver(self) -> None:
-        # first of all: an outcome that comes from now on is told anew
+        # first of all: a result from now on needs another call
         self._posted = False
         outcomes = self._outcomes
         try:
@@ -181,7 +182,7 @@ class SharedSync:
                 self._post(self._deliver)
 
     def close(self) -> None:
-        """Let the running jobs come to their end, take no others."""
+        """Wait for the end of the running jobs, and accept no others."""
         self._closed = True
         executor, self._executor = self._executor, None
         if executor is not None:
@@ -189,7 +190,7 @@ class SharedSync:
 
 
 def _outcome(job: Callable[[], object]) -> OSError | None:
-    """Do it; what went wrong."""
+    """Run a job; return its error, or None."""
     try:
         job()
     except OSError as error:
