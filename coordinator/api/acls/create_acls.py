@@ -46,16 +46,21 @@ def handle_create_acls(
 ) -> Job[CreateAclsResponse | None]:
     """Create the valid entries that do not exist yet. The answer has one row for each entry of the request."""
     rows = request.creations
+    has_filter_codes = False
     for row in rows:
         if closes(context, _acl(row)):
             return None
+        has_filter_codes = has_filter_codes or _has_filter_codes(row)
         yield None
     found = authorizer_for(node, context, Operation.ALTER)
     if not isinstance(found, Refusal):
-        found = _whole_request(rows) or found
-    if isinstance(found, Refusal):
-        return CreateAclsResponse(results=[AclCreationResult(*found) for _ in rows])
+        found = _whole_request(rows, has_filter_codes=has_filter_codes) or found
     answers: list[AclCreationResult] = []
+    if isinstance(found, Refusal):
+        for _ in rows:
+            answers.append(AclCreationResult(*found))
+            yield None
+        return CreateAclsResponse(results=answers)
     new: dict[Acl, list[AclCreationResult]] = {}
     for row in rows:
         answer = AclCreationResult()
@@ -68,21 +73,24 @@ def handle_create_acls(
             new.setdefault(acl, []).append(answer)
         yield None
     yield from _make(node, found, new)
-    yield from until_durable(node, [answer for answer in answers if not answer.error_code])
+    yield from until_durable(node, answers)
     return CreateAclsResponse(results=answers)
 
 
-def _whole_request(rows: Sequence[AclCreation]) -> Refusal | None:
-    """Why no entry of the request can be created: the entries are too many, or have codes of a filter. Kafka fails at
-    such codes.
-    """
-    if any(
+def _has_filter_codes(row: AclCreation) -> bool:
+    return (
         row.resource_type == ANY
         or row.resource_pattern_type in (ANY, MATCH)
         or row.operation == ANY
         or row.permission_type == ANY
-        for row in rows
-    ):
+    )
+
+
+def _whole_request(rows: Sequence[AclCreation], *, has_filter_codes: bool) -> Refusal | None:
+    """Why no entry of the request can be created: the entries are too many, or have codes of a filter. Kafka fails at
+    such codes.
+    """
+    if has_filter_codes:
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     return Refusal(ErrorCode.POLICY_VIOLATION, _TOO_MANY) if len(rows) > MOST_NEW else None
 

@@ -50,9 +50,12 @@ def handle_delete_acls(
     authorizer = authorizer_for(node, context, Operation.ALTER)
     if not isinstance(authorizer, Refusal) and len(request.filters) > MOST_FILTERS:
         authorizer = Refusal(ErrorCode.POLICY_VIOLATION, f"A request may have {MOST_FILTERS} filters at most.")
-    if isinstance(authorizer, Refusal):
-        return DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(*authorizer) for _ in request.filters])
     answers: list[DeleteAclsFilterResult] = []
+    if isinstance(authorizer, Refusal):
+        for _ in filters:
+            answers.append(DeleteAclsFilterResult(*authorizer))
+            yield None
+        return DeleteAclsResponse(filter_results=answers)
     doomed: dict[Acl, None] = {}
     told = 0
     selection = AclSelection(authorizer.rules.ids)
@@ -71,7 +74,7 @@ def handle_delete_acls(
         answers.append(DeleteAclsFilterResult(error_message=None, matching_acls=[_told(acl) for acl in selected]))
         yield None
     yield from _delete(node, authorizer, doomed, answers)
-    yield from until_durable(node, [answer for answer in answers if not answer.error_code])
+    yield from until_durable(node, answers)
     return DeleteAclsResponse(filter_results=answers)
 
 

@@ -122,7 +122,7 @@ def _alter_all(
         else:
             answers.append(answer(0, None, kind, name))
     if not validate_only:
-        yield from until_durable(node, [row for row in answers if not row.error_code])
+        yield from until_durable(node, answers)
     return answers
 
 

@@ -179,7 +179,7 @@ def _write(node: Node, records: Sequence[ClientQuotaRecord], rows: Sequence[_Ans
                 row.error_code, row.error_message = refusal.error_code, refusal.message
             return
         yield None
-    yield from until_durable(node, [row for row in rows if not row.error_code])
+    yield from until_durable(node, rows)
 
 
 class _Hosts:

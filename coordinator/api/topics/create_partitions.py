@@ -41,9 +41,17 @@ def handle_create_partitions(
             yield None
         return CreatePartitionsResponse(results=rows)
     counts = yield from counting(topic.name for topic in request.topics)
-    twice = in_hash_order(name for name, count in counts.items() if count > 1)
-    rows += [CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in twice]
-    asked = {topic.name: topic for topic in request.topics if counts[topic.name] == 1}
+    asked: dict[str, CreatePartitionsTopic] = {}
+    twice: dict[str, None] = {}
+    for topic in request.topics:
+        if counts[topic.name] == 1:
+            asked[topic.name] = topic
+        else:
+            twice[topic.name] = None
+        yield None
+    for name in in_hash_order(twice):
+        rows.append(CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        yield None
     allowed: list[CreatePartitionsTopic] = []
     for name in in_hash_order(counts):
         if name in asked:
@@ -56,7 +64,7 @@ def handle_create_partitions(
         rows.append((yield from _grow(node, context, topic, request.validate_only)))
         yield None
     if not request.validate_only:
-        yield from until_durable(node, [row for row in rows if not row.error_code])
+        yield from until_durable(node, rows)
     return CreatePartitionsResponse(results=rows)
 
 

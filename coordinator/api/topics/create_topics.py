@@ -44,9 +44,11 @@ def handle_create_topics(
         yield None
     told = _ToldConfigs(node)
     withheld: dict[str, CreatableTopicResult] = {}
+    twice: dict[str, None] = {}
     for topic in request.topics:
         yield None
         if counts[topic.name] > 1:
+            twice[topic.name] = None
             continue
         refusal = _withheld(node, context, topic.name)
         if refusal is not None:
@@ -58,13 +60,16 @@ def handle_create_topics(
             rows.append(row)
             yield from told.fill_in(row, topic)
     # rows that the controller would not get stand last, in the order of hash tables
-    for name in in_hash_order(name for name, count in counts.items() if count > 1):
+    for name in in_hash_order(twice):
         rows.append(_refused(CreatableTopic(name), _DUPLICATE))
         yield None
     if withheld:
-        rows += [withheld[name] for name in in_hash_order(counts) if name in withheld]
+        for name in in_hash_order(counts):
+            if name in withheld:
+                rows.append(withheld[name])
+            yield None
     if not request.validate_only:
-        yield from until_durable(node, [row for row in rows if not row.error_code])
+        yield from until_durable(node, rows)
     return CreateTopicsResponse(topics=rows)
 
 

@@ -40,15 +40,18 @@ def handle_delete_topics(
             yield None
         return DeleteTopicsResponse(responses=rows)
     names, ids = yield from _count(wanted, rows)
+    by_name: set[bytes] = set()
     for one, count in names.items():
-        rows.append((yield from _row(node, context, one, ZERO_UUID, count, ids)))
+        row = yield from _row(node, context, one, ZERO_UUID, count, ids)
+        rows.append(row)
+        if row.error_message == _ID_TOO:
+            by_name.add(row.topic_id)
         yield None
-    by_name = {row.topic_id for row in rows if row.error_message == _ID_TOO}
     for topic_id, count in ids.items():
         if topic_id not in by_name or count > 1:
             rows.append((yield from _row(node, context, None, topic_id, count, ())))
         yield None
-    yield from until_durable(node, [row for row in rows if not row.error_code])
+    yield from until_durable(node, rows)
     return DeleteTopicsResponse(responses=rows)
 
 

@@ -1,0 +1,98 @@
+"""Requests of many refused rows: no step does more work for more rows. The work is counted in instructions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api.acls.create_acls import handle_create_acls
+from muster.coordinator.api.acls.delete_acls import handle_delete_acls
+from muster.coordinator.api.topics.create_partitions import handle_create_partitions
+from muster.coordinator.api.topics.create_topics import handle_create_topics
+from muster.coordinator.api.topics.delete_topics import handle_delete_topics
+from muster.coordinator.system.jobs import OffloadedWork, PendingResult
+from muster.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from muster.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from muster.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from muster.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from muster.protocol.messages.delete_topics import DeleteTopicsRequest
+from tests.coordinator.api.data_plane import data_node
+from tests.coordinator.api.harness import make_context
+
+ROWS = 6_000
+MOST_OF_A_STEP = 20_000
+"""Instructions: enough for 500 rows, and fewer than 4 for each row of the request."""
+
+
+def longest_step(job: Any) -> tuple[int, Any]:
+    """The instructions of the longest step of a job, and its result."""
+    longest = count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    value: Any = None
+    while True:
+        count = 0
+        sys.settrace(trace)
+        try:
+            asked = job.send(value)
+        except StopIteration as end:
+            return max(longest, count), end.value
+        finally:
+            sys.settrace(before)
+        longest = max(longest, count)
+        assert asked is None or isinstance(asked, OffloadedWork | PendingResult)
+        value = None if asked is None else asked.work() if isinstance(asked, OffloadedWork) else asked.value
+
+
+def create_partitions(names: list[str]) -> Any:
+    return CreatePartitionsRequest([CreatePartitionsTopic(name, 10, None) for name in names], 1_000)
+
+
+def create_topics(names: list[str]) -> Any:
+    return CreateTopicsRequest([CreatableTopic(name, 10_000, 1) for name in names], 1_000)
+
+
+def delete_topics(names: list[str]) -> Any:
+    return DeleteTopicsRequest([], names, 1_000)
+
+
+def create_acls(names: list[str]) -> Any:
+    return CreateAclsRequest([AclCreation(2, name, 3, "User:nobody", "*", 3, 3) for name in names])
+
+
+def delete_acls(names: list[str]) -> Any:
+    return DeleteAclsRequest([DeleteAclsFilter(2, name, 3, None, None, 1, 1) for name in names])
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(
+    ("handle", "request_of", "answered"),
+    [
+        (handle_create_partitions, create_partitions, "results"),
+        (handle_create_topics, create_topics, "topics"),
+        (handle_delete_topics, delete_topics, "responses"),
+        (handle_create_acls, create_acls, "results"),
+        (handle_delete_acls, delete_acls, "filter_results"),
+    ],
+)
+def test_no_step_is_longer_for_more_rows(
+    handle: Callable[..., object], request_of: Callable[[list[str]], Any], answered: str, times: int
+) -> None:
+    request = request_of([f"no{i}" for i in range(ROWS // times)] * times)
+    node = data_node()
+    job = handle.__wrapped__(node, make_context(0, 5), request)  # type: ignore[attr-defined]  # the job itself
+    longest, answer = longest_step(job)
+    assert longest < MOST_OF_A_STEP
+    rows = getattr(answer, answered)
+    assert len(rows) == (ROWS if request_of in (create_acls, delete_acls) else ROWS // times)
+    assert all(row.error_code for row in rows)
