@@ -119,8 +119,17 @@ class Pair:
         self._run("pg_ctl", "-D", str(self._data[number]), "-w", *words)
 
     def _sql(self, number: int, statement: str) -> str:
+        """The answer of the database. While it recovers from a crash, it is asked again."""
         where = ["-h", "127.0.0.1", "-p", str(self.ports[number]), "-U", USER, "-d", "postgres"]
-        return self._run("psql", *where, "-At", "-c", statement)
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return self._run("psql", *where, "-At", "-c", statement)
+            except AssertionError as refused:
+                recovers = any(words in str(refused) for words in ("in recovery mode", "starting up"))
+                if not recovers or time.monotonic() > end:
+                    raise
+            time.sleep(0.05)
 
     def _run(self, program: str, *words: str) -> str:
         # PostgreSQL does not run as root
