@@ -122,7 +122,7 @@ class Exchange:
             self._requests.sink.part(data)
 
     def send(self, frame: Answer) -> None:
-        """The bytes of an answer, or what is left of them."""
+        """Send the bytes of an answer, or the rest of them."""
         requests = self._requests
         if requests.current is self:
             requests.current = None

@@ -103,7 +103,7 @@ _TABLE = (
 )
 
 SERVED: Mapping[int, ServedApi] = {api.key: api for api in _TABLE}
-"""By API key, in ascending order, as ApiVersions lists them."""
+"""The table by API key, in ascending order, as ApiVersions lists it."""
 
 _loaded: dict[int, Handler] = {}
 

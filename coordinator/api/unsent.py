@@ -221,7 +221,7 @@ class Unsent:
         if self.growing is None:
             self.serve_later()
 
-    # ---- those that do not read
+    # ---- connections that do not read
 
     def _arm(self) -> None:
         if self._timer is None:

@@ -41,13 +41,13 @@ fetch_by_topic_id = _since(13)
 elections_tell_one_error = _since(1)
 """ElectLeaders can be refused as a whole. Before, each partition has the error (KIP-460)."""
 produce_tells_leader = _since(10)
-"""Produce says where the leader is, beside NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+"""With NOT_LEADER_OR_FOLLOWER, Produce says where the leader is (KIP-951)."""
 fetch_tells_leader = _since(16)
-"""Fetch says where the leader is, beside an error that means another one (KIP-951)."""
+"""With an error that means another leader, Fetch says where the leader is (KIP-951)."""
 fetch_knows_storage_error = _since(6)
 """Fetch may answer KAFKA_STORAGE_ERROR; clients of older versions do not ask again then (KIP-112)."""
 join_requires_known_member_id = _since(4)
-"""JoinGroup sends a dynamic member without an id back with one, MEMBER_ID_REQUIRED (KIP-394)."""
+"""JoinGroup gives a dynamic member without an id a new id with MEMBER_ID_REQUIRED (KIP-394)."""
 join_supports_skip_assignment = _since(9)
 """JoinGroup can let a static leader that returned skip the assignment (KIP-814)."""
 lists_all_config_resources = _since(1)

@@ -1,4 +1,4 @@
-"""The one exception of the configuration."""
+"""The exception for every error of the configuration."""
 
 from __future__ import annotations
 

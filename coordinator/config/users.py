@@ -1,4 +1,4 @@
-"""The users of `--user`, as records of the metadata log."""
+"""Makes records of the metadata log from the users of `--user`."""
 
 from __future__ import annotations
 

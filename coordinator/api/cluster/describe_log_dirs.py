@@ -1,4 +1,4 @@
-"""DescribeLogDirs: where the logs are and how large they are (KIP-113, KIP-827)."""
+"""DescribeLogDirs: the data directory, and the sizes of its logs (KIP-113, KIP-827)."""
 
 from __future__ import annotations
 

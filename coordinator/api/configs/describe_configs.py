@@ -43,7 +43,7 @@ _ROW_BYTES: Final = 16
 def handle_describe_configs(
     node: Node, context: RequestContext, request: DescribeConfigsRequest
 ) -> Job[DescribeConfigsResponse]:
-    """Answer each resource on its own."""
+    """Answer each resource by itself."""
     room = AnswerSize(node, context)
     results: list[DescribeConfigsResult] = []
     known: dict[tuple[int, str, frozenset[str]], tuple[DescribeConfigsResult, int]] = {}

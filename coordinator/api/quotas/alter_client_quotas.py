@@ -39,7 +39,7 @@ from muster.protocol.messages.alter_client_quotas import (
 from muster.protocol.messages.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
 
 MOST_RECORDS: Final = 10_000
-"""Changes of one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+"""One request may make so many changes (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 MOST_ENTITIES: Final = 20_000
 """A cluster may have so many entities with quotas. Kafka has no limit. The limit keeps an answer small that lists all
 of them.

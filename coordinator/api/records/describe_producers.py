@@ -30,7 +30,7 @@ _ROW_BYTES = 40
 def handle_describe_producers(
     node: Node, context: RequestContext, request: DescribeProducersRequest
 ) -> Job[DescribeProducersResponse]:
-    """Answer each partition on its own."""
+    """Answer each partition by itself."""
     room = AnswerSize(node, context)
     topics = []
     for topic in request.topics:

@@ -56,7 +56,7 @@ _ROW_BYTES: Final = 160
 def handle_create_delegation_token(
     node: Node, context: RequestContext, request: CreateDelegationTokenRequest
 ) -> Job[CreateDelegationTokenResponse]:
-    """Make a token for the client itself, or for another user if it may."""
+    """Create a token for the client itself, or for another user if the client may do this."""
     requester = context.principal
     owner = requester
     if request.owner_principal_name:

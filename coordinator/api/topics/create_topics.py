@@ -1,4 +1,4 @@
-"""CreateTopics: new topics, each answered on its own row (KIP-4, KIP-464, KIP-525)."""
+"""CreateTopics: create topics; each has its own row in the answer (KIP-4, KIP-464, KIP-525)."""
 
 from __future__ import annotations
 

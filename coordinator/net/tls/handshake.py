@@ -229,7 +229,7 @@ class _Below(asyncio.Protocol):
         transport.pause_reading()  # type: ignore[attr-defined]  # it reads; those of uvloop are no asyncio.Transport
 
     def data_received(self, data: bytes) -> None:
-        """The beginning of the client's handshake."""
+        """Keep the first bytes of the client's handshake."""
         self.data += data
 
     def eof_received(self) -> bool:

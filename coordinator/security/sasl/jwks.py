@@ -1,4 +1,4 @@
-"""The keys of an identity provider (JSON Web Key Set, RFC 7517), and the choice of the key for a signature.
+"""The keys of an identity provider (JSON Web Key Set, RFC 7517), and the choice of a signature's key.
 
 The type of a key comes from the key alone, never from the token. So a public key is never used as a shared secret. A
 key is chosen as in jose4j, which Kafka uses. The id counts if the token names one, and then type and use. If several

@@ -26,7 +26,7 @@ MOST_MESSAGE_BYTES: Final = 64 << 10
 
 
 class ScramMechanism(NamedTuple):
-    """`type`: in requests and in the metadata log; `algorithm`: hashlib's name."""
+    """`type`: its number in requests and in the metadata log. `algorithm`: hashlib's name."""
 
     name: str
     type: int
@@ -37,7 +37,7 @@ class ScramMechanism(NamedTuple):
         return hmac.digest(key, data, self.algorithm)
 
     def hash(self, data: bytes) -> bytes:
-        """H of the RFC."""
+        """The hash function H of the RFC."""
         return hashlib.new(self.algorithm, data).digest()
 
     def credential(self, salt: bytes, salted_password: bytes, iterations: int) -> ScramCredential:
@@ -46,7 +46,7 @@ class ScramMechanism(NamedTuple):
         return ScramCredential(salt, stored_key, self.hmac(salted_password, b"Server Key"), iterations)
 
     def salted(self, password: str, salt: bytes, iterations: int) -> bytes:
-        """Hi of the RFC; 4,096 iterations take some 3 ms."""
+        """The function Hi of the RFC. 4,096 iterations take some 3 ms."""
         return hashlib.pbkdf2_hmac(self.algorithm, password.encode(), salt, iterations)
 
 

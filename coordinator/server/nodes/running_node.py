@@ -258,7 +258,7 @@ class RunningNode:
 
     @property
     def may_stand_still(self) -> bool:
-        """Whether `stand_still` can be called."""
+        """Whether the node may be paused with `stand_still`."""
         return self._own_clock is not None
 
     def stand_still(self) -> None:
