@@ -136,9 +136,9 @@ def _to_stop(work: Work, found: _Found) -> list[Task]:
 def _lost(
     state: State, now_ms: int, lost: list[Task], loads: list[Load], max_delay_ms: int
 ) -> tuple[State, list[Task]]:
-    """Decide about lost work: wait for its workers, give it to workers that have perhaps returned, or drop it.
+    """Decide about lost work: wait for its workers, or give it to workers that have perhaps returned.
 
-    The second result is work that is to be assigned as if it were new.
+    Otherwise the work is in the second result: it is to be assigned as if it were new.
     """
     if not lost and not state.took_away:
         return _no_delay(state), []
