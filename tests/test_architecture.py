@@ -1,4 +1,4 @@
-"""docs/architecture.md is held to the tree: its rooms are those of the import contracts, and every module is in one."""
+"""docs/dev/architecture.md equals the tree: its packages are those of the import contracts, and have all modules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tools.diagrams import rooms
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("architecture.md", "contributing.md", "dev/connections.md", "dev/decisions.md")
+PAGES = ("dev/architecture.md", "contributing.md", "dev/connections.md", "dev/decisions.md")
 BELOW = (
     "",
     "docs",
@@ -22,7 +22,7 @@ BELOW = (
 
 def rooms_of_the_page() -> list[str]:
     """The paths in the first column of the table of rooms."""
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "dev" / "architecture.md").read_text(encoding="utf-8")
     table = page.partition("## Packages")[2].partition("\n## ")[0]
     return re.findall(r"(?m)^\| `([^`]+)` \|", table)
 

@@ -16,7 +16,7 @@ from tools.diagrams.pages import Parts, redrawn
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES: dict[str, Parts] = {
-    "architecture.md": rooms.PARTS,
+    "dev/architecture.md": rooms.PARTS,
     "commands.md": commands.PARTS,
     "dev/connections.md": connections.PARTS,
     "dev/groups.md": groups.PARTS,

@@ -1,4 +1,4 @@
-"""The rooms of the tree and the imports between them: what docs/architecture.md shows, and what its test holds it to.
+"""The packages of the tree and the imports between them, for docs/dev/architecture.md and its test.
 
 A room is one entry of the layers contract in pyproject.toml (`tool.importlinter`), or a folder at the top level.
 """
