@@ -48,8 +48,8 @@ __all__ = [
     "WrongValue",
 ]
 
-# pytest loads the plugin of this package in each run, also where no test needs a server: so nothing is imported before
-# it is asked for
+# pytest loads the plugin of this package in each run, even if no test needs a server. So nothing is imported before a
+# test uses it.
 _WHERE: Final = {
     "AsyncGroup": "muster.testing.aio",
     "AsyncMuster": "muster.testing.server",
@@ -73,7 +73,7 @@ _WHERE: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """What this package has, imported when it is asked for."""
+    """A name of this package, imported at its first use."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(_WHERE[name]), name)

@@ -1,4 +1,4 @@
-"""Groups of a cluster that others have started, by Kafka's own requests."""
+"""Groups of a cluster that this program has not started, by Kafka's own requests."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from muster.testing.admin_topics import AdminTopics
 T = TypeVar("T")
 
 PATIENCE_S: Final = 15.0
-"""How long a coordinator is waited for: a new cluster makes its topic first, and a node that died is replaced."""
+"""How long a call waits for a coordinator. A new cluster creates its topic first, and a dead node is replaced."""
 LOOK_S: Final = 0.05
-"""Between two looks at what is waited for."""
+"""The pause between two checks of a wait."""
 _ELSEWHERE: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -45,8 +45,8 @@ class _Elsewhere(Exception):
 
 
 def asked_of_coordinator(cluster: Cluster, group_id: str, ask: Callable[[Connection], T]) -> T:
-    """What `ask(coordinator)` gives: asked again while the coordinator moves. Raises what `ask` raises, AskingFailed
-    and CannotBeDone.
+    """The result of `ask(coordinator)`, which is repeated while the coordinator moves. Raises what `ask` raises,
+    AskingFailed and CannotBeDone.
     """
     due_s = time.monotonic() + PATIENCE_S
     while True:
@@ -67,7 +67,7 @@ def coordinator_of(cluster: Cluster, group_id: str) -> Connection:
 
 
 def group_ids(cluster: Cluster) -> list[str]:
-    """The groups there are, ascending."""
+    """The ids of all groups, ascending."""
     due_s = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -90,7 +90,7 @@ def _there(error_code: int) -> None:
 
 
 def describe(cluster: Cluster, topics: AdminTopics, group_id: str) -> GroupView:
-    """The group as it is now, by some requests one after the other."""
+    """The group as it is now, by several requests one after the other."""
     node, view = asked_of_coordinator(cluster, group_id, lambda node: (node, _described(node, group_id)))
     known = set(topics.names())
     of = {name for member in view.members for name in (*member.assignment, *member.target, *member.subscribed)}
@@ -102,7 +102,7 @@ def describe(cluster: Cluster, topics: AdminTopics, group_id: str) -> GroupView:
 
 
 def _described(node: Connection, group_id: str) -> GroupView:
-    """All but the ends of the logs."""
+    """The group without the end offsets of its logs."""
     if node.speaks(ApiKey.CONSUMER_GROUP_DESCRIBE):
         row = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest([group_id])).groups[0]
         _there(row.error_code)
@@ -165,7 +165,7 @@ def _index(row: Any) -> int:
 
 
 def remove_member(cluster: Cluster, group: GroupView, name: str) -> None:
-    """As kafka-consumer-groups and the admin clients do. Raises CannotBeDone."""
+    """Remove a member as kafka-consumer-groups and the admin clients do. Raises CannotBeDone."""
     member = group.member(name)
     if member is None:
         raise CannotBeDone(f"there is no member {name!r}, or more than one of that name:\n{group}")

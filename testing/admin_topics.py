@@ -1,4 +1,4 @@
-"""Topics of a cluster that others have started, by Kafka's own requests."""
+"""Topics of a cluster that this program has not started, by Kafka's own requests."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ EARLIEST: Final = -2
 FETCH_BYTES: Final = 1024 * 1024
 TIMEOUT_MS: Final = 30_000
 PATIENCE_S: Final = 15.0
-"""How long leaders are waited for: brokers learn of a new topic one by one, and a dead leader is replaced."""
+"""How long a call waits for leaders. Brokers learn of a new topic one by one, and a dead leader is replaced."""
 LOOK_S: Final = 0.02
-"""Between two looks at what is waited for."""
+"""The pause between two checks of a wait."""
 _ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 class AdminTopics:
-    """The verbs on topics: see `rehearsal.topics.Topics`."""
+    """The verbs on topics: see `testcontrol.topics.Topics`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -79,7 +79,7 @@ class AdminTopics:
         return len(rows) >= partitions and all(one.leader_id >= 0 and not one.error_code for one in rows)
 
     def delete(self, name: str) -> None:
-        """The topic, and all that is in it; returns when it is not there any more."""
+        """Delete the topic and all its records; returns when it no longer exists."""
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
         _check(name, self._cluster.bootstrap.ask(ApiKey.DELETE_TOPICS, request).responses[0])
         due_s = time.monotonic() + PATIENCE_S
@@ -89,14 +89,14 @@ class AdminTopics:
             time.sleep(LOOK_S)
 
     def topic_id(self, name: str) -> bytes:
-        """Another one for each topic, also for one that takes the name of one that was deleted."""
+        """The id of a topic. A topic that takes the name of a deleted one has another id."""
         found = self._cluster.topics([name]).get(name)
         if found is None:
             raise CannotBeDone(f"there is no topic {name}")
         return bytes(found.topic_id)
 
     def trim(self, name: str) -> None:
-        """Delete all records, and leave the topic."""
+        """Delete all records, and keep the topic."""
         for index, end in self.end_offsets(name).items():
             rows = [DeleteRecordsTopic(name, [DeleteRecordsPartition(index, end)])]
             request = DeleteRecordsRequest(rows, TIMEOUT_MS)
@@ -109,7 +109,7 @@ class AdminTopics:
         return {one.partition_index: one.leader_id for one in sorted(found.partitions, key=_index)}
 
     def produce(self, name: str, records: Iterable[NewRecord]) -> list[tuple[int, int]]:
-        """Acknowledged by all replicas."""
+        """Append records; all replicas have acknowledged them."""
         leaders = self._leaders(name)
         found: list[tuple[int, int]] = []
         for record in records:
@@ -142,7 +142,7 @@ class AdminTopics:
         return int(murmur2(record.key) & 0x7FFFFFFF) % count
 
     def records(self, name: str, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
-        """Partition by partition."""
+        """The records, partition by partition."""
         expected.whole_or_none("partition", partition)
         expected.whole("since", since)
         expected.whole("most", most)
@@ -190,8 +190,8 @@ class AdminTopics:
         return int(self._led(name, index, ask, is_repeatable=True).offset)
 
     def _led(self, name: str, index: int, ask: Callable[[Connection], Any], *, is_repeatable: bool = False) -> Any:
-        """The row that a leader gives. It is asked again while the leader moves, or does not know of the topic yet.
-        `is_repeatable`: also after a connection that was lost before the answer. Raises AskingFailed, CannotBeDone.
+        """The row of a leader's answer. The request is repeated while the leader moves, or does not know the topic yet.
+        `is_repeatable`: also after a connection was lost before the answer. Raises AskingFailed, CannotBeDone.
         """
         due_s = time.monotonic() + PATIENCE_S
         while True:

@@ -1,7 +1,7 @@
-"""A cluster that is there, as the server of tests: Apache Kafka, or Muster in a process of its own.
+"""A running cluster as the server of tests: Apache Kafka, or Muster in a process of its own.
 
-It is asked by Kafka's own requests, those of administrators. What only Muster can do raises `OnlyMuster`; waits ask
-again and again, for nobody tells when something has happened.
+The tests use Kafka's own requests, as administrators do. What only Muster can do raises `OnlyMuster`. Waits repeat
+their requests, because no event reports a change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from muster.testing.server_lines import ServerLines
 from muster.testing.verbs import Topics
 
 LOOK_S: Final = 0.05
-"""Between two looks at a group that is waited for."""
+"""The pause between two checks of a group that a test waits for."""
 
 
 _OPTION: Final = re.compile(r" \(--[^()]*\)$")
@@ -46,8 +46,8 @@ class Against:
         open_verbs: Callable[[Cluster], ClusterVerbs] | None = None,
         portal: LoopBridge | None = None,
     ) -> None:
-        """`bootstrap_servers`: HOST:PORT, with commas; one that answers is asked. `open_verbs`: what can be done.
-        `portal`: of whoever starts the cluster again and again, and connects to it anew.
+        """`bootstrap_servers`: HOST:PORT, with commas; one that answers is used. `open_verbs`: makes the verbs.
+        `portal`: given by a runner that starts the cluster again and again, and connects to it anew.
         """
         self._open: Callable[[Cluster], ClusterVerbs] = ClusterVerbs if open_verbs is None else open_verbs
         self.bootstrap_servers = bootstrap_servers
@@ -82,9 +82,9 @@ class Against:
         self._life.began()
 
     def stop(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         if self._life.is_elsewhere:
-            return  # the connections are those of the process that made them
+            return  # the connections belong to the process that made them
         with self._life.changing():
             thread, verbs = self._thread, self._verbs
             if thread is not None and verbs is not None:
@@ -95,11 +95,11 @@ class Against:
                 self._life.ended()
 
     def kill(self) -> None:
-        """Nobody kills a cluster that others have started."""
+        """Raises OnlyMuster: a test cannot kill a cluster that it has not started."""
         raise OnlyMuster("a cluster that is there is not killed")
 
     def take_failure(self) -> None:
-        """See `Runner`. No code of a test runs in another process."""
+        """See `Runner`. No test code runs in another process."""
 
     def verbs(self) -> ClusterVerbs:
         """See `Runner`."""
@@ -124,7 +124,7 @@ class ClusterVerbs:
         return []
 
     def take_failure(self, rule_id: str | None = None) -> BaseException | None:
-        """See `ServerControl`. No code of a test runs in another process."""
+        """See `ServerControl`. No test code runs in another process."""
         del rule_id
         return None
 
@@ -134,25 +134,25 @@ class ClusterVerbs:
         return 0
 
     def tidy(self) -> None:
-        """There is nothing to tidy."""
+        """Do nothing: the tests cannot hold or pause anything here."""
 
     @property
     def faults(self) -> NoReturn:
-        """Not of Kafka."""
+        """Raises OnlyMuster."""
         raise OnlyMuster("faults can be had of a Muster only that this program has started")
 
     @property
     def scenarios(self) -> NoReturn:
-        """Not of Kafka."""
+        """Raises OnlyMuster."""
         raise OnlyMuster("scenarios can be had of a Muster only that this program has started")
 
     @property
     def time(self) -> NoReturn:
-        """Not of Kafka."""
+        """Raises OnlyMuster."""
         raise OnlyMuster("time can be moved of a Muster only that this program has started")
 
     def run_until(self, *_: object, **__: object) -> NoReturn:
-        """Not of Kafka."""
+        """Raises OnlyMuster."""
         raise OnlyMuster("time can be moved of a Muster only that this program has started")
 
 
@@ -168,21 +168,21 @@ class AdminGroups:
         return group_ids(self._cluster)
 
     def describe(self, group_id: str) -> GroupView:
-        """Where a member of a classic group stands is not told by Kafka."""
+        """The group as it is now. Kafka does not report the progress of a classic member in a rebalance."""
         return describe(self._cluster, self._topics, group_id)
 
     def events(self, _: str) -> NoReturn:
-        """Kafka keeps no history."""
+        """Raises OnlyMuster: Kafka keeps no history."""
         raise OnlyMuster("Kafka keeps no history of a group")
 
     def history(self, _: str, *, everything: bool = False) -> NoReturn:  # noqa: ARG002  # as of Groups
-        """Kafka keeps none."""
+        """Raises OnlyMuster: Kafka keeps no history."""
         raise OnlyMuster("Kafka keeps no history of a group")
 
     async def wait_stable(
         self, group_id: str, *, members: int | None = None, partitions: Topics = None, timeout_s: float
     ) -> GroupView:
-        """The group is stable, with so many members, and somebody owns each partition of these topics."""
+        """Wait until the group is stable, with so many members, and each partition of these topics has an owner."""
         topics = names(partitions)
         expected.whole_or_none("members", members)
         what = stable_words(members, topics)
@@ -196,7 +196,7 @@ class AdminGroups:
     async def wait_until(
         self, group_id: str, predicate: Callable[[GroupView], object], *, what: str, topics: Topics, timeout_s: float
     ) -> GroupView:
-        """The predicate is asked again and again."""
+        """Wait until the predicate is true; it is called again and again."""
         names(topics)
         expected.function("predicate", predicate)
         return await self._wait(group_id, predicate, expected.text("what", what), timeout_s)
@@ -204,7 +204,7 @@ class AdminGroups:
     async def wait_consumed(
         self, group_id: str, topics: Topics = None, *, up_to: Mapping[tuple[str, int], int] | None, timeout_s: float
     ) -> GroupView:
-        """It has committed all that is there now, or up to these offsets."""
+        """Wait until the group has committed all present records, or these offsets."""
         if up_to is not None:
             wanted = expected.places("up_to", up_to)
         else:
@@ -232,39 +232,39 @@ class AdminGroups:
             await asyncio.sleep(LOOK_S)
 
     def meddling(self) -> list[str]:
-        """What the test has done to the cluster: nothing can be done to it."""
+        """Empty: a test cannot change the cluster."""
         return []
 
     def timeline(self, _: str) -> list[str]:
-        """What a wait that failed has to tell."""
+        """The lines for the report of a failed wait."""
         return ["Kafka keeps no history"]
 
     def remove(self, group_id: str, member: str) -> None:
-        """As administrators do."""
+        """Remove a member as administrators do."""
         remove_member(self._cluster, self.describe(group_id), member)
 
     def reset_offsets(self, group_id: str, to: Any, topics: Topics = None) -> Offsets:
-        """As administrators do."""
+        """Reset offsets as administrators do."""
         return reset(self._cluster, self._topics, self.describe(group_id), expected.reset(to), names(topics))
 
     def rebalance(self, _: str) -> NoReturn:
-        """Not of Kafka."""
+        """Raises OnlyMuster."""
         raise OnlyMuster("a rebalance can be forced on a Muster only that this program has started")
 
     def expire(self, _: str, __: str) -> NoReturn:
-        """Not of Kafka."""
+        """Raises OnlyMuster."""
         raise OnlyMuster("a session can be ended on a Muster only that this program has started")
 
     def hold_joins(self, _: str) -> NoReturn:
-        """Not of Kafka."""
+        """Raises OnlyMuster."""
         raise OnlyMuster("joins can be held on a Muster only that this program has started")
 
     def release(self, _: str) -> NoReturn:
-        """Not of Kafka."""
+        """Raises OnlyMuster."""
         raise OnlyMuster("joins can be held on a Muster only that this program has started")
 
     def wait_held(self, _: str, __: int, *, timeout_s: float) -> NoReturn:  # noqa: ARG002  # as of Groups
-        """Not of Kafka."""
+        """Raises OnlyMuster."""
         raise OnlyMuster("joins can be held on a Muster only that this program has started")
 
 
@@ -275,7 +275,7 @@ class AdminNodes:
         self._cluster = cluster
 
     def ids(self) -> list[int]:
-        """Of all brokers that live."""
+        """The ids of all live brokers."""
         self._cluster.look_again()
         return sorted(self._cluster.nodes)
 
@@ -299,12 +299,12 @@ class AdminNodes:
 
 
 def refused(failure: Exception) -> CannotBeDone | None:
-    """What it means to a test that the cluster cannot be asked; None: it is another failure."""
+    """The error for a test when the cluster cannot be used. None: it is another failure."""
     return _without_option(failure) if isinstance(failure, AskingFailed) else None
 
 
 def _without_option(failure: AskingFailed) -> CannotBeDone:
-    """What failed, without the option of a command that its sentence ends with."""
+    """The failure, without the option of a command at the end of its sentence."""
     return CannotBeDone(_OPTION.sub("", str(failure)))
 
 

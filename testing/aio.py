@@ -16,11 +16,11 @@ __tracebackhide__ = True
 """pytest shows the line of the test instead."""
 
 Reset = Literal["earliest", "latest"] | int | Mapping[tuple[str, int], int]
-"""Where offsets are reset to: a place, the same offset in each partition, or offsets by topic and partition."""
+"""The place to which offsets are reset: a name, one offset for each partition, or offsets by topic and partition."""
 
 
 class AsyncTopic:
-    """One topic by its name, be it there or not."""
+    """One topic by its name, whether it exists or not."""
 
     def __init__(self, portal: LoopBridge, behind: Behind, name: str) -> None:
         self.name = text("the name of a topic", name)
@@ -31,16 +31,16 @@ class AsyncTopic:
         return f"AsyncTopic({self.name!r})"
 
     async def create(self, partitions: int | None = None, *, configs: Mapping[str, object] | None = None) -> AsyncTopic:
-        """Make it; `partitions` None: as `num.partitions` says. Raises CannotBeDone, as Kafka refuses it."""
+        """Create it; `partitions` None: as `num.partitions` says. Raises CannotBeDone where Kafka would refuse."""
         await self._portal.awaited(lambda: self._behind().topics.create(self.name, partitions, configs))
         return self
 
     async def grow(self, partitions: int) -> None:
-        """Have so many partitions from now on. Raises CannotBeDone."""
+        """Set a higher number of partitions. Raises CannotBeDone."""
         await self._portal.awaited(lambda: self._behind().topics.grow(self.name, partitions))
 
     async def delete(self) -> None:
-        """Delete it and all that is in it. Raises CannotBeDone."""
+        """Delete it and all its records. Raises CannotBeDone."""
         await self._portal.awaited(lambda: self._behind().topics.delete(self.name))
 
     async def produce(
@@ -51,8 +51,8 @@ class AsyncTopic:
         headers: Mapping[str, Content] | None = None,
         timestamp_ms: int | None = None,
     ) -> list[tuple[int, int]]:
-        """Append a record of each value, and return where they are: (partition, offset) of each. They can be read then.
-        `partition` None: by the key as Kafka's clients do, without one in turn. Raises CannotBeDone.
+        """Append a record of each value, and return (partition, offset) of each. Then they can be read. `partition`
+        None: chosen by the key as Kafka's clients do, or in rotation without a key. Raises CannotBeDone.
         """
         rows = records(values, key, partition, headers, timestamp_ms)
         found: list[tuple[int, int]] = await self._portal.awaited(
@@ -61,8 +61,8 @@ class AsyncTopic:
         return found
 
     async def records(self, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
-        """What is in it, or in one of its partitions, from an offset on: partition by partition, `most` in all. Raises
-        CannotBeDone.
+        """The records of the topic, or of one of its partitions, from an offset on. They are in the order of
+        partitions, and at most `most` in all. Raises CannotBeDone.
         """
         found: list[Record] = await self._portal.awaited(
             lambda: self._behind().topics.records(self.name, partition, since=since, most=most)
@@ -76,7 +76,7 @@ class AsyncTopic:
 
 
 class AsyncGroup:
-    """One group by its id, be it there or not."""
+    """One group by its id, whether it exists or not."""
 
     def __init__(self, portal: LoopBridge, behind: Behind, group_id: str) -> None:
         self.id = text("the id of a group", group_id)
@@ -86,20 +86,20 @@ class AsyncGroup:
     def __repr__(self) -> str:
         return f"AsyncGroup({self.id!r})"
 
-    # ---- looking
+    # ---- reading
 
     async def describe(self) -> GroupView:
-        """The group as it is now, with all of the same moment; one that is not there is Dead."""
+        """The group as it is now, all of the same moment. The state of a group that does not exist is Dead."""
         found: GroupView = await self._portal.awaited(lambda: self._behind().groups.describe(self.id))
         return found
 
     async def events(self) -> list[dict[str, Any]]:
-        """What happened in it, as `__group_events` has it (docs/events.md)."""
+        """The events of the group, as in `__group_events` (docs/events.md)."""
         found: list[dict[str, Any]] = await self._portal.awaited(lambda: self._behind().groups.events(self.id))
         return found
 
     async def history(self, *, everything: bool = False) -> list[str]:
-        """The same in words; `everything`: also what the line of a rebalance tells anyway."""
+        """The events in words; `everything`: also events that the line of a rebalance covers."""
         found: list[str] = await self._portal.awaited(
             lambda: self._behind().groups.history(self.id, everything=everything)
         )
@@ -110,9 +110,9 @@ class AsyncGroup:
     async def wait_stable(
         self, members: int | None = None, partitions: Topics = None, *, timeout: float = DEFAULT_TIMEOUT
     ) -> GroupView:
-        """Wait until it has members (so many), all of them have what they are to have, and somebody owns each
-        partition of these topics. Returns it as it was then. `timeout` in seconds. Raises WaitFailed, an AssertionError
-        that tells what happened instead.
+        """Wait until the group has (that many) members with their targets, and each partition of these topics has an
+        owner. Returns the group as it was then. `timeout` in seconds. Raises WaitFailed, an AssertionError that reports
+        what happened instead.
         """
         found: GroupView = await self._portal.awaited(
             lambda: self._behind().groups.wait_stable(
@@ -129,9 +129,9 @@ class AsyncGroup:
         topics: Topics = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> GroupView:
-        """Wait until `predicate(group)` is true. It is asked in the server's thread whenever something has happened to
-        the group, or records have come to these topics: it may look at the group and do nothing else. `what` it is, for
-        WaitFailed. Raises that, and what the predicate raises.
+        """Wait until `predicate(group)` is true. It is called in the server's thread whenever something has happened to
+        the group, or these topics have new records. It may read the group, and must do nothing else. `what` describes
+        it for WaitFailed. Raises that, and what the predicate raises.
         """
         found: GroupView = await self._portal.awaited(
             lambda: self._behind().groups.wait_until(self.id, predicate, what=what, topics=topics, timeout_s=timeout)
@@ -145,8 +145,8 @@ class AsyncGroup:
         up_to: Mapping[tuple[str, int], int] | None = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> GroupView:
-        """Wait until it has committed all that is in these topics at this moment, or up to these offsets; no topics:
-        all that it owns, subscribes to or has committed to. Raises WaitFailed.
+        """Wait until the group has committed all present records of these topics, or these offsets. Without topics, the
+        wait covers all topics that the group owns, subscribes to or has committed to. Raises WaitFailed.
         """
         found: GroupView = await self._portal.awaited(
             lambda: self._behind().groups.wait_consumed(self.id, topics, up_to=up_to, timeout_s=timeout)
@@ -154,21 +154,21 @@ class AsyncGroup:
         return found
 
     async def wait_held(self, joins: int = 1, *, timeout: float = DEFAULT_TIMEOUT) -> GroupView:
-        """After `hold_joins`: wait until so many joins are held back. Raises WaitFailed."""
+        """After `hold_joins`: wait until so many joins are held. Raises WaitFailed."""
         found: GroupView = await self._portal.awaited(
             lambda: self._behind().groups.wait_held(self.id, joins, timeout_s=timeout)
         )
         return found
 
-    # ---- doing
+    # ---- acting
 
     async def rebalance(self) -> None:
-        """Force a rebalance. Raises CannotBeDone: there are no members, or one is in progress."""
+        """Force a rebalance. Raises CannotBeDone: the group has no members, or a rebalance is in progress."""
         await self._portal.awaited(lambda: self._behind().groups.rebalance(self.id))
 
     async def expire(self, member: str | MemberView) -> None:
-        """End the session of a member at once, as if it had been silent for its session timeout. By its member id,
-        group.instance.id or client id. Raises CannotBeDone.
+        """End the session of a member at once, as if the member had been silent for its session timeout. `member`: its
+        member id, group.instance.id or client id. Raises CannotBeDone.
         """
         await self._portal.awaited(lambda: self._behind().groups.expire(self.id, name_of(member)))
 
@@ -177,18 +177,18 @@ class AsyncGroup:
         await self._portal.awaited(lambda: self._behind().groups.remove(self.id, name_of(member)))
 
     async def reset_offsets(self, to: Reset, topics: Topics = None) -> Offsets:
-        """Set its committed offsets of these topics (none: of all that it has committed to), and return what was set.
-        Raises CannotBeDone: it has members, as Kafka demands that it has none; or there is no such topic.
+        """Set its committed offsets of these topics (None: of all that it has committed to), and return them. Raises
+        CannotBeDone if the group has members (Kafka allows none), or a topic does not exist.
         """
         found: Offsets = await self._portal.awaited(lambda: self._behind().groups.reset_offsets(self.id, to, topics))
         return found
 
     async def hold_joins(self) -> None:
-        """Who wants to join waits from now on, until `release`."""
+        """From now on, hold the joins of the group until `release`."""
         await self._portal.awaited(lambda: self._behind().groups.hold_joins(self.id))
 
     async def release(self) -> int:
-        """Who waits may join, and whoever comes: how many these were."""
+        """Let held joins and later ones proceed; return the number of held ones."""
         found: int = await self._portal.awaited(lambda: self._behind().groups.release(self.id))
         return found
 
@@ -205,7 +205,7 @@ class AsyncNode:
         return f"AsyncNode({self.id!r})"
 
     async def describe(self) -> NodeView:
-        """The node as it is now. Raises CannotBeDone when there is none."""
+        """The node as it is now. Raises CannotBeDone when it does not exist."""
         found: NodeView = await self._portal.awaited(lambda: self._behind().nodes.describe(self.id))
         return found
 
@@ -214,19 +214,19 @@ class AsyncNode:
         await self._portal.awaited(lambda: self._behind().nodes.stop(self.id))
 
     async def kill(self) -> None:
-        """It dies as by SIGKILL; others take over after `broker.session.timeout.ms` (here one second). Raises
+        """Kill it as SIGKILL does; others take over after `broker.session.timeout.ms` (here one second). Raises
         CannotBeDone.
         """
         await self._portal.awaited(lambda: self._behind().nodes.kill(self.id))
 
     async def pause(self) -> None:
-        """It stands still as by SIGSTOP and answers nobody; others take over as after a kill. Raises CannotBeDone."""
+        """Suspend it as SIGSTOP does: it answers nobody, and others take over as after a kill. Raises CannotBeDone."""
         await self._portal.awaited(lambda: self._behind().nodes.pause(self.id))
 
     async def resume(self) -> None:
-        """It goes on after a pause, with what it was asked meanwhile. Raises CannotBeDone."""
+        """Continue it after a pause, with the requests that arrived meanwhile. Raises CannotBeDone."""
         await self._portal.awaited(lambda: self._behind().nodes.resume(self.id))
 
     async def return_(self) -> None:
-        """It starts again after it was stopped or killed, where it listened before. Raises CannotBeDone."""
+        """Start it again after it was stopped or killed, on its old addresses. Raises CannotBeDone."""
         await self._portal.awaited(lambda: self._behind().nodes.return_(self.id))

@@ -1,10 +1,10 @@
-"""`muster serve` for as long as the program is there that started it: a test that is ended by SIGKILL stops no server,
-but the pipe that it held open is closed then.
+"""`muster serve` for as long as the program runs that started it. A test that is ended by SIGKILL stops no server, but
+the pipe that it held open is closed then.
 
     python -m muster.testing.beside PORTS DIRECTORY serve …
 
-`PORTS`: where a server of before listened, with commas; `-` for none. `DIRECTORY`: deleted when the program is gone
-that started this one; `-` for none.
+`PORTS`: the ports of the server before, with commas; `-` without any. `DIRECTORY`: deleted when the program has ended
+that started this one; `-` without one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NONE = "-"
 
 
 def _until_alone(alone: threading.Event) -> None:
-    """Nothing is ever written to the pipe; that it ends means that nobody holds its other end."""
+    """Wait for the end of the pipe, which nobody writes to: then no process holds its other end."""
     while os.read(0, 1_024):
         pass
     alone.set()
@@ -36,7 +36,7 @@ def _main(ports: str, directory: str) -> None:
     alone = threading.Event()
     threading.Thread(target=_until_alone, args=(alone,), name="muster-alone", daemon=True).start()
     try:
-        # by name: the command line knows the pipeline too, of which nothing is loaded here
+        # by name: the command line knows the pipeline too, and nothing of that is loaded here
         runpy.run_module("muster.cli", run_name="__main__", alter_sys=True)
     finally:
         if alone.is_set() and directory != NONE:

@@ -35,7 +35,7 @@ class MusterTestCase(unittest.TestCase):
             cls.addClassCleanup(cls.muster.stop)
 
     def setUp(self) -> None:
-        """Start the test's own server, if it is to have one."""
+        """Start the test's own server, if `muster_fresh` demands one."""
         super().setUp()
         if self.muster_fresh:
             # only this test sees it

@@ -36,12 +36,12 @@ _TOKEN_FILE = "/tmp/muster-control-token"
 class MusterContainer(DockerContainer):
     """One server, for clients on the host (`get_bootstrap_server`) and in the container's network (port 9092).
 
-    The log is in memory, and a new group does not wait for more members (`group.initial.rebalance.delay.ms` is 0), as
-    in testcontainers' `KafkaContainer`; `with_property` sets that or any other of Kafka's properties.
+    The log is in memory. A new group does not wait for more members (`group.initial.rebalance.delay.ms` is 0), as in
+    testcontainers' `KafkaContainer`. `with_property` sets that or any other of Kafka's properties.
     """
 
     TC_START_SCRIPT = "/tc-start.sh"
-    """The script is copied in when the port on the host is known. A file beside it says that all of it is there."""
+    """The script is copied in when the port on the host is known. A file beside it marks the copy as complete."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class MusterContainer(DockerContainer):
         in_memory: bool = True,
         **kwargs: Any,
     ) -> None:
-        """`port` is that of the listener for the host, in the container; it has that name and security protocol.
+        """`port` is the port of the listener for the host, in the container; it has that name and security protocol.
 
         `wait_strategy_check_string` is a regular expression. `in_memory` False: the log is on the container's volume,
         and outlives a restart. `kwargs` are those of `DockerContainer`.
@@ -78,11 +78,11 @@ class MusterContainer(DockerContainer):
         self.with_property("group.initial.rebalance.delay.ms", 0)
 
     def with_kraft(self) -> Self:
-        """As of `KafkaContainer`; here there is no ZooKeeper anyway."""
+        """As in `KafkaContainer`; Muster never needs ZooKeeper."""
         return self
 
     def with_cluster_id(self, cluster_id: str) -> Self:
-        """The id that the cluster tells its clients (default: one of its own making)."""
+        """The cluster id for clients. By default the server draws one."""
         self.cluster_id = cluster_id
         return self.with_env("CLUSTER_ID", cluster_id)
 
@@ -103,7 +103,7 @@ class MusterContainer(DockerContainer):
         return self
 
     def with_control(self, *, virtual_time: bool = False) -> Self:
-        """Open the control over HTTP, for `control`. `virtual_time`: time stands still until the control moves it."""
+        """Open the control over HTTP, for `control`. `virtual_time`: time is frozen until the control moves it."""
         self.control_token = secrets.token_urlsafe()
         self._options += ["--control", f"0.0.0.0:{_CONTROL_PORT}", "--control-token", _TOKEN_FILE]
         if virtual_time:
@@ -112,13 +112,13 @@ class MusterContainer(DockerContainer):
 
     @property
     def control_url(self) -> str:
-        """Where the control answers, for clients that show `control_token` as a bearer."""
+        """The URL of the control, for clients that send `control_token` as a bearer token."""
         return f"http://{self.get_container_host_ip()}:{self.get_exposed_port(_CONTROL_PORT)}/v1"
 
     def control(self, method: str, path: str, body: object = None) -> Any:
-        """Ask for a verb of the control's API, as `control("POST", "/groups/shop/rebalance")`; what it answers.
+        """Call a verb of the control's API, as `control("POST", "/groups/shop/rebalance")`; returns its answer.
 
-        Raises RuntimeError with what the server says when it refuses, or waited in vain.
+        Raises RuntimeError with the server's text when it refuses, or a wait fails.
         """
         headers = {"Authorization": f"Bearer {self.control_token}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
@@ -137,7 +137,7 @@ class MusterContainer(DockerContainer):
     def start(self, timeout: float = 30) -> Self:
         """Start it and wait, so many seconds at most, until clients can connect. Raises TimeoutError."""
         script = self.TC_START_SCRIPT
-        # bash is in the image; the shell of others may not be one
+        # bash is in the image; the shell of other images may be another one
         self.with_command(["bash", "-c", f"until [ -f {script}.whole ]; do sleep 0.02; done; exec bash {script}"])
         super().start()
         self.tc_start()
@@ -160,7 +160,7 @@ class MusterContainer(DockerContainer):
         self.create_file(b"", f"{self.TC_START_SCRIPT}.whole")
 
     def create_file(self, content: bytes, path: str) -> None:
-        """Lay a file into the running container."""
+        """Put a file into the running container."""
         with BytesIO() as archive:
             with tarfile.TarFile(fileobj=archive, mode="w") as tar:
                 entry = tarfile.TarInfo(name=path.lstrip("/"))

@@ -1,4 +1,4 @@
-"""Asks the control of a server in a process of its own, over HTTP (docs/rehearsal.md)."""
+"""A client of the control of a server in a process of its own, over HTTP (docs/rehearsal.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.testcontrol.faults.errors import NoSuchFault
 from muster.testcontrol.virtual_time import RanInVain
 
 PATIENCE_S: Final = 60.0
-"""How long an answer may take, besides what was asked to be waited for."""
+"""How long an answer may take, in addition to a requested wait."""
 
 
 class NoAnswer(CannotBeDone):
@@ -20,16 +20,14 @@ class NoAnswer(CannotBeDone):
 
 
 class Control:
-    """One server, asked by one request after the other. Raises CannotBeDone and what the answers mean."""
+    """The client of one server, one request after the other. Raises CannotBeDone, and the errors of the answers."""
 
     def __init__(self, address: str) -> None:
         """`address`: HOST:PORT."""
         self._address = address
 
     def ask(self, method: str, path: str, body: object = None, *, waits_s: float = 0.0) -> dict[str, Any]:
-        """What is answered. Raises WrongValue (bad-request), NoSuchFault (not-found), RanInVain (timeout) and
-        CannotBeDone.
-        """
+        """An answer. Raises WrongValue (bad-request), NoSuchFault (not-found), RanInVain (timeout), CannotBeDone."""
         connection = http.client.HTTPConnection(self._address, timeout=PATIENCE_S + waits_s)
         try:
             connection.request(method, path, None if body is None else json.dumps(body))

@@ -1,4 +1,4 @@
-"""The verbs on rules, scenarios and time of a server that has a control."""
+"""The verbs on rules, scenarios and time of a server with a control."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muster.testing.control_client import Control
 
 
 class ControlledRule:
-    """A rule in force, asked when somebody looks."""
+    """A rule in force, read from the control at each use."""
 
     def __init__(self, control: Control, rule_id: str, told: Mapping[str, Any]) -> None:
         self.id = rule_id
@@ -26,29 +26,29 @@ class ControlledRule:
         self._last = dict(told)
 
     def to_json(self) -> dict[str, Any]:
-        """As it is now, or was last."""
-        with suppress(NoSuchFault, CannotBeDone):  # it was taken away
+        """The rule as it is now, or as it was last."""
+        with suppress(NoSuchFault, CannotBeDone):  # it was removed
             self._last = self._control.ask("GET", f"/v1/faults/{self.id}")
         return self._last
 
     @property
     def hits(self) -> int:
-        """Requests that it has happened to."""
+        """The number of requests that it acted on."""
         return int(self.to_json().get("hits", 0))
 
     @property
     def held(self) -> int:
-        """What it holds."""
+        """The number of requests and answers that it holds."""
         return int(self.to_json().get("held", 0))
 
 
 class ControlledFaults:
-    """The rules of the server. What is a function in Python cannot be sent."""
+    """The rules of the server. A rule with a Python function cannot be sent."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
         self._forgotten = 0
-        """The number of the newest hit that is of no interest any more."""
+        """The number of the newest hit that was forgotten."""
 
     @property
     def log(self) -> ControlledFaults:
@@ -56,19 +56,19 @@ class ControlledFaults:
         return self
 
     def after(self, number: int = 0) -> list[dict[str, Any]]:
-        """What was hit."""
+        """The hits with a greater number."""
         after = max(whole("after", number), self._forgotten)
         found: list[dict[str, Any]] = self._control.ask("GET", f"/v1/fault-log?after={after}")["hits"]
         return found
 
     def forget(self) -> None:
-        """What was hit so far."""
+        """Forget all hits until now."""
         for hit in self.after()[-1:]:
             self._forgotten = hit["number"]
 
     @property
     def rules(self) -> list[ControlledRule]:
-        """Those that there are."""
+        """All rules."""
         return [
             ControlledRule(self._control, row["id"], row) for row in self._control.ask("GET", "/v1/faults")["rules"]
         ]
@@ -84,26 +84,26 @@ class ControlledFaults:
         return ControlledRule(self._control, found["id"], found)
 
     def release(self, rule_id: str) -> None:
-        """What it holds goes on."""
+        """Release what it holds."""
         self._control.ask("POST", f"/v1/faults/{rule_id}/release")
 
     def remove(self, rule_id: str) -> None:
-        """It is gone; what it counted is remembered by who has it."""
+        """Remove it; objects of the rule keep its last counts."""
         self._control.ask("DELETE", f"/v1/faults/{rule_id}")
 
     def clear(self) -> None:
-        """All are."""
+        """Remove all rules."""
         self._control.ask("DELETE", "/v1/faults")
 
 
 class ControlledScenario:
-    """A scenario, as it was told last."""
+    """A scenario, as the last answer described it."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         self._told = told
 
     def to_json(self) -> dict[str, Any]:
-        """As the control tells it."""
+        """The scenario as the control describes it."""
         return self._told
 
 
@@ -119,7 +119,7 @@ class ControlledScenarios:
         return ControlledScenario(told)
 
     def find(self, scenario_id: str) -> ControlledScenario:
-        """One that runs."""
+        """A running scenario."""
         return ControlledScenario(self._control.ask("GET", f"/v1/scenarios/{scenario_id}"))
 
     def end(self, scenario_id: str) -> None:
@@ -138,13 +138,13 @@ class ControlledTime:
         return TimeView(**self._control.ask("GET", "/v1/time"))
 
     def freeze(self) -> TimeView:
-        """It stands still."""
+        """Freeze time."""
         return TimeView(**self._control.ask("POST", "/v1/time/freeze"))
 
     def thaw(self) -> TimeView:
-        """It goes on."""
+        """Let time run."""
         return TimeView(**self._control.ask("POST", "/v1/time/thaw"))
 
     def advance(self, ms: int) -> TimeView:
-        """So much passes."""
+        """Advance time at once."""
         return TimeView(**self._control.ask("POST", "/v1/time/advance", {"ms": ms}))

@@ -1,5 +1,5 @@
-"""The verbs on groups and nodes of a server that has a control: what Kafka's own requests can do, and what only the
-control can.
+"""The verbs on groups and nodes of a server with a control. They use Kafka's own requests, and the control where these
+do not suffice.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class ControlledGroups(AdminGroups):
             raise CannotBeDone(str(missing)) from missing
 
     def ids(self) -> list[str]:
-        """Also of those whose coordinator does not live."""
+        """The ids of all groups, also of those whose coordinator is down."""
         return sorted(row["group"] for row in self._control.ask("GET", "/v1/groups")["groups"])
 
     def _row(self, group_id: str) -> dict[str, Any]:
         return self._control.ask("GET", f"/v1/groups/{quote(group_id, safe='')}")
 
     def describe(self, group_id: str) -> GroupView:
-        """All of one moment, as of a server in a thread."""
+        """The group, all of one moment, as of a server in a thread."""
         return GroupView.of_fields(self._row(group_id)["view"])
 
     def events(self, group_id: str) -> list[dict[str, Any]]:  # type: ignore[override]  # here there are some
@@ -52,7 +52,7 @@ class ControlledGroups(AdminGroups):
         return found
 
     def history(self, group_id: str, *, everything: bool = False) -> list[str]:  # type: ignore[override]
-        """In words."""
+        """The history in words."""
         found: list[str] = self._told(group_id, everything=everything)["timeline"]
         return found
 
@@ -60,10 +60,10 @@ class ControlledGroups(AdminGroups):
         try:
             return self._do(group_id, f"history?everything={int(everything)}", method="GET")
         except CannotBeDone:
-            return {"events": [], "timeline": []}  # there is no such group
+            return {"events": [], "timeline": []}  # the group does not exist
 
     async def wait_held(self, group_id: str, joins: int, *, timeout_s: float) -> GroupView:  # type: ignore[override]
-        """So many joins are held back."""
+        """Wait until so many joins are held."""
         expected.whole("joins", joins)
 
         def holds(_: GroupView) -> bool:
@@ -72,11 +72,11 @@ class ControlledGroups(AdminGroups):
         return await self._wait(group_id, holds, f"{joins} joins are held", timeout_s)
 
     def remove(self, group_id: str, member: str) -> None:
-        """As administrators do."""
+        """Remove a member as administrators do."""
         self._do(group_id, "remove", {"member": member})
 
     def meddling(self) -> list[str]:
-        """What the test has done to the server."""
+        """The interventions of the test, in words."""
         time = self._control.ask("GET", "/v1/time")
         return interventions.told(
             self._faults.after(),
@@ -86,24 +86,24 @@ class ControlledGroups(AdminGroups):
         )
 
     def timeline(self, group_id: str) -> list[str]:
-        """For a wait that failed."""
+        """The history for the report of a failed wait."""
         return self.history(group_id, everything=True)
 
     def rebalance(self, group_id: str) -> None:  # type: ignore[override]  # here it can be done
-        """Force one."""
+        """Force a rebalance."""
         self._do(group_id, "rebalance")
 
     def expire(self, group_id: str, member: str) -> None:  # type: ignore[override]
-        """End a session."""
+        """End the session of a member."""
         self._do(group_id, "expire", {"member": member})
 
     def hold_joins(self, group_id: str) -> None:  # type: ignore[override]
-        """Who joins waits."""
+        """Hold the joins of the group."""
         self._do(group_id, "hold-joins")
         self.holding.add(group_id)
 
     def release(self, group_id: str) -> int:  # type: ignore[override]
-        """They go on."""
+        """Release the joins of the group."""
         released = int(self._do(group_id, "release")["released"])
         self.holding.discard(group_id)
         return released
@@ -125,7 +125,7 @@ class ControlledNodes(AdminNodes):
         return int(found)
 
     def ids(self) -> list[int]:
-        """Those that are down too."""
+        """The ids of all brokers, also of those that are down."""
         return list(self._rows())
 
     def describe(self, node_id: int) -> NodeView:

@@ -1,4 +1,4 @@
-"""The verbs on topics of a server with a control. The control is asked, so it does not matter which brokers live."""
+"""The verbs on topics of a server with a control. The control does them, so it does not matter which brokers are up."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from muster.testing.admin_topics import AdminTopics
 from muster.testing.control_client import Control
 
 MOST_RECORDS: Final = 1_000
-"""Of one request to the control."""
+"""The most records of one request to the control."""
 MOST_BYTES: Final = 512 * 1024
-"""Of the keys and values in one request: with base64 and names that is less than the control takes."""
+"""The most bytes of keys and values in one request. With base64 and names that is less than the control accepts."""
 
 
 class ControlledTopics(AdminTopics):
@@ -34,7 +34,7 @@ class ControlledTopics(AdminTopics):
         return sorted(row["name"] for row in self._control.ask("GET", "/v1/topics")["topics"])
 
     def create(self, name: str, partitions: int | None = None, configs: Mapping[str, object] | None = None) -> None:
-        """Returns when it is there."""
+        """Create a topic; returns when it exists."""
         expected.whole_or_none("partitions", partitions, least=1, most=expected.MOST_COUNT)
         body: dict[str, Any] = {"name": name, "configs": expected.properties("configs", configs)}
         if partitions is not None:
@@ -42,16 +42,18 @@ class ControlledTopics(AdminTopics):
         self._control.ask("POST", "/v1/topics", body)
 
     def grow(self, name: str, partitions: int) -> None:
-        """Returns when they are there."""
+        """Add partitions; returns when they exist."""
         expected.whole("partitions", partitions, least=1, most=expected.MOST_COUNT)
         self._control.ask("POST", self._path(name, "/grow"), {"partitions": partitions})
 
     def delete(self, name: str) -> None:
-        """The topic, and all that is in it."""
+        """Delete the topic and all its records."""
         self._control.ask("DELETE", self._path(name))
 
     def produce(self, name: str, records: Iterable[NewRecord]) -> list[tuple[int, int]]:
-        """In some requests, if there are many. A record that is too large for the control is sent to its leader."""
+        """Append records, in several requests if they are many. A record too large for the control is sent to its
+        leader.
+        """
         found: list[tuple[int, int]] = []
         for some in _chunks(list(records)):
             if len(some) == 1 and _size(some[0]) > MOST_BYTES:
@@ -63,7 +65,7 @@ class ControlledTopics(AdminTopics):
         return found
 
     def records(self, name: str, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
-        """Partition by partition."""
+        """The records, partition by partition."""
         expected.whole_or_none("partition", partition, most=expected.MOST_COUNT)
         expected.whole("since", since)
         expected.whole("most", most)

@@ -1,4 +1,4 @@
-"""All verbs on a server that has a control."""
+"""All verbs on a server with a control."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ControlledVerbs(ClusterVerbs):
 
     @property
     def scenarios(self) -> ControlledScenarios:  # type: ignore[override]
-        """What goes wrong, by name."""
+        """The scenarios by name."""
         return self._scenarios
 
     @property

@@ -81,7 +81,7 @@ AsyncFaultList = list["AsyncFault"]
 
 
 class Fault:
-    """One rule that is or was in force. As a context manager it is taken away at the end of the block."""
+    """One rule that is or was in force. As a context manager it is removed at the end of the block."""
 
     def __init__(self, portal: LoopBridge, behind: Behind, rule: Any) -> None:
         self.id: str = rule.id
@@ -93,33 +93,31 @@ class Fault:
         return f"Fault({self._rule.to_json()!r})"
 
     def describe(self) -> dict[str, Any]:
-        """As it is now: `match`, `then`, `when`, `name`, how many requests it has `seen`, `hits` and `held`, and
-        whether it is `spent`.
-        """
+        """The rule as it is now: `match`, `then`, `when`, `name`, the numbers `seen`, `hits`, `held`, and `spent`."""
         found: dict[str, Any] = self._rule.to_json()
         return found
 
     def log(self) -> Hits:
-        """Which requests it hit, oldest first."""
+        """The requests that it hit, oldest first."""
         found: Hits = self._portal.call(lambda: self._behind().faults.log.after())
         return [hit for hit in found if hit["rule"] == self.id]
 
     @property
     def hits(self) -> int:
-        """Requests that it has happened to."""
+        """The number of requests that it acted on."""
         return int(self._rule.hits)
 
     @property
     def held(self) -> int:
-        """Requests and answers that it holds now."""
+        """The number of requests and answers that it holds now."""
         return int(self._rule.held)
 
     def release(self) -> None:
-        """Let go what it holds; one that is in force until it is released ends. Raises NoSuchFault."""
+        """Release what it holds; a rule with `until_released` ends. Raises NoSuchFault."""
         self._portal.call(lambda: self._behind().faults.release(self.id))
 
     def remove(self) -> None:
-        """Take it away; what it holds is let go. Harmless when it is gone."""
+        """Remove it, and release what it holds; has no effect after the first call."""
         self._portal.call(lambda: _removed(self._behind(), self.id))
 
     def __enter__(self) -> Self:
@@ -144,25 +142,25 @@ class Faults:
         return AsyncFaults(self._portal, self._behind)
 
     def add(self, match: Match = EVERYTHING, then: Action = NOTED, when: When = ALWAYS, *, name: str = "") -> Fault:
-        """Put a rule in force: which requests, what happens to them (if nothing is said they are only noted), and when.
-        Raises WrongFault.
+        """Put a rule in force: which requests, what happens to them (by default they are only noted), and when. Raises
+        WrongFault.
         """
         rule = self._portal.call(lambda: self._behind().faults.add(match, then, when, name=name))
         return Fault(self._portal, self._behind, rule)
 
     def log(self, after: int = 0) -> Hits:
-        """Which rule hit which request, oldest first; the newest thousand are kept. `after`: only those of a greater
+        """The hits of all rules, oldest first; the newest thousand are kept. `after`: only hits with a greater
         `number`.
         """
         found: Hits = self._portal.call(lambda: self._behind().faults.log.after(after))
         return found
 
     def clear(self) -> None:
-        """Take all rules away."""
+        """Remove all rules."""
         self._portal.call(lambda: self._behind().faults.clear())
 
     def list(self) -> FaultList:
-        """The rules there are, spent ones too, in the order in which they were added; those of scenarios among them."""
+        """All rules in the order in which they were added, also spent ones and those of scenarios."""
         return [
             Fault(self._portal, self._behind, rule) for rule in self._portal.call(lambda: self._behind().faults.rules)
         ]
@@ -178,17 +176,17 @@ class AsyncFault:
 
     @property
     def id(self) -> str:
-        """As the log has it."""
+        """The id of the rule in the log."""
         return self.sync.id
 
     @property
     def hits(self) -> int:
-        """Requests that it has happened to."""
+        """The number of requests that it acted on."""
         return self.sync.hits
 
     @property
     def held(self) -> int:
-        """Requests and answers that it holds now."""
+        """The number of requests and answers that it holds now."""
         return self.sync.held
 
     def describe(self) -> dict[str, Any]:
@@ -196,16 +194,16 @@ class AsyncFault:
         return self.sync.describe()
 
     async def log(self) -> Hits:
-        """Which requests it hit, oldest first."""
+        """The requests that it hit, oldest first."""
         found: Hits = await self._portal.awaited(lambda: self._behind().faults.log.after())
         return [hit for hit in found if hit["rule"] == self.id]
 
     async def release(self) -> None:
-        """Let go what it holds; one that is in force until it is released ends. Raises NoSuchFault."""
+        """Release what it holds; a rule with `until_released` ends. Raises NoSuchFault."""
         await self._portal.awaited(lambda: self._behind().faults.release(self.id))
 
     async def remove(self) -> None:
-        """Take it away; what it holds is let go. Harmless when it is gone."""
+        """Remove it, and release what it holds; has no effect after the first call."""
         await self._portal.awaited(lambda: _removed(self._behind(), self.id))
 
     async def __aenter__(self) -> Self:
@@ -229,21 +227,21 @@ class AsyncFaults:
     async def add(
         self, match: Match = EVERYTHING, then: Action = NOTED, when: When = ALWAYS, *, name: str = ""
     ) -> AsyncFault:
-        """Put a rule in force: which requests, what happens to them (if nothing is said they are only noted), and when.
-        Raises WrongFault.
+        """Put a rule in force: which requests, what happens to them (by default they are only noted), and when. Raises
+        WrongFault.
         """
         rule = await self._portal.awaited(lambda: self._behind().faults.add(match, then, when, name=name))
         return AsyncFault(Fault(self._portal, self._behind, rule), self._portal, self._behind)
 
     async def log(self, after: int = 0) -> Hits:
-        """Which rule hit which request, oldest first; the newest thousand are kept. `after`: only those of a greater
+        """The hits of all rules, oldest first; the newest thousand are kept. `after`: only hits with a greater
         `number`.
         """
         found: Hits = await self._portal.awaited(lambda: self._behind().faults.log.after(after))
         return found
 
     async def clear(self) -> None:
-        """Take all rules away."""
+        """Remove all rules."""
         await self._portal.awaited(lambda: self._behind().faults.clear())
 
     async def list(self) -> AsyncFaultList:

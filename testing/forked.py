@@ -1,6 +1,7 @@
-"""A process that is forked from one with servers gets copies of their sockets, and gives them up.
+"""A process that is forked from one with servers gets copies of their sockets, and closes them.
 
-With such a copy a connection would live on when the server has closed it. And the server would not get its port again.
+With such a copy a connection would stay open after the server has closed it. The server also could not bind its port
+again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _SERVERS: dict[int, Descriptors] = {}
 
 
 def has_sockets(server: object, descriptors: Descriptors) -> None:
-    """From now on a forked process gives up the sockets of this server."""
+    """From now on a forked process closes the sockets of this server."""
     if not _SERVERS and not _IS_HEEDED:
         os.register_at_fork(after_in_child=_give_up)
         _IS_HEEDED.append(True)
@@ -31,7 +32,7 @@ _IS_HEEDED: list[bool] = []
 
 
 def _give_up() -> None:
-    """In the new process. Its objects still know the numbers, so each number gets another file instead of none."""
+    """Runs in the new process. Its objects still know the numbers, so each number gets another file instead of none."""
     found = {one for descriptors in _SERVERS.values() for one in descriptors() if one >= 0}
     _SERVERS.clear()
     if not found:

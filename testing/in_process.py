@@ -1,4 +1,4 @@
-"""A server as a process of its own: `muster serve`, asked by Kafka's own requests and by its control over HTTP."""
+"""A server as a process of its own: `muster serve`, used by Kafka's own requests and by its control over HTTP."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ from muster.testing.settings import Given, config_of, ports_to_keep
 from muster.testing.verbs import Runner
 
 CONTROL_LINE: Final = "the control listens"
-"""What `rehearsal.http.server` logs."""
+"""The log line of `testcontrol.http.server`."""
 STOP_S: Final = 30.0
 """How long a process may take after SIGTERM."""
 DYING_S: Final = 1.0
-"""How long a process that does not answer may take until it has ended, if that is why."""
+"""How long a silent process may take to end, if its end is the reason for the silence."""
 MOST_TOLD: Final = 10
-"""Warnings of a server that has ended, in the text that says so."""
+"""The most warnings in the text about a server that has ended."""
 
 
 class InProcess(Runner):
     """See the module."""
 
     def __init__(self, given: Given, directory: Path | None) -> None:
-        """`directory` None: one of its own, which lasts as long as this object. Raises ConfigError."""
+        """`directory` None: a temporary one, which lasts as long as this object. Raises ConfigError."""
         self._given = given
         self._directory = directory
         self._is_temporary = directory is None
         self._lines = ServerLines()
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
-        # one for all starts: topics and groups that a test has keep it
+        # one for all starts, because a test keeps its topics and groups
         self._portal = LoopBridge(self._why_not)
         self._against = Against("", portal=self._portal)
         self._ports: list[int] = []
         self._control = ""
         self._life = Lifecycle()
-        # what is wrong is said at once
+        # a wrong setting is reported at once
         self._config = config_of(given, directory)
 
     @property
@@ -66,22 +66,22 @@ class InProcess(Runner):
 
     @property
     def lines(self) -> ServerLines:
-        """What it has logged."""
+        """The log lines of the server."""
         return self._lines
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where the nodes listen."""
+        """The addresses of the nodes."""
         return self._against.bootstrap_servers
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process runs."""
         return self._process is not None and not self._life.is_elsewhere and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """Of the process. Raises CannotBeDone when there is none."""
+        """The id of the process. Raises CannotBeDone when it does not run."""
         if self._process is None:
             raise CannotBeDone("the server does not run")
         return self._process.pid
@@ -92,12 +92,12 @@ class InProcess(Runner):
         return self._control
 
     def start(self) -> None:
-        """Raises OSError when it does not start, with what it said."""
+        """Raises OSError when it does not start, with its output."""
         with self._life.changing():
             if self._process is not None:
                 if self._process.poll() is None:
                     raise CannotBeDone("the server runs already")
-                self._end()  # it was killed by somebody else
+                self._end()  # it was killed by another process
             try:
                 self._start()
             except BaseException:
@@ -107,7 +107,7 @@ class InProcess(Runner):
                 raise
 
     def _start(self) -> None:
-        # a session of its own: a Ctrl-C is for the test, which stops the server when it is done
+        # a session of its own: a Ctrl-C is for the test, which stops the server at its end
         process = self._process = subprocess.Popen(
             self._words(),
             stdout=subprocess.PIPE,
@@ -152,7 +152,7 @@ class InProcess(Runner):
         return words
 
     def _why_not(self, failure: Exception) -> CannotBeDone | None:
-        """A verb failed: if the process has ended, that is why."""
+        """The reason for the failure of a verb, if the process has ended."""
         meant = refused(failure)
         if meant is None and not isinstance(failure, CannotBeDone):
             return None
@@ -176,7 +176,7 @@ class InProcess(Runner):
         )
 
     def _control_of(self, before: int) -> str:
-        """Where its control listens: it says so in its log, which is read by another thread."""
+        """The address of its control, from its log, which another thread reads."""
         due_s = time.monotonic() + STOP_S
         while time.monotonic() < due_s:
             for line in self._lines.since(before):
@@ -196,9 +196,9 @@ class InProcess(Runner):
             self._lines.add(line)
 
     def stop(self) -> None:
-        """SIGTERM; members hear of it, and logs are flushed."""
+        """Stop by SIGTERM: members are informed, and logs are flushed."""
         if self._life.is_elsewhere:
-            return  # it is stopped by the process that has it
+            return  # it is stopped by the process that owns it
         with self._life.changing():
             if self._process is not None:
                 self._against.stop()
@@ -206,7 +206,7 @@ class InProcess(Runner):
                 self._end()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Stop by SIGKILL."""
         with self._life.changing():
             if self._process is None:
                 raise CannotBeDone("the server does not run")
@@ -218,7 +218,7 @@ class InProcess(Runner):
             self._end()
 
     def _end(self) -> None:
-        """The process ends, if it has not yet, and nothing is left of it."""
+        """End the process if it runs, and remove what it has left."""
         self._against.stop()
         process, self._process = self._process, None
         assert process is not None
@@ -235,10 +235,10 @@ class InProcess(Runner):
         self._life.ended()
 
     def take_failure(self) -> None:
-        """See `Runner`. No code of a test runs in another process."""
+        """See `Runner`. No test code runs in another process."""
 
     def verbs(self) -> ClusterVerbs:
-        """As of any cluster, and what only Muster can do."""
+        """The verbs of any cluster, and those that only Muster has."""
         ended = "" if self._life.is_elsewhere else self._ended()
         if ended:
             raise CannotBeDone(ended)
@@ -250,11 +250,11 @@ def _port(address: str) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """That of the test, without what configures a server: a test says itself what it wants."""
+    """The environment of the test, without the settings of a server: a test gives its own."""
     return {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_") and name != "CLUSTER_ID"}
 
 
 def _delete(directory: Path, pid: int) -> None:
-    """Not in a process that was forked from the one that made it."""
+    """Delete the directory, but not in a process that was forked from the one that made it."""
     if os.getpid() == pid:
         shutil.rmtree(directory, ignore_errors=True)

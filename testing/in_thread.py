@@ -20,7 +20,7 @@ from muster.testing.settings import Given, config_of, ports_to_keep
 from muster.testing.verbs import Verbs
 
 LOOPBACK: Final = "127.0.0.1"
-"""Where clients of this machine reach a server that listens everywhere."""
+"""The address by which clients of this machine reach a server that listens on all addresses."""
 
 
 class InThread:
@@ -37,11 +37,11 @@ class InThread:
         self._rehearsal: ServerControl | None = None
         self._thread: LoopThread | None = None
         self._ports: list[int] = []
-        """Where it listened before, on ports that it took because any would do."""
+        """The ports of the server before, where any port was allowed."""
         self._life = Lifecycle()
         self._failure: BaseException | None = None
-        """What the code of the test had raised in a rule when the server ended."""
-        # what is wrong is said at once
+        """The exception of test code in a rule, from before the server ended."""
+        # a wrong setting is reported at once
         config_of(given, directory)
 
     @property
@@ -74,7 +74,7 @@ class InThread:
     def stop(self) -> None:
         """See `Runner`."""
         if self._life.is_elsewhere:
-            return  # it is stopped by the process that has it
+            return  # it is stopped by the process that owns it
         with self._life.changing():
             if self._rehearsal is not None:
                 self._finish(stop)
@@ -134,7 +134,7 @@ async def die(rehearsal: ServerControl) -> None:
 
 
 async def _settled() -> None:
-    """Connections that were just ended are closed by the loop in its next turns."""
+    """Wait until the loop has closed the connections that were just ended."""
     loop = asyncio.get_running_loop()
     for _ in range(3):
         turned: asyncio.Future[None] = loop.create_future()
@@ -143,13 +143,13 @@ async def _settled() -> None:
 
 
 def _descriptors(server: Server) -> Iterator[int]:
-    """Of the sockets that the server has now."""
+    """The descriptors of the sockets that the server has now."""
     for node in server.nodes:
         yield from node.descriptors()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """As `muster serve` chooses it."""
+    """The event loop that `muster serve` would choose."""
     try:
         import uvloop
     except ImportError:

@@ -1,4 +1,4 @@
-"""Who may start and end a server: one thread at a time, and only in the process that started it."""
+"""Only one thread at a time may start or end a server, and only in the process that started it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.testing.loop_bridge import FORKED
 
 
 class Lifecycle:
-    """See the module. Several threads may start one server at once: the others wait, and hear that it runs."""
+    """See the module. If several threads start one server at once, the others wait until it runs."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -25,8 +25,8 @@ class Lifecycle:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """While the server is started or ended. Raises CannotBeDone in a process that was forked meanwhile."""
-        # first of all: the lock of a forked process may be held by a thread that it does not have
+        """Held while the server is started or ended. Raises CannotBeDone in a process that was forked meanwhile."""
+        # first of all, because a thread that a forked process does not have may hold the lock
         if self.is_elsewhere:
             raise CannotBeDone(FORKED)
         with self._lock:
@@ -37,5 +37,5 @@ class Lifecycle:
         self._pid = os.getpid()
 
     def ended(self) -> None:
-        """It does not run."""
+        """The server has stopped."""
         self._pid = 0

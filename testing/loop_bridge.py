@@ -1,6 +1,7 @@
-"""The one way from a test's thread to the event loop of its server: a verb goes in, what it gives comes back.
+"""The only way from a test's thread to the event loop of its server. The bridge runs a verb there, and returns the
+result.
 
-The verbs run on the server's loop and nowhere else, so that nothing of the server need be safe for threads.
+The verbs run only on the server's loop, so nothing of the server need be safe for threads.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from muster.testcontrol.errors import CannotBeDone, WaitFailed
 from muster.testcontrol.expected import seconds
 
 __tracebackhide__ = True
-"""pytest shows the line of the test, not those of the way through here."""
+"""pytest shows the line of the test, not the lines of this module."""
 
 T = TypeVar("T")
 
 PATIENCE_S: Final = 60.0
-"""How long a verb that waits for nothing may take; more, and the server hangs."""
+"""How long a verb without a wait may take. If it takes longer, the server hangs."""
 ENDED: Final = "the server was stopped or killed while this waited for it"
 FORKED: Final = (
     "this process was forked from the one that has the server: clients can connect to it from here, and its verbs are "
@@ -34,7 +35,7 @@ class LoopBridge:
     """See the module. Open while a loop runs behind it."""
 
     def __init__(self, refused: Callable[[Exception], CannotBeDone | None] = lambda _: None) -> None:
-        """`refused`: the CannotBeDone that a failure of a verb means to a test; None: it is raised as it is."""
+        """`refused`: the CannotBeDone for a failure of a verb. None: the failure is raised as it is."""
         self._refused = refused
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
@@ -71,8 +72,8 @@ class LoopBridge:
             raise refused from failure
 
     def call(self, verb: Callable[[], T | Awaitable[T]], patience_s: float = PATIENCE_S) -> T:
-        """Run a verb on the server's loop, and wait for what it gives; raises what it raises. `patience_s`: longer than
-        any wait in it.
+        """Run a verb on the server's loop, and return its result; raises what it raises. `patience_s`: longer than any
+        wait in it.
         """
         if self._loop is not None and self._loop is asyncio._get_running_loop():
             return _at_once(verb)
@@ -80,7 +81,7 @@ class LoopBridge:
         try:
             return future.result(patience_s)
         except WaitFailed as failure:
-            raise failure.with_traceback(None) from None  # where in the server it was raised tells a test nothing
+            raise failure.with_traceback(None) from None  # a test needs no lines of the server
         except concurrent.futures.CancelledError:
             raise CannotBeDone(ENDED) from None
         except concurrent.futures.TimeoutError:
@@ -93,8 +94,8 @@ class LoopBridge:
             raise
 
     def wait(self, verb: Callable[[], T | Awaitable[T]], timeout_s: float) -> T:
-        """`call` of a verb that waits for `timeout_s` at most. Raises WrongValue, and RuntimeError on a thread with an
-        event loop that runs: what is waited for could not happen there.
+        """`call` of a verb that waits for `timeout_s` at most. Raises WrongValue, and RuntimeError on a thread with a
+        running event loop. That loop would be blocked, so the event could not happen.
         """
         try:
             asyncio.get_running_loop()
@@ -106,12 +107,12 @@ class LoopBridge:
         )
 
     async def awaited(self, verb: Callable[[], T | Awaitable[T]]) -> T:
-        """The same for a coroutine: of asyncio, or of whatever anyio runs on."""
+        """The same for a coroutine, of asyncio or of any loop that anyio supports."""
         future = self._send(verb)
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            # imported here: only who runs on another loop than asyncio's has it
+            # imported here: only a program on another loop than asyncio's has it
             import anyio.to_thread
 
             try:
@@ -130,12 +131,12 @@ class LoopBridge:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
-                raise  # it is the test that is cancelled
+                raise  # the test is cancelled, not the verb
             raise CannotBeDone(ENDED) from None
 
 
 def _at_once(verb: Callable[[], T | Awaitable[T]]) -> T:
-    """On the server's own loop, as in a play: what need not be waited for."""
+    """Run a verb on the server's own loop, as in a play. It must not wait."""
     found = verb()
     if inspect.isawaitable(found):
         if inspect.iscoroutine(found):
@@ -145,8 +146,8 @@ def _at_once(verb: Callable[[], T | Awaitable[T]]) -> T:
 
 
 def raise_failure(failure: BaseException | None, error: BaseException | None = None) -> None:
-    """Raise what the code of a test has raised on the server's loop, if it has. Where the test fails with another
-    `error`, that gets a note instead.
+    """Raise the exception of test code on the server's loop, if there was one. If the test fails with another `error`,
+    that gets a note instead.
     """
     if failure is None:
         return
@@ -179,7 +180,7 @@ class LoopThread:
             finally:
                 over()
 
-        # a test that ends without stopping its server is not to hang
+        # a daemon: a test that ends without stopping its server must not hang
         self._thread = threading.Thread(target=run, name=self._name, daemon=True)
         self._thread.start()
         started.wait()
@@ -192,7 +193,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(what, self.loop).result(patience_s)
 
     def end(self) -> None:
-        """The loop ends, and the thread."""
+        """End the loop, and the thread."""
         loop, thread = self.loop, self._thread
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)

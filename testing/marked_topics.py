@@ -1,7 +1,7 @@
-"""The topics that the mark of a test names. They are empty, and have as many partitions as the mark says.
+"""The topics in the mark of a test. They are empty, and have as many partitions as the mark says.
 
-On the server of the session they are made anew for each test. A cluster that others have started may have such a topic
-already. It is deleted only if a test made it; otherwise it must be as the test wants it.
+On the session's server they are created anew for each test. A cluster that this program has not started may have such a
+topic already. It is deleted only if a test made it; otherwise it must be as the test wants it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Wanted = Mapping[str, int | None]
 """How many partitions each topic is to have; None: any number, or as `num.partitions` says."""
 
 PATIENCE_S: Final = 600.0
-"""How long a topic of a cluster is waited for while a test of another worker or run has it."""
+"""How long a test waits for a cluster's topic while a test of another worker or run uses it."""
 LOOK_S: Final = 0.05
 
 
@@ -37,7 +37,7 @@ def named(given: Any) -> Wanted:
 
 @contextmanager
 def on_own_server(server: Muster, wanted: Wanted) -> Iterator[None]:
-    """On the server that this run has started, which has no other topics than those of its tests."""
+    """The topics on the server that this run has started, which only has topics of its tests."""
     for name, partitions in wanted.items():
         _delete(server, name)
         server.topic(name).create(partitions)
@@ -53,9 +53,9 @@ def _delete(server: Muster, name: str) -> None:
 
 @contextmanager
 def on_cluster(server: Muster, wanted: Wanted) -> Iterator[None]:
-    """On a cluster that others have started. Raises CannotBeDone: a topic is there, and is not as it is to be."""
+    """The topics on another cluster. Raises CannotBeDone if an existing topic is not as the mark says."""
     with ExitStack() as stack:
-        # in the order of names: two tests that wait for each other's topics would wait for ever
+        # in the order of names: otherwise two tests could wait for each other's topics for ever
         for name, partitions in sorted(wanted.items()):
             note = stack.enter_context(_held(server.bootstrap_servers, name))
             stack.enter_context(_empty(server, name, partitions, note))
@@ -75,7 +75,7 @@ def _empty(server: Muster, name: str, partitions: int | None, note: IO[str]) -> 
         return
     _check(server, name, partitions)
     yield
-    # it was empty, so all that is in it now is of this test
+    # it was empty, so all its records are of this test
     server.portal.call(lambda: server.verbs().topics.trim(name))
 
 
@@ -97,12 +97,12 @@ def _id(server: Muster, name: str) -> str:
     return found.hex()
 
 
-# ---- one test at a time, and what it has made
+# ---- one test at a time, and the topics that it made
 
 
 @contextmanager
 def _held(bootstrap_servers: str, name: str) -> Iterator[IO[str]]:
-    """The file that has the id of the topic that a test has made. It is held while the test uses the topic."""
+    """The file with the id of the topic that a test has made. It is locked while the test uses the topic."""
     directory = Path(tempfile.gettempdir()) / f"muster-topics-{_user()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     key = hashlib.sha256(f"{bootstrap_servers} {name}".encode()).hexdigest()
@@ -123,7 +123,7 @@ def _lock(note: IO[str]) -> bool:
     try:
         import fcntl
     except ImportError:
-        return True  # not on Windows, where workers take topics of other names
+        return True  # not on Windows, where workers use topics with other names
     try:
         fcntl.flock(note, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,7 +1,7 @@
-"""The plugin of pytest: fixtures `muster`, `muster_topic` and `muster_group`, the mark `muster`, options, and what the
-server did in the report of a test that fails (docs/testing.md).
+"""The pytest plugin: the fixtures `muster`, `muster_topic` and `muster_group`, the mark `muster`, and options. The
+report of a failed test has the server's actions (docs/testing.md).
 
-pytest loads this in every run where the distribution is installed, so it imports no server before a test needs one.
+The plugin is loaded in every run where the distribution is installed. So it imports no server before a test needs one.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from muster.testing.sync import Group, Topic
 
 PARTITIONS: Final = 3
-"""Of the topic that `muster_topic` makes, if the mark says nothing else."""
+"""The default number of partitions of the topic of `muster_topic`."""
 MOST_AHEAD_MS: Final = 1_000
-"""How far a test may have moved the time of the session's server, before that is started again for the next one."""
+"""How far a test may move the time of the session's server. Beyond that, the server restarts for the next test."""
 MOST_NAME: Final = 100
 """Characters of a test's name in the names of its topics, groups and recordings."""
 RUN_BYTES: Final = 3
@@ -40,7 +40,7 @@ _MARK: Final = (
 
 
 class Wanted(NamedTuple):
-    """What the mark of a test says."""
+    """The content of a test's mark."""
 
     fresh: bool = False
     nodes: int = 1
@@ -51,7 +51,7 @@ class Wanted(NamedTuple):
 
     @property
     def needs_own(self) -> bool:
-        """Whether the server of the session will not do."""
+        """Whether the test needs a server of its own."""
         return self.fresh or self.nodes != 1 or bool(self.properties) or self.seed is not None
 
 
@@ -90,13 +90,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def muster_properties() -> Mapping[str, Any]:
-    """Properties of the server of the session, by Kafka's names: to be overridden in a conftest.py."""
+    """Properties of the session's server, by Kafka's names. A conftest.py may override this fixture."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def muster_session(request: pytest.FixtureRequest, muster_properties: Mapping[str, Any]) -> Iterator[Muster]:
-    """The server of the session itself: for fixtures of a session, a module or a class."""
+    """The session's server, for fixtures of a session, a module or a class."""
     # imported here, and below: see the module
     from muster.testing.server import Muster
 
@@ -122,7 +122,7 @@ def muster_session(request: pytest.FixtureRequest, muster_properties: Mapping[st
 
 @pytest.fixture
 def muster(request: pytest.FixtureRequest) -> Iterator[Muster]:
-    """A server: that of the session, or one of the test's own if its mark `muster` asks for it."""
+    """A server: the session's, or one of the test's own if its mark `muster` demands it."""
     wanted = _wanted(request.node)
     if wanted.needs_own:
         if request.config.getoption("--muster-against"):
@@ -173,7 +173,7 @@ def _of_session(request: pytest.FixtureRequest, wanted: Wanted) -> Iterator[Must
             yield server
         finally:
             if _is_forked(config):
-                stack.pop_all()  # what is to be undone is undone by the process that has the server
+                stack.pop_all()  # the process that owns the server cleans up
             else:
                 used.keep_done()
                 try:
@@ -215,9 +215,9 @@ def muster_group(request: pytest.FixtureRequest, muster: Muster) -> Group:
 
 @pytest.hookimpl
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an `async def` test that uses a fixture of this plugin, if no plugin for asynchronous tests has taken it.
+    """Run an `async def` test that uses a fixture of this plugin, if no plugin for asynchronous tests has run it.
 
-    Such plugins come before this hook; without one, or without its mark, pytest would fail the test.
+    Such plugins run before this hook; without one, or without its mark, pytest would fail the test.
     """
     if not inspect.iscoroutinefunction(pyfuncitem.obj) or not _FIXTURES & {*pyfuncitem.fixturenames}:
         return None
@@ -238,7 +238,7 @@ def _wanted(item: pytest.Item) -> Wanted:
 
 
 def _record(config: pytest.Config, name: str) -> Path | None:
-    """A directory of this name that nobody has yet: other tests, workers and runs may have the same name."""
+    """A new directory of this name: other tests, workers and runs may use the same name."""
     given = config.getoption("--muster-record")
     if given is None:
         return None
@@ -251,7 +251,7 @@ def _record(config: pytest.Config, name: str) -> Path | None:
 
 
 def _name(request: pytest.FixtureRequest) -> str:
-    """Of a test, as a topic may be called: another one each time, and on a cluster in each run."""
+    """A name for topics, from the test's name: different at each call, and on a cluster in each run."""
     config = request.config
     counter = config.stash.setdefault(_COUNTER, [0])
     counter[0] += 1
@@ -261,7 +261,7 @@ def _name(request: pytest.FixtureRequest) -> str:
 
 
 def _run(config: pytest.Config) -> str:
-    """What the names of this run end in."""
+    """The suffix of the names of this run."""
     if _RUN not in config.stash:
         # not drawn from `random`, which tests set to a seed
         config.stash[_RUN] = secrets.token_hex(RUN_BYTES)
@@ -272,7 +272,7 @@ _COUNTER: Final = pytest.StashKey[list[int]]()
 
 
 def _slug(text: str) -> str:
-    """As files and topics may be called; long ones are cut, and end in a hash of the whole."""
+    """The text as a name of files and topics. A long one is cut, and ends in a hash of the whole."""
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "test"
     if len(slug) <= MOST_NAME:
         return slug
@@ -280,7 +280,7 @@ def _slug(text: str) -> str:
 
 
 def _is_forked(config: pytest.Config) -> bool:
-    """Whether this process was forked from that of the run: by a test, whose `sys.exit` has come here."""
+    """Whether this process was forked from the run's process by a test whose `sys.exit` has led here."""
     return config.stash[_PID] != os.getpid()
 
 
@@ -289,7 +289,7 @@ def _is_forked(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """A test begins with its fixtures. What they cannot do on a cluster is no failure."""
+    """Set up the fixtures of a test. What they cannot do on a cluster is no failure."""
     item.stash[_BEGAN_MS] = time.time_ns() // 1_000_000
     with _skipping(item.config):
         return (yield)
@@ -297,7 +297,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """What cannot be done on a cluster is no failure; what a function of a rule has raised is one."""
+    """Run a test. What it cannot do on a cluster is no failure; an exception of a function in a rule is one."""
     with _skipping(item.config):
         used = item.stash.get(_USED, None)
         try:
@@ -328,7 +328,7 @@ def _skipping(config: pytest.Config) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """The report of a test that failed, or whose fixtures did, has what its groups did and the server's warnings."""
+    """Add the histories of its groups and the server's warnings to the report of a failed test."""
     report = yield
     if report.failed:
         used = item.stash.get(_USED, None) or _used_by_fixtures(item)
@@ -338,7 +338,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def _used_by_fixtures(item: pytest.Item) -> Used | None:
-    """Of a test that has no server itself: what a fixture of its module or class, or a unittest, has of one."""
+    """The server that a fixture of the test's module or class, or a unittest, uses for it."""
     server = item.config.stash.get(_SESSION, None)
     if server is None or "muster_session" not in getattr(item, "fixturenames", ()):
         server = getattr(getattr(item, "instance", None), "muster", None)

@@ -1,4 +1,4 @@
-"""What the report of a failed test has of the server: warnings, timelines of groups, what was done to it."""
+"""The server's part of the report of a failed test: warnings, timelines of groups, and interventions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from muster.testcontrol.errors import CannotBeDone
 from muster.testing.server import Muster
 
 MOST_GROUPS: Final = 20
-"""Whose timelines a report has."""
+"""The most groups with a timeline in a report."""
 Sections = list[tuple[str, str]]
 
 
@@ -23,18 +23,18 @@ class Used:
         self._done: list[str] | None = None
 
     def keep_done(self) -> None:
-        """What the test has done to the server is undone now: keep it in words."""
+        """Keep the interventions in words: they are about to be undone."""
         if self._done is None and self.muster.is_running:
             self._done = self._meddling()
 
     def keep(self) -> None:
-        """The server ends now: keep all sections."""
+        """Keep all sections: the server is about to end."""
         if self._kept is None:
             self._kept = self._sections()
 
     @property
     def sections(self) -> Sections:
-        """A title and a text each."""
+        """Pairs of a title and a text."""
         return self._sections() if self._kept is None else self._kept
 
     def _meddling(self) -> list[str]:
@@ -55,7 +55,7 @@ class Used:
             if done:
                 found.append(("Muster: what the test has done to the server", "\n".join(done)))
             found += self._groups()
-        except CannotBeDone as refusal:  # it has just ended, or cannot be asked
+        except CannotBeDone as refusal:  # it has just ended, or does not answer
             found.append(("Muster: groups", str(refusal)))
         return found
 

@@ -1,4 +1,4 @@
-"""What goes wrong in real clusters, by name, for tests (docs/rehearsal.md has them all)."""
+"""Failures of real clusters, by name, for tests (docs/rehearsal.md has them all)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.testing.verbs import Behind
 
 
 class Scenario:
-    """One that was started. As a context manager, with or without `async`, it is ended at the end of the block."""
+    """A started scenario. As a context manager, with or without `async`, it is ended at the end of the block."""
 
     def __init__(self, portal: LoopBridge, behind: Behind, told: dict[str, Any]) -> None:
         self.id: str = told["id"]
@@ -23,7 +23,7 @@ class Scenario:
 
     @property
     def steps(self) -> list[str]:
-        """What it has done so far, in words."""
+        """Its steps so far, in words."""
         found: list[str] = self._portal.call(lambda: self._behind().scenarios.find(self.id).to_json())["steps"]
         return found
 
@@ -33,7 +33,7 @@ class Scenario:
         return bool(self._portal.call(lambda: self._behind().scenarios.find(self.id).to_json())["done"])
 
     def end(self) -> None:
-        """What it does ends, and what it holds goes on. Raises NoSuchFault when it has ended."""
+        """End it, and release what it holds. Raises NoSuchFault when it has ended."""
         self._portal.call(lambda: self._behind().scenarios.end(self.id))
 
     def __enter__(self) -> Self:

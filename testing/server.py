@@ -1,4 +1,4 @@
-"""`Muster`: a server for tests, in a thread of this process with an event loop of its own, or as a process."""
+"""`Muster`: a server for tests. It runs in a thread of this process with an event loop of its own, or as a process."""
 
 from __future__ import annotations
 
@@ -32,9 +32,12 @@ MOST_PORT: Final = 65_535
 class Muster:
     """A server under test.
 
-    `with Muster() as muster` starts and stops it; `async with Muster() as muster` does so for asynchronous tests, where
-    each verb is awaited. Or call `start` and `stop`. It listens on a free port of 127.0.0.1 and keeps that over
-    `restart`; its data, in memory too, stays as long as the object does (in memory of a process: as long as that).
+    `with Muster() as muster` starts and stops it. `async with Muster() as muster` does so for asynchronous tests, where
+    each verb is awaited. Or call `start` and `stop`. It listens on a free port of 127.0.0.1, and keeps that over
+    `restart`.
+
+    Its data stays as long as the object does, also in memory. The memory of a server in a process ends with that
+    process.
     """
 
     def __init__(
@@ -51,13 +54,13 @@ class Muster:
         runner: Runner | None = None,
         **keywords: Value,
     ) -> None:
-        """`properties` by Kafka's names; or as `keywords`: `group_max_size=3` is group.max.size. Both come over
-        `settings.DEFAULTS`, with which groups of tests settle at once. `topics`: {"orders": 6}. `directory`: where the
-        data lies; None: in memory. `nodes`: how many brokers. `seed`: ids are drawn from it (not with `process`).
-        `process`: as a process of its own, for whoever is to be killed for good. `port` 0: a free one. `runner`: what
-        runs it instead of all that.
+        """`properties`: by Kafka's names; or as `keywords`: `group_max_size=3` is group.max.size. Both override
+        `settings.DEFAULTS`, with which groups of tests settle at once. `topics`: {"orders": 6}. `directory`: for the
+        data; None: in memory. `nodes`: the number of brokers. `seed`: ids are drawn from it (not with `process`).
+        `process`: a process of its own, which a test can kill for good. `port` 0: a free one. `runner`: runs the server
+        instead of all that.
 
-        Raises ConfigError: there is no such property, or its value is wrong; WrongValue: an argument is.
+        Raises ConfigError for an unknown property or a wrong value of one, and WrongValue for a wrong argument.
         """
         expected.whole("nodes", nodes, least=1)
         expected.whole_or_none("seed", seed)
@@ -72,22 +75,22 @@ class Muster:
             runner = _runner(given, None if directory is None else Path(directory), seed, process)
         self._runner = runner
 
-    # ---- its life
+    # ---- start and stop
 
     def start(self) -> Self:
-        """Start it; returns when clients can connect. Raises CannotBeDone when it runs already, and OSError: a port
-        or a directory that cannot be had.
+        """Start it; returns when clients can connect. Raises CannotBeDone when it runs already, and OSError when a port
+        or a directory cannot be used.
         """
         self._runner.start()
         return self
 
     def stop(self) -> None:
-        """Stop it in order: members are told, logs are flushed. Harmless when it does not run."""
+        """Stop it in order: members are informed, and logs are flushed. Has no effect when it does not run."""
         self._runner.stop()
 
     def kill(self) -> None:
-        """End it as `kill -9` does: connections are cut, nothing more is written. `start` starts it again on what it
-        has left. Raises CannotBeDone when it does not run.
+        """End it as `kill -9` does: connections are cut, and nothing more is written. `start` starts it again on the
+        data that is left. Raises CannotBeDone when it does not run.
         """
         self._runner.kill()
 
@@ -111,8 +114,9 @@ class Muster:
             self.stop()
 
     def raise_failure(self, error: BaseException | None = None) -> None:
-        """Raise what a function or a predicate of a rule has raised, if it has. Each failure is raised once: at the end
-        of the rule's block, of the server's, or of the test. `error`: what the test fails with; it gets a note then.
+        """Raise the exception of a function or a predicate of a rule, if there was one. Each one is raised once: at the
+        end of the rule's block, of the server's, or of the test. `error`: the test's own failure, which gets a note
+        then.
         """
         raise_failure(self._runner.take_failure(), error)
 
@@ -128,15 +132,15 @@ class Muster:
             await self.aio.stop()
 
     def play(self, story: Callable[[AsyncMuster], Awaitable[T]], *, limit_s: float = 3_600.0) -> T:
-        """Play a story with such a server (not this one, which need not run): `story(muster)` is awaited on an event
-        loop that the server is on too, where time passes only when nothing is left to do, and then at once. With
-        clients on that loop (aiokafka) the run is the same each time for the same `seed`, and a minute of it takes
-        some ms. Returns what the story gives.
+        """Play a story with such a server (not this one, which need not run). `story(muster)` is awaited on an event
+        loop that the server uses, too. There, time passes only when nothing is left to do, and then at once. With
+        clients on that loop (aiokafka), runs with the same `seed` are the same. A minute takes some ms. Returns the
+        story's result.
 
-        Raises TimeIsUp, an AssertionError, after `limit_s` of virtual time; WrongValue for a server with a directory or
-        a process of its own; and what the story raises.
+        Raises TimeIsUp, an AssertionError, after `limit_s` of virtual time. Raises WrongValue for a server with a
+        directory or a process of its own. Raises what the story raises.
         """
-        # imported here: most tests play none
+        # imported here: most tests have no play
         from muster.testing.play.playing import play
 
         if not self._can_be_played:
@@ -147,16 +151,16 @@ class Muster:
             self._given, seed, story, lambda runner: Muster(runner=runner).aio, expected.seconds("limit_s", limit_s)
         )
 
-    # ---- what is asked of it
+    # ---- verbs
 
     @property
     def runner(self) -> Runner:
-        """What it runs in."""
+        """The runner of the server."""
         return self._runner
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where Kafka clients connect: host:port of each node, with commas; of the first listener."""
+        """The addresses for Kafka clients: host:port of each node, with commas; of the first listener."""
         return self._runner.bootstrap_servers
 
     @property
@@ -175,17 +179,15 @@ class Muster:
         return AsyncMuster(self)
 
     def verbs(self) -> Verbs:
-        """All that can be asked of the server, on the event loop behind `portal`. Raises CannotBeDone when it does not
-        run.
-        """
+        """All verbs of the server, on the event loop behind `portal`. Raises CannotBeDone when it does not run."""
         return self._runner.verbs()
 
     def topic(self, name: str) -> Topic:
-        """A topic by its name, be it there or not."""
+        """A topic by its name, whether it exists or not."""
         return Topic(self.portal, self.verbs, name)
 
     def group(self, group_id: str) -> Group:
-        """A group by its id, be it there or not."""
+        """A group by its id, whether it exists or not."""
         return Group(self.portal, self.verbs, group_id)
 
     @property
@@ -204,8 +206,9 @@ class Muster:
         return Time(self.portal, self.verbs)
 
     def scenario(self, name: str, **parameters: Any) -> Scenario:
-        """Start what goes wrong in real clusters, by its name (docs/rehearsal.md): `with muster.scenario("zombie",
-        group="billing", member="app-1")`. Raises NoSuchFault, WrongFault for a parameter, and CannotBeDone.
+        """Start a scenario, a failure of real clusters, by its name (docs/rehearsal.md): `with
+        muster.scenario("zombie", group="billing", member="app-1")`. Raises NoSuchFault, WrongFault for a parameter, and
+        CannotBeDone.
         """
         from muster.testing import scenarios
 
@@ -213,18 +216,18 @@ class Muster:
 
     @property
     def groups(self) -> list[str]:
-        """The ids of all groups that there are."""
+        """The ids of all groups."""
         found: list[str] = self.portal.call(lambda: self.verbs().groups.ids())
         return found
 
     @property
     def topics(self) -> list[str]:
-        """The names of all topics that there are, without those of Kafka itself; ascending."""
+        """The names of all topics, without Kafka's internal topics; ascending."""
         found: list[str] = self.portal.call(lambda: self.verbs().topics.names())
         return [name for name in found if not name.startswith("__")]
 
     def tidy(self) -> None:
-        """Nothing is held or paused any more: for who goes on with the server in another test."""
+        """Release held joins, paused nodes and faults, and let time run, for the next test on this server."""
         self.portal.call(lambda: self.verbs().tidy())
 
     @property
@@ -241,8 +244,8 @@ class Muster:
 
 
 class AsyncMuster:
-    """A server under test, for asynchronous tests: what `async with Muster()` gives, and `Muster.aio`. Whatever starts
-    and ends the server is done in a thread, so that the loop of the test goes on.
+    """A server under test, for asynchronous tests: the result of `async with Muster()`, and `Muster.aio`. Start and end
+    run in a thread, so that the loop of the test continues.
     """
 
     def __init__(self, muster: Muster) -> None:
@@ -250,15 +253,15 @@ class AsyncMuster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where Kafka clients connect: host:port of each node, with commas."""
+        """The addresses for Kafka clients: host:port of each node, with commas."""
         return self.sync.bootstrap_servers
 
     def topic(self, name: str) -> AsyncTopic:
-        """A topic by its name, be it there or not."""
+        """A topic by its name, whether it exists or not."""
         return AsyncTopic(self.sync.portal, self.sync.verbs, name)
 
     def group(self, group_id: str) -> AsyncGroup:
-        """A group by its id, be it there or not."""
+        """A group by its id, whether it exists or not."""
         return AsyncGroup(self.sync.portal, self.sync.verbs, group_id)
 
     @property
@@ -283,7 +286,7 @@ class AsyncMuster:
         return await scenarios.start_aio(self.sync.portal, self.sync.verbs, name, parameters)
 
     async def groups(self) -> list[str]:
-        """The ids of all groups that there are."""
+        """The ids of all groups."""
         found: list[str] = await self.sync.portal.awaited(lambda: self.sync.verbs().groups.ids())
         return found
 
@@ -308,7 +311,7 @@ class AsyncMuster:
         await self.start()
 
     async def kill(self) -> None:
-        """End it as `kill -9` does; `start` starts it again on what it has left."""
+        """End it as `kill -9` does; `start` starts it again on the data that is left."""
         await self._change("kill")
 
     async def _change(self, how: str) -> None:
@@ -323,7 +326,7 @@ async def _in_thread(work: Callable[[], object]) -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        # imported here: only who runs on another loop than asyncio's has it
+        # imported here: only a program on another loop than asyncio's has it
         import anyio.to_thread
 
         await anyio.to_thread.run_sync(work)

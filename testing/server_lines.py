@@ -1,8 +1,8 @@
-"""The log lines of a server that runs in a thread of this process, kept for the test that may fail.
+"""The log lines of a server in a thread of this process, kept for the report of a failed test.
 
 The modules of the server log by structlog, whose configuration belongs to the program under test and is left alone. So
-the loggers of the server's modules are replaced by ones that look at the thread: in that of a server the line is kept,
-in any other all is as it was. Modules that a running server imports when it first needs them get such a logger at once.
+the loggers of the server's modules are replaced by ones that check the thread. In a server's thread, the line is kept.
+In any other thread nothing changes. Modules that a running server imports later get such a logger at once.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Any, Final
 import structlog
 
 MOST_LINES: Final = 5_000
-"""That are kept of one server; the oldest go first."""
+"""The most lines that are kept of one server; the oldest are removed first."""
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40, "exception": 40, "critical": 50}
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the server's log: `level` is debug, info, warning or error; `facts` stand behind the text."""
+    """One line of the server's log: `level` is debug, info, warning or error; `facts` follow the text."""
 
     wall_ms: int
     level: str
@@ -35,31 +35,31 @@ class Line:
     facts: dict[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """As it would stand in a log."""
+        """The line as in a log."""
         facts = "".join(f" {name}={value}" for name, value in self.facts.items() if name != "exc_info")
         return f"{self.level} {self.logger}: {self.text}{facts}"
 
 
 class ServerLines:
-    """The lines of one server. Lines may come from its thread while another one reads."""
+    """The lines of one server. Its thread may add lines while another thread reads."""
 
     def __init__(self) -> None:
         self._lines: deque[Line] = deque(maxlen=MOST_LINES)
         self.count = 0
-        """How many there ever were."""
+        """The number of all lines so far."""
 
     def add(self, line: Line) -> None:
-        """One more."""
+        """Add a line."""
         self._lines.append(line)
         self.count += 1
 
     def since(self, count: int) -> list[Line]:
-        """Those after the first `count`, as far as they are kept."""
+        """The lines after the first `count`, as far as they are kept."""
         left = self.count - count
         return list(self._lines)[-left:] if left > 0 else []
 
     def warnings(self, since: int = 0) -> list[Line]:
-        """Warnings and errors among them."""
+        """The warnings and errors among them."""
         return [line for line in self.since(since) if _LEVELS.get(line.level, 0) >= _LEVELS["warning"]]
 
 
@@ -68,7 +68,7 @@ _LOCK: Final = threading.Lock()
 
 
 class _ByThread:
-    """In place of a logger of the server: see the module."""
+    """Replaces a logger of the server: see the module."""
 
     __slots__ = ("_name", "_original")
 
@@ -94,7 +94,7 @@ class _ByThread:
 
 
 def keep(lines: ServerLines) -> None:
-    """What the server logs in the calling thread is kept there from now on."""
+    """From now on, keep the lines that the server logs in the calling thread."""
     _OF_THREAD[threading.get_ident()] = lines
     _replace_loggers()
 
@@ -105,7 +105,7 @@ def keep_no_more() -> None:
 
 
 def _replace_loggers() -> None:
-    """Once: those of modules that are there, and of those that are imported later, which ask structlog for theirs."""
+    """Replace the loggers once: those of loaded modules, and structlog's function for modules that load later."""
     with _LOCK:
         usual = structlog.get_logger
         if hasattr(usual, "of_muster"):

@@ -1,4 +1,4 @@
-"""How a server for tests is configured: Kafka's properties as keyword arguments, over defaults that suit tests."""
+"""The configuration of a server for tests: Kafka's properties as keyword arguments, over defaults that suit tests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from muster.testcontrol import expected
 
 Value = str | int | float | bool
 TopicsGiven = Mapping[str, int] | Iterable[str]
-"""Topics with how many partitions each has; by name alone: `num.partitions`."""
+"""Topics with their numbers of partitions; a name alone gets `num.partitions`."""
 
 
 class Given(NamedTuple):
-    """What a server is to be, apart from where its data lies."""
+    """The configuration of a server, except for the place of its data."""
 
     properties: Mapping[str, str]
     topics: TopicsGiven
@@ -25,30 +25,30 @@ class Given(NamedTuple):
 
     @property
     def listen_option(self) -> str | None:
-        """As `--listen` takes it; None: the properties say where."""
+        """The value of `--listen`; None: the properties have it."""
         return None if "listeners" in self.properties else self.listen
 
     @property
     def topic_options(self) -> list[str]:
-        """As `--topic` takes them."""
+        """The values of `--topic`."""
         return counted(self.topics, self.properties.get("num.partitions", "1"))
 
 
 DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        # a group of tests is not to wait three seconds for more members
+        # a group of tests must not wait three seconds for more members
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "100",
-        # members of the consumer protocol are told of changes by their next heartbeat only
+        # members of the consumer protocol learn of changes only by their next heartbeat
         "group.consumer.heartbeat.interval.ms": "100",
         "group.consumer.min.heartbeat.interval.ms": "100",
-        # a log of each costs time at the start
+        # the log of each partition costs time at the start
         "offsets.topic.num.partitions": "4",
         "transaction.state.log.num.partitions": "4",
         "broker.session.timeout.ms": "1000",
     }
 )
-"""Where tests want another value than production; whatever a test sets wins. All else is Kafka's default."""
+"""Where tests need another value than production. Settings of a test override them. All else is Kafka's default."""
 
 
 def property_name(keyword: str) -> str:
@@ -67,9 +67,7 @@ def merged(properties: Mapping[str, Value] | None, keywords: Mapping[str, Value]
 
 
 def counted(topics: TopicsGiven, default: str) -> list[str]:
-    """Topics as `--topic` takes them. `default`: how many partitions one has of which nothing is said. Raises
-    WrongValue.
-    """
+    """Topics in the form of `--topic`. `default`: the number of partitions of topics without one. Raises WrongValue."""
     rows: Iterable[tuple[str, int | None]]
     if isinstance(topics, Mapping):
         rows = [
@@ -100,8 +98,8 @@ def config_of(given: Given, directory: Path | None) -> Config:
 
 
 def ports_to_keep(config: Config, bound: Iterable[Sequence[int]]) -> list[int]:
-    """The ports that listeners took because any would do, in the order in which they are asked for again. `bound`: the
-    ports of each node, in the order of its listeners.
+    """The ports that listeners got because any was allowed, in the order in which they are requested again. `bound`:
+    the ports of each node, in the order of its listeners.
     """
     return [
         port for ports in bound for listener, port in zip(config.listeners, ports, strict=False) if not listener.port

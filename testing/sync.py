@@ -18,7 +18,7 @@ __tracebackhide__ = True
 
 
 class Topic:
-    """One topic by its name, be it there or not."""
+    """One topic by its name, whether it exists or not."""
 
     def __init__(self, portal: LoopBridge, behind: Behind, name: str) -> None:
         self.name = text("the name of a topic", name)
@@ -34,16 +34,16 @@ class Topic:
         return AsyncTopic(self._portal, self._behind, self.name)
 
     def create(self, partitions: int | None = None, *, configs: Mapping[str, object] | None = None) -> Topic:
-        """Make it; `partitions` None: as `num.partitions` says. Raises CannotBeDone, as Kafka refuses it."""
+        """Create it; `partitions` None: as `num.partitions` says. Raises CannotBeDone where Kafka would refuse."""
         self._portal.call(lambda: self._behind().topics.create(self.name, partitions, configs))
         return self
 
     def grow(self, partitions: int) -> None:
-        """Have so many partitions from now on. Raises CannotBeDone."""
+        """Set a higher number of partitions. Raises CannotBeDone."""
         self._portal.call(lambda: self._behind().topics.grow(self.name, partitions))
 
     def delete(self) -> None:
-        """Delete it and all that is in it. Raises CannotBeDone."""
+        """Delete it and all its records. Raises CannotBeDone."""
         self._portal.call(lambda: self._behind().topics.delete(self.name))
 
     def produce(
@@ -54,16 +54,16 @@ class Topic:
         headers: Mapping[str, Content] | None = None,
         timestamp_ms: int | None = None,
     ) -> list[tuple[int, int]]:
-        """Append a record of each value, and return where they are: (partition, offset) of each. They can be read then.
-        `partition` None: by the key as Kafka's clients do, without one in turn. Raises CannotBeDone.
+        """Append a record of each value, and return (partition, offset) of each. Then they can be read. `partition`
+        None: chosen by the key as Kafka's clients do, or in rotation without a key. Raises CannotBeDone.
         """
         rows = records(values, key, partition, headers, timestamp_ms)
         found: list[tuple[int, int]] = self._portal.call(lambda: self._behind().topics.produce(self.name, rows))
         return found
 
     def records(self, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
-        """What is in it, or in one of its partitions, from an offset on: partition by partition, `most` in all. Raises
-        CannotBeDone.
+        """The records of the topic, or of one of its partitions, from an offset on. They are in the order of
+        partitions, and at most `most` in all. Raises CannotBeDone.
         """
         found: list[Record] = self._portal.call(
             lambda: self._behind().topics.records(self.name, partition, since=since, most=most)
@@ -77,7 +77,7 @@ class Topic:
 
 
 class Group:
-    """One group by its id, be it there or not."""
+    """One group by its id, whether it exists or not."""
 
     def __init__(self, portal: LoopBridge, behind: Behind, group_id: str) -> None:
         self.id = text("the id of a group", group_id)
@@ -92,10 +92,10 @@ class Group:
         """The same for asynchronous tests."""
         return AsyncGroup(self._portal, self._behind, self.id)
 
-    # ---- looking
+    # ---- reading
 
     def describe(self) -> GroupView:
-        """The group as it is now, with all of the same moment; one that is not there is Dead."""
+        """The group as it is now, all of the same moment. The state of a group that does not exist is Dead."""
         found: GroupView = self._portal.call(lambda: self._behind().groups.describe(self.id))
         return found
 
@@ -116,7 +116,7 @@ class Group:
 
     @property
     def assignment(self) -> Mapping[str, Mapping[int, str]]:
-        """Who owns each partition: topic -> partition -> member id."""
+        """The owner of each partition: topic -> partition -> member id."""
         return self.describe().assignment
 
     @property
@@ -126,16 +126,18 @@ class Group:
 
     @property
     def lag(self) -> Offsets:
-        """How many records of each partition are behind the committed offset; all of them where none is committed."""
+        """The number of records after the committed offset, for each partition; all its records where no offset is
+        committed.
+        """
         return self.describe().lag
 
     def events(self) -> list[dict[str, Any]]:
-        """What happened in it, as `__group_events` has it (docs/events.md)."""
+        """The events of the group, as in `__group_events` (docs/events.md)."""
         found: list[dict[str, Any]] = self._portal.call(lambda: self._behind().groups.events(self.id))
         return found
 
     def history(self, *, everything: bool = False) -> list[str]:
-        """The same in words; `everything`: also what the line of a rebalance tells anyway."""
+        """The events in words; `everything`: also events that the line of a rebalance covers."""
         found: list[str] = self._portal.call(lambda: self._behind().groups.history(self.id, everything=everything))
         return found
 
@@ -144,9 +146,9 @@ class Group:
     def wait_stable(
         self, members: int | None = None, partitions: Topics = None, *, timeout: float = DEFAULT_TIMEOUT
     ) -> GroupView:
-        """Wait until it has members (so many), all of them have what they are to have, and somebody owns each
-        partition of these topics. Returns it as it was then. `timeout` in seconds. Raises WaitFailed, an AssertionError
-        that tells what happened instead.
+        """Wait until the group has (that many) members with their targets, and each partition of these topics has an
+        owner. Returns the group as it was then. `timeout` in seconds. Raises WaitFailed, an AssertionError that reports
+        what happened instead.
         """
         found: GroupView = self._portal.wait(
             lambda: self._behind().groups.wait_stable(
@@ -164,9 +166,9 @@ class Group:
         topics: Topics = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> GroupView:
-        """Wait until `predicate(group)` is true. It is asked in the server's thread whenever something has happened to
-        the group, or records have come to these topics: it may look at the group and do nothing else. `what` it is, for
-        WaitFailed. Raises that, and what the predicate raises.
+        """Wait until `predicate(group)` is true. It is called in the server's thread whenever something has happened to
+        the group, or these topics have new records. It may read the group, and must do nothing else. `what` describes
+        it for WaitFailed. Raises that, and what the predicate raises.
         """
         found: GroupView = self._portal.wait(
             lambda: self._behind().groups.wait_until(self.id, predicate, what=what, topics=topics, timeout_s=timeout),
@@ -181,8 +183,8 @@ class Group:
         up_to: Mapping[tuple[str, int], int] | None = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> GroupView:
-        """Wait until it has committed all that is in these topics at this moment, or up to these offsets; no topics:
-        all that it owns, subscribes to or has committed to. Raises WaitFailed.
+        """Wait until the group has committed all present records of these topics, or these offsets. Without topics, the
+        wait covers all topics that the group owns, subscribes to or has committed to. Raises WaitFailed.
         """
         found: GroupView = self._portal.wait(
             lambda: self._behind().groups.wait_consumed(self.id, topics, up_to=up_to, timeout_s=timeout), timeout
@@ -190,21 +192,21 @@ class Group:
         return found
 
     def wait_held(self, joins: int = 1, *, timeout: float = DEFAULT_TIMEOUT) -> GroupView:
-        """After `hold_joins`: wait until so many joins are held back. Raises WaitFailed."""
+        """After `hold_joins`: wait until so many joins are held. Raises WaitFailed."""
         found: GroupView = self._portal.wait(
             lambda: self._behind().groups.wait_held(self.id, joins, timeout_s=timeout), timeout
         )
         return found
 
-    # ---- doing
+    # ---- acting
 
     def rebalance(self) -> None:
-        """Force a rebalance. Raises CannotBeDone: there are no members, or one is in progress."""
+        """Force a rebalance. Raises CannotBeDone: the group has no members, or a rebalance is in progress."""
         self._portal.call(lambda: self._behind().groups.rebalance(self.id))
 
     def expire(self, member: str | MemberView) -> None:
-        """End the session of a member at once, as if it had been silent for its session timeout. By its member id,
-        group.instance.id or client id. Raises CannotBeDone.
+        """End the session of a member at once, as if the member had been silent for its session timeout. `member`: its
+        member id, group.instance.id or client id. Raises CannotBeDone.
         """
         self._portal.call(lambda: self._behind().groups.expire(self.id, name_of(member)))
 
@@ -213,18 +215,18 @@ class Group:
         self._portal.call(lambda: self._behind().groups.remove(self.id, name_of(member)))
 
     def reset_offsets(self, to: Reset, topics: Topics = None) -> Offsets:
-        """Set its committed offsets of these topics (none: of all that it has committed to), and return what was set.
-        Raises CannotBeDone: it has members, as Kafka demands that it has none; or there is no such topic.
+        """Set its committed offsets of these topics (None: of all that it has committed to), and return them. Raises
+        CannotBeDone if the group has members (Kafka allows none), or a topic does not exist.
         """
         found: Offsets = self._portal.call(lambda: self._behind().groups.reset_offsets(self.id, to, topics))
         return found
 
     def hold_joins(self) -> None:
-        """Who wants to join waits from now on, until `release`."""
+        """From now on, hold the joins of the group until `release`."""
         self._portal.call(lambda: self._behind().groups.hold_joins(self.id))
 
     def release(self) -> int:
-        """Who waits may join, and whoever comes: how many these were."""
+        """Let held joins and later ones proceed; return the number of held ones."""
         found: int = self._portal.call(lambda: self._behind().groups.release(self.id))
         return found
 
@@ -246,7 +248,7 @@ class Node:
         return AsyncNode(self._portal, self._behind, self.id)
 
     def describe(self) -> NodeView:
-        """The node as it is now. Raises CannotBeDone when there is none."""
+        """The node as it is now. Raises CannotBeDone when it does not exist."""
         found: NodeView = self._portal.call(lambda: self._behind().nodes.describe(self.id))
         return found
 
@@ -260,19 +262,19 @@ class Node:
         self._portal.call(lambda: self._behind().nodes.stop(self.id))
 
     def kill(self) -> None:
-        """It dies as by SIGKILL; others take over after `broker.session.timeout.ms` (here one second). Raises
+        """Kill it as SIGKILL does; others take over after `broker.session.timeout.ms` (here one second). Raises
         CannotBeDone.
         """
         self._portal.call(lambda: self._behind().nodes.kill(self.id))
 
     def pause(self) -> None:
-        """It stands still as by SIGSTOP and answers nobody; others take over as after a kill. Raises CannotBeDone."""
+        """Suspend it as SIGSTOP does: it answers nobody, and others take over as after a kill. Raises CannotBeDone."""
         self._portal.call(lambda: self._behind().nodes.pause(self.id))
 
     def resume(self) -> None:
-        """It goes on after a pause, with what it was asked meanwhile. Raises CannotBeDone."""
+        """Continue it after a pause, with the requests that arrived meanwhile. Raises CannotBeDone."""
         self._portal.call(lambda: self._behind().nodes.resume(self.id))
 
     def return_(self) -> None:
-        """It starts again after it was stopped or killed, where it listened before. Raises CannotBeDone."""
+        """Start it again after it was stopped or killed, on its old addresses. Raises CannotBeDone."""
         self._portal.call(lambda: self._behind().nodes.return_(self.id))

@@ -1,4 +1,4 @@
-"""The time of a server, for tests: it goes with the machine's until it is frozen or moved."""
+"""The time of a server, for tests: it follows the machine's until a test freezes or moves it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def timeout_ms(timeout: float) -> int:
 
 
 class Time:
-    """Sessions, rebalance delays, retention and timeouts of transactions follow it; what clients send counts when it
-    comes.
+    """Sessions, rebalance delays, retention and timeouts of transactions follow it. Requests of clients count when they
+    arrive.
     """
 
     def __init__(self, portal: LoopBridge, behind: Behind) -> None:
@@ -35,17 +35,17 @@ class Time:
         return found
 
     def freeze(self) -> TimeView:
-        """It stands still, until it is moved or goes on."""
+        """Freeze time, until it is moved or thawed."""
         found: TimeView = self._portal.call(lambda: self._behind().time.freeze())
         return found
 
     def thaw(self) -> TimeView:
-        """It goes on with the machine's."""
+        """Let time run with the machine's."""
         found: TimeView = self._portal.call(lambda: self._behind().time.thaw())
         return found
 
     def advance(self, ms: int) -> TimeView:
-        """So much time passes at once; each deadline on the way is kept at its own time."""
+        """Advance time at once; each deadline on the way is kept at its own time."""
         found: TimeView = self._portal.call(lambda: self._behind().time.advance(ms))
         return found
 
@@ -59,8 +59,8 @@ class Time:
         settle_ms: int = SETTLE_MS,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> TimeView:
-        """Let time pass from deadline to deadline until this group is stable (as `wait_stable` has it); without a
-        group until none is in a rebalance. Between two deadlines clients have `settle_ms` of the machine's time.
+        """Advance from deadline to deadline until this group is stable, as `wait_stable` defines it. Without a group:
+        until no group is in a rebalance. Between two deadlines clients have `settle_ms` of the machine's time.
         `limit_ms`: of the server's time; `timeout`: seconds of the machine's. Raises RanInVain, an AssertionError.
         """
         allowed_ms = timeout_ms(timeout)
@@ -86,17 +86,17 @@ class AsyncTime:
         return found
 
     async def freeze(self) -> TimeView:
-        """It stands still, until it is moved or goes on."""
+        """Freeze time, until it is moved or thawed."""
         found: TimeView = await self._portal.awaited(lambda: self._behind().time.freeze())
         return found
 
     async def thaw(self) -> TimeView:
-        """It goes on with the machine's."""
+        """Let time run with the machine's."""
         found: TimeView = await self._portal.awaited(lambda: self._behind().time.thaw())
         return found
 
     async def advance(self, ms: int) -> TimeView:
-        """So much time passes at once; each deadline on the way is kept at its own time."""
+        """Advance time at once; each deadline on the way is kept at its own time."""
         found: TimeView = await self._portal.awaited(lambda: self._behind().time.advance(ms))
         return found
 

@@ -1,5 +1,6 @@
-"""What `muster.testing` asks of whatever is behind its `portal`: a server in this process, or one that is reached by
-Kafka's protocol. Both have verbs of the same names; here they become verbs of one topic, one group, one node.
+"""The interface between `muster.testing` and the server behind its `portal`. That is a server in this process, or one
+that is reached by Kafka's protocol. Both have verbs of the same names. This module makes them verbs of one topic, group
+or node.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from muster.testing.loop_bridge import LoopBridge
 from muster.testing.server_lines import ServerLines
 
 DEFAULT_TIMEOUT: Final = 10.0
-"""Seconds that a wait lasts at most, if nothing else is said."""
+"""The default limit of a wait, in seconds."""
 
 Content = str | bytes | None
 """A key or a value of a record; a text is written as UTF-8."""
 Topics = str | Iterable[str] | None
-"""One topic by name, some, or none in particular."""
+"""One topic by name, several, or None for no topic in particular."""
 
 
 class Verbs(Protocol):
-    """See the module. Called on its own event loop; what they give may have to be awaited."""
+    """See the module. Called on the server's event loop; some results have to be awaited."""
 
     @property
     def groups(self) -> Any:
@@ -59,21 +60,21 @@ class Verbs(Protocol):
         """How far its time is ahead of the machine's; negative: behind."""
 
     def meddling(self) -> list[str]:
-        """What the test has done to it, in words."""
+        """The interventions of the test, in words."""
 
     def take_failure(self, rule_id: str | None = None) -> BaseException | None:
-        """What the code of the test has raised in this rule, or in any; each failure is given once."""
+        """The exception of test code in this rule, or in any; each one is returned once."""
 
     def tidy(self) -> Awaitable[None] | None:
-        """Nothing is held or paused any more."""
+        """Release all that is held or paused."""
 
 
 class Runner(Protocol):
-    """What a server runs in."""
+    """What runs a server: a thread, a process or a play."""
 
     @property
     def portal(self) -> LoopBridge:
-        """The way to the event loop on which the verbs run."""
+        """The bridge to the event loop on which the verbs run."""
 
     @property
     def lines(self) -> ServerLines:
@@ -81,38 +82,38 @@ class Runner(Protocol):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients connect; empty before the first start."""
+        """The addresses for clients; empty before the first start."""
 
     @property
     def is_running(self) -> bool:
         """Whether clients can connect."""
 
     def start(self) -> None:
-        """Start it: where it was before, on what it has left. Raises CannotBeDone when it runs, and OSError."""
+        """Start it, with its old addresses and data. Raises CannotBeDone when it runs, and OSError."""
 
     def stop(self) -> None:
-        """Stop it in order; harmless when it does not run."""
+        """Stop it in order; has no effect when it does not run."""
 
     def kill(self) -> None:
         """End it as `kill -9` does. Raises CannotBeDone when it does not run."""
 
     def verbs(self) -> Verbs:
-        """All that can be asked of it. Raises CannotBeDone when it does not run."""
+        """All its verbs. Raises CannotBeDone when it does not run."""
 
     def take_failure(self) -> BaseException | None:
-        """What the code of the test has raised in a rule, be the server running or not; given once."""
+        """The exception of test code in a rule, whether the server runs or not; returned once."""
 
 
 @runtime_checkable
 class OnThisLoop(Protocol):
-    """A runner whose server is on the event loop of the test, so that its life is awaited."""
+    """A runner whose server is on the event loop of the test, so that its start and end are awaited."""
 
     async def change(self, how: str) -> None:
         """`start`, `stop` or `kill` it. Raises as these do."""
 
 
 Behind = Callable[[], Verbs]
-"""The verbs of the server that runs now. Raises CannotBeDone when none does."""
+"""The verbs of the running server. Raises CannotBeDone when it does not run."""
 
 
 def records(
@@ -122,7 +123,7 @@ def records(
     headers: Mapping[str, Content] | None,
     timestamp_ms: int | None,
 ) -> list[NewRecord]:
-    """Records of these values, alike in all else. Raises WrongValue."""
+    """Records of these values, with the same other fields. Raises WrongValue."""
     if headers is not None and not isinstance(headers, Mapping):
         raise WrongValue(expected.sentence("headers", headers, "a mapping of names to values"))
     named = tuple(
@@ -134,7 +135,7 @@ def records(
 
 
 def name_of(member: str | MemberView) -> str:
-    """How a member is called. Raises WrongValue."""
+    """The name of a member for a verb. Raises WrongValue."""
     if isinstance(member, MemberView):
         return member.member_id
     return expected.text("member", member)

@@ -1,7 +1,7 @@
 """The event loop of a play. Its time passes only when nothing is left to do now, and then at once, to the next timer.
 
-It has no sockets: who connects to where the server listens has a `wire`, and nothing else can be reached. What falls
-due at the same time does so in an order that is drawn from the seed.
+It has no sockets. A client that connects to the server's address gets a `wire`, and nothing else can be reached. Timers
+with the same deadline run in an order that is drawn from the seed.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from muster.testing.play.wire import End, connected
 BEGAN_S: Final = 1_000.0
 """The loop's time when it begins."""
 TOGETHER_S: Final = 1e-7
-"""Timers that are less than this apart ring in an order that is drawn."""
+"""Timers that are less than this apart run in an order that is drawn."""
 LATENCY_S: Final = (0.000_1, 0.001)
-"""How long bytes are on their way: each time drawn between these."""
+"""The limits of the time that bytes need to arrive, which is drawn each time."""
 FIRST_PORT: Final = 9_092
 PEER_PORT: Final = 40_000
-"""Clients have ports from here on."""
+"""The first port of the clients."""
 
 
 class TimeIsUp(AssertionError):
-    """So much virtual time has passed, and the story has not ended; or nothing will ever happen any more."""
+    """The limit of virtual time has passed before the story has ended, or no event is left."""
 
 
 class Listens(Protocol):
@@ -40,22 +40,22 @@ class Listens(Protocol):
 
 
 class _Selector:
-    """What `BaseEventLoop` asks to wait."""
+    """The selector of `BaseEventLoop`."""
 
     def __init__(self, wait: Callable[[float | None], None]) -> None:
         self._wait = wait
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Nothing is ever ready but what the loop has itself."""
+        """Only the loop itself makes work ready."""
         self._wait(timeout)
         return []
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 class PlayLoop(asyncio.BaseEventLoop):
-    """See the module. `until_s`: how far its time may go; `random`: where all that is by chance is drawn from."""
+    """See the module. `until_s`: the limit of its time; `random`: the source of all random choices."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -67,30 +67,30 @@ class PlayLoop(asyncio.BaseEventLoop):
         self._peers = PEER_PORT
         self._posted = threading.Event()
         self._working = 0
-        """Calls that other threads do for the loop now."""
+        """How many calls other threads execute for the loop now."""
 
     # ---- the time
 
     def time(self) -> float:
-        """Seconds, of virtual time."""
+        """The virtual time in seconds."""
         return self._now_s
 
     def call_at(  # type: ignore[override]  # of what it calls nothing is known here
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        """See `asyncio`; of those that are due together the order is drawn."""
+        """See `asyncio`; the order of timers with the same deadline is drawn."""
         return super().call_at(when + self.random.random() * TOGETHER_S, callback, *args, context=context)
 
     def call_exactly_at(self, when: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
-        """The same, in the order in which they were due: for what must not overtake."""
+        """The same, in the order of the deadlines: for calls that must not overtake others."""
         return super().call_at(when, callback, *args)
 
     def _wait(self, timeout: float | None) -> None:
-        """Nothing is left to do now (if `timeout` is not 0): time passes."""
+        """Let time pass, since nothing is left to do now (if `timeout` is not 0)."""
         if timeout == 0:
             return
         if self._working:
-            # time stands still while a thread works for the play: how long that takes is not to matter
+            # time is frozen while a thread works for the play: the duration of that work must not matter
             self._posted.wait()
             self._posted.clear()
             return
@@ -112,7 +112,7 @@ class PlayLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]  # as above
         self, executor: Any, func: Any, *args: Any
     ) -> asyncio.Future[Any]:
-        """See `asyncio`; time stands still meanwhile."""
+        """See `asyncio`; time is frozen meanwhile."""
         self._working += 1
         future = super().run_in_executor(executor, func, *args)
         future.add_done_callback(self._worked)
@@ -122,7 +122,7 @@ class PlayLoop(asyncio.BaseEventLoop):
         self._working -= 1
 
     async def shutdown_default_executor(self, *limit: Any) -> None:
-        """See `asyncio`: another thread waits for the others, and time stands still meanwhile."""
+        """See `asyncio`: another thread waits for the others, and time is frozen meanwhile."""
         self._working += 1
         try:
             await super().shutdown_default_executor(*limit)
@@ -132,11 +132,11 @@ class PlayLoop(asyncio.BaseEventLoop):
     # ---- the network
 
     def latency_s(self) -> float:
-        """How long some bytes are on their way."""
+        """How long bytes need to arrive."""
         return self.random.uniform(*LATENCY_S)
 
     def listen(self, listener: Listens, port: int) -> int:
-        """Connections to this port are its; 0: to the next that is free. Returns the port. Raises OSError."""
+        """Accept connections to this port, or to the next free one if it is 0. Returns the port. Raises OSError."""
         if not port:
             port = next(one for one in range(FIRST_PORT, PEER_PORT) if one not in self._listeners)
         if port in self._listeners:
@@ -145,11 +145,11 @@ class PlayLoop(asyncio.BaseEventLoop):
         return port
 
     def listen_no_more(self, port: int) -> None:
-        """Harmless when nobody listens there."""
+        """Accept no more connections to this port; has no effect if nobody listens there."""
         self._listeners.pop(port, None)
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
-        """Every name is known here."""
+        """Resolve a name: every name exists here."""
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
 
     async def create_connection(

@@ -1,4 +1,4 @@
-"""What a server stands on in a play: the loop's time, its network, and no thread."""
+"""The machine of a server in a play: the loop's time, its network, and no thread."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from muster.testing.play.loop import BEGAN_S, PlayLoop
 from muster.testing.play.wire import End
 
 BEGAN_WALL_MS: Final = 1_767_225_600_000
-"""The wall time at which each play begins, so that a history can be compared with its times: 2026-01-01, UTC."""
+"""The wall time at which each play begins, 2026-01-01 UTC, so that a history can be compared with its times."""
 _ROUND_S: Final = 1e-6
-"""A timer may ring so much before its whole ms, as floats have it."""
+"""A timer may run this much before its whole ms, because times are floats."""
 
 
 class PlayClock:
-    """The time of the loop, as the server has it."""
+    """The clock of the server, with the time of the loop."""
 
     def __init__(self, loop: PlayLoop) -> None:
         self._loop = loop
@@ -44,20 +44,20 @@ class PlayClock:
         return int((self._loop.time() + _ROUND_S) * 1_000_000)
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """In the next turn."""
+        """Call back in the next iteration."""
         self._loop.call_soon(callback)
 
     def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
-        """Then."""
-        del every_ms  # each time counts
+        """Call back at that time."""
+        del every_ms  # each repetition counts
         return self._loop.call_at(mono_ms / 1_000, callback)
 
     def read_first(self, input_waits: Callable[[], bool]) -> None:
-        """Nothing: no timer is ever late here."""
+        """Do nothing: no timer is ever late here."""
 
     @property
     def machine(self) -> PlayClock:
-        """It is the machine's."""
+        """This clock: nothing moves it."""
         return self
 
 
@@ -76,11 +76,11 @@ class PlayListener(Listener):
         self.network.listen_no_more(self.port)
 
     def stand_still(self) -> None:
-        """Those that come wait."""
+        """Let new connections wait."""
         self._waiting = []
 
     def go_on(self) -> None:
-        """They are taken."""
+        """Accept the waiting connections."""
         waiting, self._waiting = self._waiting, None
         for end in waiting or ():
             self.connect(end)
@@ -93,7 +93,7 @@ class PlayListener(Listener):
             self._waiting.append(end)
 
     def _set_options(self, transport: Any) -> None:
-        """There is no socket to set them on."""
+        """Do nothing: a wire has no socket options."""
 
 
 class PlayMachine(ControlledMachine):
@@ -107,16 +107,16 @@ class PlayMachine(ControlledMachine):
         self._loop = loop
 
     def clock(self) -> Clock:
-        """See `Machine`; one that can be moved besides."""
+        """See `Machine`; a clock that can be moved, too."""
         return MovableClock(PlayClock(self._loop), self._loop.random)
 
     def workers(self, post: Post, threads: int) -> SharedSync:
-        """Jobs are done where they are."""
+        """Jobs run at once, on the loop."""
         executor: Any = _Here()
         return SharedSync(post, threads=threads, executor=executor)
 
     def thread(self, post: Post) -> Worker:  # noqa: ARG002  # as of Machine
-        """Work is done where it is."""
+        """Work runs at once, on the loop."""
         return AtOnce()
 
     def listener(self, address: ListenerAddress, *more: Any) -> Listener:
@@ -132,8 +132,8 @@ class _Here:
     """An executor without threads."""
 
     def submit(self, job: Callable[[], object]) -> None:
-        """Do it now."""
+        """Run the job now."""
         job()
 
     def shutdown(self, *, wait: bool) -> None:
-        """There is nothing to wait for."""
+        """Do nothing: no job is left."""

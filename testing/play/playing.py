@@ -21,7 +21,7 @@ from muster.testing.settings import Given, config_of
 from muster.testing.verbs import Verbs
 
 LIMIT_S: Final = 3_600.0
-"""How much virtual time a story may take, if nothing else is said."""
+"""The default limit of virtual time for a story."""
 
 T = TypeVar("T")
 
@@ -90,8 +90,8 @@ class InPlay:
 def play(
     given: Given, seed: int, story: Callable[[Any], Awaitable[T]], open_muster: Callable[[InPlay], Any], limit_s: float
 ) -> T:
-    """Play a story: `story(muster)` is awaited on the loop of a play, where `open_muster` made `muster` of the server.
-    Returns what it gives. Raises what it raises, and TimeIsUp after `limit_s` of virtual time.
+    """Play a story: `story(muster)` is awaited on the loop of a play, with the `muster` that `open_muster` made.
+    Returns its result. Raises what it raises, and TimeIsUp after `limit_s` of virtual time.
     """
     try:
         asyncio.get_running_loop()
@@ -126,7 +126,7 @@ def play(
 
 
 def _where(tasks: list[asyncio.Task[Any]]) -> list[str]:
-    """The lines at which these wait, through all that they await."""
+    """The lines at which these tasks wait, through all that they await."""
     told: list[str] = []
     for task in tasks:
         waiting: Any = task.get_coro()

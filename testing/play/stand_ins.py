@@ -1,4 +1,6 @@
-"""The time and the chance of aiokafka in a play: it asks `time` and `random` of Python, and not its event loop."""
+"""The time and the random numbers of aiokafka in a play. The client aiokafka uses Python's modules `time` and `random`,
+not its event loop.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ BUILDER: Final = "DefaultRecordBatchBuilder"
 
 
 class Times:
-    """In place of the module `time`: what asks for the time gets that of the play."""
+    """In place of the module `time`: it has the time of the play."""
 
     def __init__(self, clock: PlayClock) -> None:
         self._clock = clock
@@ -37,7 +39,7 @@ class Times:
 
 @contextmanager
 def standing_in(clock: PlayClock, chance: random.Random) -> Iterator[None]:
-    """Meanwhile the modules of aiokafka have these in place of Python's. Other modules are left alone."""
+    """A block in which the modules of aiokafka use these in place of Python's. Other modules keep Python's."""
     if find_spec(CLIENT) is not None:
         import_module(CLIENT)
     instead: dict[str, Any] = {"time": Times(clock), "random": chance}
@@ -60,13 +62,15 @@ def standing_in(clock: PlayClock, chance: random.Random) -> Iterator[None]:
 
 
 def _stamped(builder: type[Any], clock: PlayClock) -> type[Any]:
-    """The compiled builder of batches asks the machine for the time of a record that has none: so each gets one."""
+    """A builder of batches that gives each record a time. The compiled builder would take the machine's time for a
+    record without one.
+    """
 
     class Stamped(builder):  # type: ignore[misc]  # of aiokafka there are no types here
         """See `_stamped`."""
 
         def append(self, offset: int, timestamp: int | None, *more: Any, **named: Any) -> Any:
-            """Of a record."""
+            """Append a record."""
             stamp_ms = clock.now().wall_ms if timestamp is None else timestamp
             return super().append(offset, stamp_ms, *more, **named)
 

@@ -1,5 +1,5 @@
-"""Connections without sockets: the two ends are transports of asyncio. Bytes are on their way for a moment, and arrive
-in order.
+"""Connections without sockets: the two ends are transports of asyncio. Bytes need a moment to arrive, and arrive in
+order.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 APART_S: Final = 1e-6
-"""Between two pieces of one direction."""
+"""The least time between two pieces of one direction."""
 Address = tuple[str, int]
 
 
 class Loop(Protocol):
-    """What a wire needs of its loop."""
+    """The part of the loop that a wire uses."""
 
     def time(self) -> float:
         """Virtual seconds."""
 
     def latency_s(self) -> float:
-        """How long some bytes are on their way."""
+        """How long bytes need to arrive."""
 
     def call_soon(self, callback: Any, *args: Any) -> Any:
-        """In the next turn."""
+        """Call back in the next iteration."""
 
     def call_exactly_at(self, when: float, callback: Any, *args: Any) -> Any:
-        """Then, in the order of the times."""
+        """Call back at that time, in the order of the times."""
 
 
 class End(asyncio.Transport):
-    """One end."""
+    """One end of a connection."""
 
     def __init__(self, loop: Loop, own: Address, peer: Address) -> None:
         super().__init__({"sockname": own, "peername": peer})
@@ -40,12 +40,12 @@ class End(asyncio.Transport):
         self._protocol: Any = None
         self._arrives_s = 0.0
         self._came: deque[Callable[[], object]] = deque()
-        """What has arrived and was not taken yet."""
+        """Data that has arrived and was not read yet."""
         self._is_reading = True
         self._is_closing = False
 
     def opened(self, protocol: Any) -> None:
-        """The protocol of this end is told."""
+        """Inform the protocol of this end that the connection is open."""
         self._protocol = protocol
         protocol.connection_made(self)
         self._take()
@@ -68,11 +68,11 @@ class End(asyncio.Transport):
         loop.call_exactly_at(self._arrives_s, self.other._arrived, arrival)
 
     def can_write_eof(self) -> bool:
-        """It cannot."""
+        """Always False."""
         return False
 
     def get_write_buffer_size(self) -> int:
-        """All is on its way at once."""
+        """Always 0, because all data is sent at once."""
         return 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -93,7 +93,7 @@ class End(asyncio.Transport):
         return self._is_reading and not self._is_closing
 
     def pause_reading(self) -> None:
-        """What arrives waits."""
+        """Keep arriving data until reading resumes."""
         self._is_reading = False
 
     def resume_reading(self) -> None:
@@ -109,11 +109,11 @@ class End(asyncio.Transport):
         return self._is_closing
 
     def close(self) -> None:
-        """The other end reads what is on its way, and then the end."""
+        """Close this end: the other end reads the data under way, and then the end of the stream."""
         self._end(lambda: self.other._ended())
 
     def abort(self) -> None:
-        """The other end learns that it was reset."""
+        """Reset the connection for the other end."""
         self._end(lambda: self.other._lost(ConnectionResetError("the connection was reset")))
 
     def _end(self, arrival: Callable[[], object]) -> None:
