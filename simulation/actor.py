@@ -1,4 +1,4 @@
-"""A client in virtual time: a script that goes on from answer to answer."""
+"""A client in virtual time: a script that continues from answer to answer."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 from muster.coordinator.state_machine.interface import Client
 
 Script = Generator[Any, Any, None]
-"""What a client does. It yields a request and is sent the response (None: lost), or ms to sleep, or None to wait
-until another script replaces it (`Actor.again`).
+"""The script of a client. It yields a request and is sent the response (None: lost). Or it yields ms to sleep, or None
+to wait until another script replaces it (`Actor.again`).
 """
 
 
 class Actor:
     """One client process: a script, and how slow its connection is.
 
-    `turn` counts how often the script has gone on. An answer or a timer for an earlier turn is too late.
-    The world is a `World`, or anything that has its `later`, `send`, `ms` and `events`.
+    `turn` counts how often the script has continued. An answer or a timer for an earlier turn is too late. The world is
+    a `World`, or anything that has its `later`, `send`, `ms` and `events`.
     """
 
     two_step = skip = True
     """Whether its version of JoinGroup asks for a member id first, and lets the leader skip the assignment."""
 
     versions: Mapping[str, int] = MappingProxyType({})
-    """Versions of its requests, by API, where it is an older client; in others the world decides."""
+    """The versions of its requests, by API, if it is an older client. The world decides all other versions."""
 
     def __init__(self, world: Any, name: str, host: str = "/10.0.0.1") -> None:
         self.world = world
@@ -37,7 +37,7 @@ class Actor:
         self.script: Script | None = None
 
     def live(self) -> Script:
-        """What it does."""
+        """The script of the client."""
         raise NotImplementedError
 
     def start(self, script: Script | None = None) -> None:
@@ -46,7 +46,7 @@ class Actor:
         self.resume(None)
 
     def kill(self) -> None:
-        """The process is gone; what is still on its way to it is ignored."""
+        """End the process; answers that arrive later are ignored."""
         self.script = None
         self.turn += 1
 
@@ -56,7 +56,7 @@ class Actor:
         self.start(script)
 
     def resume(self, value: object) -> None:
-        """Go on with an answer, or after a sleep."""
+        """Continue with an answer, or after a sleep."""
         script = self.script
         if script is None:
             return
@@ -76,7 +76,9 @@ class Actor:
             self.world.send(self, what)
 
     def take(self, turn: int, response: object) -> None:
-        """Go on with what came for that turn, as soon as the process runs; nothing happens when it is too late."""
+        """Continue with the response for that turn, as soon as the process runs. A response for an earlier turn is
+        ignored.
+        """
         if turn == self.turn:
             if self.paused_until_ms > self.world.ms:
                 wait_ms = self.paused_until_ms - self.world.ms

@@ -78,18 +78,18 @@ class Consumer(Actor):
         self.joins = 0
         """How many JoinGroups it has sent."""
         self.reason: str | None = None
-        """What it says of why it joins."""
+        """The reason of its JoinGroup."""
         self.assigned: bytes | None = None
         """Its assignment, until it joins again."""
 
-    # ---- what kinds of consumers differ in
+    # ---- the differences between consumers
 
     def offers(self) -> list[JoinGroupRequestProtocol]:
-        """The strategies it offers, and what it says of itself to each."""
+        """The strategies it offers, each with its metadata."""
         raise NotImplementedError
 
     def assign(self, joined: JoinGroupResponse) -> Mapping[str, bytes]:
-        """As the leader: the share of each member."""
+        """As the leader: the assignment of each member."""
         raise NotImplementedError
 
     def work(self) -> Step:
@@ -97,7 +97,7 @@ class Consumer(Actor):
         raise NotImplementedError
 
     def told_id(self) -> Script:
-        """It was given a member id, and is to join again with it."""
+        """It has a member id now, and has to join again with it."""
         yield from ()
 
     # ---- the script
@@ -113,7 +113,7 @@ class Consumer(Actor):
                 return
 
     def join(self) -> Joining:
-        """Ask until let in."""
+        """Send JoinGroup until the group admits it."""
         while True:
             self.joins += 1
             response = yield self.join_request()
@@ -138,7 +138,7 @@ class Consumer(Actor):
                 yield self.retry_ms
 
     def sync(self, joined: JoinGroupResponse) -> Step:
-        """Send the assignment of all as the leader, or nothing; whether its own assignment has come."""
+        """Send SyncGroup, as the leader with all assignments. Returns whether its own assignment has arrived."""
         leads = joined.leader == joined.member_id and not joined.skip_assignment
         shares = self.assign(joined) if leads else {}
         response = yield self.sync_request(joined.protocol_type, joined.protocol_name, shares)
@@ -160,20 +160,20 @@ class Consumer(Actor):
             self.kill()
 
     def forget(self) -> None:
-        """It is no member any more."""
+        """Forget the membership."""
         self.member_id, self.generation = "", -1
 
     # ---- its requests
 
     def join_request(self) -> JoinGroupRequest:
-        """It joins, or joins again."""
+        """The JoinGroup, also of a member that joins again."""
         return JoinGroupRequest(
             self.group_id, self.session_ms, self.rebalance_ms, self.member_id, self.instance, self.protocol_type,
             self.offers(), self.reason,
         )  # fmt: skip
 
     def sync_request(self, kind: str | None, protocol: str | None, shares: Mapping[str, bytes]) -> SyncGroupRequest:
-        """It wants its share, and brings those of all when it leads."""
+        """The SyncGroup, with all assignments if it leads."""
         rows = [SyncGroupRequestAssignment(member_id, share) for member_id, share in shares.items()]
         return SyncGroupRequest(self.group_id, self.generation, self.member_id, self.instance, kind, protocol, rows)
 
@@ -214,7 +214,7 @@ def fetch_of(group_id: str, partitions: Mapping[str, Any] | None) -> OffsetFetch
 
 
 def offsets_of(response: Any) -> dict[str, dict[int, int]]:
-    """What an OffsetFetch of one group was answered: offsets by topic and partition."""
+    """The offsets in the answer to an OffsetFetch of one group, by topic and partition."""
     return {
         topic.name: {one.partition_index: one.committed_offset for one in topic.partitions}
         for topic in response.groups[0].topics

@@ -1,8 +1,8 @@
-"""A storage in memory that dies before, in or after any operation, or whose disk fails, as one integer says.
+"""A storage in memory whose process dies before, in or after any operation, or whose disk fails. One integer decides.
 
 A killed process leaves all that it wrote. A power cut leaves what was synced. Of the later writes to a file it leaves
-the first few, the last of them perhaps torn; of the later changes of names in a directory it leaves any, in any order.
-What a failed sync should have written is lost, although it can still be read: the system takes it for clean.
+the first few; the last of them may be torn. Of the later changes of names in a directory it leaves any, in any order.
+Data that a failed sync should have written is lost, although it can still be read. The system takes it for clean.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class FaultyFile(MemoryFile):
         try:
             contents = self._storage.contents(self._bytes())
         except FileNotFoundError:
-            return  # removed meanwhile, as `DiskFile.sync`
+            return  # it was removed meanwhile, as in `DiskFile.sync`
         if isinstance(fault, OSError):
             self._storage.sync_failed(split(self._path)[0])
             contents.unsynced = []
@@ -147,7 +147,7 @@ class FaultyStorage(MemoryStorage):
         fails_at: Sequence[int] = (),
         on: MemoryStorage | None = None,
     ) -> None:
-        """`on`: what is on the disk already."""
+        """`on`: the present content of the disk."""
         super().__init__()
         self.draw = random.Random(seed)
         self.left = dies_at
@@ -156,15 +156,15 @@ class FaultyStorage(MemoryStorage):
         self.dead = False
         self.syncs_failed = 0
         self.distrusted: set[str] = set()
-        """Directories with a file whose sync failed: what the disk has of them is not known."""
+        """Directories with a file whose sync failed: their content on the disk is not known."""
         self._nodes: dict[str, Directory] = {"": Directory()}
-        """The directories there are, by their present paths."""
+        """The directories, by their present paths."""
         self._contents: dict[int, Contents] = {}
         if on is not None:
             self._find(on)
 
     def _find(self, on: MemoryStorage) -> None:
-        """All that is there is on the disk."""
+        """Take the content of the disk."""
         for path in sorted(on.directories - {""}):
             directory, name = split(path)
             self._nodes[path] = self._nodes[directory].synced[name] = Directory()
@@ -178,7 +178,7 @@ class FaultyStorage(MemoryStorage):
     # -- faults
 
     def step(self) -> BaseException | None:
-        """One change more, and what is to become of it."""
+        """Count one change more, and return its fault."""
         if self.dead:
             raise Died
         self.steps += 1
@@ -209,7 +209,7 @@ class FaultyStorage(MemoryStorage):
     # -- names
 
     def directory_of(self, path: str) -> Directory:
-        """Where a name is, or will be. FileNotFoundError when there is no such directory."""
+        """The directory of a name. FileNotFoundError when the directory does not exist."""
         found = self._nodes.get(split(path)[0])
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "No such directory", split(path)[0])
@@ -291,7 +291,7 @@ class FaultyStorage(MemoryStorage):
         found.sync()
 
     def sync_all(self) -> None:
-        """As syncfs."""
+        """Sync all, as syncfs does."""
         fault = self.step()
         known = list(self._contents.values())
         if isinstance(fault, OSError):
@@ -304,10 +304,10 @@ class FaultyStorage(MemoryStorage):
         for directory in self._nodes.values():
             directory.sync()
 
-    # -- afterwards
+    # -- after the end
 
     def left_behind(self, *, power_cut: bool) -> MemoryStorage:
-        """What the next process finds."""
+        """The storage that the next process finds."""
         after = MemoryStorage()
         if not power_cut:
             after.directories = set(self.directories)

@@ -1,4 +1,4 @@
-"""The clients' side of connections: a request goes out as bytes, its answer comes in, or the client gives up."""
+"""The clients' side of connections: a request is sent as bytes, and its answer arrives, or the client gives up."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from muster.simulation.world import World
 OLDER: Final[Mapping[str, int]] = {"OffsetCommit": 9, "OffsetFetch": 9, "Produce": 9, "Fetch": 12}
 """Versions that name topics by name."""
 PATIENCE_MS: Final = 30_000
-"""For what need not wait for other members."""
+"""The patience of clients for requests that need not wait for other members."""
 AGAIN_MS: Final = 200
 
 
 class Asked(NamedTuple):
-    """A request that waits for its answer; `turn` is its actor's then."""
+    """A request that waits for its answer; `turn` is the turn of its actor when it was sent."""
 
     request: Message
     turn: int
@@ -37,14 +37,14 @@ class Watcher(Owner, Protocol):
     """What sees all requests and answers."""
 
     def answered(self, actor: Actor, request: Message, response: Any) -> None:
-        """An answer has come."""
+        """An answer has arrived."""
 
     def unanswered(self, request: Message) -> None:
-        """None came, though the connection and the process were there all the time."""
+        """No answer has arrived, though the connection and the process were up all the time."""
 
 
 class Network:
-    """All connections of all actors to the process that is there now."""
+    """All connections of all actors to the present process."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Network:
         patience_ms: int,
         port: Callable[[Message], int] = lambda _: PORT,
     ) -> None:
-        """`patience_ms`: how long a client waits for what may have to wait for other members; `port`: of the broker
-        that a request goes to.
+        """`patience_ms`: how long a client waits for requests that may have to wait for other members. `port`: the port
+        of the broker for a request.
         """
         self.world = world
         self.process = process
@@ -66,20 +66,20 @@ class Network:
         self.connections: dict[Actor, Connection] = {}
 
     def send(self, actor: Actor, request: Message) -> None:
-        """The actor goes on with the answer, or with None when it will not come."""
+        """Send a request. The actor continues with the answer, or with None when no answer will arrive."""
         connection = self.connections.get(actor)
         if connection is None:
             connection = self.connections[actor] = Connection(self, actor)
         connection.ask(request)
 
     def lose_one(self) -> None:
-        """Some connection is dropped."""
+        """Drop some connection."""
         if self.connections:
             list(self.connections.values())[int(self.world.random() * len(self.connections))].lose()
 
 
 class Connection:
-    """One actor's connection, made anew when it is gone."""
+    """One actor's connection, which is opened anew after it was closed."""
 
     def __init__(self, network: Network, actor: Actor) -> None:
         self.network = network
@@ -94,7 +94,7 @@ class Connection:
         """Send it."""
         world, actor = self.world, self.actor
         if self.asked is not None:
-            self.hang_up()  # the script was replaced, and waits no more for the last answer
+            self.hang_up()  # the script was replaced, and no longer waits for the last answer
         port = self.network.port(request)
         if self.wire is not None and self.wire.port != port:
             self.hang_up()

@@ -1,7 +1,7 @@
-"""One server process in virtual time: from its start, on the disk that the one before has left, to its end.
+"""One server process in virtual time: from its start, on the disk of the process before, to its end.
 
-It is `coordinator.server.Server` on a virtual machine: an event loop without sockets, the world's clock, threads that
-take turns with everything else, and a disk that may fail. All else is what `muster serve` runs.
+It is `coordinator.server.Server` on a virtual machine. This has an event loop without sockets, and the world's clock.
+Its threads alternate with everything else, and its disk may fail. All else is what `muster serve` runs.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from muster.simulation.faulty_storage import Died, FaultyStorage
 from muster.simulation.world import VirtualClock, World
 
 MOST_TURNS: Final = 5_000
-"""An event loop that still has work after so many turns never becomes idle."""
+"""An event loop that still has work after so many iterations never becomes idle."""
 PORT: Final = 9092
-"""Where a process listens that nobody told another one."""
+"""The default port of a process."""
 JOB_MS: Final = 12
-"""A job of a thread begins within so many ms."""
+"""The longest time before a job of a thread begins."""
 
 
 class Owner(Protocol):
-    """What starts a process and is told what becomes of it."""
+    """The owner of a process, which is informed about its start, its end and its faults."""
 
     def started(self) -> None:
-        """It listens."""
+        """The process listens."""
 
     def start_failed(self, error: BaseException) -> None:
-        """It ended before it listened."""
+        """The process ended before it listened."""
 
     def ended(self, *, was_clean: bool) -> None:
-        """It is gone."""
+        """The process has ended."""
 
     def fault(self, what: str, cause: BaseException | None = None) -> None:
-        """Something that must not be."""
+        """A fault of the server."""
 
 
 class Process:
-    """See the module. `up`: it listens; `alive`: the process is there."""
+    """See the module. `up`: it listens; `alive`: the process runs."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class Process:
         listen: str | None = f"127.0.0.1:{PORT}",
         users: Sequence[str] = (),
     ) -> None:
-        """`slow_disk`: how long a job waits at most, in units of JOB_MS; `syncs_all`: one sync serves all files;
-        `topics`, `users`: as `--topic` and `--user` have them; `listen` None: the properties say where.
+        """`slow_disk`: how long a job waits at most, in units of JOB_MS. `syncs_all`: one sync serves all files.
+        `topics`, `users`: the values of `--topic` and `--user`. `listen` None: the properties have the listeners.
         """
         self.world, self.storage, self.slow_disk, self.syncs_all = world, storage, slow_disk, syncs_all
         self.alive = True
@@ -92,10 +92,10 @@ class Process:
         self._ends = self._started
         self.turns()
 
-    # ---- doing things
+    # ---- events
 
     def does(self, what: Callable[..., object], *arguments: Any) -> None:
-        """Something happens to the process, and all that follows at once; later, when it stands still."""
+        """Do something to the process, with all its effects at once; later, while it is suspended."""
         if self._held is not None:
             self._held.append((what, arguments))
         elif self.alive:
@@ -105,11 +105,11 @@ class Process:
 
     @property
     def stands_still(self) -> bool:
-        """Between `stand_still` and its end."""
+        """Whether the process is suspended."""
         return self._held is not None
 
     def stand_still(self, for_ms: int) -> None:
-        """As after SIGSTOP, or while a laptop sleeps: what arrives waits in the sockets, timers are late."""
+        """Suspend it, as SIGSTOP or a sleeping laptop does: arriving data waits in the sockets, and timers are late."""
         if self.up and self._held is None and not self.stopping:
             self._held = []
             self.world.later(for_ms, self._go_on)
@@ -120,9 +120,9 @@ class Process:
             self.does(what, *arguments)
 
     def turns(self) -> None:
-        """Until nothing is left to do now."""
+        """Iterate the event loop until nothing is left to do now."""
         if self.loop.is_running():
-            return  # from inside: the turns go on anyway
+            return  # called from inside: the outer call continues
         for _ in range(MOST_TURNS):
             if not self.alive or not self.loop.turn():
                 break
@@ -143,7 +143,7 @@ class Process:
         if self.alive and not isinstance(error, Died):
             self._owner.fault(f"a fault in the event loop: {context.get('message')}: {error!r}", error)
 
-    # ---- coming and going
+    # ---- start and end
 
     def _started(self, error: BaseException | None) -> None:
         if error is not None:
@@ -180,7 +180,7 @@ class Process:
         self.died()
 
     def died(self) -> None:
-        """The process is gone, in the middle of its work."""
+        """The process has ended, in the middle of its work."""
         if self.alive:
             self._end()
             self._owner.ended(was_clean=False)
@@ -192,7 +192,7 @@ class Process:
         self.wires = []
 
 
-# ---- what it stands on
+# ---- its machine
 
 
 class _NoSelector:
@@ -217,7 +217,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         pass
 
     def turn(self) -> bool:
-        """One turn; whether there was anything to do."""
+        """One iteration; returns whether there was anything to do."""
         if not self._ready:  # type: ignore[attr-defined]  # BaseEventLoop's own
             return False
         self.call_soon(self.stop)
@@ -226,7 +226,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class ProcessClock(VirtualClock):
-    """The world's time as one process sees it: what is to be called soon is called in the next turn of its loop."""
+    """The world's time for one process. A callback of `call_soon` runs in the next iteration of its loop."""
 
     def __init__(self, process: Process) -> None:
         super().__init__(process.world, process.does)
@@ -277,7 +277,7 @@ class LargeWork(Worker):
         def begin(_: None) -> None:
             if process.stands_still:
                 process.does(lambda: done(*outcome(work)))
-            elif process.alive:  # not within a turn of the loop, whose length is watched
+            elif process.alive:  # not within an iteration of the loop, whose length is watched
                 try:
                     done_with = outcome(work)
                 except Died:
@@ -292,7 +292,7 @@ class LargeWork(Worker):
 
 
 class WholeDisk:
-    """What syncs all there is at once."""
+    """Syncs the whole disk at once."""
 
     def __init__(self, storage: FaultyStorage) -> None:
         self.sync = storage.sync_all
@@ -312,7 +312,7 @@ class VirtualListener(Listener):
         self.port = 0
 
     def connect(self, transport: Any) -> Any:
-        """The server's side of a new connection; None when none is taken any more."""
+        """The server's side of a new connection; None when it accepts none any more."""
         if not self.port:
             return None
         connection = self._connection()

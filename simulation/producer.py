@@ -1,7 +1,7 @@
 """The scripted transactional producer: it writes records and offsets in transactions, and sends lost requests again.
 
-Its requests and their answers are messages as a client of its transaction version sends them. A `Book` is told what it
-tries and what it is promised. The world takes the requests to a core or to a whole server.
+Its requests and their answers are messages as a client of its transaction version sends them. A `Book` notes what it
+attempts and what was acknowledged. The world passes the requests to a core or to a whole server.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from muster.protocol.messages.txn_offset_commit import (
 from muster.simulation.actor import Actor, Script
 
 Step = Generator[Any, Any, int]
-"""A part of a script: the error code that it ends with, 0 when all went well, LOST when nothing is known."""
+"""A part of a script. Its result is an error code: 0 for success, LOST when nothing is known."""
 
 LOST: Final = -100
 TRANSACTION: Final = 1
@@ -53,7 +53,7 @@ LATER: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Ask again."""
+"""Errors after which the request is sent again."""
 ABORT: Final = frozenset(
     {
         ErrorCode.TRANSACTION_ABORTABLE,
@@ -62,7 +62,7 @@ ABORT: Final = frozenset(
         ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
-"""The transaction cannot be committed any more."""
+"""Errors after which the transaction cannot be committed."""
 OVER: Final = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -71,32 +71,32 @@ OVER: Final = frozenset(
         ErrorCode.INVALID_TXN_STATE,
     }
 )
-"""Another producer has the id, or the coordinator has ended the transaction: this one must begin anew."""
+"""Another producer has the id, or the coordinator has ended the transaction: this producer must begin anew."""
 
 
 class Book(Protocol):
-    """What is told of transactions: what producers attempt, and what they were promised."""
+    """The book of transactions: what producers attempt, and what was acknowledged."""
 
     def owns(self, producer: TransactionalProducer) -> None:
-        """The producer was told its producer id and epoch."""
+        """The producer has got its producer id and epoch."""
 
     def begins(self, producer: TransactionalProducer) -> Any:
-        """It begins a transaction, which is what comes back."""
+        """It begins a transaction, which is returned."""
 
     def writes(self, transaction: Any, partition: int, count: int) -> Sequence[bytes]:
-        """It is about to write so many records there: their values."""
+        """It is about to write so many records there; returns their values."""
 
     def commits_offset(self, transaction: Any) -> int:
-        """It is about to commit an offset of its group: the number."""
+        """It is about to commit an offset of its group; returns the offset."""
 
     def ends(self, transaction: Any, *, is_committed: bool) -> None:
-        """It is about to ask for the end."""
+        """It is about to send the EndTxn."""
 
     def ended(self, transaction: Any, *, is_committed: bool) -> None:
         """The end was acknowledged."""
 
     def succeeded(self, producer: TransactionalProducer) -> None:
-        """A request of it that needs the ownership of its id was answered without an error."""
+        """A request that needs the ownership of the id was answered without an error."""
 
 
 class TransactionalProducer(Actor):
@@ -133,7 +133,7 @@ class TransactionalProducer(Actor):
         """When it sent its last request."""
         self._sequences: dict[int, int] = {}
 
-    # ---- what kinds of producers differ in
+    # ---- the differences between producers
 
     def pause_ms(self) -> int:
         """How long it does nothing between two requests."""
@@ -168,14 +168,14 @@ class TransactionalProducer(Actor):
                 yield from self.ask(FindCoordinatorRequest(self.transactional_id, TRANSACTION))
 
     def takes(self, producer_id: int, epoch: int) -> None:
-        """It was told who it is."""
+        """It has got its producer id and epoch."""
         if (producer_id, epoch) != (self.producer_id, self.epoch):
             self._sequences = {}
         self.producer_id, self.epoch = producer_id, epoch
         self.book.owns(self)
 
     def transaction(self) -> Step:
-        """One of them: some records, perhaps offsets, and its end. 0 when another can follow."""
+        """One transaction: some records, perhaps offsets, and its end. Returns 0 when another can follow."""
         random = self.world.random
         transaction = self.book.begins(self)
         added: set[int] = set()
@@ -195,7 +195,7 @@ class TransactionalProducer(Actor):
             return error
         is_committed = not error and random() < 0.7
         if transaction.is_empty and (is_committed or self.version < 2):
-            return 0  # there is nothing to end
+            return 0  # the transaction is empty
         return (yield from self.end(transaction, is_committed=is_committed, is_sure=not error))
 
     def add_partition(self, partition: int) -> Step:
@@ -275,7 +275,7 @@ class TransactionalProducer(Actor):
         return LOST
 
     def must_know(self, request: Message, error: int) -> None:
-        """An answer that no client would know what to do with is a fault of the server."""
+        """Report an answer that no client could handle as a fault of the server."""
         if error and error not in OVER and error not in ABORT:
             self.world.fault(f"{type(request).__name__} of {self.name} was answered with {error_name(error)}")
 

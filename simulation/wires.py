@@ -1,4 +1,4 @@
-"""Connections without sockets: bytes on their way, in pieces, in order, each direction by itself; cut at any point."""
+"""Connections without sockets. Bytes arrive in pieces and in order, each direction by itself; a cut can be anywhere."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from muster.simulation.faulty_storage import Died
 from muster.simulation.process import PORT, Process
 
 MOST_READ: Final = 256 * 1024
-"""Bytes that a server reads from a socket in one turn of its loop, as asyncio and uvloop do."""
+"""Bytes that a server reads from a socket in one iteration of its loop, as asyncio and uvloop do."""
 
 
 class Wire:
     """One connection. The server has it as its transport; the client calls `send` and `cut`.
 
-    `slow_ms`: how long a piece may be on its way.
+    `slow_ms`: the longest time that a piece needs to arrive.
     """
 
     def __init__(self, process: Process, client: Any, slow_ms: int, port: int = PORT) -> None:
@@ -43,7 +43,7 @@ class Wire:
     # ---- the client's side
 
     def send(self, data: bytes) -> None:
-        """In pieces, now and then; they arrive in order."""
+        """Send bytes in pieces, with pauses; they arrive in order."""
         world = self.world
         at = 0
         while at < len(data):
@@ -61,7 +61,7 @@ class Wire:
         self.process.does(self._read)
 
     def cut(self) -> None:
-        """The connection is gone, whatever was on its way."""
+        """Cut the connection, with all data under way."""
         if self.open:
             self.open = False
             self.process.does(self._lost, ConnectionResetError())
@@ -79,7 +79,7 @@ class Wire:
             piece = self._to_server.popleft()
             self._protocol.data_received(piece)
             if len(piece) == MOST_READ:
-                self.process.does(self._read)  # the rest is for the next turn
+                self.process.does(self._read)  # the next iteration reads the rest
                 return
 
     def _lost(self, error: Exception | None = None) -> None:

@@ -1,7 +1,7 @@
-"""Time and chance of a simulation: one queue of what is to happen, and one seeded source of random numbers.
+"""Time and random numbers of a simulation: one queue of future events, and one seeded source of random numbers.
 
-Everything that happens comes from these two, so a seed is a history. What a world is made of (a core, shards, whole
-server processes) and how requests reach it, its subclass says.
+Everything that happens follows from these two, so a seed is a history. A subclass decides the content of a world (a
+core, shards, whole server processes) and how requests reach it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WALL_MS: Final = 1_700_000_000_000
 
 
 class World:
-    """See the module. `calm`: faults have stopped, and clients behave. `events`: how much has happened to clients."""
+    """See the module. `calm`: faults have stopped, and clients behave. `events`: the number of events of clients."""
 
     def __init__(self, rng: Random, *, ms: int = 10_000, wall_ms: int = WALL_MS) -> None:
         """`ms`: the monotonic time at the beginning, `wall_ms`: the wall time that belongs to 0."""
@@ -44,12 +44,12 @@ class World:
         return Now(self.ms, self.wall_at_zero_ms + self.ms)
 
     def later(self, ms: int, act: Callable[[Any], object], what: Any = None) -> None:
-        """Call `act(what)` in so many ms. What is due in the same ms happens in the order of these calls."""
+        """Call `act(what)` in so many ms. Calls that are due in the same ms happen in the order of these calls."""
         self._order += 1
         heapq.heappush(self._queue, (self.ms + ms, self._order, act, what))
 
     def run(self, done: Callable[[], bool], for_ms: int) -> bool:
-        """Let things happen until `done`, for so long at most; whether it is done."""
+        """Let events happen until `done`, for so long at most; returns whether it is done."""
         end_ms, queue, pop = self.ms + for_ms, self._queue, heapq.heappop
         while not done():
             if not queue or queue[0][0] > end_ms:
@@ -65,7 +65,7 @@ class World:
 
 
 Run = Callable[[Callable[[], object]], object]
-"""How a callback is called: a process that stands still is called later, one that is gone not at all."""
+"""How a callback is called: for a suspended process later, for an ended one not at all."""
 
 
 def _at_once(callback: Callable[[], object]) -> None:
@@ -111,7 +111,7 @@ class VirtualClock:
         VirtualTimer(self._world, self._run, self._world.ms, callback)
 
     def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> VirtualTimer:
-        del every_ms  # each time counts
+        del every_ms  # each repetition counts
         return VirtualTimer(self._world, self._run, mono_ms, callback)
 
     def read_first(self, input_waits: Callable[[], bool]) -> None:
@@ -119,5 +119,5 @@ class VirtualClock:
 
     @property
     def machine(self) -> VirtualClock:
-        """There is no other."""
+        """This clock: the world has no other."""
         return self

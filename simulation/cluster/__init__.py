@@ -1,1 +1,3 @@
-"""Nodes of a cluster and their database, in virtual time: the database fails, is slow, and lies by time-out."""
+"""Nodes of a cluster and their database, in virtual time. The database fails, is slow, and reports time-outs of writes
+that were done.
+"""

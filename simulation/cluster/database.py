@@ -1,8 +1,8 @@
-"""The database of a cluster, in memory: `Tables` do at once and wholly what the SQL of
-`postgres.postgres` does; a node reaches them through a `FaultyStore`.
+"""The database of a cluster, in memory. `Tables` do at once and completely what the SQL of `postgres.postgres` does. A
+node reaches them through a `FaultyStore`.
 
-They may have a synchronous standby. While that is cut off no write is answered. One whose session ends can be read all
-the same, and is gone when the standby is promoted.
+They may have a synchronous standby. While the standby is cut off, no write is answered. A write whose session ends can
+be read all the same. It is lost when the standby is promoted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FETCHED_ROWS: Final = 5
 PURGED_ROWS: Final = 2
 SHORTENED_ROWS: Final = 3
 LATEST_MS: Final = 30_000
-"""A statement that nobody waits for any more is done within so long."""
+"""A statement that nobody waits for any more is executed within this time."""
 
 T = TypeVar("T")
 
@@ -56,21 +56,21 @@ def _nobody() -> None:
 
 
 class Tables:
-    """What the database has, and does."""
+    """The tables, and what the database does with them."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.identity = Identity("cluster-of-the-simulation", "AAAAAAAAAAAAAAAAAAAAAQ")
         self.terms = 0
         self.rows: dict[int, NodeRegistration] = {}
-        """The seats; `remaining_ms` is the moment at which the lease is over."""
+        """The registrations; `remaining_ms` is the moment at which the lease is over."""
         self.log: dict[int, MetadataRow] = {}
         self.snapshot = NO_SNAPSHOT
         self.snapshot_ms = 0
         self.snapshot_parts: dict[tuple[int, int], bytes] = {}
         """By number of the snapshot and of the part."""
         self.snapshots = self.shortened = 0
-        """How many there were, and how many rows of the metadata log are gone."""
+        """The number of snapshots, and the number of removed rows of the metadata log."""
         self.boxes: dict[int, list[Mail]] = {}
         self.sent_ms: dict[tuple[int, str], int] = {}
         self.logs: dict[int, LogRow] = {}
@@ -81,18 +81,18 @@ class Tables:
         self.checkpoints: dict[int, Checkpoint] = {}
         """By log."""
         self.is_down = False
-        """It answers nobody."""
+        """Whether it answers nobody."""
         self.servers = 1
-        """How many have been the primary."""
+        """How many servers have been the primary."""
         self.unreplicated = 0
-        """Writes that could be read, and were gone after a promotion."""
+        """The number of writes that could be read, and were lost by a promotion."""
         self._standby: dict[str, Any] | None = None
         """What the standby has while it is cut off."""
         self._visible = 0
         self._waiting: list[Callable[[], object]] = []
         """Writes that wait for it."""
         self.hinted: dict[int, Callable[[], object]] = {}
-        """What is called when there is something for a node, by its id."""
+        """The callbacks for hints, by node id."""
 
     # -- the standby
 
@@ -102,29 +102,29 @@ class Tables:
         return self._standby is not None
 
     def cut_standby(self) -> None:
-        """From now on it gets nothing."""
+        """Cut the standby off: from now on it gets nothing."""
         if self._standby is None:
             self._visible = 0
             self._standby = {name: copy(getattr(self, name)) for name in _REPLICATED}
             self._standby["boxes"] = {node_id: list(box) for node_id, box in self.boxes.items()}
 
     def wait(self, write: Callable[[], object]) -> None:
-        """A write waits for the standby."""
+        """Let a write wait for the standby."""
         self._waiting.append(write)
 
     def saw(self) -> None:
-        """A write whose session has ended can be read."""
+        """Show a write whose session has ended to readers."""
         self._visible += 1
 
     def join_standby(self) -> None:
-        """It gets all that it has missed, and what waits for it is answered."""
+        """Let the standby get all that it has missed, and answer the waiting writes."""
         self._standby = None
         waiting, self._waiting = self._waiting, []
         for write in waiting:
             write()
 
     def promote_standby(self) -> None:
-        """The primary is gone, with what only it has."""
+        """Lose the primary, with all that only it has."""
         if self._standby is not None:
             for name, value in self._standby.items():
                 setattr(self, name, value)
@@ -133,7 +133,7 @@ class Tables:
             self.unreplicated += self._visible
         self.servers += 1
 
-    # -- seats
+    # -- registrations
 
     def seats(self) -> list[NodeRegistration]:
         now_ms = self._world.ms
@@ -284,7 +284,7 @@ class Tables:
         return True
 
     def _note(self, changes: Changes) -> None:
-        """What is known of segments and logs without reading them."""
+        """Store the facts of segments and the checkpoints of logs."""
         for log_no, clean_offset in changes.clean.items():
             if log_no in self.logs:
                 self.logs[log_no] = self.logs[log_no]._replace(clean_offset=clean_offset)
@@ -335,8 +335,8 @@ class Tables:
 
 
 class FaultyStore:
-    """The way of one node to the tables. `faults`: how many of a thousand questions go wrong; `hints`: how many of a
-    thousand hints come; `is_cut`: nothing gets through from here.
+    """The connection of one node to the tables. `faults`: of a thousand requests, so many fail. `hints`: of a thousand
+    hints, so many arrive. `is_cut`: nothing gets through.
     """
 
     def __init__(self, world: World, tables: Tables, run: Run, rng: Random, *, timeout_ms: int) -> None:
@@ -353,7 +353,7 @@ class FaultyStore:
 
     @property
     def session(self) -> int:
-        """After any failure there is another connection, and so there is with another server."""
+        """A new number after any failure, and for another server."""
         return self._tables.servers * SESSIONS + self._failures
 
     async def _write(self, act: Callable[[], T], is_write: Callable[[], bool] = lambda: True) -> T:
@@ -377,7 +377,7 @@ class FaultyStore:
 
         def do(is_told: bool) -> None:
             if tables.is_down or (self.is_cut and is_told) or server != tables.servers:
-                return  # whoever asked hears of it by the time-out
+                return  # the caller gets a time-out
             if tables.waits_for_standby and is_write():
                 if rng.randrange(1000) < ENDED:
                     act()
@@ -393,7 +393,7 @@ class FaultyStore:
         if rng.randrange(1000) < self.faults:
             kind = rng.choice(("refused", "lost", "later"))
             if kind != "refused":
-                # it is done although nobody hears of it, soon or very late
+                # it is done although nobody gets an answer, soon or very late
                 late_ms = takes_ms if kind == "lost" else rng.randrange(LATEST_MS)
                 world.later(late_ms, lambda _: do(is_told=False))
             world.later(rng.randrange(self._timeout_ms), lambda _: self._run(lambda: fail(kind)))
@@ -414,7 +414,7 @@ class FaultyStore:
 
     @property
     def hears(self) -> bool:
-        """If any come; as many as are lost are not known to the node."""
+        """Whether any hints arrive; the node does not know how many are lost."""
         return self.hints > 0
 
     async def register_node(
@@ -440,7 +440,7 @@ class FaultyStore:
         after: int | None = None,
         barrier: int = 0,
     ) -> bool:
-        # as it is sent now: what is left out of it afterwards was on its way
+        # a copy: changes that are left out afterwards were already sent
         sent = deepcopy(changes)
         hold = node_id, epoch, turn, known
         return await self._write(lambda: self._tables.commit(*hold, sent, lease_ms, after, barrier))

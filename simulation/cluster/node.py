@@ -1,5 +1,5 @@
-"""One node of a cluster in virtual time: what `muster serve --cluster` runs, over a `FaultyStore`, with a server of the
-simulation's choice in each term.
+"""One node of a cluster in virtual time: what `muster serve --cluster` runs, over a `FaultyStore`. In each node session
+it has a server of the simulation's choice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_TURNS = 20_000
 
 
 class Node:
-    """See the module. `alive`: the process is there. `server`: that of the present term."""
+    """See the module. `alive`: the process runs. `server`: the server of the present node session."""
 
     def __init__(
         self, world: World, tables: Tables, name: str, lease_ms: int, open_server: Callable[..., Any],
@@ -65,10 +65,10 @@ class Node:
         if self.alive:
             self._fault(f"{self.name}: {context.get('message')}: {context.get('exception')!r}")
 
-    # ---- doing things
+    # ---- events
 
     def does(self, what: Callable[[], object]) -> None:
-        """Something happens to the process; later, when it stands still."""
+        """Do something to the process; later, while it is suspended."""
         if self._held is not None:
             self._held.append(what)
         elif self.alive:
@@ -77,7 +77,7 @@ class Node:
                 self.turns()
 
     def turns(self) -> None:
-        """Until nothing is left to do now."""
+        """Iterate the event loop until nothing is left to do now."""
         for _ in range(MOST_TURNS):
             if not self.alive or not self.loop.turn():
                 break
@@ -94,7 +94,7 @@ class Node:
         return self._held is not None
 
     def stand_still(self, for_ms: int) -> None:
-        """As after SIGSTOP."""
+        """Suspend it, as SIGSTOP does."""
         if self._held is None and self.alive:
             self._held = []
             self.world.later(for_ms, self._go_on)
@@ -105,7 +105,7 @@ class Node:
             self.does(what)
 
     def cut(self, is_cut: bool) -> None:
-        """Nothing gets through to the database, or all does again."""
+        """Cut the node off from the database, or connect it again."""
         self.store.is_cut = self.questions.is_cut = is_cut
 
     def stop(self) -> None:
@@ -119,11 +119,11 @@ class Node:
         self.alive = False
 
     def close(self) -> None:
-        """Nobody looks at it any more. What it was at is not told to go on: it is dead."""
+        """End the observation. The node is not continued: it is dead."""
         self.alive = False
         for task in asyncio.all_tasks(self.loop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # a process that was killed tells nothing
-        # what is thrown away with it wakes nobody, and begins nothing
+        # objects that are thrown away with it must wake nobody, and begin nothing
         loop: Any = self.loop
         loop.call_soon = lambda *_, **__: None
         loop.create_task = lambda coroutine, **_: coroutine.close()

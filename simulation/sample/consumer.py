@@ -1,8 +1,8 @@
-"""One consumer process of a sample. It behaves as real clients do: it fetches what was committed, works, commits from
-time to time and before it gives up partitions, and leaves.
+"""One consumer process of a sample, which behaves as real clients do. It fetches committed offsets, works, and leaves.
+It commits from time to time, and before it gives up partitions.
 
-It sends only the heartbeats that matter: often enough for its session, and every 3 s while the coordinator waits for
-its members. The others would only move the deadline of its session.
+It sends only the heartbeats that matter. They are often enough for its session, and every 3 s while the coordinator
+waits for its members. The others would only move the deadline of its session.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from muster.simulation.sample.world import World
 HEARTBEAT_MS: Final = 3_000
 REBALANCE_MS: Final = 300_000
 POLL_MS: Final = 100
-"""How long a process takes at most until it does what it was told."""
+"""The longest time before a process reacts to its coordinator."""
 
 GONE, CALLED, JOINING, STABLE = "gone", "called", "joining", "stable"
-"""Called: it has been told to join again, and has not done so yet."""
+"""The states. Called: it has to join again, and has not done so yet."""
 
 
 class Plan(NamedTuple):
@@ -60,7 +60,7 @@ class Team(Protocol):
     random: Random
 
     def look(self) -> None:
-        """Has what was expected come about?"""
+        """Check whether the expected rebalance has happened."""
 
     def expect_another(self, consumer: SampleConsumer) -> None:
         """The consumer gives something up, and joins again."""

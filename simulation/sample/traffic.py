@@ -1,4 +1,4 @@
-"""How far producers have got in the topics of the sample: offsets as a function of time. Pure."""
+"""The positions of producers in the topics of the sample: offsets as a function of time. Pure."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ class Traffic:
         return self._first[partition], self._since_ms[partition], self._rates[partition]
 
     def facts(self) -> dict[str, Sequence[int]]:
-        """The same for all partitions, as the truth tells it."""
+        """The same for all partitions, in the form of the truth."""
         return {"first": self._first, "since": self._since_ms, "records_per_1000_s": self._rates}

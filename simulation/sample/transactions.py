@@ -1,8 +1,9 @@
-"""Producers of a sample that read, write and commit their offsets in transactions: most are committed, some are aborted
-by them, by their timeout, or since another producer took the transactional id over. `truth.jsonl` says which.
+"""Producers of a sample that read, write and commit their offsets in transactions. Most transactions are committed.
+Some are aborted: by their producer, by their timeout, or because another producer took the transactional id over.
+`truth.jsonl` says which.
 
-They are beside the groups of the stories, with a group and topics of their own, and draw their own random numbers: with
-and without them the groups do the same.
+They are beside the groups of the stories, with a group and topics of their own. They draw their own random numbers. So
+the groups do the same with and without them.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ TIMEOUT_MS: Final = 60_000
 TRANSACTIONS: Final = 40
 """Of each producer, in all of the sample's time."""
 AGAIN_MS: Final = 100
-"""A producer that is told to wait asks again after so long."""
+"""The pause of a producer before it repeats a request."""
 _CONCURRENT: Final = 51
 """CONCURRENT_TRANSACTIONS."""
 
 Steps = Generator[Any, Any, Any]
-"""What a producer does: it yields ms to wait, or a function that is given what takes the answer of a request."""
+"""The script of a producer. It yields ms to wait, or a function that gets the callback for the answer of a request."""
 
 
 class Coordinator:

@@ -1,4 +1,4 @@
-"""Makes a sample: a data directory with `truth.jsonl` in it, of one cast of groups in a world of its own."""
+"""Makes a sample: a data directory with `truth.jsonl`, of one cast of groups in its own world."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from muster.simulation.sample.world import World
 TRUTH_FILE: Final = "truth.jsonl"
 HOUR_MS: Final = 3_600_000
 END_MS: Final = 1_767_225_600_000
-"""When a sample ends unless told otherwise: 2026-01-01T00:00Z, so that the same seed is the same bytes."""
+"""The default end of a sample: 2026-01-01T00:00Z. It is fixed, so that the same seed gives the same bytes."""
 PARTITIONS: Final = 50
-"""Of __consumer_offsets, as Kafka has them."""
+"""The partitions of __consumer_offsets, as in Kafka."""
 RECORDS_PER_GROUP_HOUR: Final = 160
-"""How many offsets are committed unless told otherwise."""
+"""The default number of committed offsets."""
 _STEPS: Final = 200
 
 
 class Wanted(NamedTuple):
-    """What a sample is to be."""
+    """The parameters of a sample."""
 
     groups: int = 50
     hours: float = 24
@@ -37,7 +37,7 @@ class Wanted(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What a sample has."""
+    """The content of a written sample."""
 
     groups: int
     commits: int
@@ -47,11 +47,11 @@ class Written(NamedTuple):
 
 
 class NotEmpty(ValueError):
-    """There is something in the directory already."""
+    """The directory is not empty."""
 
 
 def write(directory: Path, wanted: Wanted, progress: Callable[[float], object] = lambda _: None) -> Written:
-    """Make a sample in a directory that is empty or not there; `progress` gets the share that is done.
+    """Make a sample in a directory that is empty or does not exist; `progress` gets the share that is done.
 
     Raises NotEmpty, OSError and the errors of `LogManager.open`.
     """

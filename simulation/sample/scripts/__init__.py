@@ -1,1 +1,1 @@
-"""What happens to the groups of a sample: one script each, as told in `stories`."""
+"""The scripts of a sample's groups, one each, as in `stories`."""
