@@ -241,10 +241,14 @@ def _has_many_rows(response: Message) -> bool:
 
 
 def _is_large(response: Any) -> bool:
-    """Whether the answer is large by itself. An answer to a group leader may have the metadata of many members. A
-    heartbeat's answer may name thousands of topics.
+    """Whether the answer is large by itself. An answer to a group leader may have the metadata and the long ids of many
+    members. A heartbeat's answer may name thousands of topics.
     """
     if type(response) is JoinGroupResponse:
-        return sum([len(one.metadata) for one in response.members]) > LARGE_BYTES
+        members = response.members
+        if sum([len(one.metadata) for one in members]) > LARGE_BYTES:
+            return True
+        # the id of a member begins with its instance id, so that both may be long
+        return sum([len(one.member_id) for one in members]) > LARGE_BYTES // 2
     assignment = response.assignment
     return assignment is not None and len(assignment.topic_partitions) > MANY_ROWS

@@ -523,6 +523,19 @@ def test_the_answer_to_the_leader_of_members_with_much_metadata_is_encoded_in_th
 
 
 @pytest.mark.parametrize("extra", [0, 1])
+def test_the_answer_to_the_leader_of_members_with_long_ids_is_encoded_in_the_thread(seen: Seen, extra: int) -> None:
+    connection, elsewhere = with_thread()
+    connection.ask(ApiKey.JOIN_GROUP, 9, JoinGroupRequest(group_id="g"), correlation_id=7)
+    ids = ["i" * (routes.LARGE_BYTES // 16) for _ in range(8)]
+    response = JoinGroupResponse(members=[JoinGroupResponseMember(one + "i" * extra, one, b"") for one in ids])
+    seen[0][2](response)
+    assert (len(elsewhere.waiting), len(connection.answers)) == ((1, 0) if extra else (0, 1))
+    if extra:
+        elsewhere.do()
+    assert connection.response(ApiKey.JOIN_GROUP, 9) == (7, response)
+
+
+@pytest.mark.parametrize("extra", [0, 1])
 def test_the_answer_to_a_member_that_gets_many_topics_is_encoded_in_the_thread(
     extra: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
