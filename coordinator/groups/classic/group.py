@@ -203,12 +203,12 @@ class ClassicGroup:
         """May a member with these protocols be in this group? (Kafka's supportsProtocols.)"""
         if self.state == states.EMPTY:
             return bool(protocol_type and protocols)
-        return protocol_type == self.protocol_type and self.support.has_common(protocols, len(self.members))
+        return protocol_type == self.protocol_type and self.support.has_common(protocols)
 
     def vote(self) -> str:
         """The protocol that the members would choose now. The group must have members."""
         leader = self.members.get(self.leader_id or "")
-        return elect(self.support, self.members.values(), len(self.members), leader)
+        return elect(self.support, leader)
 
     def keep_or_elect_leader(self) -> bool:
         """Keep the present leader if it has joined this rebalance, else elect the first member that has.

@@ -9,7 +9,6 @@ from muster.coordinator.groups.classic import rejoin_cause
 from muster.coordinator.groups.classic.group import ClassicGroup, RebalanceFacts
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.states import STABLE
-from muster.coordinator.groups.classic.vote import tally
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import MemberFacts, Trigger
 from muster.coordinator.groups.common.step import Step
@@ -89,7 +88,7 @@ def joined(step: Step, group: ClassicGroup) -> None:
     """The join phase is over, and the group has members."""
     current = _rebalance(group)
     current.joined_ms = step.now.mono_ms
-    current.votes = tally(group.support, group.members.values(), len(group.members))
+    current.votes = group.support.votes()
 
 
 def emptied(step: Step, group: ClassicGroup) -> None:

@@ -137,7 +137,7 @@ def _join(step: Step, command: JoinCommand, request: JoinGroupRequest, group: Cl
             history.removed(step, group, refused, events.GROUP_FULL)
         drop_member(step, group, member_id)
         return
-    protocols = step.state.shared.protocols((one.name, one.metadata) for one in request.protocols)
+    protocols = step.state.shared.protocols([(one.name, one.metadata) for one in request.protocols])
     if not group.supports(request.protocol_type, protocols):
         _refuse(step, command, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
         return

@@ -59,6 +59,8 @@ class SharedValues:
 
     def protocols(self, offered: Iterable[tuple[str, bytes]]) -> Protocols:
         """The protocols that a member offers, in values that other members and its own protocols share."""
-        of = self.of
-        one_by_one = tuple((of(name), of(data) if len(data) <= LONGEST else data) for name, data in offered)
-        return of(one_by_one) if sum(len(data) for _, data in one_by_one) <= LONGEST else one_by_one
+        of, given = self.of, tuple(offered)
+        if sum([len(data) for _, data in given]) > LONGEST:
+            return tuple([(of(name), of(data) if len(data) <= LONGEST else data) for name, data in given])
+        known: Protocols | None = self._known.get(given)
+        return of(tuple([(of(name), of(data)) for name, data in given])) if known is None else known

@@ -78,7 +78,7 @@ def _join(
     step: Step, command: _Join, request: JoinGroupRequest, group: ConsumerGroup, member_id: str
 ) -> JoinGroupResponse:
     checks.check_size(group, member_id, step.state.settings.group_consumer_max_size)
-    offered = step.state.shared.protocols((one.name, one.metadata) for one in request.protocols)
+    offered = step.state.shared.protocols([(one.name, one.metadata) for one in request.protocols])
     if not _supports(group, request.protocol_type, [name for name, _ in offered]):
         message = f"Member {member_id}'s protocols are not supported."
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)

@@ -129,7 +129,7 @@ class History:
             assert (known.parked_joins == 0) or known.state == PREPARING
             assert (known.state == COMPLETING) or all(one.parked_sync is None for one in members.values())
             if members:
-                assert known.support.candidates(len(members))
+                assert known.support.candidates()
             if known.state == PREPARING:
                 assert known.join_deadline.due_ms >= self.room.now.mono_ms
                 assert known.initial or known.parked_joins < len(members) or known.pending or self.full(known)

@@ -79,7 +79,7 @@ def test_a_later_record_of_a_group_replaces_the_earlier_one_whole() -> None:
     }
     assert got == {"a2": ((("rr", b"s2"),), 21, 11), "b": ((("rr", b"s3"),), 31, 12)}
     assert [one.assignment for one in group.members.values()] == [b"w", b"z"]
-    assert group.support.candidates(2) == ["rr"]
+    assert group.support.candidates() == ["rr"]
 
 
 def test_a_record_without_rebalance_timeout_means_the_session_timeout() -> None:
