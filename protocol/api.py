@@ -1,7 +1,7 @@
 """The table of Kafka's APIs: by key, with the versions and functions of the codec.
 
-Version ranges are known at once; the module of an API is imported when it first decodes or encodes. Which versions a
-server offers is not decided here.
+Version ranges are known at once. The module of an API is imported when it first decodes or encodes. Other modules
+decide which versions a server offers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Decode = Callable[..., Any]
 Encode = Callable[[Any], Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
-# What goes wrong in an encoder when a value does not fit its type: a mistake of the program.
+# The errors of an encoder when a value does not fit its type: a bug.
 MISFITS: Final = (struct_error, AttributeError, TypeError, UnicodeEncodeError)
 
 
@@ -42,12 +42,11 @@ class UnsupportedVersion(ProtocolError):
 
 
 class Api:
-    """One API: its key, its name ("JoinGroup"), the versions the codec knows and the functions for them.
+    """One API: its key, its name ("JoinGroup"), the versions that the codec knows and the functions for them.
 
-    `min_version` to `max_version` are Kafka's valid versions;
-    `first_flexible` is the first version with compact types and tagged fields, None when there is none. Response
-    headers are flexible from `first_flexible_response_header`, which may be above all versions. `request_has_parts`
-    and `response_has_parts` tell messages that carry record batches.
+    `min_version` to `max_version` are Kafka's valid versions. `first_flexible` is the first version with compact types
+    and tagged fields, or None. Response headers are flexible from `first_flexible_response_header`, which may be above
+    all versions. `request_has_parts` and `response_has_parts` mark messages that have record batches.
     """
 
     __slots__ = (
@@ -107,14 +106,16 @@ class Api:
         return made
 
     def request_decoder(self, version: int) -> Decode:
-        """The bare function behind decode_request, for callers that keep it: it raises REFUSALS of `wire` instead.
+        """The function behind decode_request, for callers that keep it. It raises REFUSALS of `wire` instead.
 
-        It takes a fourth argument: how many elements there may be in all arrays; TooMany, when there are more.
+        Its fourth argument is the limit of elements in all arrays; it raises TooMany when the message has more.
         """
         return self._request_decoders.get(version) or self._loaded(self._request_decoders, version)
 
     def response_encoder(self, version: int) -> Encode:
-        """The bare function behind encode_response_parts: bytes, or parts when `response_has_parts` or it is large."""
+        """The function behind encode_response_parts. It returns bytes, or parts when `response_has_parts` or it is
+        large.
+        """
         return self._response_encoders.get(version) or self._loaded(self._response_encoders, version)
 
     def decode_request(self, version: int, data: bytes, start: int = 0, end: int | None = None) -> Any:
@@ -152,9 +153,7 @@ class Api:
         return b"".join(encoded) if isinstance(encoded, list) else encoded
 
     def encode_response_parts(self, version: int, message: Message) -> Parts:
-        """As encode_response, but record batches stay the objects they are, uncopied, and so do the pieces in which a
-        large answer was made.
-        """
+        """Encode as encode_response does, without copying record batches and the pieces of a large answer."""
         encoded = self._encode(self._response_encoders, version, message)
         return encoded if isinstance(encoded, list) else [encoded]
 

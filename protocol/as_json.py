@@ -1,5 +1,8 @@
-"""Messages in the JSON form of Kafka's tools: lower camel case, bytes in base64, uuids in URL-safe base64 without
-padding, the fields of a version in order, tagged fields only if they are not the default. Pure.
+"""Messages in the JSON form of Kafka's tools. Pure.
+
+* Names are in lower camel case.
+* Bytes are in base64, uuids in URL-safe base64 without padding.
+* The fields of a version are in order, tagged fields only if they are not the default.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from muster.protocol.message import MalformedMessage, Message
 Json = Any
 
 EMBEDDED = {"subscription": decode_subscription, "assignment": decode_assignment}
-"""Bytes of a classic group's member that consumers fill with their own protocol; others fill them as they like."""
+"""Bytes of a classic group's member that consumers fill with their own protocol; others may use them freely."""
 
 
 class _Plan(NamedTuple):
@@ -28,11 +31,11 @@ class _Plan(NamedTuple):
     is_tagged: bool
     is_array: bool
     show: Callable[[Any], Json] | None
-    """None: the value as it is."""
+    """None shows the value unchanged."""
 
 
 def as_json(message: Message, version: int) -> dict[str, Json]:
-    """A message in this version."""
+    """Return a message as JSON in this version."""
     return _struct(message, _plan(type(message), version))
 
 
@@ -97,9 +100,7 @@ _SHOW: Final[dict[str, Callable[[Any], Json]]] = {"uuid": _uuid, "bytes": _bytes
 
 
 def group_metadata_as_json(message: Message, version: int) -> dict[str, Json]:
-    """A GroupMetadataValue; what members of a group of consumers embed is read where it can be, as DumpLogSegments
-    does.
-    """
+    """Return a GroupMetadataValue as JSON. As in DumpLogSegments, consumers' embedded bytes are decoded if possible."""
     out = as_json(message, version)
     if out["protocolType"] == "consumer":
         for member, row in zip(message.members, out["members"], strict=True):  # type: ignore[attr-defined]  # it is one

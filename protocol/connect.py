@@ -1,8 +1,9 @@
 """The protocol that Connect workers embed in JoinGroup metadata and SyncGroup assignments (protocol type "connect").
 
-Version 0 is the eager protocol (Kafka's ConnectProtocol), 1 and 2 the incremental cooperative one of KIP-415 and
-KIP-507 (IncrementalCooperativeConnectProtocol): the same layout, 2 says that requests between workers are signed.
-Bytes start with the version (int16); a higher version is read as 2 and bytes left over are ignored, as Kafka does.
+Version 0 is the eager protocol (Kafka's ConnectProtocol). 1 and 2 are the incremental cooperative one of KIP-415 and
+KIP-507 (IncrementalCooperativeConnectProtocol). Both have the same layout; 2 means that requests between workers are
+signed. Bytes start with the version (int16). As on Kafka, a higher version is read as 2, and remaining bytes are
+ignored.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ class ConnectorTasks(Message):
 
 
 class ConnectAssignment(Message):
-    """What a worker is to run: ExtendedAssignment, or in version 0 (without the last three fields) Assignment.
+    """The assignment of a worker: ExtendedAssignment, or in version 0 (without the last three fields) Assignment.
 
-    `error` is 0, or 1 when the configurations differ; `offset` the leader's position in the config topic; `delay_ms`
-    how long until lost tasks are assigned anew.
+    `error` is 0, or 1 when the configurations differ. `offset` is the leader's position in the config topic. `delay_ms`
+    is the time until lost tasks are assigned again.
     """
 
     __slots__ = ("assigned", "delay_ms", "error", "leader", "leader_url", "offset", "revoked")
@@ -61,7 +62,9 @@ class ConnectAssignment(Message):
 
 
 class ConnectWorkerState(Message):
-    """What a worker brings to JoinGroup: url, position in the config topic and, from version 1, what it runs."""
+    """The metadata of a worker in JoinGroup: url, position in the config topic and, from version 1, its present
+    tasks.
+    """
 
     __slots__ = ("assignment", "offset", "url")
 
@@ -205,7 +208,7 @@ class _Reader:
         return rows
 
     def _count(self, field: str, least: int, null: bool) -> int:
-        """A number of elements that take at least `least` bytes each."""
+        """Read a number of elements that take at least `least` bytes each."""
         count = self.number(4, field)
         if count == -1 and null:
             return 0

@@ -1,7 +1,7 @@
 """The consumer protocol embedded in JoinGroup metadata and SyncGroup assignments (protocol type "consumer").
 
-Bytes start with a version (int16). A version above the highest known is read as the highest known and trailing bytes
-are ignored, as Kafka's ConsumerProtocol does.
+Bytes start with a version (int16). As in Kafka's ConsumerProtocol, a higher version is read as the highest known one.
+Trailing bytes are ignored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def decode_subscription(data: bytes) -> tuple[int, ConsumerProtocolSubscription]
 
 
 def subscribed_topics(data: bytes) -> Sequence[str]:
-    """The topics of a subscription, and nothing else of it. Raises MalformedMessage.
+    """Read only the topics of a subscription. Raises MalformedMessage.
 
     It is read as version 0, whatever it claims: all versions begin with that. Some clients claim version 1 and end
     after UserData (Kafka's ClassicGroup.computeSubscribedTopics).

@@ -1,4 +1,4 @@
-"""Kafka's error codes: `ErrorCode.UNKNOWN_MEMBER_ID`, and what Kafka says of each."""
+"""Kafka's error codes: `ErrorCode.UNKNOWN_MEMBER_ID`, and Kafka's name and message of each."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Frames: the 4-byte size, request and response headers. Sans-IO: bytes in, bytes out.
 
-May not know what a message means; versions a server offers are not decided here.
+It knows no message's meaning. Other modules decide which versions a server offers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Frame = tuple[bytes, int, int]
 """A buffer, and where in it a frame's content starts and ends (without the size)."""
 
 JOIN_BELOW = 65536
-"""A response of fewer bytes is one part, header included; copying a larger one costs more than a second part."""
+"""A response of fewer bytes is one part with its header. Copying a larger one costs more than a second part."""
 
 _size = Struct(">i").unpack_from
 _header = Struct(">hhih").unpack_from
@@ -28,7 +28,7 @@ _put_request = Struct(">ihhih").pack
 
 
 class RequestHeader(NamedTuple):
-    """Kafka's RequestHeader: what precedes each request (v1; v2 adds tagged fields, which are skipped)."""
+    """Kafka's RequestHeader in front of each request (v1; v2 adds tagged fields, which are skipped)."""
 
     api_key: int
     api_version: int
@@ -37,7 +37,7 @@ class RequestHeader(NamedTuple):
 
 
 class UnknownRequest(ProtocolError):
-    """A request that the codec cannot read, though its header could be: `header` has the fields."""
+    """A request with a readable header and an unknown API or version: `header` has the fields."""
 
     def __init__(self, header: RequestHeader, text: str) -> None:
         super().__init__(text)
@@ -53,7 +53,7 @@ class UnknownApiVersion(UnknownRequest):
 
 
 # The header version of every (API, version): key << 16 | version -> 1 or 2. A negative key or version gives a negative
-# number, which is not among them.
+# number, which the table does not have.
 _HEADER_VERSIONS = {
     a.key << 16 | version: a.request_header_version(version)
     for a in all_apis()
@@ -96,7 +96,7 @@ def decode_request_header(data: bytes, start: int, end: int) -> tuple[RequestHea
 
 
 def skip_header_tags(data: bytes, p: int, end: int) -> int:
-    """The position behind the tagged fields of a header. Raises MalformedMessage."""
+    """Return the position after the tagged fields of a header. Raises MalformedMessage."""
     try:
         p = wire.skip_tags(data, p, end)
     except REFUSALS:
@@ -117,7 +117,7 @@ def _unknown(header: RequestHeader) -> UnknownRequest:
 
 
 def response_frame(api: Api, version: int, correlation_id: int, message: Message) -> Parts:
-    """A whole response, size and header included, in as few parts as is cheap; record batches are not copied.
+    """Return a whole response, size and header included, in as few parts as is cheap; record batches are not copied.
 
     Raises UnrepresentableField and UnsupportedVersion.
     """
@@ -137,7 +137,7 @@ def _start(size: int, head: int, correlation_id: int) -> bytes:
 
 
 def joined(start: bytes, parts: Parts) -> Parts:
-    """A frame of `start` and the parts, runs of small ones joined; large ones stay the objects they are."""
+    """Return a frame of `start` and the parts. Runs of small parts are joined; large ones are passed on unchanged."""
     out: Parts = []
     fold(out, [start, *parts])
     return out
@@ -166,7 +166,7 @@ def decode_response_header(api: Api, version: int, data: bytes, start: int, end:
 class InvalidFrameSize(ProtocolError):
     """A frame announces a negative size or one above the limit; nothing after it can be read.
 
-    `size` is what was announced, `frames` are the whole frames that came before it in the same feed.
+    `size` is the announced size. `frames` are the whole frames before it in the same feed.
     """
 
     def __init__(self, size: int, limit: int, frames: list[Frame]) -> None:
@@ -177,40 +177,40 @@ class InvalidFrameSize(ProtocolError):
 
 
 class FrameSplitter:
-    """Cuts a stream into frames without copying those that lie in one chunk.
+    """Cuts a stream into frames without copying those that are within one chunk.
 
-    `limit` is the largest size accepted, in bytes (Kafka's socket.request.max.bytes); it may be set anew. After
-    InvalidFrameSize the splitter is of no more use.
+    `limit` is the largest size accepted, in bytes (Kafka's socket.request.max.bytes); it may be changed. After
+    InvalidFrameSize the splitter must not be used.
     """
 
     __slots__ = ("_have", "_held", "_need", "limit")
 
     def __init__(self, limit: int = 104_857_600) -> None:
         self.limit = limit
-        # grows in place, and gives its bytes away without copying them: a large frame takes its size once
+        # the buffer grows in place, and gives its bytes away without copying them: a large frame takes its size once
         self._held: io.BytesIO | None = None
         self._have = 0
         self._need = 0
 
     @property
     def buffered(self) -> int:
-        """Bytes held of a frame that is not whole yet."""
+        """The bytes of a frame that is not whole yet."""
         return self._have
 
     @property
     def awaited(self) -> int:
-        """Size of the frame that is not whole yet, with its 4 bytes; 0 when none was begun or its size is not known."""
+        """The size of the frame that is not whole yet, with its 4 bytes; 0 while it is unknown."""
         return self._need if self._have >= 4 else 0
 
     def clear(self) -> None:
-        """Drop what is held: the rest will not come."""
+        """Drop the buffered bytes: their frame will not become whole."""
         self._held = None
         self._have = 0
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Take the next chunk of the stream; the frames that are now whole, in order.
+        """Take the next chunk of the stream; return the frames that are now whole, in order.
 
-        Raises InvalidFrameSize as soon as the size is known, before its content is awaited.
+        Raises InvalidFrameSize as soon as the size is known, before the content arrives.
         """
         held = self._held
         if held is not None:

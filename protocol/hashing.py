@@ -1,4 +1,4 @@
-"""Java's hash of a string, and the offsets partition that a group belongs to by it."""
+"""Java's hash of a string, and the partition of __consumer_offsets that it gives a group."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Final
 _MASK: Final = 0xFFFFFFFF
 _CHUNK: Final = 256
 _POWERS: Final = tuple(31**k & _MASK for k in range(_CHUNK, -1, -1))
-"""Powers of 31, descending to 1: a string is hashed by chunks. Names of 1,000 letters take 43 us instead of 87 us by
-characters, short ones take the same.
+"""Powers of 31, descending to 1: a string is hashed in chunks.
+
+Names of 1,000 letters take 43 us instead of 87 us by characters; short ones take the same.
 """
 
 
@@ -39,8 +40,9 @@ def group_partition(group_id: str, partitions: int) -> int:
 
 
 def partitions_of(placed: Sequence[tuple[str, int]], most: int = 1_000) -> int | None:
-    """How many offsets partitions there are where each group of `placed` lies on the partition that stands beside it:
-    the lowest number; None when none up to `most` fits, or there are too few groups to be sure.
+    """Return the lowest number of offsets partitions with which each group of `placed` has the partition beside it.
+
+    None when no number up to `most` fits, or the groups are too few to be sure.
     """
     lowest = max((index for _, index in placed), default=0) + 1
     if len(placed) < 3:

@@ -1,5 +1,7 @@
-"""Finds why bytes are not a message: reads them slowly by the layout text of the generated module, and names the first
-field that cannot be read. Used only when a generated decoder has refused the bytes.
+"""Finds why bytes are not a message, and names the first field that cannot be read.
+
+It reads the bytes slowly by the layout text of the generated module. It is used only after a generated decoder has
+refused the bytes.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ class LayoutField:
 
 
 def explain(layout: str, version: int, data: bytes, start: int, end: int, error: Exception) -> MalformedMessage:
-    """The error that tells why data[start:end] is not a message of this layout and version.
+    """Return the error that says why data[start:end] is not a message of this layout and version.
 
-    `error` is what the generated decoder raised; it stands as the reason should this reader find nothing wrong.
+    `error` is the error of the generated decoder. It is the reason if this reader finds no fault.
     """
     head, *lines = layout.strip("\n").split("\n")
     name, _, flexible = head.split()
@@ -44,7 +46,7 @@ def explain(layout: str, version: int, data: bytes, start: int, end: int, error:
 
 
 def layout_fields(lines: list[str]) -> list[LayoutField]:
-    """The fields of a layout, those of structs below them by indentation."""
+    """Return the fields of a layout; those of structs are indented below them."""
     top: list[LayoutField] = []
     stack = [top]
     for line in lines:
@@ -57,7 +59,7 @@ def layout_fields(lines: list[str]) -> list[LayoutField]:
 
 
 def within(version: int, versions: str) -> bool:
-    """Whether a version lies in a range of Kafka's form: "3", "2-5", "4+", "none"."""
+    """Whether a version is in a range of Kafka's form: "3", "2-5", "4+", "none"."""
     if versions == "none":
         return False
     if versions.endswith("+"):
@@ -67,7 +69,7 @@ def within(version: int, versions: str) -> bool:
 
 
 class _Reader:
-    """Reads one message; every method takes the path of what it reads."""
+    """Reads one message. Every method takes the path of the field that it reads."""
 
     def __init__(self, data: bytes, start: int, end: int, version: int, flexible: bool, is_request: bool) -> None:
         # see `wire.too_many`
@@ -95,7 +97,7 @@ class _Reader:
         raise MalformedMessage(path, "varint longer than 5 bytes")
 
     def length(self, size: int, path: str) -> int:
-        """A length or count; -1 is null."""
+        """Read a length or count; -1 is null."""
         return self.uvarint(path) - 1 if self.flexible else int.from_bytes(self.take(size, path), "big", signed=True)
 
     def struct(self, fields: list[LayoutField], path: str) -> None:
@@ -130,7 +132,7 @@ class _Reader:
                 self.position += size
 
     def tag(self, field: LayoutField, path: str, size: int) -> None:
-        """A tagged field must take exactly the bytes it announces."""
+        """Read a tagged field, which must take exactly the announced bytes."""
         outer, self.end = self.end, self.position + size
         if field.fields and not field.array and within(self.version, field.nullable):
             # Here the marker of a struct that may be null is a varint, and 0 is null.

@@ -32,8 +32,9 @@ class Message:
 
 
 def take_apart(message: Message) -> None:
-    """Let go of what a large message holds, a little at a time: Python frees a list of 250,000 messages in one go, and
-    for these 80 ms no other thread runs. The message is of no use afterwards.
+    """Free the parts of a large message, a little at a time. The message must not be used afterwards.
+
+    Python frees a list of 250,000 messages in one go: for these 80 ms no other thread runs.
     """
     for name in message.__slots__:
         rows = getattr(message, name)
@@ -54,11 +55,11 @@ def _same(a: Any, b: Any) -> bool:
 
 
 class ProtocolError(ValueError):
-    """Anything wrong between bytes and messages."""
+    """An error between bytes and messages."""
 
 
 class MalformedMessage(ProtocolError):
-    """The bytes are not a message of the layout they claim.
+    """The bytes are not a message of the layout that they claim.
 
     `path` names the first field that cannot be read ("JoinGroupRequest.protocols[3].name"), `reason` says why.
     """
@@ -70,10 +71,10 @@ class MalformedMessage(ProtocolError):
 
 
 class UnrepresentableField(ProtocolError):
-    """A message cannot be said in the version asked for: a mistake of the program, not of the peer.
+    """A message cannot be encoded in the requested version: a bug of the program, not of the peer.
 
-    Raised for a field that is not in that version, not ignorable and not at its default, and for a value that does
-    not fit its type. `version` is filled in by the caller that knows it.
+    It is raised for a field that is not in that version, not ignorable and not at its default. It is also raised for a
+    value that does not fit its type. The caller fills in `version`.
     """
 
     def __init__(self, path: str, reason: str = "is not in this version") -> None:

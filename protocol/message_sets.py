@@ -1,12 +1,19 @@
-"""Message sets: the log format of Kafka before 0.11 (magic 0 and 1). They are read and turned into record batches v2 in
-memory, so that all readers of batches can read them. They are never written.
+"""Message sets: the log format of Kafka before 0.11 (magic 0 and 1).
 
-A message: offset int64, size int32 (of what follows it), CRC-32 uint32 (over all that follows it), magic int8,
-attributes int8, timestamp int64 (ms; magic 1 only), key length int32 (-1: none), key, value length int32 (-1: none),
-value. The value of a compressed message is a set of messages, none of which is compressed; it stands at the offset of
-the last of them. Inside, magic 0 has offsets of the log, magic 1 has such that only their distances count (KIP-31).
+They are read and converted to record batches v2 in memory, so that all readers of batches can read them. They are never
+written.
 
-The caller gives the codecs: `Unpack` takes Kafka's number of a codec and the packed bytes."""
+The fields of a message:
+
+* offset int64, size int32 (of the bytes after it), CRC-32 uint32 (over all bytes after it), magic int8;
+* attributes int8, timestamp int64 (ms; magic 1 only);
+* key length int32 (-1: none), key, value length int32 (-1: none), value.
+
+The value of a compressed message is a set of uncompressed messages. The compressed message has the offset of its last
+one. Inside, magic 0 has offsets of the log. In magic 1 only the distances of the offsets count (KIP-31).
+
+The caller gives the codecs: `Unpack` takes Kafka's number of a codec and the packed bytes.
+"""
 
 from __future__ import annotations
 
@@ -19,23 +26,23 @@ from muster.protocol.wire import uv
 
 Buffer = bytes | bytearray | memoryview
 Unpack = Callable[[int, memoryview], Buffer]
-"""Codec and packed bytes -> what was packed. What it raises goes through."""
+"""Codec and packed bytes -> unpacked bytes. Its errors are not caught."""
 
 LENGTH_OVERHEAD: Final = 12
-"""Bytes in front of what the size counts."""
+"""Bytes before those that the size counts."""
 MAGIC_POSITION: Final = 16
 MIN_SIZES: Final = (26, 34)
-"""The least that a whole message takes, by magic."""
+"""The least size of a whole message, by magic."""
 
 _CODEC: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _LZ4: Final = 3
 _CRC_START: Final = 16
 _KEY_AT: Final = (18, 26)
-"""Where the length of the key stands, by magic."""
+"""The position of the key's length, by magic."""
 _NO_TIMESTAMP: Final = -1
 _RUN_BYTES: Final = 16 * 1024
-"""Plain messages that follow one another make batches of about this size."""
+"""Plain messages in a row make batches of about this size."""
 _NULL: Final = b"\1"
 """-1 as a length of a record batch v2."""
 _MAX_DELTA: Final = (1 << 31) - 1
@@ -48,34 +55,34 @@ _BATCH_LENGTH_OVERHEAD: Final = 12
 
 
 class MalformedMessageSet(ValueError):
-    """Bytes that are no message, or a compressed message that holds something else than messages; says which."""
+    """Bytes that are no message, or a compressed message without messages in it; the text says which."""
 
 
 class Head(NamedTuple):
-    """What stands in front of a message's key."""
+    """The fields in front of a message's key."""
 
     offset: int
     size: int
-    """Bytes of the whole message, its offset and size included."""
+    """Bytes of the whole message, with its offset and size."""
     crc: int
     magic: int
     attributes: int
     timestamp: int
-    """ms; -1: it has none (magic 0)."""
+    """In ms; -1 without a timestamp (magic 0)."""
 
     @property
     def codec(self) -> int:
-        """Kafka's number of the codec; 0: the message is plain."""
+        """Kafka's number of the codec; 0 for a plain message."""
         return self.attributes & _CODEC
 
     @property
     def is_log_append_time(self) -> bool:
-        """The broker set the timestamp."""
+        """Whether the broker set the timestamp."""
         return self.attributes & _LOG_APPEND_TIME != 0
 
 
 def head_of(data: Buffer, at: int) -> Head | None:
-    """The head of the message at `at`; None when the bytes end before a whole one could. The magic must be 0 or 1."""
+    """Return the head of the message at `at`; None when the bytes end too early. The magic must be 0 or 1."""
     left = len(data) - at
     if left <= MAGIC_POSITION or left < MIN_SIZES[data[at + MAGIC_POSITION]]:
         return None
@@ -87,13 +94,14 @@ def head_of(data: Buffer, at: int) -> Head | None:
 
 
 def is_crc_right(data: Buffer, at: int, size: int, crc: int) -> bool:
-    """Whether the message of `size` bytes at `at` is whole in `data` and this is its CRC."""
+    """Whether the message of `size` bytes at `at` is whole in `data`, and `crc` is its CRC."""
     return at + size <= len(data) and crc32(memoryview(data)[at + _CRC_START : at + size]) == crc
 
 
 def may_be_message(data: Buffer, at: int, size: int) -> bool:
-    """Whether the key of a message of `size` bytes at `at` fits into it: for a look at bytes that may be anything.
-    There must be `MIN_SIZES` bytes of it.
+    """Whether the key of a message of `size` bytes at `at` fits into it, when the bytes may be anything.
+
+    `data` must have `MIN_SIZES` bytes of it.
     """
     magic = data[at + MAGIC_POSITION]
     key_size: int = _int(data, at + _KEY_AT[magic])[0]
@@ -104,8 +112,9 @@ def may_be_message(data: Buffer, at: int, size: int) -> bool:
 
 
 def runs(data: Buffer) -> Iterator[tuple[int, int]]:
-    """Where the parts of a set begin and end that make one record batch each: a compressed message, or plain ones of
-    one kind that follow one another. `data` must be whole messages.
+    """Yield begin and end of the parts of a set that make one record batch each. `data` must be whole messages.
+
+    A part is a compressed message, or plain messages of one kind in a row.
     """
     start = at = 0
     first_offset = last_offset = -1
@@ -131,7 +140,9 @@ def runs(data: Buffer) -> Iterator[tuple[int, int]]:
 
 
 def _message(data: Buffer, at: int) -> tuple[int, int, int, int, int]:
-    """Offset, end, CRC, magic and attributes of the message at `at`. MalformedMessageSet when it is not whole."""
+    """Return offset, end, CRC, magic and attributes of the message at `at`. Raises MalformedMessageSet if it is not
+    whole.
+    """
     left = len(data) - at
     if left >= MIN_SIZES[0]:
         offset, length, crc, magic, attributes = _head(data, at)
@@ -141,10 +152,10 @@ def _message(data: Buffer, at: int) -> tuple[int, int, int, int, int]:
 
 
 def as_batch(data: Buffer, unpack: Unpack) -> bytearray:
-    """What is one of the `runs`, as a record batch v2 with the same offsets and timestamps, not compressed, its CRC
-    left 0. A compressed message that is empty becomes a batch without records.
+    """Return one of the `runs` as a record batch v2, not compressed, with the same offsets and timestamps.
 
-    Checks the CRC of each message. Raises MalformedMessageSet, and what `unpack` raises.
+    Its CRC is 0. An empty compressed message becomes a batch without records. Checks the CRC of each message. Raises
+    MalformedMessageSet, and what `unpack` raises.
     """
     at, last_offset, view = 0, -1, memoryview(data)
     while at < len(data):
@@ -181,7 +192,7 @@ def _inside(head: Head, data: Buffer, unpack: Unpack) -> Buffer:
 
 
 def _value_of(data: Buffer, at: int, end: int, magic: int, offset: int) -> tuple[int, int]:
-    """Where the value of a whole message begins and ends; its end is in front of its beginning when there is none."""
+    """Return begin and end of a whole message's value. The end is before the begin when it has no value."""
     start: int = at + _KEY_AT[magic] + 8
     size: int = _int(data, start - 8)[0]
     if size > 0:
@@ -194,7 +205,7 @@ def _value_of(data: Buffer, at: int, end: int, magic: int, offset: int) -> tuple
 
 
 def _ends(inside: Buffer, outer: int) -> tuple[int, int] | None:
-    """The first and the last offset in an unpacked set as they stand there; None: it is empty."""
+    """Return the first and the last offset in an unpacked set, unchanged; None when it is empty."""
     first: int | None = None
     offset = at = 0
     while at < len(inside):
@@ -213,7 +224,9 @@ def _ends(inside: Buffer, outer: int) -> tuple[int, int] | None:
 
 
 def _batch(outer: Head, data: Buffer, moved: int, base_offset: int, last_offset: int) -> bytearray:
-    """The plain messages in `data`, gone through once before, their offsets moved by so much, as one batch."""
+    """Return the plain messages in `data`, which were checked before, as one batch; `moved` is added to their
+    offsets.
+    """
     out = bytearray(_BATCH_HEADER.size)
     moved -= base_offset
     appended_ms = outer.timestamp if outer.is_log_append_time else None
@@ -265,8 +278,9 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def _with_right_checksum(frame: bytes) -> bytes:
-    """An LZ4 frame of magic 0 with the checksum that its header should have: Kafka took it over too many bytes
-    (KAFKA-3160), and whatever reads magic 0 has to let that pass.
+    """Return an LZ4 frame of magic 0 with the right checksum of its header.
+
+    Kafka computed the checksum over too many bytes (KAFKA-3160), and every reader of magic 0 must accept that.
     """
     at = 14 if len(frame) > 4 and frame[4] & _CONTENT_SIZE else 6
     if frame[:4] != _LZ4_MAGIC or len(frame) <= at:

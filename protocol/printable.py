@@ -4,8 +4,9 @@ from __future__ import annotations
 
 
 def shown(text: str) -> str:
-    """`text` on one line, with what is not printable (control characters, ends of lines, marks of direction, halves of
-    surrogate pairs) as Python writes it: \\x1b, \\n, \\u202e.
+    """Return `text` on one line, with unprintable characters as Python writes them: \\x1b, \\n, \\u202e.
+
+    They are control characters, line ends, marks of direction and halves of surrogate pairs.
     """
     if text.isprintable():
         return text

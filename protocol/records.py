@@ -1,10 +1,11 @@
 """Keys and values of Kafka's internal logs, with their prefixes.
 
-* __consumer_offsets, __share_group_state, __transaction_state: a key is the record type (int16) and the key message;
-  a value is its version (int16) and the value message; no value is a tombstone.
+* __consumer_offsets, __share_group_state, __transaction_state: a key is the record type (int16) and the key message.
+* Their values are a version (int16) and the value message; a record without a value is a tombstone.
 * __cluster_metadata: no key; a value is frame version, record type and version (unsigned varints) and the message.
 
-A type that this codec does not know raises `UnknownRecord`, so that callers can keep such records as they are."""
+An unknown type raises `UnknownRecord`, so that callers can keep such records unchanged.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ METADATA_FRAME: Final = 1
 
 
 class UnknownRecord(ProtocolError):
-    """A record of a type or version that this codec does not know: `type` and `version` (None when not reached)."""
+    """A record of an unknown type or version: `type` and `version` (None when they were not read)."""
 
     def __init__(self, log: str, record_type: int, version: int | None) -> None:
         what = f"type {record_type}" if version is None else f"version {version} of type {record_type}"
@@ -38,7 +39,9 @@ class UnknownRecord(ProtocolError):
 
 
 class _Codec:
-    """Decoders and encoders of one message, by version; what is encoded stands behind the prefix of its version."""
+    """Decoders and encoders of one message, by version. The prefix of the version is in front of the encoded
+    message.
+    """
 
     __slots__ = ("decoders", "encoders", "layout", "name", "newest")
 
@@ -60,7 +63,7 @@ class _Codec:
             raise explain(self.layout, version, data, start, len(data), error) from None
 
     def encode(self, version: int, message: Message) -> bytes:
-        """Write a message in this version, behind its prefix."""
+        """Write a message in this version, after its prefix."""
         row = self.encoders.get(version)
         if row is None:
             raise UnrepresentableField(self.name, f"has no version {version}")

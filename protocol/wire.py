@@ -1,9 +1,9 @@
 """Primitives of the generated decoders and encoders. Other modules should not need them.
 
-Decoders check little while they run. A slice past the end leaves the position past the end, and the next fixed-size
-read or the last line of the decoder notices it. Element counts are bounded by the remaining bytes before anything is
-allocated. Errors are one of `REFUSALS`; the caller turns them into MalformedMessage with the field's path by reading
-the bytes again, slowly (`malformed`).
+Decoders check little while they run. A slice past the end leaves the position past the end. The next fixed-size read,
+or the last line of the decoder, notices that. Element counts are limited by the remaining bytes before anything is
+allocated. Errors are one of `REFUSALS`. The caller then reads the bytes again, slowly (`malformed`), and raises
+MalformedMessage with the field's path.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Parts = list[bytes | memoryview]
 
 
 class Refused(ValueError):
-    """The bytes do not fit the layout; where and why is found out by `malformed`."""
+    """The bytes do not fit the layout; `malformed` finds the field and the reason."""
 
 
 REFUSALS = (Refused, IndexError, struct_error, UnicodeDecodeError)
@@ -34,21 +34,22 @@ class TooMany(Refused):
 
 
 MOST_ELEMENTS: Final = 250_000
-"""So many elements (structs, texts, numbers, tagged fields) may be in all arrays of a request together: millions of
-objects would keep everybody else waiting for seconds, and take gigabytes. Kafka has no limit but the size of a request;
-nor has any cluster as many partitions.
+"""The most elements (structs, texts, numbers, tagged fields) in all arrays of a request together.
+
+Millions of objects would delay all other clients for seconds, and take gigabytes. Kafka only limits the size of a
+request. No cluster has as many partitions.
 """
 MOST_TAGS: Final = 127
-"""So many tagged fields may be in one struct: Kafka's own have fewer than ten."""
+"""The most tagged fields in one struct: Kafka's own have fewer than ten."""
 
 
 def too_many() -> NoReturn:
-    """Give up on a request with more elements than the reader may make."""
+    """Refuse a request with more elements than the reader may make."""
     raise TooMany
 
 
 def refuse() -> NoReturn:
-    """Give up on the bytes."""
+    """Refuse the bytes."""
     raise Refused
 
 
@@ -70,7 +71,7 @@ def uvarint(b: bytes, p: int) -> tuple[int, int]:
 
 
 def long_string(b: bytes, p: int, end: int) -> tuple[str, int]:
-    """Read a compact string whose length does not lie in 1..127 (other lengths are read in line)."""
+    """Read a compact string whose length is not in 1..127 (those lengths are read inline)."""
     n, p = uvarint(b, p)
     if not 0 < n <= MAX_STRING + 1 or n - 1 > end - p:
         refuse()
@@ -79,7 +80,7 @@ def long_string(b: bytes, p: int, end: int) -> tuple[str, int]:
 
 
 def long_bytes(b: bytes, p: int, end: int) -> tuple[bytes, int]:
-    """Read compact bytes whose length does not lie in 1..127."""
+    """Read compact bytes whose length is not in 1..127."""
     n, p = uvarint(b, p)
     if n == 0 or n - 1 > end - p:
         refuse()
@@ -88,11 +89,11 @@ def long_bytes(b: bytes, p: int, end: int) -> tuple[bytes, int]:
 
 
 COPIED_BYTES: Final = 64 * 1024
-"""Larger records of a request are not copied: 100 MB take a tenth of a second, and all other clients wait."""
+"""Larger records are not copied: 100 MB take a tenth of a second and delay all other clients."""
 
 
 def part(b: bytes, start: int, end: int) -> bytes:
-    """b[start:end] for records: large ones are a view, which is bytes to all who look at records."""
+    """Return b[start:end] for records. Large ones are a memoryview, which readers of records use like bytes."""
     return b[start:end] if end - start <= COPIED_BYTES else cast(bytes, memoryview(b)[start:end])
 
 
@@ -109,7 +110,7 @@ Reader = Callable[[bytes, int, int], Any]
 
 
 def skip_tags(b: bytes, p: int, end: int) -> int:
-    """Skip the tagged fields whose count stands at p; the position after them."""
+    """Skip the tagged fields whose count is at p; return the position after them."""
     n, p = uvarint(b, p)
     if n > MOST_TAGS or n * 2 > end - p:
         refuse()
@@ -142,12 +143,12 @@ def read_tags(b: bytes, p: int, end: int, known: Mapping[int, Reader]) -> tuple[
 
 
 MOST_STRUCTS: Final = 256
-"""Structs of so many elements that are kept."""
+"""The most struct objects of many elements that are cached."""
 
 
 @lru_cache(MOST_STRUCTS)
 def get_many(code: str, n: int) -> Callable[..., tuple[Any, ...]]:
-    """unpack_from for n elements of one struct code."""
+    """Return unpack_from for n elements of one struct code."""
     return Struct(f">{n}{code}").unpack_from
 
 
@@ -165,13 +166,13 @@ def long_uvarint(n: int) -> bytes:
 
 
 MOST_PARTS: Final = 4_096
-"""So many parts of an answer are kept before they are joined."""
+"""The most parts of an answer that are kept before they are joined."""
 LARGE_PART: Final = 4_096
-"""Parts of at least this many bytes are passed on as they are; smaller ones are joined."""
+"""Parts of at least this many bytes are passed on unchanged; smaller ones are joined."""
 
 
 def ended(whole: Parts, out: list[bytes]) -> bytes | Parts:
-    """All of an answer: in one piece, or in those that were joined on the way, and the last one."""
+    """Return a whole answer: in one piece, or in the pieces that were joined before, and the last one."""
     last = b"".join(out)
     if not whole:
         return last
@@ -188,7 +189,7 @@ def ended_parts(whole: Parts, out: Parts) -> Parts:
 
 
 def fold(whole: Parts, out: Parts) -> None:
-    """Put parts behind those that are done, small ones that lie side by side joined."""
+    """Append parts to those that are finished; small neighbours are joined."""
     run: Parts = []
     for part in out:
         if len(part) < LARGE_PART:
@@ -226,15 +227,15 @@ def write_tags(tags: Sequence[tuple[int, bytes]]) -> bytes:
 
 @lru_cache(MOST_STRUCTS)
 def put_many(code: str, n: int) -> Callable[..., bytes]:
-    """pack for n elements of one struct code."""
+    """Return pack for n elements of one struct code."""
     return Struct(f">{n}{code}").pack
 
 
 def not_in_version(path: str) -> NoReturn:
-    """A field that has a value is neither in the version asked for nor ignorable."""
+    """Refuse a field with a value that is neither in the requested version nor ignorable."""
     raise UnrepresentableField(path)
 
 
 def is_none(name: str) -> NoReturn:
-    """An attribute is None that cannot be null in the version asked for."""
+    """Refuse None for a field that cannot be null in the requested version."""
     raise UnrepresentableField(name, "is None, which cannot be said")

@@ -1,4 +1,4 @@
-"""What a client metrics subscription may be told (KIP-714): the checks of Kafka's ClientMetricsConfigs."""
+"""The checks of a client metrics subscription's configs (KIP-714; Kafka's ClientMetricsConfigs)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _MATCHED = frozenset(
         "client_source_port",
     )
 )
-"""What clients can be told apart by (ClientMetricsConfigs.ClientMatchingParams)."""
+"""The properties of clients by which a subscription selects them (ClientMetricsConfigs.ClientMatchingParams)."""
 
 
 def validate(name: str, configs: Mapping[str, str], is_pattern: Callable[[str], bool]) -> Iterator[None]:
-    """Raises InvalidRequest or InvalidProperty, as Kafka takes the one or the other for the fault, with its text. It
-    yields before each pattern: `is_pattern` may take some milliseconds to read one.
+    """Raises InvalidRequest or InvalidProperty with Kafka's text, depending on how Kafka classifies the fault.
+
+    It yields before each pattern, because `is_pattern` may take some milliseconds to compile one.
     """
     if not name:
         raise InvalidRequest("Subscription name can't be empty")
@@ -49,7 +50,9 @@ def validate(name: str, configs: Mapping[str, str], is_pattern: Callable[[str], 
 
 
 def _check_pattern(pattern: str, is_pattern: Callable[[str], bool]) -> None:
-    """`name=regular expression`. Java's and RE2's expressions differ in details; what RE2 reads is taken."""
+    """Check `name=regular expression`. Java's and RE2's expressions differ in details; every expression of RE2 is
+    accepted.
+    """
     parts = pattern.split("=")
     if len(parts) == 2 and parts[0].strip() in _MATCHED and parts[1].strip() and is_pattern(parts[1].strip()):
         return

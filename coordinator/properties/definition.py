@@ -1,4 +1,4 @@
-"""One property: its name, type, default and valid values, and the reading of a value as Kafka's ConfigDef reads it."""
+"""One property: its name, type, default and valid values. It reads a value as Kafka's ConfigDef does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from muster.coordinator.properties.rules import INTEGER_LIMITS, counts_once, java_double, rule_of
 
 Value = bool | int | float | str | tuple[str, ...] | None
-"""A value that was read: LIST is a tuple, CLASS and PASSWORD are text; None only where Kafka's default is null."""
+"""A parsed value: LIST is a tuple, CLASS and PASSWORD are text. None occurs only where Kafka's default is null."""
 
 WIRE_TYPES = {
     "BOOLEAN": 1,
@@ -25,14 +25,14 @@ WIRE_TYPES = {
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)", re.ASCII)
-_BLANKS = "".join(map(chr, range(33)))  # what Java's String.trim takes away
-_BLANK = " \t\n\x0b\f\r"  # Java's \s, which stands before and behind the comma in Kafka's pattern
+_BLANKS = "".join(map(chr, range(33)))  # the characters that Java's String.trim removes
+_BLANK = " \t\n\x0b\f\r"  # Java's \s, before and after the comma in Kafka's pattern
 
 
 class InvalidProperty(ValueError):  # Kafka's ConfigException
     """A value or a name that Kafka would refuse; its text is Kafka's own message.
 
-    `name` is the property's, `text` the value that was given (None: the name is wrong, or the value was null).
+    `name` is the property's name. `text` is the given value; None when the name is wrong, or the value was null.
     """
 
     def __init__(self, name: str, text: str | None, message: str) -> None:
@@ -42,7 +42,7 @@ class InvalidProperty(ValueError):  # Kafka's ConfigException
 
 
 class InvalidRequest(ValueError):  # Kafka's InvalidRequestException
-    """A configuration that Kafka takes for a wrong request, not for a wrong value; its text is Kafka's own message."""
+    """A configuration that to Kafka is a wrong request, not a wrong value; its text is Kafka's own message."""
 
 
 class Property(NamedTuple):
@@ -62,12 +62,12 @@ class Property(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
-        """Its value is never shown."""
+        """Whether its value is never shown."""
         return self.type == "PASSWORD"
 
     @property
     def read_only(self) -> bool:
-        """A broker property that cannot change while the broker runs."""
+        """Whether it is a broker property that cannot change while the broker runs."""
         return self.update_mode == "read-only"
 
     @property
@@ -77,11 +77,11 @@ class Property(NamedTuple):
 
     @property
     def default_value(self) -> Value:
-        """The default, read."""
+        """The parsed default."""
         return None if self.default is None else _read(self, self.default)
 
     def parse(self, text: str) -> Value:
-        """The value that `text` stands for. Raises InvalidProperty when the type or the range refuses it."""
+        """Parse `text`. Raises InvalidProperty when the type or the range refuses it."""
         value = _read(self, text)
         if self.valid is None:
             return value
@@ -94,7 +94,7 @@ class Property(NamedTuple):
 
 
 def _read(prop: Property, text: str) -> Value:
-    """ConfigDef.parseType."""
+    """Parse a value, as ConfigDef.parseType does."""
     kind, trimmed = prop.type, text.strip(_BLANKS)
     if kind in INTEGER_LIMITS:
         limit = INTEGER_LIMITS[kind]
@@ -116,8 +116,9 @@ def _read(prop: Property, text: str) -> Value:
 
 
 def _parts(text: str) -> tuple[str, ...]:
-    """What stands between commas, without the blanks beside them. A pattern would look at many blanks again and again:
-    32,000 of them took a second.
+    """Split a text at its commas and remove the blanks beside them.
+
+    A regular expression would read many blanks again and again: 32,000 blanks took a second.
     """
     first, *others = text.split(",")
     if not others:
@@ -131,7 +132,7 @@ def _invalid(prop: Property, text: str, why: str) -> InvalidProperty:
 
 
 def text_of(value: Value) -> str | None:
-    """A value as text: ConfigDef.convertToString."""
+    """Return a value as text, as ConfigDef.convertToString does."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -31,11 +31,11 @@ SOURCE_CLIENT_METRICS = 7
 SOURCE_GROUP = 8
 
 UNKNOWN_TYPE = 0
-"""ConfigType of a property without a definition."""
+"""The ConfigType of a property without a definition."""
 
 
 class Synonym(NamedTuple):
-    """One of the places a value may come from, the one that counts first."""
+    """One of the places where a value may be set, in the order of precedence."""
 
     name: str
     value: str | None
@@ -55,7 +55,7 @@ class Entry(NamedTuple):
 
 
 def broker(live: Live) -> list[Entry]:
-    """Every broker property that is not internal (or was given), and all that was set, in the order of names."""
+    """List every broker property that is not internal (or was set), and all other set ones, by name."""
     entries = []
     for prop in (*BROKER.values(), *MUSTER.values()):
         if prop.internal and live.source(prop.name) != "static":
@@ -71,13 +71,13 @@ def broker(live: Live) -> list[Entry]:
 
 
 def _names(name: str) -> tuple[str, ...]:
-    """Under which names a value of this one may have been given; for a listener also the broker's."""
+    """Return the names under which this property's value may be set; for a listener's property also the broker's."""
     base = base_of(name)
     return (name,) if base == name else (name, base)
 
 
 def cluster_wide(live: Live) -> list[Entry]:
-    """What was set for all brokers, in the words in which it was."""
+    """List the properties set for all brokers, with the texts that were given."""
     entries = []
     for name, text in sorted(live.cluster_wide.items()):
         prop = definition(name)
@@ -87,7 +87,7 @@ def cluster_wide(live: Live) -> list[Entry]:
 
 
 def _set_only(name: str, synonyms: tuple[Synonym, ...]) -> Entry:
-    """A property that stands nowhere but among those that were set."""
+    """Return the entry of a property without a definition, which was only set."""
     prop = DYNAMIC_ONLY.get(name) or definition(name)
     wire_type = UNKNOWN_TYPE if prop is None else prop.wire_type
     read_only = changeable(name) is None
@@ -96,12 +96,14 @@ def _set_only(name: str, synonyms: tuple[Synonym, ...]) -> Entry:
 
 
 def _is_secret(name: str, prop: Property | None) -> bool:
-    """A property without a definition may be a secret."""
+    """Whether to hide the value: a property without a definition may be a secret."""
     return name not in DYNAMIC_ONLY and (prop is None or prop.sensitive)
 
 
 def topic(overrides: Mapping[str, str], live: Live) -> list[Entry]:
-    """Every topic property that is not internal, or was given, in the order of names; `overrides`: the topic's own."""
+    """List every topic property that is not internal, or was set, in the order of names. `overrides`: the topic's
+    own.
+    """
     return [
         _overridable(prop, overrides, SOURCE_TOPIC, _topic_synonyms(prop.name, live), _topic_default(prop.name, live))
         for prop in TOPIC.values()
@@ -110,7 +112,7 @@ def topic(overrides: Mapping[str, str], live: Live) -> list[Entry]:
 
 
 def created(overrides: Mapping[str, str], live: Live) -> list[Entry]:
-    """The properties of a new topic as CreateTopics tells them: each value in the words in which it was given."""
+    """List the properties of a new topic for CreateTopics, with the texts that were given."""
     entries = []
     for entry in topic(overrides, live):
         value, source = _as_given(entry.name, overrides, live) or (entry.value, SOURCE_DEFAULT)
@@ -131,7 +133,7 @@ def _as_given(name: str, overrides: Mapping[str, str], live: Live) -> tuple[str,
 
 
 def group(overrides: Mapping[str, str], live: Live) -> list[Entry]:
-    """Every group property, in the order of names; `overrides` are the group's own."""
+    """List every group property, in the order of names. `overrides`: the group's own."""
     entries = []
     for prop in GROUP.values():
         above = GROUP_SYNONYMS[prop.name]
@@ -144,12 +146,12 @@ def group(overrides: Mapping[str, str], live: Live) -> list[Entry]:
 
 
 def client_metrics(overrides: Mapping[str, str]) -> list[Entry]:
-    """Every property of client metrics, in the order of names; `overrides` are those of the subscription."""
+    """List every property of client metrics, in the order of names. `overrides`: those of the subscription."""
     return [_overridable(prop, overrides, SOURCE_CLIENT_METRICS, (), prop.default) for prop in CLIENT_METRICS.values()]
 
 
 def loggers(levels: Mapping[str, str]) -> list[Entry]:
-    """The broker's loggers with their levels."""
+    """List the broker's loggers with their levels."""
     return [Entry(name, level, False, SOURCE_LOGGER, False, UNKNOWN_TYPE, ()) for name, level in levels.items()]
 
 
@@ -180,7 +182,7 @@ def _topic_default(name: str, live: Live) -> str | None:
 
 
 def _layers(live: Live) -> tuple[tuple[int, Callable[[str], str | None]], ...]:
-    """Where values may have been given, what counts first before the rest: (source, text by name)."""
+    """Return the places where values may be set, in the order of precedence: (source, text by name)."""
     static = live.static
 
     def started_with(name: str) -> str | None:
@@ -194,7 +196,7 @@ def _layers(live: Live) -> tuple[tuple[int, Callable[[str], str | None]], ...]:
 
 
 def _broker_synonyms(name: str, names: Sequence[str], live: Live) -> tuple[Synonym, ...]:
-    """ConfigHelper.configSynonyms: what was given before what is default; those before `name` itself are dropped."""
+    """ConfigHelper.configSynonyms: values that were set before defaults, without those before `name` itself."""
     secret = _is_secret(name, definition(name))
     found = []
     for source, given in _layers(live):

@@ -1,6 +1,6 @@
-"""What Kafka says of its properties, for DescribeConfigs with IncludeDocumentation (KIP-569).
+"""Kafka's documentation of its properties, for DescribeConfigs with IncludeDocumentation (KIP-569).
 
-The texts are Apache Kafka's own, distilled from its jars by tools/properties into documentation.json. They are read
+The texts are Apache Kafka's own, distilled from its jars by tools/properties into documentation.json. They are loaded
 at the first request for them.
 """
 
@@ -15,7 +15,9 @@ from muster.coordinator.properties.own import ABOUT
 
 
 def documentation(kind: str) -> Mapping[str, str]:
-    """The texts by property; `kind`: broker, topic, group or client-metrics. A broker has Muster's own, too."""
+    """The texts by property. `kind`: broker, topic, group or client-metrics. A broker also has Muster's own
+    properties.
+    """
     return _all()[kind]
 
 

@@ -1,7 +1,7 @@
-"""Which broker properties may be changed while it runs, and to what: the checks of Kafka's DynamicBrokerConfig.
+"""Checks which broker properties may change while the broker runs, and to which values (Kafka's DynamicBrokerConfig).
 
-Refusals are InvalidProperty with Kafka's text. Properties that Kafka does not know are taken and kept, as by Kafka:
-plug-ins may know them. Kafka opens and closes listeners too; here `listeners` can only be set to what it is.
+Refusals are InvalidProperty with Kafka's text. As on Kafka, properties without a definition are accepted and kept:
+plug-ins may use them. Kafka opens and closes listeners too; here `listeners` can only be set to its present value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.coordinator.properties.lookup import BROKER, DYNAMIC_ONLY, DYNAMIC_S
 
 PER_BROKER: Final = "per-broker"
 _FIXED: Final = ("listeners", "listener.security.protocol.map")
-"""What Kafka would change by opening and closing listeners."""
+"""Properties that on Kafka change by opening and closing listeners."""
 _THREADS: Final = (
     "background.threads",
     "num.io.threads",
@@ -27,7 +27,7 @@ _THREADS: Final = (
     "remote.log.manager.follower.thread.pool.size",
     "remote.log.reader.threads",
 )
-"""Pools that grow and shrink by half at a time."""
+"""Thread pools that grow and shrink by half at a time."""
 _CLEANER_THREADS: Final = "log.cleaner.threads"
 _PER_IP: Final = "max.connections.per.ip.overrides"
 _MEGABYTE: Final = 1 << 20
@@ -37,13 +37,13 @@ _LISTENER_ONLY: Final = "These security configs can be dynamically updated only 
 
 
 def changeable(name: str) -> Property | None:
-    """The definition of a property that can be set while the broker runs, when there is one."""
+    """The definition of a property that can be set while the broker runs; None for others."""
     found = DYNAMIC_ONLY.get(name) or BROKER.get(name)
     return None if found is None or found.read_only else found
 
 
 def check(configs: Mapping[str, str], live: Live, *, for_all: bool) -> None:
-    """May this be all that is set for all brokers, or else for this one? Raises InvalidProperty."""
+    """Check the full set of properties for all brokers, or else for this broker. Raises InvalidProperty."""
     _refuse(_NOT_DYNAMIC, filter(_is_fixed, configs))
     _refuse(_LISTENER_ONLY, (name for name in configs if name in DYNAMIC_SECURITY))
     for name, text in configs.items():
@@ -95,7 +95,7 @@ def _number(value: Value) -> float | None:
 
 
 def _fit_together(value: Callable[[str], Value]) -> None:
-    """As much of KafkaConfig.validateValues as properties that can change are in."""
+    """The checks of KafkaConfig.validateValues for the properties that can change."""
     _check_intervals(value)
     roll, jitter, retention = map(_number, map(value, ("log.roll.ms", "log.roll.jitter.ms", "log.retention.ms")))
     _require(roll is None or roll >= 1, "log.roll.ms", "must be greater than or equal to 1")
@@ -110,7 +110,7 @@ def _fit_together(value: Callable[[str], Value]) -> None:
 
 
 def _check_intervals(value: Callable[[str], Value]) -> None:
-    """GroupCoordinatorConfig: the one property of each type of group that can change keeps to its bounds."""
+    """GroupCoordinatorConfig: checks that each type of group keeps its changeable interval within its bounds."""
     for kind in ("consumer", "share", "streams"):
         name = f"group.{kind}.assignment.interval.ms"
         for word, end in (("greater", "min"), ("less", "max")):
@@ -128,7 +128,7 @@ def _check_cleaner(threads: float | None, buffer_bytes: float | None) -> None:
 
 
 def _check_connections_per_ip(overrides: str) -> None:
-    """HOST:COUNT, HOST:COUNT …; what is wrong is told as Java's parsers tell it."""
+    """Check HOST:COUNT, HOST:COUNT …; the errors are those of Java's parsers."""
     for pair in filter(None, (word.strip() for word in overrides.split(","))):
         count = pair.rpartition(":")[2].strip()
         if ":" not in pair:
@@ -152,7 +152,9 @@ def _check_cordoned(directories: Value, cordoned: Value) -> None:
 
 
 def _within_reach(value: Callable[[str], Value], live: Live) -> None:
-    """What the parts that are reconfigured would refuse: too large a change of threads, no connection at all."""
+    """Check for the changes that Kafka's reconfigured parts refuse: too many threads at once, or no connections at
+    all.
+    """
     for name in (*_THREADS, _CLEANER_THREADS):
         new, old = _number(value(name)), _number(live.value(name))
         if new is None or old is None or new == old or old / 2 <= new <= old * 2:
@@ -176,6 +178,6 @@ def _within_reach(value: Callable[[str], Value], live: Live) -> None:
 
 
 def _wrapped(name: str, why: str) -> InvalidProperty:
-    """As Kafka says what one of its parts refused."""
+    """Return the error as Kafka words the refusal of one of its parts."""
     what = f"org.apache.kafka.common.config.ConfigException: {why}"
     return InvalidProperty(name, None, f"Invalid value {what} for configuration Invalid dynamic configuration")

@@ -1,4 +1,4 @@
-"""What a group may be told: the checks of Kafka's GroupConfig, against the bounds that the broker sets."""
+"""The checks of a group's configs (Kafka's GroupConfig), against the bounds that the broker sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster.coordinator.properties.lookup import GROUP, GROUP_SYNONYMS
 
 
 def validate(configs: Mapping[str, str], broker: Callable[[str], Value]) -> None:
-    """Raises InvalidProperty with Kafka's text; `broker` gives the value of a broker property."""
+    """Raises InvalidProperty with Kafka's text. `broker`: returns the value of a broker property."""
     for name in configs:
         if name not in GROUP:
             raise InvalidProperty(name, configs[name], f"Unknown group config name: {name}")
@@ -36,14 +36,16 @@ def validate(configs: Mapping[str, str], broker: Callable[[str], Value]) -> None
 
 
 def effective(configs: Mapping[str, str], broker: Callable[[str], Value]) -> tuple[dict[str, int], list[str]]:
-    """The bounded numbers among what is set on a group, each brought within the bounds that the broker sets now; and
-    the names of those that were not: the bounds may have been others when it was set. Kafka: GroupConfig.evaluate.
+    """Return a group's numbers, each limited to the broker's present bounds, and the names of those outside (Kafka:
+    GroupConfig.evaluate).
+
+    A number may be outside because the bounds were others when it was set.
     """
     values: dict[str, int] = {}
     for name, text in configs.items():
         try:
             value = GROUP[name].parse(text) if name in _BOUNDED else None
-        except InvalidProperty:  # the log that tells it may have been written elsewhere
+        except InvalidProperty:  # another program may have written the log with this value
             continue
         if isinstance(value, int):
             values[name] = value
@@ -75,7 +77,7 @@ _BOUNDED = (
     "streams.num.standby.replicas",
     "streams.assignment.interval.ms",
 )
-"""In the order in which Kafka looks at them."""
+"""In the order in which Kafka checks them."""
 _STANDBYS = "streams.num.standby.replicas"
 
 

@@ -28,7 +28,7 @@ ABOUT = {
     "one listener, name.KafkaServer: the users of PLAIN and what other mechanisms have there. What is given by "
     "sasl.jaas.config comes before it. It is read anew when it changes.",
 }
-"""What each is for, as DescribeConfigs tells it."""
+"""The purpose of each property, for DescribeConfigs."""
 
 OWN = (
     ("muster.sasl.jaas.file", "STRING", None, "non-empty string", "MEDIUM", "read-only", False),

@@ -1,4 +1,4 @@
-"""What values are valid: the rules of ConfigDef's validators, built from `table.json`, with Kafka's messages."""
+"""The rules of ConfigDef's validators, built from `table.json`, with Kafka's messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INTEGER_LIMITS = {"SHORT": 2**15 - 1, "INT": 2**31 - 1, "LONG": 2**63 - 1}
 
 Raw = bool | int | float | str | tuple[str, ...] | None
 Rule = Callable[[str, Raw], str | None]
-"""Checks a value that already has the right type: name of the property and value -> Kafka's message, None: valid."""
+"""Checks a value of the right type: property name and value -> Kafka's message, or None for a valid value."""
 
 _REPLICAS = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
 _VOTER = re.compile(r"[0-9]+@\[?[0-9a-zA-Z._:%-]*\]?:[0-9]+", re.ASCII)
@@ -53,7 +53,7 @@ def _number(text: str) -> int | float:
 
 
 def _range(text: str) -> Rule:
-    """ConfigDef.Range: numbers from a least to a greatest one; there may be no greatest."""
+    """ConfigDef.Range: numbers from a least to a greatest one; the greatest may be missing."""
     low, _, high = text.strip("[]").partition(",...")
     least = _number(low)
     greatest = None if high in ("", ",") else _number(high.lstrip(","))
@@ -139,13 +139,13 @@ _NAMED: dict[str, Rule] = {
 
 
 def counts_once(valid: str) -> bool:
-    """Whether a text of the table is that of a list that keeps each word once."""
+    """Whether a rule's text is that of a list that keeps each word once."""
     return valid.startswith(("some of ", "no twice"))
 
 
 @cache
 def rule_of(valid: str) -> Rule:
-    """The rule that a text of the table stands for (`lookup` lists the forms)."""
+    """Return the rule of a text in the table (`lookup` lists the forms)."""
     if valid in _NAMED:
         return _NAMED[valid]
     if valid.startswith("["):

@@ -1,4 +1,4 @@
-"""What a topic may be told: the checks of Kafka's LogConfig, and a topic's properties over the broker's."""
+"""The checks of a topic's configs (Kafka's LogConfig), and a topic's properties over the broker's."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from muster.coordinator.properties.lookup import TOPIC, TOPIC_SYNONYMS
 
 
 def validate(configs: Mapping[str, str | None], broker: Callable[[str], Value]) -> dict[str, Value]:
-    """A topic's own configuration, read; `broker` gives the value of a broker property. Raises InvalidProperty with the
-    text Kafka puts into INVALID_CONFIG.
+    """Return a topic's own configuration, parsed. Raises InvalidProperty with Kafka's text for INVALID_CONFIG.
 
-    As on Kafka: null values first, then unknown names, then each value by type and range, then what must fit together.
+    `broker`: returns the value of a broker property. The checks have Kafka's order: null values, unknown names, each
+    value by type and range. The values that must fit together are checked last.
     """
     nulls = [name for name, text in configs.items() if text is None]
     if nulls:
@@ -26,7 +26,7 @@ def validate(configs: Mapping[str, str | None], broker: Callable[[str], Value]) 
 
 
 def _fit_together(values: Mapping[str, Value], broker: Callable[[str], Value]) -> None:
-    """LogConfig.validateValues, and what it says of tiered storage, which is not to be had here."""
+    """LogConfig.validateValues, with its refusals of tiered storage, which Muster does not have."""
     least, greatest = (
         values[name] if name in values else broker_default(name, broker)
         for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
@@ -47,9 +47,9 @@ def _fit_together(values: Mapping[str, Value], broker: Callable[[str], Value]) -
 
 
 def effective(configs: Mapping[str, str], broker: Callable[[str], Value]) -> dict[str, Value]:
-    """Every topic property with the value that counts: the topic's own, else the broker's, else the default.
+    """Return every topic property with its effective value: the topic's own, else the broker's, else the default.
 
-    `configs` has passed `validate`; `broker` gives the value of a broker property, None when it has none.
+    `configs` has passed `validate`. `broker`: returns the value of a broker property, None when it has none.
     """
     return {
         name: prop.parse(configs[name]) if name in configs else broker_default(name, broker)
@@ -58,25 +58,27 @@ def effective(configs: Mapping[str, str], broker: Callable[[str], Value]) -> dic
 
 
 def broker_default(name: str, broker: Callable[[str], Value]) -> Value:
-    """The value of a topic property for topics that say nothing (KafkaConfig.extractLogConfigMap)."""
+    """The value of a topic property when the topic does not set it (KafkaConfig.extractLogConfigMap)."""
     for synonym, factor in TOPIC_SYNONYMS.get(name, ()):
         value = broker(synonym)
         if value is None:
             continue
         if name == "retention.ms" and isinstance(value, int) and value < 0:
-            return -1  # KafkaConfig.logRetentionTimeMillis: any negative number is for ever
+            return -1  # KafkaConfig.logRetentionTimeMillis: any negative number means for ever
         return value * factor if factor != 1 and isinstance(value, int) else value
     return TOPIC[name].default_value
 
 
 def list_append(current: str | None, change: str) -> str:
-    """The text of a list after IncrementalAlterConfigs' APPEND (KIP-339). Words are taken as they are, blanks too."""
+    """Return a list's text after IncrementalAlterConfigs' APPEND (KIP-339). Words are used unchanged, with their
+    blanks.
+    """
     held = [word for word in (current or "").split(",") if word]
     return ",".join([*held, *(word for word in dict.fromkeys(_java_split(change)) if word not in held)])
 
 
 def list_subtract(current: str | None, change: str) -> str:
-    """The text of a list after IncrementalAlterConfigs' SUBTRACT; a word that is there twice goes once."""
+    """Return a list's text after IncrementalAlterConfigs' SUBTRACT. Of a word that occurs twice, one is removed."""
     held = [word for word in (current or "").split(",") if word]
     for word in _java_split(change):
         if word in held:
@@ -85,7 +87,7 @@ def list_subtract(current: str | None, change: str) -> str:
 
 
 def _java_split(text: str) -> list[str]:
-    """Java's String.split: without the empty words at the end, but "" is one word."""
+    """Java's String.split: without empty words at the end, but "" is one word."""
     words = text.split(",")
     while len(words) > 1 and not words[-1]:
         words.pop()

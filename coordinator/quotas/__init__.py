@@ -1,1 +1,1 @@
-"""Quotas of clients (KIP-13, KIP-55, KIP-546, KIP-599, KIP-612): who they are for, and what they do. Pure."""
+"""Quotas of clients (KIP-13, KIP-55, KIP-546, KIP-599, KIP-612): their entities and their effects. Pure."""

@@ -1,4 +1,4 @@
-"""Whom a quota is for, and what it may say: the checks of Kafka's ClientQuotaControlManager, in its words and order."""
+"""The entities and values of quotas: the checks of Kafka's ClientQuotaControlManager, in its words and order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
 Entity = tuple[tuple[str, str | None], ...]
-"""Types and names, by type; the name None stands for all that have no quota of their own (Kafka's default)."""
+"""Types and names, by type. The name None stands for all entities without a quota of their own (Kafka's default)."""
 
 _LONG: Final = "LONG", 2.0**63
 _INT: Final = "INT", float(2**31 - 1)
@@ -33,24 +33,26 @@ _KEYS_OF_CLIENTS: Final[Mapping[str, tuple[str, float] | None]] = MappingProxyTy
         CONTROLLER_MUTATION_RATE: None,
     }
 )
-"""Quotas of users and client ids -> the type of a whole number and its largest value; None: any number."""
+"""Quotas of users and client ids -> the type of a whole number and its largest value; None for any number."""
 _KEYS_OF_IPS: Final[Mapping[str, tuple[str, float] | None]] = MappingProxyType({CONNECTION_CREATION_RATE: _INT})
 _ALMOST_WHOLE: Final = 1e-6
 MOST_HASHED: Final = 100
-"""Characters of a text whose place is found as Java finds it. All that Kafka knows are shorter, and a request may bring
-thousands of texts of megabytes.
+"""Texts up to so many characters have Java's order. All names of Kafka's are shorter. A request may have thousands of
+texts of megabytes.
 """
 EMPTY: Final = "Invalid empty client quota entity"
 
 
 def entity_of(names: Mapping[str, str | None]) -> Entity:
-    """Names by type as an entity."""
+    """Return names by type as an entity."""
     return tuple(sorted(names.items(), key=lambda row: row[0]))
 
 
 def in_javas_order(texts: Iterable[str], most: int) -> list[str]:
-    """Different texts in the order in which a Java HashMap made for `most` of them gives them back. It decides which of
-    several faults a client is told, and the order of answers. Longer ones than MOST_HASHED come first.
+    """Return different texts in the order of a Java HashMap that was made for `most` of them.
+
+    The order decides which of several faults a client gets, and the order of answers. Texts longer than MOST_HASHED are
+    first.
     """
     given = list(texts)
     size = _buckets(len(given), most)
@@ -58,7 +60,7 @@ def in_javas_order(texts: Iterable[str], most: int) -> list[str]:
 
 
 def bucket_of(entity: Entity, entities: int) -> int:
-    """Where a Java HashMap of so many entities has this one: they are walked by bucket."""
+    """Return the bucket of this entity in a Java HashMap of so many entities, whose iteration is by bucket."""
     code = hash_of(entity) & 0xFFFF_FFFF
     return (code ^ (code >> 16)) & (_buckets(entities, 1) - 1)
 
@@ -78,7 +80,7 @@ def _spread(text: str) -> int:
 
 
 def hash_of(entity: Entity) -> int:
-    """ClientQuotaEntity.hashCode: where Java's tables have the entity. Names longer than MOST_HASHED count as empty."""
+    """ClientQuotaEntity.hashCode, for the order of Java's tables. Names longer than MOST_HASHED count as empty."""
     parts = [_hash(kind) ^ (0 if name is None else _hash(name)) for kind, name in entity]
     return 31 + sum(parts)
 
@@ -88,7 +90,7 @@ def _hash(text: str) -> int:
 
 
 def shown(names: Mapping[str, str | None]) -> str:
-    """An entity as Java shows it in messages."""
+    """Return an entity as Java shows it in messages."""
     rows = ", ".join(f"{kind}={_or_null(names[kind])}" for kind in in_javas_order(names, len(names)))
     return f"ClientQuotaEntity(entries={{{rows}}})"
 
@@ -98,7 +100,7 @@ def _or_null(name: str | None) -> str:
 
 
 def fault_of_entity(names: Mapping[str, str | None]) -> str | None:
-    """What is wrong with an entity, whether its address can be resolved or not; None: nothing."""
+    """Return the fault of an entity, without resolving its address; None for a valid entity."""
     if not names:
         return EMPTY
     for kind in in_javas_order(names, len(names)):
@@ -113,12 +115,12 @@ def fault_of_entity(names: Mapping[str, str | None]) -> str | None:
 
 
 def unresolvable(address: str) -> str:
-    """What Kafka says of a host that there is not."""
+    """Kafka's message for a host that does not exist."""
     return f"{address} is not a valid IP or resolvable host."
 
 
 def fault_of_quota(names: Mapping[str, str | None], key: str, value: float) -> str | None:
-    """What is wrong with a quota for a right entity; None: nothing."""
+    """Return the fault of a quota for a valid entity; None for a valid quota."""
     keys = _KEYS_OF_IPS if IP in names else _KEYS_OF_CLIENTS
     if key not in keys:
         return f"Invalid configuration key {key}"
@@ -136,12 +138,12 @@ def fault_of_quota(names: Mapping[str, str | None], key: str, value: float) -> s
 
 
 def is_same(one: float | None, other: float | None) -> bool:
-    """As Java compares boxed doubles: NaN is itself."""
+    """Compare as Java compares boxed doubles: NaN equals itself."""
     return one == other or (one is not None and other is not None and math.isnan(one) and math.isnan(other))
 
 
 class EntityFilter:
-    """Which entities a client asks for: by name, by the default, by type alone (ClientQuotasImage)."""
+    """The entities that a client requests: by name, by the default, or by type alone (ClientQuotasImage)."""
 
     __slots__ = ("_exact", "_is_strict", "_types")
 
@@ -151,7 +153,7 @@ class EntityFilter:
         self._is_strict = is_strict
 
     def selects(self, entity: Entity) -> bool:
-        """Whether it is asked for; a strict filter names all types of the entity."""
+        """Whether an entity is requested. A strict filter names all types of the entity."""
         if self._is_strict and len(entity) != len(self._exact) + len(self._types):
             return False
         names = dict(entity)

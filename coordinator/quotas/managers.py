@@ -1,11 +1,17 @@
-"""Who has used how much of a quota, and how long it has to wait (ClientQuotaManager and those made from it).
+"""How much of a quota clients have used, and how long they must wait (Kafka's ClientQuotaManager and its subclasses).
 
-A quota is for a user, a client id, or both; whose it is decides who counts together. Kafka's order, the first counts:
+A quota is for a user, a client id, or both. Its entity decides which clients share it. Kafka's order of precedence:
 
-    user and client id, user and any client id, user, any user and client id, any user and any client id, any user,
-    client id, any client id
+* user and client id
+* user and any client id
+* user
+* any user and client id
+* any user and any client id
+* any user
+* client id
+* any client id
 
-Pure: times come in.
+Pure: the caller passes the time.
 """
 
 from __future__ import annotations
@@ -27,9 +33,9 @@ from muster.coordinator.quotas.rate import Rate, TokenBucket, Windows
 from muster.coordinator.quotas.settings import QuotaSettings
 
 MOST_SENSORS: Final = 20_000
-"""Clients whose use of one quota is remembered: a client can take a new id with each request."""
+"""The most clients whose use of one quota is remembered: a client may use a new id in each request."""
 UNUSED_MS: Final = 3_600_000
-"""Who used nothing for so long is forgotten, as on Kafka."""
+"""Clients that used nothing for so long are forgotten, as on Kafka."""
 
 _NONE: Final = 0
 _CLIENTS: Final = 1
@@ -37,15 +43,15 @@ _USERS: Final = 2
 _PAIRS: Final = 4
 
 _ANY: Final = None
-"""In place of a name: whoever has no quota of its own."""
+"""The name for all that have no quota of their own."""
 _ABSENT: Final = ""
-"""In place of a name: the quota is not by this type. (No quota is for an empty name.)"""
+"""The name for a quota that is not by this type. (No quota is for an empty name.)"""
 
 _Names = tuple[str | None, str | None]
 
 
 class Sensor:
-    """What those use who count together. `bound`: their quota; None: they have none, and are counted all the same."""
+    """Counts the use of clients that share a quota. `bound`: the quota; None without one, but the use is counted."""
 
     __slots__ = ("bound", "meter", "names", "version")
 
@@ -65,7 +71,7 @@ class QuotaManager:
         self.windows = windows
         self.make = make
         self.version = 0
-        """Another one after each change of a quota; then sensors are to be looked up anew."""
+        """Raised by each change of a quota; then sensors must be looked up again."""
         self._quotas: dict[_Names, float] = {}
         """By user and client id."""
         self._kinds = _NONE
@@ -73,11 +79,11 @@ class QuotaManager:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether there was any quota since the start: from then on all are counted, as on Kafka."""
+        """Whether any quota was set since the start: from then on all clients are counted, as on Kafka."""
         return self._kinds != _NONE
 
     def set(self, entity: Entity, value: float | None) -> None:
-        """A quota has come, changed or gone (None)."""
+        """Set, change or remove (None) a quota."""
         parts = dict(entity)
         names = parts.get(USER, _ABSENT), parts.get(CLIENT_ID, _ABSENT)
         self._kinds |= _PAIRS if len(parts) == 2 else _USERS if USER in parts else _CLIENTS
@@ -88,7 +94,7 @@ class QuotaManager:
         self.version += 1
 
     def sensor(self, user: str, client_id: str, now_ms: int) -> Sensor:
-        """Of those who count together with this client."""
+        """Return the sensor that this client shares with others."""
         names = self._names(user, client_id)
         sensor = self._sensors.get(names)
         if sensor is None:
@@ -101,7 +107,7 @@ class QuotaManager:
         return sensor
 
     def _names(self, user: str, client_id: str) -> tuple[str, str]:
-        """By which names the client is counted."""
+        """Return the names under which the client is counted."""
         kinds, quotas = self._kinds, self._quotas
         if kinds in (_NONE, _CLIENTS):
             return _ABSENT, client_id
@@ -122,7 +128,7 @@ class QuotaManager:
         return _ABSENT, client_id
 
     def _bound(self, names: tuple[str, str]) -> float | None:
-        """The quota of those who are counted by these names."""
+        """Return the quota of clients that are counted under these names."""
         user, client_id = names
         if user and client_id:
             order: tuple[_Names, ...] = (names, (user, _ANY), (_ANY, client_id), (_ANY, _ANY))
@@ -139,12 +145,12 @@ class QuotaManager:
         return None
 
     def _forget(self, now_ms: int) -> None:
-        """Those who used nothing for an hour; else the half that used nothing for the longest time."""
+        """Forget clients that used nothing for an hour; if none did, forget the least recently active half."""
         by_age = sorted(self._sensors.values(), key=lambda sensor: sensor.meter.last_ms)
         stale = sum(now_ms - sensor.meter.last_ms >= UNUSED_MS for sensor in by_age)
         for sensor in by_age[: stale or len(by_age) // 2]:
             del self._sensors[sensor.names]
-        self.version += 1  # connections know sensors that are not there any more
+        self.version += 1  # connections keep sensors that are removed now
 
 
 class ClientQuotas:
@@ -167,7 +173,7 @@ class ClientQuotas:
         }
 
     def take_in(self, changes: Iterable[tuple[Entity, str, float | None]]) -> None:
-        """Quotas that have come, changed or gone (None); those of addresses are none of these."""
+        """Set, change or remove (None) quotas; those of addresses are ignored here."""
         for entity, key, value in changes:
             manager = self._managers.get(key)
             if manager is not None:
@@ -175,5 +181,5 @@ class ClientQuotas:
 
     @property
     def are_enabled(self) -> bool:
-        """Whether any request has to be counted."""
+        """Whether requests must be counted."""
         return any(manager.is_enabled for manager in self._managers.values())

@@ -1,6 +1,6 @@
-"""How much somebody uses: Kafka's arithmetic of rates (Rate over a WindowedSum) and of credits (TokenBucket).
+"""Kafka's arithmetic of rates (Rate over a WindowedSum) and of credits (TokenBucket).
 
-Times are milliseconds of a monotonic clock. A `Windows` says over how many windows of which length is measured.
+Times are milliseconds of a monotonic clock. A `Windows` has the number and the length of the windows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 from typing import Final, NamedTuple
 
 _LONGEST_MS: Final = 2**31 - 1
-"""The longest throttle time that an answer can say."""
+"""The longest throttle time that an answer can have."""
 
 
 class Windows(NamedTuple):
@@ -31,7 +31,7 @@ class _Sample:
 
 
 class Rate:
-    """What was used in a second, on average over the windows: the present one and those before it."""
+    """The use per second, on average over the present window and those before it."""
 
     __slots__ = ("_current", "_samples", "last_ms", "windows")
 
@@ -40,10 +40,10 @@ class Rate:
         self._samples = [_Sample(now_ms)]
         self._current = 0
         self.last_ms = now_ms
-        """When it was used last."""
+        """The time of the last use."""
 
     def record(self, value: float, now_ms: int) -> None:
-        """So much was used; negative: so much less than was recorded before."""
+        """Add a use; a negative value corrects earlier ones."""
         self.last_ms = now_ms
         sample = self._samples[self._current]
         if now_ms - sample.began_ms >= self.windows.size_ms:
@@ -52,7 +52,7 @@ class Rate:
         sample.last_ms = now_ms
 
     def _advance(self, now_ms: int) -> _Sample:
-        # one more than there are windows, for the one that began before them and reaches into them
+        # one more than the number of windows: the oldest one began before them and extends into them
         self._current = (self._current + 1) % (self.windows.number + 1)
         if self._current == len(self._samples):
             self._samples.append(_Sample(now_ms))
@@ -61,7 +61,7 @@ class Rate:
         return self._samples[self._current]
 
     def measure(self, now_ms: int) -> float:
-        """Per second."""
+        """The use per second."""
         self._forget(now_ms)
         return sum([sample.total for sample in self._samples]) / (self._measured_ms(now_ms) / 1000)
 
@@ -72,7 +72,7 @@ class Rate:
                 sample.begin(now_ms)
 
     def _measured_ms(self, now_ms: int) -> int:
-        """Over how long is measured: at least all windows but the present one."""
+        """The measured time: at least all windows but the present one."""
         size_ms, least = self.windows.size_ms, self.windows.number - 1
         elapsed_ms = now_ms - min([sample.began_ms for sample in self._samples])
         full = elapsed_ms // size_ms
@@ -81,7 +81,7 @@ class Rate:
         return max(elapsed_ms, 1)
 
     def excess_ms(self, bound: float, now_ms: int) -> int:
-        """How long nothing may be used until the rate is down to `bound`; 0 when it is not above."""
+        """How long nothing may be used until the rate falls to `bound`; 0 when it is not above."""
         rate = self.measure(now_ms)
         if rate <= bound:
             return 0
@@ -91,7 +91,7 @@ class Rate:
 
 
 class TokenBucket:
-    """Credits that come with time, as many at most as come in all windows; who has none left is to wait."""
+    """Credits that grow with time, up to the sum of all windows. A client without credits must wait."""
 
     __slots__ = ("_credits", "_updated_ms", "last_ms", "windows")
 
@@ -101,12 +101,12 @@ class TokenBucket:
         self._updated_ms = self.last_ms = now_ms
 
     def record(self, value: float, bound: float, now_ms: int) -> None:
-        """So many credits were used; `bound`: how many come in a second."""
+        """Use so many credits. `bound`: the number of new credits per second."""
         self.last_ms = now_ms
         self._credits = self._refilled(bound, now_ms) - value
 
     def excess_ms(self, bound: float, now_ms: int) -> int:
-        """How long nothing may be used until no credits are owed; 0 when none are."""
+        """How long nothing may be used until the credits are not negative; 0 when they are not."""
         self._credits = self._refilled(bound, now_ms)
         return _rounded(-self._credits / bound * 1000) if self._credits < 0 else 0
 

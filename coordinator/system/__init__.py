@@ -1,1 +1,1 @@
-"""What the server takes from the machine: time, jobs in steps, memory, files, names of hosts, and log lines."""
+"""What the server uses of the machine: time, jobs in steps, memory, files, names of hosts, and log lines."""

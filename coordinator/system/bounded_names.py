@@ -14,7 +14,7 @@ class BoundedNames(dict[_K, _V]):
     __slots__ = ("_bytes", "_most", "_most_bytes")
 
     def __init__(self, most: int, most_bytes: int) -> None:
-        """At most so many entries, of so many bytes of names together."""
+        """At most `most` entries, with `most_bytes` bytes of names together."""
         super().__init__()
         self._most = most
         self._most_bytes = most_bytes

@@ -1,10 +1,10 @@
-"""The one source of time and of timers. Nothing else calls time.*, loop.time, call_later, call_at or asyncio.sleep.
+"""The only source of time and of timers. No other module calls time.*, loop.time, call_later, call_at or asyncio.sleep.
 
-`LoopClock` follows the machine's clock and the running event loop. `ManualClock` stands still until it is told to
-advance, for virtual time.
+`LoopClock` follows the machine's clock and the running event loop. `ManualClock` stands still until `advance` is
+called, for virtual time.
 
-After the loop was held up (the process was stopped, the machine slept, a long collection), deadlines have passed while
-requests that came in time are not read yet. So a late timer lets the loop read first: see `_Late`.
+The loop may be held up: the process was stopped, the machine slept, or a collection was long. Then deadlines have
+passed while requests that arrived in time are not read yet. So a late timer lets the loop read first: see `_Late`.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ UTC = datetime.UTC
 T = TypeVar("T")
 
 PROMPT_MS: Final = 2
-"""A timer is in time up to this delay: loops count in whole ms."""
+"""A timer with at most this delay is in time: loops count in whole ms."""
 HELD_UP_MS: Final = 100
 """A timer that is later than this shows that the loop was held up."""
 GRACE_MS: Final = 3_000
-"""The longest time that clients get after the loop was held up: Kafka's clients send a heartbeat every 3 s. Peers send
-lost packets again after at most as long as it lasted.
+"""The longest time that clients get after the loop was held up: Kafka's clients send a heartbeat every 3 s.
+
+Hosts send lost packets again within the time for which the loop was held up.
 """
 READ_MOST_MS: Final = 1_000
-"""The longest time that a late timer waits for input to be read: on a busy server there is always more."""
+"""The longest time that a late timer waits for input to be read: a busy server always has more."""
 _TURNS, _TURNS_HELD_UP = 2, 6
-"""Turns of the loop: one may only accept a connection, the next but one reads what it says."""
+"""Iterations of the loop: one may only accept a connection, and the next but one reads its request."""
 _PAUSE_S: Final = 0.002
-"""Between further turns, in which requests wait for others: for the disk, say."""
+"""The pause between further iterations, in which requests wait for other work, such as the disk."""
 
 
 def show_wall(wall_ms: int, form: str, zone: datetime.tzinfo | None = None) -> str:
-    """A wall time in text, by strftime's `form`; `zone` None is the machine's."""
+    """Format a wall time by strftime's `form`. `zone`: None means the machine's."""
     return datetime.datetime.fromtimestamp(wall_ms / 1000, zone).strftime(form)
 
 
@@ -47,11 +48,11 @@ class Timer(Protocol):
     """One call in the future."""
 
     def cancel(self) -> None:
-        """The call will not happen; harmless when it already has."""
+        """Cancel the call. It does nothing after the call."""
 
 
 class Clock(Protocol):
-    """What every room above the core asks for the time."""
+    """The interface through which all packages above the state machines get the time."""
 
     def now(self) -> Now:
         """The present time."""
@@ -60,33 +61,34 @@ class Clock(Protocol):
         """The monotonic half of `now`."""
 
     def mono_us(self) -> int:
-        """The same in microseconds: for what is measured."""
+        """The monotonic time in microseconds: for measurements."""
 
     def moment(self) -> Now:
-        """The present time, the same for all calls in one turn of the loop; never later than `now`."""
+        """The present time, the same for all calls in one iteration of the loop; never later than `now`."""
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Call back once, after all input of this turn of the loop was handled; in the order of the calls."""
+        """Call back once, after all input of this iteration of the loop was handled, in the order of the calls."""
 
     def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
-        """Call back once, as soon as `now().mono_ms >= mono_ms` (on the next turn of the loop when that is past).
+        """Call back once, as soon as `now().mono_ms >= mono_ms` (in the next iteration of the loop when that is past).
 
-        `every_ms`: it is work that is done again and again, so far apart, and of which one time may stand for many: a
-        clock that a test moves leaves out all times but the last of a long while in which nothing else falls due.
+        `every_ms`: the interval of regular work, when one call may replace many. Suppose that a test moves the clock by
+        a long time in which nothing else is due. The clock then makes only the last of these calls.
         """
 
     def read_first(self, input_waits: Callable[[], bool]) -> None:
-        """Ask `input_waits` before a late timer runs: is there input to be read or handled?"""
+        """Call `input_waits` before a late timer runs: it returns whether input must be read or handled first."""
 
     @property
     def machine(self) -> Clock:
-        """The time of the machine: for what waits for clients, for the disk or for a turn of the loop, and for how long
-        work takes. That goes on also where a test lets the time of groups and transactions stand still.
+        """The time of the machine, for waits for clients, the disk or the loop, and for measurements of work.
+
+        It also goes on where a test stops the time of groups and transactions.
         """
 
 
 class _LoopTimer:
-    """A timer of the event loop. It never runs early by the clock's count, and late only after all input was read."""
+    """A timer of the event loop. It never runs early by the clock's count. A late one runs after all input was read."""
 
     __slots__ = ("_callback", "_due_ms", "_handle", "_late", "_loop", "had_grace")
 
@@ -101,18 +103,18 @@ class _LoopTimer:
         self.arm(mono_ms)
 
     def arm(self, mono_ms: int) -> None:
-        """Ring then."""
+        """Start the timer for this time."""
         now_ns = time.monotonic_ns()
-        # one that is set for the past is due now, and not late
+        # a timer for a past time is due now, and not late
         self._due_ms = max(mono_ms, now_ns // 1_000_000)
         self._handle = self._loop.call_later(max(mono_ms * 1_000_000 - now_ns, 0) / 1e9, self._ring)
 
     def _ring(self) -> None:
-        # the handle has this timer: no circle is to stay of one that has rung
+        # the handle has this timer: no reference cycle must stay after the call
         self._handle = None
         late_ms = time.monotonic_ns() // 1_000_000 - self._due_ms
         if late_ms < 0:
-            # uvloop counts whole ms from the start of a turn and may call early: a deadline not due yet is armed again
+            # uvloop counts whole ms from the start of an iteration and may call early: an early timer is started again
             self.arm(self._due_ms)
         elif late_ms <= PROMPT_MS and not self._late.holds:
             self._callback()
@@ -120,11 +122,11 @@ class _LoopTimer:
             self._late.add(self, late_ms)
 
     def ring_soon(self) -> None:
-        """All was read. A timer that was cancelled meanwhile stays silent."""
+        """Run after all input was read. A timer that was cancelled meanwhile does not run."""
         self._handle = self._loop.call_soon(self._callback)
 
     def cancel(self) -> None:
-        """The call will not happen."""
+        """Cancel the call."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -134,18 +136,18 @@ class _LoopTimer:
 
 
 class _Late:
-    """The late timers. They wait until the loop has read and handled the input that came before.
+    """The late timers. They wait until the loop has read and handled earlier input.
 
     Timers late by at most `HELD_UP_MS` let each socket be read once. If one is later, the loop was held up: they wait
     until no input is left, at most `READ_MOST_MS`. Clients may have been held up too, or their packets lost. So no
-    timer runs for as long again as it lasted (at most `GRACE_MS`). Each timer is put off once, so that a loop that is
-    always late has deadlines too.
+    timer runs for as long again as the loop was held up (at most `GRACE_MS`). Each timer is delayed only once, so that
+    deadlines also count in a loop that is always late.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.input_waits: Callable[[], bool] = _nothing_waits
         self.holds = False
-        """Whether no timer may run now, not even one in time."""
+        """Whether no timer may run now, not even a punctual one."""
         self._loop = loop
         self._timers: dict[_LoopTimer, None] = {}
         self._reading = False
@@ -154,7 +156,7 @@ class _Late:
         self._grace_until_ms = 0
 
     def add(self, timer: _LoopTimer, late_ms: int) -> None:
-        """`timer` is due, and late by so much."""
+        """Add a timer that is due, and late by `late_ms`."""
         self._timers[timer] = None
         self._late_ms = max(self._late_ms, late_ms)
         if not self._reading:
@@ -164,7 +166,7 @@ class _Late:
             self._loop.call_soon(self._turn)
 
     def remove(self, timer: _LoopTimer) -> None:
-        """It was cancelled."""
+        """Remove a timer that was cancelled."""
         self._timers.pop(timer, None)
 
     def _turn(self) -> None:
@@ -172,11 +174,11 @@ class _Late:
         took_ms = now_ms - self._turn_began_ms
         self._turn_began_ms = now_ms
         if took_ms > HELD_UP_MS:
-            # held up again, or for the first time, since what was ready was read
+            # held up (again) since the ready input was read
             self._late_ms = max(self._late_ms, took_ms)
             self._turns = 0
         self._turns += 1
-        # however long it was held up: the loop has so many turns
+        # however long the loop was held up, it gets these iterations
         self._spent_ms += min(took_ms, HELD_UP_MS)
         held_up = self._late_ms > HELD_UP_MS
         if self._spent_ms < READ_MOST_MS:
@@ -189,7 +191,7 @@ class _Late:
         self._go_on(now_ms, held_up)
 
     def _go_on(self, now_ms: int, held_up: bool) -> None:
-        """All was read."""
+        """Go on after all input was read."""
         if held_up:
             self._grace_until_ms = max(self._grace_until_ms, now_ms + min(self._late_ms, GRACE_MS))
         timers, self._timers = self._timers, {}
@@ -236,20 +238,20 @@ class LoopClock:
         return time.monotonic_ns() // 1_000
 
     def moment(self) -> Now:
-        """The time when this turn of the loop first asked for it."""
+        """The time when this iteration of the loop first called it."""
         if self._moment is None:
             self._moment = self.now()
             self._ask()
         return self._moment
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Call back once, at the end of this turn of the loop."""
+        """Call back once, at the end of this iteration of the loop."""
         if not self._is_asked:
             self._ask()
         self._soon.append(callback)
 
     def _ask(self) -> None:
-        # the loop is asked once for all of a turn: both asyncio's and uvloop's look at every socket that is ready first
+        # one call of the loop for all callbacks: asyncio and uvloop both poll every ready socket first
         if not self._is_asked:
             self._is_asked = True
             self._loop.call_soon(self._call_now)
@@ -263,7 +265,7 @@ class LoopClock:
                 try:
                     callback()
                 except BaseException:
-                    # the loop logs it; the others are not to suffer for it
+                    # the loop logs the error; the other callbacks still run
                     for other in soon[number:]:
                         self.call_soon(other)
                     raise
@@ -272,16 +274,16 @@ class LoopClock:
 
     def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
         """Call back once, as soon as `now().mono_ms >= mono_ms`."""
-        del every_ms  # nobody moves the machine's time
+        del every_ms  # no test moves the machine's time
         return _LoopTimer(self._loop, self._late, mono_ms, callback)
 
     def read_first(self, input_waits: Callable[[], bool]) -> None:
-        """Ask this before a late timer rings."""
+        """Call `input_waits` before a late timer runs."""
         self._late.input_waits = input_waits
 
     @property
     def machine(self) -> LoopClock:
-        """It is the machine's."""
+        """The clock itself: it is the machine's."""
         return self
 
 
@@ -325,21 +327,21 @@ class ManualClock:
 
     def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
         """Call back once, during the `advance` that reaches `mono_ms`."""
-        del every_ms  # each time counts
+        del every_ms  # every call is made
         timer = _ManualTimer(callback)
         heapq.heappush(self._timers, (mono_ms, next(self._order), timer))
         return timer
 
     def read_first(self, input_waits: Callable[[], bool]) -> None:
-        """Nothing: a clock that stands still is never late."""
+        """Do nothing: a clock that stands still is never late."""
 
     @property
     def machine(self) -> ManualClock:
-        """There is no other."""
+        """The clock itself: no other time exists."""
         return self
 
     def advance(self, ms: int) -> None:
-        """Let `ms` milliseconds pass, ringing each timer at its own time, in order; 0 rings those that are due."""
+        """Let `ms` milliseconds pass, and run each timer at its own time, in order. 0 runs the timers that are due."""
         end = self._now.mono_ms + ms
         while self._timers and self._timers[0][0] <= end:
             mono_ms, _, timer = heapq.heappop(self._timers)
@@ -353,7 +355,7 @@ class ManualClock:
 
 
 def mono_ms() -> int:
-    """Monotonic ms without a clock: for the limits of log lines, before there is an event loop."""
+    """Monotonic ms without a clock: for the limits of log lines, before the event loop runs."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -363,7 +365,10 @@ async def pause_s(seconds: float) -> None:
 
 
 async def within_s(seconds: float, awaited: Awaitable[T]) -> T:
-    """What is awaited, if it comes within so much time; else TimeoutError, and it is cancelled. For commands."""
+    """Return the awaited result, if it arrives within so much time. Otherwise cancel it and raise TimeoutError.
+
+    For commands, which have no `Clock`.
+    """
     return await asyncio.wait_for(awaited, seconds)
 
 
@@ -373,7 +378,7 @@ def thread_cpu_s() -> float:
 
 
 def read_wall(text: str) -> int:
-    """A wall time (ms since 1970) of text: ISO 8601, in UTC unless it says otherwise, or `now`. Raises ValueError."""
+    """Parse a wall time (ms since 1970): ISO 8601 or `now`, in UTC unless the text has a zone. Raises ValueError."""
     if text == "now":
         return time.time_ns() // 1_000_000
     moment = datetime.datetime.fromisoformat(text)

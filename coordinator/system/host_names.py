@@ -1,4 +1,4 @@
-"""Addresses of hosts, and why a server cannot listen at one. The system is asked, which may take seconds."""
+"""Addresses of hosts, and why a server cannot listen at one. The system resolves names, which may take seconds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import socket
 
 
 class CannotListen(OSError):
-    """A server cannot listen at an address. `host`, `port`: the address, as it was given. `purpose`: the name of a
-    listener of Kafka's protocol, "metrics" or "control". Its cause is the system's own error.
+    """A server cannot listen at an address. `host`, `port`: the address, as it was given.
+
+    `purpose`: the name of a listener of Kafka's protocol, "metrics" or "control". Its cause is the system's own error.
     """
 
     def __init__(self, error: OSError, host: str, port: int, purpose: str) -> None:
@@ -19,7 +20,7 @@ class CannotListen(OSError):
 
 
 def resolve(host: str) -> str | None:
-    """The address of a host; None: there is none. It may wait for seconds: for a thread."""
+    """The address of a host; None when the host is unknown. It may take seconds: call it in a thread."""
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except (OSError, UnicodeError):

@@ -1,7 +1,6 @@
-"""A small server of HTTP/1.1 on the event loop, by h11: for what is asked beside Kafka's protocol (metrics, the
-control).
+"""A small HTTP/1.1 server on the event loop, by h11: for requests outside Kafka's protocol (metrics, the control).
 
-What clients may take is limited: bytes, connections and time. Who asks for too much is answered so, or hung up on.
+Clients have limits of bytes, connections and time. A client beyond a limit gets an error, or is disconnected.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.host_names import CannotListen
 
 READ_BYTES: Final = 64 * 1024
-"""Read at once. The line of a request and its headers may have 16 KB, as h11 has it."""
+"""Bytes of one read. By h11's limit the request line and the headers may have 16 KB."""
 
 
 class Request(NamedTuple):
-    """What was asked. `body` None: it is larger than allowed."""
+    """A request. `body` is None when it is larger than allowed."""
 
     method: str
     target: str
-    """As it came: the path and the query."""
+    """The path and the query, unchanged."""
     headers: Mapping[bytes, bytes]
-    """By name, in small letters."""
+    """By name, in lower case."""
     body: bytes | None
 
 
 class Response(NamedTuple):
-    """What is answered; to HEAD without `data`."""
+    """An answer; to HEAD it is sent without `data`."""
 
     status: int
     content_type: str
@@ -39,18 +38,18 @@ class Response(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What clients may take."""
+    """The limits of clients."""
 
     body_bytes: int
-    """Of the body of a request."""
+    """The most bytes of a request's body."""
     clients: int
-    """Connections that are served; as many more are told that the server is busy, others are hung up on at once."""
+    """The most connections that are served. As many more get the answer "busy"; others are closed at once."""
     patience_ms: int
-    """How long a request may take to come, and its answer to leave; a connection that asks nothing is kept as long."""
+    """How long a request may take to arrive, and its answer to be sent. An idle connection is kept as long."""
 
 
 class HttpServer:
-    """See the module. `port`: where it listens."""
+    """See the module. `port`: the port of the server."""
 
     def __init__(
         self,
@@ -62,8 +61,10 @@ class HttpServer:
         busy: Response,
         purpose: str = "http",
     ) -> None:
-        """`port` 0: a free one. `answer` is cancelled when the client hangs up, or the server stops; it raises nothing
-        else. `busy`: what clients beyond the limit are told. `purpose`: what it serves, for errors.
+        """`port` 0 takes a free port. `answer` is cancelled when the client disconnects or the server stops.
+
+        `answer` raises nothing else. `busy`: the answer to clients beyond the limit. `purpose`: the server's purpose,
+        for errors.
         """
         self.host = host
         self.port = port
@@ -77,11 +78,11 @@ class HttpServer:
 
     @property
     def clients(self) -> int:
-        """How many connections there are."""
+        """The number of connections."""
         return len(self._clients)
 
     async def start(self) -> None:
-        """Listen. Raises CannotListen."""
+        """Begin to listen. Raises CannotListen."""
         try:
             self._server = await asyncio.start_server(self._serve, self.host, self.port, limit=READ_BYTES)
         except OSError as error:
@@ -89,7 +90,7 @@ class HttpServer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Listen no more, and answer nobody; harmless when it does not."""
+        """Stop listening, and cancel all answers. It does nothing when the server does not listen."""
         if self._server is None:
             return
         self._server.close()
@@ -107,7 +108,7 @@ class HttpServer:
             if len(self._clients) <= 2 * self._limits.clients:
                 await self._converse(client)
         except (OSError, h11.ProtocolError):
-            pass  # it has gone, or speaks something else
+            pass  # the client has disconnected, or uses another protocol
         except asyncio.CancelledError:
             writer.transport.abort()  # the server stops
         finally:
@@ -124,7 +125,7 @@ class HttpServer:
             try:
                 await client.stays_until(answering)
             finally:
-                # whoever has gone waits for nothing any more
+                # a disconnected client waits for nothing
                 answering.cancel()
             await client.send(answering.result())
             if not client.goes_on:
@@ -132,7 +133,7 @@ class HttpServer:
 
 
 class _Client:
-    """One connection: a request after the other, each side in its time."""
+    """One connection: one request after the other, with a time limit for each side."""
 
     def __init__(
         self, clock: Clock, limits: Limits, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -141,19 +142,19 @@ class _Client:
         self._limits = limits
         self._reader = reader
         self._writer = writer
-        # an answer has left when all of it has: what is left to send when it is closed would wait without a limit
+        # an answer is sent when all its bytes are: bytes that remain at a close would wait without a limit
         writer.transport.set_write_buffer_limits(high=0)
         self._http = h11.Connection(h11.SERVER)
         self._is_head = False
         self._reading: asyncio.Task[bytes] | None = None
-        """A read that has begun while an answer was made: whether the client is still there."""
+        """A read that began while an answer was made: it notices that the client has disconnected."""
 
     def _hurry(self) -> Timer:
-        """Hang up when the client takes too long."""
+        """Disconnect the client when it takes too long."""
         return self._clock.call_at(self._clock.mono_ms() + self._limits.patience_ms, self._writer.transport.abort)
 
     async def read(self) -> Request | None:
-        """The next request; None: there is none. Raises OSError and h11.ProtocolError."""
+        """Return the next request; None at the end. Raises OSError and h11.ProtocolError."""
         timer = self._hurry()
         try:
             return await self._read()
@@ -180,17 +181,17 @@ class _Client:
                 return None
 
     async def stays_until(self, done: asyncio.Future[Any]) -> None:
-        """Wait until this is done. Raises OSError when the client has hung up before."""
+        """Wait until `done` is done. Raises OSError when the client disconnects before."""
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._reader.read(READ_BYTES))
         await asyncio.wait((done, self._reading), return_when=asyncio.FIRST_COMPLETED)
         if not done.done() and not self._reading.result():
             raise ConnectionResetError("the client has gone")
-        # it is there, or asks for more already, which waits
+        # the client is connected, or has sent the next request, which waits
         await asyncio.wait((done,))
 
     async def send(self, response: Response) -> None:
-        """An answer. Raises OSError."""
+        """Send an answer. Raises OSError."""
         headers = [("Content-Type", response.content_type), ("Content-Length", str(len(response.data)))]
         begin = h11.Response(status_code=response.status, headers=headers)
         data = b"" if self._is_head else response.data
@@ -204,14 +205,14 @@ class _Client:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there may be another request."""
+        """Whether another request may follow."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()
         return True
 
     def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         if self._reading is not None:
             self._reading.cancel()
         self._writer.close()

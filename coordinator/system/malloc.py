@@ -6,20 +6,21 @@ from functools import cache
 from typing import Final
 
 WORTH_IT_BYTES: Final = 1 << 20
-"""The settings are made before the first block of this size, so a server without large blocks never loads ctypes."""
+"""The settings are made before the first block of this size. So a server without large blocks never loads ctypes."""
 LARGE_BYTES: Final = 4 << 20
 """Larger blocks go back to the system as soon as they are freed."""
 FREE_AT_THE_END_BYTES: Final = 16 << 20
-"""How much free memory at the end of the heap is kept for what comes next."""
+"""How much free memory at the end of the heap is kept for later blocks."""
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 
 
 def give_large_blocks_back() -> bool:
-    """Let the C library take large blocks from the system one by one, whatever was freed before; whether it can.
+    """Let the C library take large blocks from the system one by one. False when it cannot.
 
-    glibc does so by itself up to 128 KiB, and raises that bound to the size of each such block that is freed, up to
-    32 MiB: then a request of 20 MB leaves a hole of that size in the heap. Others (musl, macOS) have no such bound.
+    glibc does so by itself for blocks above 128 KiB. It raises that limit to the size of each such block that is freed,
+    up to 32 MiB. Then a request of 20 MB leaves a hole of that size in the heap. Others (musl, macOS) have no such
+    limit.
     """
     import ctypes  # late: it costs 5 ms and 0.3 MB, and a start does not need it
 
@@ -32,7 +33,7 @@ def give_large_blocks_back() -> bool:
 
 
 def expect(size: int) -> None:
-    """A block of `size` bytes is about to be taken from the C library."""
+    """Prepare for a block of `size` bytes, which the caller takes next from the C library."""
     if size >= WORTH_IT_BYTES:
         _tell_once()
 

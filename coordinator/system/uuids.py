@@ -8,12 +8,13 @@ import uuid
 from collections.abc import Callable
 
 RandomBytes = Callable[[int], bytes]
-"""Gives so many random bytes."""
+"""Returns so many random bytes."""
 
 
 def draw_uuid(random_bytes: RandomBytes = os.urandom) -> bytes:
-    """The id of a topic, a cluster or a directory, as Kafka's Uuid.randomUuid draws it: 16 bytes, version 4, never one
-    whose text begins with a dash.
+    """Draw the id of a topic, a cluster or a directory, as Kafka's Uuid.randomUuid does.
+
+    It has 16 bytes and is of version 4. Its text never begins with a dash.
     """
     while True:
         drawn = uuid.UUID(bytes=random_bytes(16), version=4).bytes
@@ -22,10 +23,10 @@ def draw_uuid(random_bytes: RandomBytes = os.urandom) -> bytes:
 
 
 def as_text(drawn: bytes) -> str:
-    """Such an id as Kafka's Uuid.toString writes it."""
+    """Return such an id as Kafka's Uuid.toString writes it."""
     return base64.urlsafe_b64encode(drawn).rstrip(b"=").decode()
 
 
 def draw_uuid_text(random_bytes: RandomBytes = os.urandom) -> str:
-    """A UUID of version 4 as Java's UUID.toString writes it: member ids end in one."""
+    """Draw a UUID of version 4 as Java's UUID.toString writes it: member ids end in one."""
     return str(uuid.UUID(bytes=random_bytes(16), version=4))

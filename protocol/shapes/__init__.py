@@ -1,8 +1,7 @@
-"""Where Kafka changed the shape of a message: older requests are raised to the newest shape, newest responses are
-lowered.
+"""Changes of messages' shapes: older requests are raised to the newest shape, newest responses are lowered.
 
-The generated codec fills missing fields of older versions with Kafka's defaults. What defaults cannot express is
-converted here, in one small module for each API.
+The generated codec fills missing fields of older versions with Kafka's defaults. One small module for each API converts
+the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from muster.protocol.api import ApiKey
 from muster.protocol.message import Message
 
 NEVER: Final = 32767
-"""A version that none reaches: every version is converted."""
+"""Above all versions: every version is converted."""
 
 # API key -> (first version that needs no raising, first version that needs no lowering, module); 0: none needs it
 _CONVERTERS: Final[dict[int, tuple[int, int, str]]] = {
@@ -41,7 +40,7 @@ _CONVERTERS: Final[dict[int, tuple[int, int, str]]] = {
 
 
 def raise_request(key: int, version: int, request: Message) -> Any:
-    """The request in its newest shape; `request` itself, perhaps changed, or a new message."""
+    """Return the request in its newest shape: `request` itself, perhaps changed, or a new message."""
     row = _CONVERTERS.get(key)
     if row is None or version >= row[0]:
         return request
@@ -49,7 +48,7 @@ def raise_request(key: int, version: int, request: Message) -> Any:
 
 
 def lower_response(key: int, version: int, response: Message) -> Any:
-    """The response as `version` can say it; `response` itself, perhaps changed, or a new message."""
+    """Return the response in the shape of `version`: `response` itself, perhaps changed, or a new message."""
     row = _CONVERTERS.get(key)
     if row is None or version >= row[1]:
         return response

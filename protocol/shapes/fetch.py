@@ -1,4 +1,4 @@
-"""Fetch: the replica id moved into `replica_state` in version 15; older answers cannot tell where the leader is."""
+"""Fetch: the replica id moved into `replica_state` in version 15. Older answers have no leader's endpoint."""
 
 from __future__ import annotations
 

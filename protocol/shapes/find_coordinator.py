@@ -14,7 +14,7 @@ def raise_request(_version: int, request: FindCoordinatorRequest) -> FindCoordin
 
 
 def lower_response(_version: int, response: FindCoordinatorResponse) -> FindCoordinatorResponse:
-    """The only row goes to the top, with the default message of its code where it has none ("NONE" for a success)."""
+    """Move the only row to the top. It gets the default message of its code if it has none ("NONE" for a success)."""
     row = response.coordinators[0] if response.coordinators else Coordinator()
     return FindCoordinatorResponse(
         throttle_time_ms=response.throttle_time_ms,

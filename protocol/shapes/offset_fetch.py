@@ -1,10 +1,11 @@
 """OffsetFetch 1-7: one group at the top instead of `groups` (KIP-709).
 
-The error of a whole group stands in different places by version. `failed_group` builds the newest-shape answer that can
+The place of a whole group's error depends on the version. `failed_group` builds an answer in the newest shape that can
 be lowered to each of them:
-* 8 and up: in the group's row, without topics, as Kafka does;
-* 2-7: at the top, and on each partition that was asked for, because some old clients only look there;
-* 1: on each partition that was asked for; there is nothing else.
+
+* 8 and up: in the group's row, without topics, as on Kafka.
+* 2-7: at the top, and on each requested partition, because some old clients only read it there.
+* 1: on each requested partition; the version has no other place.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def raise_request(_version: int, request: OffsetFetchRequest) -> OffsetFetchRequ
 
 
 def failed_group(group: OffsetFetchRequestGroup, error_code: int) -> OffsetFetchResponseGroup:
-    """The answer to a group that failed as a whole: its error, and a row with it for each partition asked for."""
+    """Return the answer of a group that failed as a whole: its error, also in each requested partition's row."""
     topics = [
         OffsetFetchResponseTopics(
             name=topic.name,

@@ -1,4 +1,4 @@
-"""Produce below 10: answers cannot tell where the leader is (KIP-951)."""
+"""Produce below 10: answers have no leader and no endpoints (KIP-951)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What runs jobs: at once, and in the next turns of the event loop those that take longer than a slice.
+"""Runs jobs: at once, and those that take longer than a slice in the next iterations of the event loop.
 
-All jobs together get one slice in each turn. If the owner of a job has gone, the job is closed at its next step. A
-small job costs no turn, no thread and no timer. What no client waits for (`run_behind`) gets a small share of each
-turn, and never more.
+All jobs together get one slice in each iteration. If the owner of a job is closed, the job is closed at its next step.
+A small job costs no iteration, no thread and no timer. Jobs for which no client waits (`run_behind`) get a small share
+of each iteration, and never more.
 
-The events of `__group_events` are encoded in pieces by `observe.pending_rows` instead: they keep their order, their
-pieces are counted and not timed, and a server that stops writes all of them.
+`history.pending_rows` encodes the events of `__group_events` in pieces without jobs. The events keep their order, and
+the pieces are counted and not timed. A server that stops writes all of them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from muster.coordinator.system.jobs.jobs import Job, OffloadedWork, PendingResul
 from muster.coordinator.system.jobs.workers import AtOnce, Worker
 
 SLICE_MS: Final = 10
-"""What all jobs together may take of one turn of the event loop."""
+"""The time that all jobs together may take of one iteration of the event loop."""
 SHARE_MS: Final = 2
-"""What one of several jobs gets at a time, so that small ones do not wait for the large."""
+"""The time of one of several jobs before the next runs: small jobs need not wait for large ones."""
 MANY_STEPS: Final = 2_000
-"""A job of more steps is large, and so is the answer made of its result."""
+"""A job of more steps is large, and so is the answer that is made of its result."""
 
 T = TypeVar("T")
 
@@ -35,14 +35,14 @@ class Owner(Protocol):
 
     @property
     def closed(self) -> bool:
-        """The result is not needed any more."""
+        """Whether the result is not needed any more."""
 
     def fault(self, error: Exception) -> None:
-        """A job failed by a fault of the program."""
+        """Handle the error of a job that has failed by a bug."""
 
 
 class _Running:
-    """A job on its way."""
+    """A job that has begun or waits."""
 
     __slots__ = ("done", "error", "is_behind", "job", "owner", "steps", "value")
 
@@ -51,7 +51,7 @@ class _Running:
         self.done = done
         self.owner = owner
         self.is_behind = is_behind
-        """No client waits for it."""
+        """Whether no client waits for it."""
         self.steps = 0
         self.value: Any = None
         self.error: Exception | None = None
@@ -61,31 +61,33 @@ class JobQueue:
     """See the module."""
 
     def __init__(self, clock: Clock, worker: Worker | None = None) -> None:
-        """`worker`: None does the work at once."""
+        """`worker`: None runs offloaded work at once."""
         self._clock = clock
         self.worker: Worker = worker or AtOnce()
         self.is_large = False
-        """While a job's result is handed over: it took many steps."""
+        """Whether the job whose result is being delivered took many steps."""
         self._fresh: deque[_Running] = deque()
-        """Those that have not had their first share."""
+        """Jobs that have not had their first share."""
         self._begun: deque[_Running] = deque()
         self._behind: deque[_Running] = deque()
-        """Those that no client waits for."""
+        """Jobs for which no client waits."""
         self._used_ms = 0
         self._is_asked = False
         self._is_running = False
         self._stopped = False
         self.meter: Callable[[Owner, int], object] | None = None
-        """Is told how many microseconds a job took of the event loop; None: nobody asks."""
+        """Called with the microseconds that a job took of the event loop; may be None."""
 
     def run(self, job: Job[T], done: Callable[[T], object], owner: Owner) -> None:
-        """Run a job and give its result to `done`: within this call, unless it takes longer than the rest of this
-        turn's slice or waits for a result. An exception within this call is raised, a later one goes to the owner.
+        """Run a job and pass its result to `done`, within this call if possible.
+
+        A job needs later iterations when it takes longer than this iteration's slice, or waits for a result. An
+        exception within this call is raised, a later one is passed to the owner.
         """
         self._enter(_Running(job, done, owner), self._go_on)
 
     def _enter(self, running: _Running, go_on: Callable[[_Running, int], bool]) -> None:
-        """Do what fits into this turn's slice."""
+        """Do the steps that fit into this iteration's slice."""
         if self._used_ms >= SLICE_MS:
             self._fresh.append(running)
             self._ask()
@@ -100,8 +102,10 @@ class JobQueue:
             self._ask()
 
     def run_behind(self, job: Job[T], done: Callable[[T], object], owner: Owner) -> None:
-        """Run a job that no client waits for, such as a walk over all partitions. It gets `SHARE_MS` of each turn of
-        the event loop, also when it is alone: no client notices it. Every exception goes to the owner.
+        """Run a job for which no client waits, such as a walk over all partitions.
+
+        It gets `SHARE_MS` of each iteration of the event loop, also when it is alone: no client notices it. Every
+        exception is passed to the owner.
         """
         self._enter_behind(_Running(job, done, owner, is_behind=True))
 
@@ -119,8 +123,9 @@ class JobQueue:
             self._ask()
 
     def run_small(self, work: Callable[[], object]) -> bool:
-        """Do what takes much less than a slice, and waits for nothing: it needs no job. False: nothing was done, for
-        this turn's slice is used up.
+        """Do work that takes much less than a slice, and waits for nothing: it needs no job.
+
+        False: nothing was done, because this iteration's slice is used up.
         """
         if self._used_ms >= SLICE_MS or self._stopped:
             return False
@@ -136,7 +141,7 @@ class JobQueue:
         return True
 
     def stop(self) -> None:
-        """The server stops: jobs are closed, and no job begins."""
+        """Close all jobs, and begin no other: the server stops."""
         self._stopped = True
         for waiting in (self._fresh, self._begun, self._behind):
             for running in waiting:
@@ -150,7 +155,7 @@ class JobQueue:
             self._clock.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """One slice for all."""
+        """Run one slice for all jobs."""
         self._is_asked = False
         began_ms = now_ms = self._clock.mono_ms()
         end_ms = began_ms + SLICE_MS - (SHARE_MS if self._behind else 0)
@@ -177,7 +182,7 @@ class JobQueue:
             return False
 
     def _go_on(self, running: _Running, until_ms: int) -> bool:
-        """Run the next steps. False: it has ended, or goes on by itself when its result is there."""
+        """Run the next steps. False: the job has ended, or its result will continue it."""
         was_running, self._is_running = self._is_running, True
         began_us = 0 if self.meter is None else self._clock.mono_us()
         try:
@@ -217,7 +222,7 @@ class JobQueue:
                 later.when_there(partial(self._resume, running, later))
                 return False
             _take(running, later)
-            # a result that comes at once is a step like any other
+            # a result that arrives at once is a step like any other
             if clock.mono_ms() >= until_ms:
                 return True
 
@@ -240,7 +245,7 @@ class JobQueue:
         if running.is_behind:
             self._enter_behind(running)
         elif self._is_running:
-            # not within another one's step: one brings the result of the next, and so on without end
+            # not within another job's step: each step could deliver the result of the next, without end
             self._fresh.append(running)
             self._ask()
         else:
@@ -248,7 +253,7 @@ class JobQueue:
 
 
 class _Failed:
-    """What came of work that failed."""
+    """The error of work that failed."""
 
     __slots__ = ("error",)
 
@@ -266,7 +271,7 @@ def _take(running: _Running, later: PendingResult) -> None:
 
 
 async def to_its_end(slices: JobQueue, job: Job[T]) -> T:
-    """The result of a job that is done in slices. Raises what the job raises."""
+    """Return the result of a job that runs in the queue. Raises what the job raises."""
     done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     def guarded() -> Job[None]:
@@ -284,7 +289,7 @@ async def to_its_end(slices: JobQueue, job: Job[T]) -> T:
 
 
 class _Nobody:
-    """Of a job that is waited for elsewhere."""
+    """The owner of a job for which other code waits."""
 
     closed = False
 

@@ -1,7 +1,8 @@
-"""Jobs: generators that do large work step by step, and what they may yield.
+"""Jobs: generators that do large work step by step, and the values that they may yield.
 
-A job yields None where it may be interrupted (after a step of microseconds up to a millisecond, with nothing half
-done), an `Apart` for work in a thread, whose result it gets, or a `Later` for a result that comes by a call.
+A job yields None where it may be interrupted: after at most a millisecond, with nothing half done. It yields an
+`OffloadedWork` for work in a thread, whose result it gets. It yields a `PendingResult` for a result that a later call
+delivers.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class OffloadedWork:
 
 
 class PendingResult:
-    """A result that comes by a call: now, or at any time. A job that yields it gets what it was called with."""
+    """A result that a call delivers, now or at any time. A job that yields it gets the delivered value."""
 
     __slots__ = ("_resume", "is_there", "value")
 
@@ -37,7 +38,7 @@ class PendingResult:
         self._resume: Callable[[], object] | None = None
 
     def __call__(self, value: Any) -> None:
-        """Here it is; called once."""
+        """Deliver the result; called once."""
         self.is_there = True
         self.value = value
         resume, self._resume = self._resume, None
@@ -45,7 +46,7 @@ class PendingResult:
             resume()
 
     def when_there(self, resume: Callable[[], object]) -> None:
-        """Call back when it comes."""
+        """Call back when the result is delivered."""
         self._resume = resume
 
 
@@ -53,7 +54,7 @@ Job = Generator[OffloadedWork | PendingResult | None, Any, T]
 
 
 def at_once(job: Job[T]) -> T:
-    """Run a job to its end at once: at a start, when no client waits. It must not wait for a result."""
+    """Run a job to its end at once: at a start, when no client waits. The job must not wait for a result."""
     value: Any = None
     error: Exception | None = None
     while True:
@@ -75,7 +76,7 @@ def at_once(job: Job[T]) -> T:
 
 
 def counting(keys: Iterable[K]) -> Job[Counter[K]]:
-    """How often each of many comes."""
+    """Count each of many keys."""
     counts: Counter[K] = Counter()
     for number, key in enumerate(keys):
         counts[key] += 1
@@ -94,7 +95,7 @@ class SerialJobs:
         self._waiting: deque[PendingResult] = deque()
 
     def run(self, job: Job[T]) -> Job[T]:
-        """`job`, when its turn has come; in the order of the calls."""
+        """Run `job` after all earlier ones, in the order of the calls."""
         if self._is_busy:
             turn = PendingResult()
             self._waiting.append(turn)
@@ -113,7 +114,7 @@ class SerialJobs:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        # the first that waits is next: no other job comes between
+        # the first waiting job is next: no other job begins in between
         self._is_busy = bool(self._waiting)
         if self._waiting:
             self._waiting.popleft()(None)

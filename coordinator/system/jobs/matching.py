@@ -1,7 +1,7 @@
-"""Names that match a pattern of a client: in slices by cost, with one budget for a whole request.
+"""Finds the names that match a client's pattern, in steps by cost, with one budget for a whole request.
 
-A match cannot be interrupted. So cheap ones are done on the event loop, some between two steps of a job. Dear ones are
-done in the thread: RE2 does not hold Python's lock while it matches.
+A match cannot be interrupted. Cheap matches run on the event loop, some between two steps of a job. Expensive ones run
+in the thread: RE2 does not hold Python's lock while it matches.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Final, Protocol, TypeVar
 from muster.coordinator.system.jobs.jobs import Job, OffloadedWork
 
 MOST_STEPS: Final = 2_000_000_000
-"""Steps (`Pattern.steps`) of all matches of a request: at worst 8 s, and for usual patterns a hundredth of that."""
+"""The most steps (`Pattern.steps`) of all matches of a request: at worst 8 s, and usually a hundredth of that."""
 A_STEP: Final = 50_000
-"""Steps of matches that are done between two steps of a job: at worst 0.2 ms."""
+"""Steps of matches between two steps of a job: at worst 0.2 ms."""
 DEAR: Final = 250_000
-"""A match of more steps, 1 ms at worst, is done in the thread."""
+"""A match of more steps, 1 ms at worst, runs in the thread."""
 DEAR_AT_ONCE: Final = 2_500_000
-"""Steps of matches that the thread does in one go, if no match has more: at worst 10 ms."""
+"""Steps of matches that the thread runs without a pause, if no match has more: at worst 10 ms."""
 
 NAMES_AT_ONCE: Final = 2_000
 """Names whose cost is added up between two steps of a job."""
@@ -29,17 +29,17 @@ T = TypeVar("T")
 
 
 class Matcher(Protocol):
-    """What is asked of a pattern (`coordinator.system.patterns.Pattern`)."""
+    """The interface of a pattern (`coordinator.system.patterns.Pattern`)."""
 
     def steps(self, text: str) -> int:
-        """What a match of this name costs at worst."""
+        """The cost of a match of this name at worst."""
 
     def matches(self, text: str) -> bool:
-        """Whether all of it matches; ValueError when that might take too long."""
+        """Whether the whole name matches. Raises ValueError when that might take too long."""
 
 
 class Budget:
-    """What the matches of one request may cost in all, in steps."""
+    """The most steps that the matches of one request may take in all."""
 
     __slots__ = ("left",)
 
@@ -47,15 +47,16 @@ class Budget:
         self.left = steps
 
     def spend(self, steps: int) -> None:
-        """A match costs this; ValueError when that is more than is left."""
+        """Use steps for a match. Raises ValueError when too few are left."""
         if steps > self.left:
             raise ValueError(f"the pattern takes more than {MOST_STEPS} steps for all names")
         self.left -= steps
 
 
 def matching(pattern: Matcher, things: Collection[T], name: Callable[[T], str], budget: Budget) -> Job[list[T]]:
-    """The things whose `name` matches, in their order. Raises ValueError for what would take too long: before it
-    matches any of them.
+    """Return the things whose `name` matches, in their order.
+
+    Raises ValueError, before any match, when the matches would take too long.
     """
     rest = iter(things)
     while part := [*islice(rest, NAMES_AT_ONCE)]:

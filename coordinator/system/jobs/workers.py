@@ -1,4 +1,4 @@
-"""Who does work that would take too long on the event loop, and cannot be interrupted."""
+"""Workers for work that would take too long on the event loop, and cannot be interrupted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ class Worker(Protocol):
 
 
 class Thread:
-    """A `Worker` of one thread, started for the first work. Large requests run one after the other, so that only one
-    takes memory.
+    """A `Worker` of one thread, which starts with the first work.
+
+    Large requests run one after the other, so that only one takes memory.
     """
 
     def __init__(self, post: Callable[[Callable[[], object]], object]) -> None:
@@ -50,18 +51,18 @@ class Thread:
 
 
 class AtOnce:
-    """A `Worker` that does its work where it is: in memory, in tests, in virtual time."""
+    """A `Worker` that runs work in the caller's thread: in memory, in tests, in virtual time."""
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
         """See `Worker`."""
         done(*outcome(work))
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 def outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
-    """Do it: (result, None) or (None, error)."""
+    """Run the work: (result, None) or (None, error)."""
     try:
         return work(), None
     except Exception as error:  # noqa: BLE001 - the caller gets it

@@ -1,1 +1,1 @@
-"""The lines that the server logs: their look, their levels, how often the same is said, and the thread that writes."""
+"""The lines that the server logs: their format, their levels, the limit of repeated lines, and the writing thread."""

@@ -1,6 +1,6 @@
-"""The level of each logger: Kafka's names, inherited from the logger above, changeable while the server runs.
+"""The level of each logger: Kafka's names, inherited from the parent logger, changeable while the server runs.
 
-There is one table for the process, because loggers belong to the process. `output` asks it for each line, and config
+The process has one table, because loggers belong to the process. `output` looks up the level for each line. Config
 requests for broker loggers (KIP-412) change it. It is lost at the end of the process, as on Kafka.
 """
 
@@ -39,14 +39,14 @@ _NAMES: Final = {number: name for name, number in NUMBERS.items()}
 
 
 class Levels:
-    """The level of each logger; without one it is inherited, at last from the root."""
+    """The level of each logger. A logger without one inherits it, at last from the root."""
 
     def __init__(self) -> None:
         self._set: dict[str, int] = {ROOT: NUMBERS["INFO"]}
         self._counts: dict[str, int] = {}
 
     def number(self, logger: str) -> int:
-        """The level that counts for a logger."""
+        """The effective level of a logger."""
         found = self._counts.get(logger)
         if found is None:
             above = logger
@@ -56,20 +56,20 @@ class Levels:
         return found
 
     def name(self, logger: str) -> str:
-        """The same, by Kafka's name."""
+        """The effective level, by Kafka's name."""
         return _NAMES[self.number(logger)]
 
     def set(self, logger: str, level: str) -> None:
-        """Set the level of a logger, by Kafka's name. Raises KeyError for another one."""
+        """Set the level of a logger, by Kafka's name. Raises KeyError for an unknown logger or level."""
         self._set[logger] = NUMBERS[level]
         self._counts.clear()
 
     def unset(self, logger: str) -> None:
-        """Let a logger, but the root, inherit its level again."""
+        """Let a logger inherit its level again; not the root."""
         if logger != ROOT:
             self._set.pop(logger, None)
             self._counts.clear()
 
 
 LEVELS: Final = Levels()
-"""Those of this process."""
+"""The levels of this process."""

@@ -1,7 +1,7 @@
-"""Where log lines go and how they look: to stderr, readable on a terminal, otherwise one JSON object in each line.
+"""The destination and the format of log lines: stderr, readable on a terminal, otherwise one JSON object in each line.
 
-Rooms only call `structlog.get_logger(name)`. The command line calls `configure` once, and closes its result at the end.
-The server never waits for a reader of the lines (`writer`), and repeated lines are limited (`rate_limit`).
+Other packages only call `structlog.get_logger(name)`. The command line calls `configure` once, and closes its result at
+the end. The server never waits for a reader of the lines (`writer`), and repeated lines are limited (`rate_limit`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, TextIO
 
 from muster.coordinator.system.logging.levels import LEVELS, ROOT
 
-# structlog loads rich when it finds it (40 ms), to format tracebacks that are formatted plainly here
+# structlog loads rich when it finds it (40 ms), to format tracebacks; here they are formatted plainly
 _hidden = "rich" not in sys.modules
 if _hidden:
     sys.modules["rich"] = None  # type: ignore[assignment]  # what the import system takes for "not to be had"
@@ -42,24 +42,27 @@ LONGEST: Final = 1_000
 OWN_WORDS: Final = frozenset(
     ("event", "exception", "stack", "logger", "level", "properties", "path", "error", "what", "what_to_do")
 )
-"""Fields that clients cannot make long."""
+"""Fields whose values clients cannot make long."""
 
 Event = MutableMapping[str, Any]
 
 
 class Log:
-    """Where the lines go: what `configure` returns, to be closed at the end."""
+    """The open log: `configure` returns it, and the caller closes it at the end."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._lines_out = LineWriter(writer(stream), self._lost, self._tell_left_out)
         self.limiter = Limiter(mono_ms, self._lines_out.wake)
 
     def say(self, text: str) -> None:
-        """Text that is no log line (the last output of a command), after all that was logged."""
+        """Write text that is no log line (the last output of a command), after all logged lines."""
         self._lines_out.put(text)
 
     def close(self, timeout_s: float = CLOSE_S) -> bool:
-        """Log what was only counted, and wait until all is written. False: it took longer than `timeout_s`."""
+        """Log the lines that were only counted, and wait until all lines are written.
+
+        False: it took longer than `timeout_s`.
+        """
         _tell(self.limiter.due(all_of_them=True)[0])
         return self._lines_out.close(timeout_s)
 
@@ -80,7 +83,7 @@ def _tell(lines: list[dict[str, Any]]) -> None:
 
 
 class _Lines:
-    """Takes finished lines; `name` is that of the logger."""
+    """Takes formatted lines; `name` is that of the logger."""
 
     __slots__ = ("_log", "name")
 
@@ -95,7 +98,7 @@ class _Lines:
 
 
 class _Bridge(logging.Handler):
-    """Takes the lines that libraries log by the standard library."""
+    """Takes the lines that libraries log through the standard library."""
 
     def emit(self, record: logging.LogRecord) -> None:
         structlog.get_logger(record.name).log(record.levelno, record.getMessage(), exc_info=record.exc_info)
@@ -107,7 +110,7 @@ def _add_logger(logger: _Lines, _method: str, event: Event) -> Event:
 
 
 def _printable(_logger: object, _method: str, event: Event) -> Event:
-    """Text that clients chose may not move the cursor or start a line of its own."""
+    """Escape text that clients chose: it may not move the cursor or start a line of its own."""
     for key, value in event.items():
         if isinstance(value, str):
             if len(value) > LONGEST and key not in OWN_WORDS:
@@ -118,7 +121,7 @@ def _printable(_logger: object, _method: str, event: Event) -> Event:
 
 
 def _heeding_levels() -> type[Any]:
-    """A logger that asks the table of levels for each line, so that levels can change while the server runs."""
+    """Return a logger that looks up the level for each line, so that levels can change while the server runs."""
     every: Any = structlog.make_filtering_bound_logger(logging.NOTSET)
 
     def heeding(name: str, number: int) -> Any:
@@ -142,7 +145,8 @@ def _heeding_levels() -> type[Any]:
 def configure(level: str, *, stream: TextIO | None = None, terminal: bool | None = None) -> Log:
     """Send log lines of `level` (a key of OPTIONS) and above to `stream` (stderr when None).
 
-    `terminal`: coloured and readable; None asks the stream. The result must be closed."""
+    `terminal`: coloured and readable; None decides by the stream. The caller closes the result.
+    """
     out: TextIO | None = sys.stderr if stream is None else stream  # None: the process was started without
     readable = (out is not None and out.isatty()) if terminal is None else terminal
     log = Log(out)

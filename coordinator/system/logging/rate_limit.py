@@ -1,9 +1,9 @@
 """Limits repeated log lines: a client that is refused again and again must not fill a disk.
 
-In a window of `WINDOW_MS`, `MOST_OF_A_CAUSE` lines of one cause (same logger, text, subject and reason; numbers and
-addresses do not count) are logged, and `MOST_OF_A_KIND` of all causes of one text. The others are counted; one line for
-each cause gives the number when the window is over. Lines about a file or a partition are not limited by kind, because
-there are only so many. Debug lines are not limited. May be called from any thread.
+A cause is the same logger, text, subject and reason; numbers and addresses are ignored. In a window of `WINDOW_MS`,
+`MOST_OF_A_CAUSE` lines of one cause are logged, and `MOST_OF_A_KIND` of all causes of one text. The others are counted.
+At the end of the window, one line for each cause gives the number. Lines about a file or a partition are not limited by
+kind, because their number is limited anyway. Debug lines are not limited. Any thread may call it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ WINDOW_MS: Final = 10_000
 MOST_OF_A_CAUSE: Final = 20
 MOST_OF_A_KIND: Final = 200
 MOST_CAUSES: Final = 10
-"""Causes of one kind that get a line each when the window is over; the others share one line."""
+"""Causes of one kind that get a line each at the end of the window; the others share one line."""
 ALIKE: Final = 200
-"""Characters of a reason that make it another one."""
+"""The characters of a reason that are compared."""
 MOST_KINDS: Final = 1_000
 """Kinds of lines that are counted separately: libraries may log any number of kinds."""
 CAUSE: Final = ("group", "partition", "path", "topic", "api")
-"""The fields of a line that say what it is about."""
+"""The fields with the subject of a line."""
 WHY: Final = ("why", "error", "reason", "what")
-"""Those that give a reason in words, with numbers that differ each time."""
+"""The fields with a reason in words, whose numbers may differ each time."""
 SUMMARY: Final = "_summary"
-"""A field of lines that are made here: they are not counted."""
+"""A field of lines that this module makes: they are not counted."""
 _NUMBER: Final = re.compile(r"[0-9]+")
 
 Event = MutableMapping[str, Any]
@@ -56,10 +56,10 @@ class _Kind:
 
 
 class Limiter:
-    """A processor of structlog, behind those that add logger and level."""
+    """A processor of structlog, after those that add logger and level."""
 
     def __init__(self, mono_ms: Callable[[], int], left_out: Callable[[], object] = lambda: None) -> None:
-        """`left_out` is called when the first line of a window was left out: `due` will have lines."""
+        """`left_out` is called when the first line of a window was dropped: `due` will have lines."""
         self._mono_ms = mono_ms
         self._left_out = left_out
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class Limiter:
         self._is_quiet = True
 
     def __call__(self, _logger: object, _method: str, event: Event) -> Event:
-        """The line, if it may be told; else raises structlog's DropEvent."""
+        """Return the line, if it may be logged. Raises structlog's DropEvent otherwise."""
         if event.pop(SUMMARY, False) or event["level"] == "debug":
             return event
         with self._lock:
@@ -79,8 +79,9 @@ class Limiter:
         raise structlog.DropEvent
 
     def due(self, *, all_of_them: bool = False) -> tuple[list[dict[str, Any]], float | None]:
-        """Lines that tell what was left out in windows that are over (or in all); and in how many seconds there will be
-        more, None: there will be none.
+        """Return lines about dropped lines in ended windows (or in all), and the seconds until the next such lines.
+
+        The seconds are None when no more lines will be due.
         """
         lines: list[dict[str, Any]] = []
         now_ms = self._mono_ms()
@@ -97,7 +98,7 @@ class Limiter:
         return lines, None if next_ms is None else (next_ms - now_ms) / 1000
 
     def _may_be_told(self, event: Event) -> bool:
-        """Whether it may; else it was counted."""
+        """Whether a line may be logged. If not, it is counted."""
         kind = self._kind(event)
         cause = tuple([str(event.get(name))[:ALIKE] for name in CAUSE] + [_alike(event.get(name)) for name in WHY])
         count = kind.causes.get(cause)

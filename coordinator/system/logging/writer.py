@@ -1,6 +1,6 @@
 """Writes lines to a pipe or a terminal that may not be read.
 
-A caller leaves a line here and goes on; a thread writes it. The waiting lines are bounded: if the stream is not read,
+A caller passes a line and goes on; a thread writes it. The waiting lines are limited. If the stream is not read,
 further lines are only counted, and their number is logged when lines flow again. A closed stream does not stop the
 server.
 """
@@ -15,16 +15,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 MOST_LINES: Final = 10_000
-"""Lines that wait."""
+"""The most lines that wait."""
 MOST_BYTES: Final = 1024 * 1024
-"""What they have together."""
+"""The most bytes of the waiting lines."""
 CHUNK_BYTES: Final = 64 * 1024
-"""How much is written at a time."""
+"""The bytes of one write."""
 CLOSE_S: Final = 2.0
 """How long the end of the process waits for the stream to be read."""
 
 Write = Callable[[bytes], object]
-"""Writes all of it, as long as that may take; raises OSError or ValueError when the stream is no more."""
+"""Writes all bytes, however long that takes. Raises OSError or ValueError when the stream is closed."""
 
 
 class LineWriter:
@@ -36,8 +36,10 @@ class LineWriter:
         lost: Callable[[int], object] = lambda _: None,
         tick: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """`lost` gets, in the thread, the number of lost lines when lines flow again. `tick` is called in the thread
-        after it has written; it returns in how many seconds it wants to be called again, or None.
+        """`lost` is called in the thread with the number of lost lines, when lines flow again.
+
+        `tick` is called in the thread after each write. It returns after how many seconds it must be called again, or
+        None.
         """
         self._write = write
         self._told_lost = lost
@@ -51,7 +53,7 @@ class LineWriter:
         self._closing = self._gone = False
 
     def put(self, line: str) -> None:
-        """Take one line, without its end. Never waits for the stream."""
+        """Take one line, without its line end. It never waits for the stream."""
         data = (line + "\n").encode("utf-8", "backslashreplace")
         with self._lock:
             if self._gone:
@@ -72,7 +74,7 @@ class LineWriter:
         self._wake.set()
 
     def close(self, timeout_s: float = CLOSE_S) -> bool:
-        """Wait until all is written, but no longer than that. False: something is not; it is lost."""
+        """Wait until all lines are written, at most for `timeout_s`. False: some lines are lost."""
         self._closing = True
         self._wake.set()
         thread = self._thread
@@ -96,7 +98,7 @@ class LineWriter:
                 return
 
     def _write_all(self) -> bool:
-        """Write what waits; False: the stream is no more."""
+        """Write the waiting lines. False: the stream is closed."""
         while True:
             with self._lock:
                 some: list[bytes] = []
@@ -116,7 +118,7 @@ class LineWriter:
                 try:
                     self._write(b"".join(some))
                 except (OSError, ValueError):
-                    # its reader has gone; that is no reason to stop serving
+                    # its reader has ended; the server still goes on
                     with self._lock:
                         self._gone = True
                         self._lines.clear()
@@ -125,15 +127,16 @@ class LineWriter:
 
 
 def writer(stream: Any) -> Write:
-    """A function that writes to a text stream (None: there is none), past its buffer: a thread that hangs in the buffer
-    would keep the interpreter from ending.
+    """Return a function that writes to a text stream, without the stream's buffer. `stream` may be None.
+
+    A thread that hangs in the buffer would keep the interpreter from ending.
     """
     if stream is None:
         return lambda _: None
     try:
         number: int = stream.fileno()
     except (OSError, ValueError, AttributeError):
-        # one in memory
+        # a stream in memory
         def write(data: bytes) -> None:
             stream.write(data.decode())
             stream.flush()
@@ -153,8 +156,9 @@ def write_all(number: int, data: bytes) -> None:
 
 
 def open_standard_files() -> None:
-    """If the process was started without stdin, stdout or stderr, take their numbers. Otherwise the next opened file
-    would get one, and output to stderr would be written into that file.
+    """Open the null device in place of missing stdin, stdout or stderr.
+
+    Otherwise the next opened file would get such a number, and output to stderr would be written into that file.
     """
     while True:
         number = os.open(os.devnull, os.O_RDWR)
