@@ -27,6 +27,8 @@ MOST_PROTOCOLS: Final = 1_000
 """A member's JoinGroup names at most so many protocols. Clients have a handful, and each protocol is checked for each
 member.
 """
+MANY_PROTOCOLS: Final = 50
+"""A JoinGroup with more protocols is done as a job, because many members may join at the same time."""
 _READ: Final = Operation.READ
 _GROUP: Final = ResourceType.GROUP
 
@@ -49,7 +51,20 @@ def handle_join_group(node: Node, context: RequestContext, request: JoinGroupReq
         version_rules.join_requires_known_member_id(version),
         version_rules.join_supports_skip_assignment(version),
     )
-    node.routing.shard(request.group_id).submit(command)
+    if len(request.protocols) > MANY_PROTOCOLS:
+        node.slices.run(_joining(node, request.group_id, command), _answered_by_the_group, context.channel)
+    else:
+        node.routing.shard(request.group_id).submit(command)
+
+
+def _joining(node: Node, group_id: str, command: JoinCommand) -> Job[None]:
+    """A JoinGroup of many protocols reaches its group when the event loop has time for large work."""
+    yield None
+    node.routing.shard(group_id).submit(command)
+
+
+def _answered_by_the_group(_: None) -> None:
+    """The group answers when the rebalance is complete."""
 
 
 def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupRequest, respond: Respond) -> None:

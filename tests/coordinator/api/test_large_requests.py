@@ -13,11 +13,12 @@ import pytest
 from muster.coordinator.api import answer_size as bounds
 from muster.coordinator.api import gather
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, in_pieces
-from muster.coordinator.api.groups.membership import MOST_PROTOCOLS
+from muster.coordinator.api.groups.membership import MANY_PROTOCOLS, MOST_PROTOCOLS
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.state_machine.interface import Command
 from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import SLICE_MS
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -458,3 +459,19 @@ class TestMembers:
         member_id = self.join(node, protocols=MOST_PROTOCOLS).member_id
         assert self.join(node, member_id, protocols=MOST_PROTOCOLS).error_code == 0
         assert self.join(node, protocols=MOST_PROTOCOLS + 1).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+    @pytest.mark.parametrize(("protocols", "at_once"), [(MANY_PROTOCOLS, 30), (MANY_PROTOCOLS + 1, SLICE_MS)])
+    def test_many_members_with_many_protocols_join_in_several_iterations_of_the_loop(
+        self, protocols: int, at_once: int
+    ) -> None:
+        clock = TickingClock()
+        node = make_group_node(FakeTopics(), shards=1, clock=clock)
+        submitted = submitted_to(node)
+        names = [JoinGroupRequestProtocol(f"range-{i}", b"") for i in range(protocols)]
+        requests = [JoinGroupRequest("g", 10_000, 10_000, "", f"i-{n}", "consumer", names) for n in range(30)]
+        for request in requests:
+            ask(node, request)
+        assert 0 < len(submitted) <= at_once
+        for _ in range(100):
+            clock.advance(1)
+        assert [one.group_instance_id for one in submitted] == [one.group_instance_id for one in requests]
