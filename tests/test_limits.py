@@ -100,6 +100,7 @@ LIMIT = re.compile(
 INNER = {
     "api/acls/create_acls.WRITTEN_AT_ONCE",
     "api/configs/describe_configs.MOST_KNOWN",
+    "api/durable.ROWS_AT_ONCE",
     "api/dispatch.FEW_ELEMENTS",
     "api/exchange.MANY_ROWS",
     "api/gather.AT_ONCE",
