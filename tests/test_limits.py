@@ -109,6 +109,7 @@ INNER = {
     "api/groups/administration.MOST_FILTERS",
     "api/groups/consumer_groups.FEW_NAMES",
     "api/groups/consumer_groups.MOST_OF_A_GROUP",
+    "api/groups/membership.MANY_PROTOCOLS",
     "api/hash_order.MOST_CHARACTERS",
     "api/hash_order.MOST_NAMES",
     "api/prepared/commit.MOST_ROWS",
