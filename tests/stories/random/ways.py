@@ -7,7 +7,7 @@ a bug. Who leads after a leader is lost nobody can foresee: that is only noted h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -69,13 +69,10 @@ def java_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=bucket)
 
 
-def elect_by_hash(support: Support, members: Iterable[Member], size: int) -> str:
+def elect_by_hash(support: Support) -> str:
     """TIES: Kafka counts the votes in a HashMap and takes the first of those with most."""
-    candidates = support.candidates(size)
-    votes = dict.fromkeys(candidates, 0)
-    for member in members:
-        votes[next(name for name, _ in member.protocols if name in votes)] += 1
-    return max(java_order(name for name in candidates if votes[name]), key=lambda name: votes[name])
+    votes = support.votes()
+    return max(java_order(name for name in support.candidates() if votes[name]), key=lambda name: votes[name])
 
 
 def alike(group: ConsumerGroup) -> bool:
@@ -214,10 +211,10 @@ class KafkaWays(OwnWays):
 
     # ---- TIES, PARKED
 
-    def elect(self, support: Support, members: Collection[Member], size: int, leader: Member | None) -> str:
+    def elect(self, support: Support, leader: Member | None) -> str:
         """By hash order."""
-        name = elect_by_hash(support, members, size)
-        self.met[TIES] += name != _elect(support, members, size, leader)
+        name = elect_by_hash(support)
+        self.met[TIES] += name != _elect(support, leader)
         return name
 
     def leave_behind(self, *_: object) -> None:
