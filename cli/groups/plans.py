@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from muster.client.list_offsets import Partition
 from muster.coordinator.config.error import ConfigError
-from muster.coordinator.system.clock import read_wall
 
 _DURATION: Final = re.compile(
     r"(?P<sign>[-+])?P(?:(?P<d>[0-9]{1,6})D)?(?:T(?=.)(?:(?P<h>[0-9]{1,9})H)?(?:(?P<m>[0-9]{1,9})M)?"
@@ -90,6 +89,8 @@ def time_ms(option: str, text: str) -> int:
     try:
         if "T" not in text:
             raise ValueError
+        from muster.coordinator.system.clock import read_wall  # late: the clock loads asyncio
+
         return read_wall(text)
     except ValueError:
         raise ConfigError(
