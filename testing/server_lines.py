@@ -127,7 +127,7 @@ def _replace_loggers() -> None:
 def _loggers() -> Iterator[tuple[Any, str]]:
     """The server's modules that have a logger, and its name."""
     for module_name, module in list(sys.modules.items()):
-        if not module_name.startswith("muster.coordinator."):
+        if not module_name.startswith("muster."):
             continue
         log = vars(module).get("log")
         # a proxy of structlog's `get_logger("muster.…")`, bound or not yet

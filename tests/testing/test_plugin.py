@@ -275,7 +275,8 @@ def test_nothing_of_the_server_is_imported_where_no_test_needs_one(suite: pytest
 import sys
 
 def test_it():
-    assert not [name for name in sys.modules if name.startswith("muster.coordinator")]
+    server = ("muster.coordinator", "muster.cli", "muster.client", "muster.postgres", "muster.testcontrol")
+    assert not [name for name in sys.modules if name.startswith(server)]
 """
     )
     suite.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)

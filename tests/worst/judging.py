@@ -38,7 +38,7 @@ def scaled_limits() -> Iterator[None]:
     """While this lasts each limit of what is done in one go is a `SCALE`th."""
     with ExitStack() as stack:
         for name, module in sorted(sys.modules.items()):
-            if not name.startswith("muster.coordinator."):
+            if not name.startswith(("muster.coordinator.", "muster.postgres.", "muster.testcontrol.")):
                 continue
             for attribute, value in list(vars(module).items()):
                 if _LIMITS.fullmatch(attribute) and type(value) is int and _LEAST <= value <= _MOST:

@@ -86,8 +86,9 @@ def test_levels_may_be_changed_for_each_logger() -> None:
 
 
 def test_every_logger_of_the_server_can_be_configured() -> None:
-    folder = Path(output.__file__).parents[2]
-    texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py")]
+    muster = Path(output.__file__).parents[3]
+    folders = ("coordinator", "cli", "client", "postgres", "testcontrol")
+    texts = [path.read_text(encoding="utf-8") for name in folders for path in (muster / name).rglob("*.py")]
     names = {name for text in texts for name in re.findall(r'get_logger\("([a-z.]+)"\)', text)}
     assert names
     assert names <= set(LOGGERS)
