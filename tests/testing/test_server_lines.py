@@ -10,7 +10,7 @@ import pytest
 
 @pytest.mark.parametrize(
     "module",
-    ["muster.testcontrol.faults.engine", "muster.postgres.database_writer", "muster.coordinator.net.connection"],
+    ["muster.testcontrol.faults.engine", "muster.postgres.membership", "muster.coordinator.net.connection"],
 )
 def test_lines_of_a_module_are_kept_that_was_loaded_before_the_server(module: str) -> None:
     """A program under test may have loaded any part of Muster already."""
