@@ -35,6 +35,7 @@ objects by itself.
 def begin() -> None:
     """Collect from now on, except the present objects, which stay as long as the process."""
     gc.freeze()
+    gc.collect()  # Python waits until a quarter is new, of what the last full collection visited: now of nothing
     gc.set_threshold(EVERY_OBJECTS, MIDDLE_AFTER_RUNS, ALL_AFTER_RUNS)
     if _after_collection not in gc.callbacks:
         gc.callbacks.append(_after_collection)

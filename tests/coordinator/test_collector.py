@@ -82,6 +82,25 @@ def test_no_run_looks_at_more_when_there_are_millions(largest: dict[int, int]) -
     assert gc.get_freeze_count() < before - 1_900_000, "what is frozen is freed when nothing refers to it"
 
 
+def test_no_run_looks_at_more_when_the_process_had_millions_before_it_began(as_before: None) -> None:
+    """Python counts how many objects the last full collection has visited, also when they are frozen since."""
+    had = [[number] for number in range(2_000_000)]
+    gc.collect()
+    largest = 0
+
+    def note(phase: str, run: dict[str, int]) -> None:
+        nonlocal largest
+        if phase == "start":
+            largest = max(largest, sum(len(gc.get_objects(younger)) for younger in range(run["generation"] + 1)))
+
+    garbage_collection.begin()
+    gc.callbacks.append(note)
+    more = [[number] for number in range(600_000)]
+    gc.callbacks.remove(note)
+    assert len(had) + len(more) == 2_600_000
+    assert 0 < largest < MOST_AT_ONCE
+
+
 @pytest.mark.usefixtures("largest")
 def test_cycles_are_found_while_they_are_young_however_many_objects_there_are() -> None:
     kept = [[number] for number in range(500_000)]

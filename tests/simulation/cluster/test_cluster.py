@@ -27,7 +27,7 @@ SEEDS = 6
 
 def test_some_histories() -> None:
     """More of them by `make simulate ARGS=--cluster`."""
-    played = play_clusters(0, SEEDS)
+    played = play_clusters(SEEDS, SEEDS)
     assert not played.failures, played.failures[0]
     assert played.counts["terms"] > 2 * SEEDS
     assert played.counts["moves"] > 10 * SEEDS
