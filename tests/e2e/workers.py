@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import logging
 import threading
 import time
@@ -284,6 +285,8 @@ class Work:
                 if task.done():
                     task.result()
             stuck = sorted(set(self.progress) - set(took))
+            if time.monotonic() > began + self._patience_s:  # where each client's thread waits
+                faulthandler.dump_traceback(all_threads=True)
             assert time.monotonic() < began + self._patience_s, f"{stuck} came not on: {self}"
             await asyncio.sleep(0.01)
         return took
