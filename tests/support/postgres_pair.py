@@ -25,6 +25,8 @@ PATIENCE_S = 60.0
 WAITING = "pg_stat_activity WHERE wait_event = 'SyncRep'"
 """The sessions that wait for the standby."""
 SETTINGS = {"fsync": "off", "listen_addresses": "127.0.0.1", "wal_level": "replica", "synchronous_commit": "on"}
+RECOVERS = ("in recovery mode", "starting up", "not yet accepting connections")
+"""What PostgreSQL says while it recovers."""
 
 
 class Pair:
@@ -126,7 +128,7 @@ class Pair:
             try:
                 return self._run("psql", *where, "-At", "-c", statement)
             except AssertionError as refused:
-                recovers = any(words in str(refused) for words in ("in recovery mode", "starting up"))
+                recovers = any(words in str(refused) for words in RECOVERS)
                 if not recovers or time.monotonic() > end:
                     raise
             time.sleep(0.05)
