@@ -22,6 +22,7 @@ from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.api import api
 from muster.version import VERSION
+from tests.conformance.parts import PARTS
 from tools.prose import __main__ as prose
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -112,10 +113,18 @@ def test_links_to_a_heading_lead_to_one() -> None:
 
 
 def test_the_targets_of_make_that_pages_name_are_there() -> None:
-    targets = set(re.findall(r"(?m)^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8")))
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"(?m)^([a-z][a-z-]*):", makefile))
+    targets |= {f"{what.lower()}-{part}" for what, part in re.findall(r"(?m)^(TORTURE|BENCH)_([a-z]+) :=", makefile)}
+    targets |= {f"conformance-{part}" for part in (*PARTS, "random-consumers", "random-transactions")}
     for document in PAGES:
         named = re.findall(r"(?m)(?:^|`|\$ )make ([a-z][a-z-]*)", document.read_text(encoding="utf-8"))
         assert {*named} <= targets, document.name
+
+
+def test_the_help_of_make_fits_a_screen() -> None:
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert 15 < len(shown) <= 20
 
 
 def test_the_prose_of_the_documents_is_at_most_120_columns_wide(capsys: pytest.CaptureFixture[str]) -> None:

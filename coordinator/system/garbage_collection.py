@@ -1,6 +1,6 @@
 """Settings of Python's cyclic garbage collector, in a process that serves.
 
-No collection visits more than some 150,000 objects, however many the process has. When more than a few have survived a
+No collection visits more than some 70,000 objects, however many the process has. When more than a few have survived a
 full collection, they are frozen. They are not visited again, and are freed when nothing refers to them. So the
 collector finds cycles only among young or few objects. Muster makes no other cycles: a closed connection, or a deleted
 group or topic, leaves none (`tests/coordinator/test_no_cycles.py`).
@@ -12,19 +12,19 @@ import gc
 import sys
 from typing import Any, Final
 
-EVERY_OBJECTS: Final = 20_000
+EVERY_OBJECTS: Final = 8_000
 """New objects between two collections. Members and connections live long and are in few cycles. Python's default of 700
 took a tenth of the time in which a thousand members join.
 """
 MIDDLE_AFTER_RUNS: Final = 1
-"""After so many collections the surviving objects are visited once more: at most 60,000 objects, some 5 ms. After 10
-collections, Python's default, they are 240,000, and a large request held up the loop for 50 ms.
+"""After so many collections the surviving objects are visited once more: at most 25,000 objects, some 2 ms. After 10
+collections, Python's default, they are ten times as many, and a large request held up the loop for longer.
 """
 ALL_AFTER_RUNS: Final = 0
 """After one such collection all objects that are not frozen are visited, when a quarter of them is new."""
-MOST_OBJECTS: Final = 50_000
+MOST_OBJECTS: Final = 20_000
 """When more objects have survived that, they are frozen. Otherwise Python would visit all of them again and again. With
-1 GB of heap one such visit took 400 to 950 ms.
+1 GB of heap one such visit took 400 to 950 ms. A visit of 150,000 objects took 15 ms alone and 40 ms on a busy machine.
 """
 _ALL: Final = 1 if sys.version_info[:2] == (3, 14) else 2
 """The generation of a collection after which old objects are frozen. The collector of Python 3.14.0 never visits all

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.clients import JavaClients
+from tests.conformance.parts import FILES, PARTS
 from tests.e2e.conftest import group, new_name, new_topic, server, start_server
 from tests.support.servers import KAFKA_SCRIPTS, ServerProcess, kafka_available
 
@@ -17,12 +18,19 @@ HERE = Path(__file__).parent
 Tool = Callable[..., str]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    for part, about in PARTS.items():
+        config.addinivalue_line("markers", f"conformance_{part}: {about}")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mine = [item for item in items if HERE in item.path.parents]
     if not any("conformance" in argument for argument in config.args):
         items[:] = [item for item in items if HERE not in item.path.parents]
         return
     for item in mine:
+        part = next((part for name, part in FILES.items() if item.path.stem.startswith(name)), "clients")
+        item.add_marker(f"conformance_{part}")
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(300))
         if not kafka_available():

@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         if before == after:
             continue
         if options.check:
-            print(f"docs/{name} is stale: the code is not what it shows; run `make docs`", file=sys.stderr)
+            print(f"docs/{name} is stale: the code is not what it shows; run `make format`", file=sys.stderr)
             stale = 1
         else:
             page.write_text(after, encoding="utf-8")

@@ -1,0 +1,28 @@
+"""The parts of the comparison with real Kafka and its clients: marks of pytest, and which files have them."""
+
+from __future__ import annotations
+
+PARTS = {
+    "aiokafka": "aiokafka's own tests of groups, consumers and producers, on the fixture of muster.testing",
+    "assignors": "every assignor against Kafka's Java class, on thousands of random inputs",
+    "clients": "unmodified Java clients and tools, and franz-go with the consumer protocol",
+    "cluster": "three brokers or nodes whose leaders and coordinators move; a database that fails over",
+    "connect": "three Kafka Connect workers with Muster as their only cluster; one is killed",
+    "kafkajs": "the ACL and SASL specs of kafkajs's own suite",
+    "languages": "the clients of the test control in Java, Go and TypeScript (examples/)",
+    "librdkafka": "what librdkafka's own suite has on ACLs and SASL",
+    "log": "Kafka's tools read Muster's segments; Kafka and Muster take over each other's logs",
+    "pipeline": "the pipeline on a real Kafka, through Spark's own connector, and on a Spark cluster of its own",
+    "sarama": "sarama with each way to authenticate, and its admin client on ACLs and users",
+    "streams": "Kafka Streams with Muster as its only cluster; an instance is killed",
+    "transactions": "Kafka's own client, of now and of 3.7, and its tools with transactions",
+}
+"""Marks, each with what its tests compare: `make conformance-PART`."""
+FILES = {
+    "test_aiokafka": "aiokafka", "test_assignors": "assignors", "test_cluster_": "cluster",
+    "test_connect_assignors": "assignors", "test_connect_cluster": "connect", "test_kafkajs": "kafkajs",
+    "test_languages": "languages", "test_librdkafka": "librdkafka", "test_log_": "log", "test_pipeline_": "pipeline",
+    "test_sarama": "sarama", "test_sticky_with_java": "assignors", "test_streams": "streams",
+    "test_transaction": "transactions",
+}  # fmt: skip
+"""The part of each file by how its name begins. Any other file is of the part `clients`."""
