@@ -18,7 +18,7 @@ took a tenth of the time in which a thousand members join.
 """
 MIDDLE_AFTER_RUNS: Final = 1
 """After so many collections the surviving objects are visited once more: at most 25,000 objects, some 2 ms. After 10
-collections, Python's default, they are ten times as many, and a large request held up the loop for longer.
+collections, Python's default, they are ten times as many.
 """
 ALL_AFTER_RUNS: Final = 0
 """After one such collection all objects that are not frozen are visited, when a quarter of them is new."""
