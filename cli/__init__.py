@@ -121,8 +121,8 @@ def build_parser(command: str | None = None) -> Parser:
     serve.add_argument(
         "--control",
         metavar="HOST:PORT",
-        help="let tests control the server over HTTP: faults, virtual time, groups, nodes (docs/rehearsal.md); port 0: "
-        "a free one, see the log; on loopback, or with --control-token",
+        help="let tests control the server over HTTP: faults, virtual time, groups, nodes (docs/testcontrol.md); port "
+        "0: a free one, see the log; on loopback, or with --control-token",
     )
     serve.add_argument(
         "--control-token", type=Path, metavar="FILE", help="what clients of --control must show is in this file"

@@ -1,4 +1,4 @@
-"""`muster faults`: rules and scenarios of faults on a server under test; see docs/rehearsal.md."""
+"""`muster faults`: rules and scenarios of faults on a server under test; see docs/testcontrol.md."""
 
 from __future__ import annotations
 

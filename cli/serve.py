@@ -191,7 +191,7 @@ def _run(
     serve: server.Serve = server.serve
     if control is not None:
         # imported here: only servers under test have a control
-        from muster.testcontrol.http.serving import serving
+        from muster.testcontrol.http.server import serving
 
         serve = serving(*control, starts_frozen=options.virtual_time)
     elif metrics is not None:

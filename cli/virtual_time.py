@@ -1,4 +1,4 @@
-"""`muster time`: the time of a server under test; see docs/rehearsal.md."""
+"""`muster time`: the time of a server under test; see docs/testcontrol.md."""
 
 from __future__ import annotations
 

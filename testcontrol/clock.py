@@ -18,7 +18,7 @@ from typing import Any, Final
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import Clock, Timer
 
-_MOST_DEAD: Final = 64
+_MAX_DEAD: Final = 64
 """Cancelled timers are removed when they outnumber the others, and are more than this."""
 
 
@@ -151,7 +151,7 @@ class MovableClock:
     def cancelled(self) -> None:
         """Count a cancelled timer, which is still among the others."""
         self._dead += 1
-        if self._dead > _MOST_DEAD and self._dead * 2 > len(self._timers):
+        if self._dead > _MAX_DEAD and self._dead * 2 > len(self._timers):
             self._timers = [row for row in self._timers if row[3].callback is not None]
             heapq.heapify(self._timers)
             self._dead = 0
@@ -198,20 +198,20 @@ class MovableClock:
             self._armed = None
         if due_ms is not None:
             self._armed_ms = due_ms
-            self._armed = self._machine.call_at(due_ms, self._rang)
+            self._armed = self._machine.call_at(due_ms, self._fire)
 
-    def _rang(self) -> None:
+    def _fire(self) -> None:
         self._armed = None
         try:
-            self.ring()
+            self.fire()
         finally:
             self._arm()
 
-    def ring(self) -> int:
+    def fire(self) -> int:
         """Call the timers that are due now, in their order, and return their number. Timers that these calls make due
-        wait for the next `ring`.
+        wait for the next `fire`.
         """
-        now_ms, rung = self.now().mono_ms, 0
+        now_ms, fired = self.now().mono_ms, 0
         due = []
         while (due_ms := self.next_due_ms) is not None and due_ms <= now_ms:
             due.append(heapq.heappop(self._timers))
@@ -222,9 +222,9 @@ class MovableClock:
                 if callback is None:
                     self._dead -= 1  # an earlier callback has cancelled it
                     continue
-                rung += 1
+                fired += 1
                 callback()
         finally:
             for row in due:
                 heapq.heappush(self._timers, row)
-        return rung
+        return fired

@@ -1,8 +1,11 @@
-"""The errors of verbs that cannot be done, of verbs with wrong values, and of waits that failed."""
+"""The errors of the test control. The report of a failed wait names the interventions of the test, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from muster.coordinator.history.words import many
 
 
 class CannotBeDone(Exception):
@@ -16,7 +19,7 @@ class WrongValue(ValueError):
 class WaitFailed(AssertionError):
     """A condition did not become true in time. The text has all that explains it.
 
-    `group_id`; `waited_for` and `now` in words; `timeline`: the lines of the group's history. `meddling`: the
+    `group_id`; `waited_for` and `now` in words; `timeline`: the lines of the group's history. `interventions`: the
     interventions of the test, which may be the cause.
     """
 
@@ -27,23 +30,24 @@ class WaitFailed(AssertionError):
         timeout_s: float,
         now: str,
         timeline: Sequence[str],
-        meddling: Sequence[str] = (),
+        interventions: Sequence[str] = (),
     ) -> None:
         self.group_id = group_id
         self.waited_for = waited_for
         self.timeout_s = timeout_s
         self.now = now
         self.timeline = tuple(timeline)
-        self.meddling = tuple(meddling)
+        self.interventions = tuple(interventions)
+        self.meddling = self.interventions  # its old name, for one release (docs/changes.md)
         told = [f"group {group_id} was not so after {timeout_s:g} s: {waited_for}", *_indented("now", now.splitlines())]
         told += _indented("what happened", self.timeline or ("nothing that its history tells",))
-        if meddling:
-            told += _indented("what the test has done to the server", self.meddling)
+        if interventions:
+            told += _indented("what the test has done to the server", self.interventions)
         super().__init__("\n".join(told))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Makes the error fit to be sent from another process."""
-        return type(self), (self.group_id, self.waited_for, self.timeout_s, self.now, self.timeline, self.meddling)
+        return type(self), (self.group_id, self.waited_for, self.timeout_s, self.now, self.timeline, self.interventions)
 
 
 def _indented(head: str, lines: Sequence[str]) -> list[str]:
@@ -53,3 +57,38 @@ def _indented(head: str, lines: Sequence[str]) -> list[str]:
 for _one in (CannotBeDone, WrongValue, WaitFailed):
     # tests know them by this name, and reports of tests have little room
     _one.__module__ = "muster.testing"
+
+
+class WrongFault(WrongValue):
+    """A rule cannot be understood; the text says which part, and what was expected."""
+
+
+class NoSuchFault(LookupError):
+    """No rule or scenario has that id or name."""
+
+
+MAX_INTERVENTIONS: Final = 10
+"""The most lines about rules, and the most about scenarios."""
+Json = Mapping[str, Any]
+
+
+def intervention_lines(
+    hits: Iterable[Json], scenarios: Iterable[Json], *, is_frozen: bool, ahead_ms: int = 0
+) -> list[str]:
+    """A line for each kind of request that a rule hit, for each running scenario, and for frozen time. `hits`: rows of
+    the log of faults.
+    """
+    lines = ["the server's time stands still" + (f", {ahead_ms} ms ahead" if ahead_ms > 0 else "")] if is_frozen else []
+    lines += [f"scenario {one['name']} runs: {'; '.join(one['steps'][-3:])}" for one in scenarios]
+    counted: dict[tuple[str, str, str, str], int] = {}
+    for hit in hits:
+        rule = f"{hit['rule']} ({hit['name']})" if hit["name"] else hit["rule"]
+        key = (rule, hit["api"], hit["client_id"] or "", hit["did"])
+        counted[key] = counted.get(key, 0) + 1
+    rows = [
+        f"rule {rule} hit {count} {api} {many('request', count)} of client {client or '(no name)'}: {did}"
+        for (rule, api, client, did), count in counted.items()
+    ]
+    if len(rows) > MAX_INTERVENTIONS:
+        rows = [*rows[:MAX_INTERVENTIONS], f"and {len(rows) - MAX_INTERVENTIONS} more of such"]
+    return lines[: MAX_INTERVENTIONS + 1] + rows

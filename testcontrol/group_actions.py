@@ -58,7 +58,7 @@ def rebalanced(step: Step, group: Any) -> None:
             raise CannotBeDone(f"group {group.group_id} is {group.state}: a rebalance is in progress already")
         rebalance.begin(step, group, events.ASKED)
         return
-    _demand_consumers(group)
+    _require_consumer_group(group)
     # imported here: most servers have no consumer groups
     from muster.coordinator.groups.consumer import history, records
 
@@ -90,7 +90,7 @@ def _remove(step: Step, group: Any, member_id: str, cause: str) -> None:
     if member is None:
         raise CannotBeDone(f"group {group.group_id} has no member {member_id}")
     if not isinstance(group, ClassicGroup):
-        _demand_consumers(group)
+        _require_consumer_group(group)
         # imported here: as above
         from muster.coordinator.groups.consumer import leave
 
@@ -112,6 +112,6 @@ def _remove(step: Step, group: Any, member_id: str, cause: str) -> None:
         rebalance.begin(step, group, cause, history.trigger(member))
 
 
-def _demand_consumers(group: Any) -> None:
+def _require_consumer_group(group: Any) -> None:
     if group.kind != CONSUMER:
         raise CannotBeDone(f"group {group.group_id} is a {group.kind} group, which Muster only keeps")

@@ -22,9 +22,9 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from muster.testcontrol import conditions, expected, group_actions, group_snapshots
+from muster.testcontrol import checks, group_actions, group_snapshots, waits
 from muster.testcontrol.errors import CannotBeDone, WaitFailed
-from muster.testcontrol.joins import HeldJoins
+from muster.testcontrol.interceptors import HeldJoins
 from muster.testcontrol.views import DEAD, GroupView, MemberView, Offsets, others
 from muster.testcontrol.waits import TimeIsOver, turn, until
 
@@ -32,7 +32,7 @@ DEFAULT_TIMEOUT_S: Final = 10.0
 """The default limit of a wait."""
 NEWEST_COMMIT: Final = 10
 """The version of OffsetCommit in which a reset is written."""
-MOST_LINES: Final = 60
+MAX_LINES: Final = 60
 """Lines of a timeline in the text of a failed wait."""
 
 Topics = str | Iterable[str] | None
@@ -48,7 +48,7 @@ class Groups:
         """`joins`: the server was given its interceptor."""
         self._server = server
         self._joins = joins
-        self.meddling: Callable[[], list[str]] = list
+        self.interventions: Callable[[], list[str]] = list
         """The interventions of the test, in words."""
 
     # ---- reading
@@ -88,7 +88,7 @@ class Groups:
         """Wait until the group has (that many) members with their targets, and each partition of these topics has an
         owner. Returns the group as it was then. Raises WaitFailed.
         """
-        condition = conditions.stable(self._server, members, conditions.names(partitions))
+        condition = waits.stable(self._server, members, waits.names(partitions))
         return await self._wait(group_id, condition, timeout_s)
 
     async def wait_until(
@@ -103,8 +103,8 @@ class Groups:
         """Wait until `predicate(group)` is true. It is called whenever something has happened to the group, or these
         topics have new records. Returns the group as it was then. Raises WaitFailed, and what the predicate raises.
         """
-        expected.function("predicate", predicate)
-        condition = conditions.Condition(expected.text("what", what), predicate, conditions.names(topics))
+        checks.function("predicate", predicate)
+        condition = waits.Condition(checks.text("what", what), predicate, waits.names(topics))
         return await self._wait(group_id, condition, timeout_s)
 
     async def wait_consumed(
@@ -118,19 +118,19 @@ class Groups:
         """Wait until the group has committed all present records of these topics, or these offsets. Without topics, the
         wait covers all topics that the group owns, subscribes to or has committed to. Raises WaitFailed.
         """
-        condition = conditions.consumed(self._server, conditions.names(topics), up_to, lambda: self.describe(group_id))
+        condition = waits.consumed(self._server, waits.names(topics), up_to, lambda: self.describe(group_id))
         return await self._wait(group_id, condition, timeout_s)
 
     async def wait_held(self, group_id: str, count: int, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> GroupView:
         """Wait until so many joins of the group are held. Raises WaitFailed."""
-        expected.whole("joins", count)
-        condition = conditions.Condition(f"{count} joins are held", lambda _: self._joins.waiting(group_id) >= count)
+        checks.whole("joins", count)
+        condition = waits.Condition(f"{count} joins are held", lambda _: self._joins.waiting(group_id) >= count)
         return await self._wait(group_id, condition, timeout_s)
 
-    async def _wait(self, group_id: str, condition: conditions.Condition, timeout_s: float) -> GroupView:
-        expected.seconds("timeout", timeout_s)
+    async def _wait(self, group_id: str, condition: waits.Condition, timeout_s: float) -> GroupView:
+        checks.seconds("timeout", timeout_s)
 
-        def look_now() -> GroupView | None:
+        def check() -> GroupView | None:
             group = self.describe(group_id)
             return group if condition.holds(group) else None
 
@@ -138,7 +138,7 @@ class Groups:
             return await until(
                 self._server,
                 group_id,
-                look_now,
+                check,
                 timeout_s,
                 topics=lambda: condition.topics,
                 also=self._joins.when_changed,
@@ -149,9 +149,9 @@ class Groups:
     async def failed(self, group_id: str, waited_for: str, timeout_s: float) -> WaitFailed:
         """The error for a wait whose condition did not become true: with the group as it is, and its history."""
         lines = await self.history(group_id, everything=True)
-        left_out = len(lines) - MOST_LINES
+        left_out = len(lines) - MAX_LINES
         if left_out > 0:
-            lines = [f"({left_out} lines before)", *lines[-MOST_LINES:]]
+            lines = [f"({left_out} lines before)", *lines[-MAX_LINES:]]
         group = self.describe(group_id)
         now = str(group)
         if group.state == DEAD:
@@ -159,7 +159,7 @@ class Groups:
         held = self._joins.waiting(group_id)
         if held:
             now += f"\n  {held} joins are held back"
-        return WaitFailed(group_id, waited_for, timeout_s, now, lines, self.meddling())
+        return WaitFailed(group_id, waited_for, timeout_s, now, lines, self.interventions())
 
     # ---- acting
 
@@ -186,7 +186,7 @@ class Groups:
         topics that the group has committed to. Raises CannotBeDone if the group has members (Kafka allows none), or a
         topic does not exist. Raises WrongValue.
         """
-        wanted_of = expected.reset(to), conditions.names(topics)
+        wanted_of = checks.reset(to), waits.names(topics)
         group = self.describe(group_id)
         if group.members:
             raise CannotBeDone(f"group {group_id} has members: stop its consumers before its offsets are reset")
@@ -263,7 +263,7 @@ class Groups:
 
     async def _submit(self, group_id: str, request: OffsetCommitRequest) -> Any:
         answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        client = Client("muster-rehearsal", "/127.0.0.1")
+        client = Client("muster-testcontrol", "/127.0.0.1")
         command = CommitCommand(request, answered.set_result, client, NEWEST_COMMIT)
         self._shard(group_id).submit(command)
         return await answered

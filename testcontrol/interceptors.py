@@ -1,14 +1,120 @@
 """The interceptors of the requests of a server's nodes (`api.intercept.InterceptPoint`): only those that have work.
 While no join is held and no rule is in force, a node has its original interceptor, mostly none.
+
+Held joins are one of them. Requests of members that join a group wait here until a test releases them. A classic
+member joins by JoinGroup, a member of the consumer protocol (KIP-848) by its first heartbeat, in epoch 0. A held
+request was read and is not handled yet. Its connection answers nothing meanwhile, as with a slow coordinator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.intercept import Intercept
 from muster.coordinator.server import Server
-from muster.testcontrol.joins import chained
+from muster.protocol.api import ApiKey
+from muster.protocol.message import Message
+from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from muster.protocol.messages.join_group import JoinGroupRequest
+
+JOINING_EPOCH: Final = 0
+"""The epoch in which a member of the consumer protocol joins."""
+_APIS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT))
+
+
+class HeldJoins:
+    """See the module. `intercept`: the interceptor for the server while a group is held. `when_holding` is called on
+    each change, with whether any group is held.
+    """
+
+    def __init__(self) -> None:
+        self.intercept = Intercept(request=self._request, wants=self._wants)
+        self.when_holding: Callable[[bool], object] = lambda _: None
+        self._held: dict[str, list[Callable[[], None]]] = {}
+        self._changed: list[Callable[[], object]] = []
+
+    def hold(self, group_id: str) -> None:
+        """Hold the joins of this group from now on; has no effect if they are held."""
+        self._held.setdefault(group_id, [])
+        self.when_holding(True)
+
+    def release(self, group_id: str) -> int:
+        """Handle joins of this group again: first the held ones, in their order. Returns the number of held ones."""
+        waiting = self._held.pop(group_id, [])
+        self.when_holding(bool(self._held))
+        for proceed in waiting:
+            proceed()
+        return len(waiting)
+
+    def release_all(self) -> None:
+        """Release all groups."""
+        for group_id in list(self._held):
+            self.release(group_id)
+
+    def holds(self, group_id: str) -> bool:
+        """Whether joins of this group are held."""
+        return group_id in self._held
+
+    def waiting(self, group_id: str) -> int:
+        """How many joins of this group are held now."""
+        return len(self._held.get(group_id, ()))
+
+    def when_changed(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call back each time another join is held. The returned function ends that."""
+        self._changed.append(callback)
+        return lambda: self._changed.remove(callback)
+
+    def _wants(self, context: RequestContext) -> bool:
+        return bool(self._held) and context.api_key in _APIS
+
+    def _request(self, context: RequestContext, request: Message, proceed: Callable[[], None]) -> None:
+        waiting = None if not isinstance(request, _JOINS) else self._held.get(request.group_id)
+        if waiting is None or getattr(request, "member_epoch", JOINING_EPOCH) != JOINING_EPOCH:
+            proceed()
+            return
+        waiting.append(proceed)
+        # a closed connection has no request that waits
+        context.channel.on_close(lambda: waiting.remove(proceed) if proceed in waiting else None)
+        for callback in list(self._changed):
+            callback()
+
+
+_JOINS: Final = (JoinGroupRequest, ConsumerGroupHeartbeatRequest)
+
+
+def chained(first: Intercept, then: Intercept) -> Intercept:
+    """Two interceptors as one. A request passes `first`, and then `then` if `first` lets it pass; an answer passes them
+    in the opposite order. Each sees only what it wants.
+    """
+
+    def request(context: RequestContext, message: Message, proceed: Callable[[], None]) -> None:
+        def on() -> None:
+            if then.request is not None and then.wants(context):
+                then.request(context, message, proceed)
+            else:
+                proceed()
+
+        if first.request is not None and first.wants(context):
+            first.request(context, message, on)
+        else:
+            on()
+
+    def response(context: RequestContext, message: Message | None, proceed: Callable[[Message | None], None]) -> None:
+        def on(message: Message | None) -> None:
+            if first.response is not None and first.wants(context):
+                first.response(context, message, proceed)
+            else:
+                proceed(message)
+
+        if then.response is not None and then.wants(context):
+            then.response(context, message, on)
+        else:
+            on(message)
+
+    return Intercept(request, response, lambda context: first.wants(context) or then.wants(context))
+
 
 TakeOver = Callable[[int, Intercept | None], Intercept]
 """Makes the first interceptor of a node, from the node id and the next interceptor there."""

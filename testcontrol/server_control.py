@@ -8,19 +8,17 @@ from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.config import Config
 from muster.coordinator.server import Server
 from muster.coordinator.server.machine import Machine
-from muster.testcontrol import interventions
-from muster.testcontrol.conditions import names, stable
-from muster.testcontrol.disk import Disk
+from muster.testcontrol.errors import intervention_lines
 from muster.testcontrol.faults.engine import Faults
 from muster.testcontrol.groups import Groups
-from muster.testcontrol.interceptors import Interceptors
-from muster.testcontrol.joins import HeldJoins
+from muster.testcontrol.interceptors import HeldJoins, Interceptors
+from muster.testcontrol.machine import ControlledMachine, Disk
 from muster.testcontrol.nodes import Nodes
-from muster.testcontrol.scenarios.running import Scenarios
-from muster.testcontrol.scenarios.stage import Parts
-from muster.testcontrol.seeded import ControlledMachine
+from muster.testcontrol.scenarios.kinds import KINDS
+from muster.testcontrol.scenarios.scenario import Parts, Scenarios
 from muster.testcontrol.topics import Topics
 from muster.testcontrol.virtual_time import LIMIT_MS, SETTLE_MS, TIMEOUT_MS, TimeView, VirtualTime
+from muster.testcontrol.waits import names, stable
 
 
 class ServerControl:
@@ -54,9 +52,9 @@ class ServerControl:
         self.time = VirtualTime(self.server)
         disk = stands_on.disk if isinstance(stands_on, ControlledMachine) else Disk()
         disk.error = None  # a scenario of the server before may have set it
-        self.scenarios = Scenarios(Parts(self.server, self.faults, self.groups, self.nodes, disk))
+        self.scenarios = Scenarios(Parts(self.server, self.faults, self.groups, self.nodes, disk), KINDS)
 
-        self.groups.meddling = self.meddling
+        self.groups.interventions = self.interventions
 
     @property
     def ahead_ms(self) -> int:
@@ -67,10 +65,10 @@ class ServerControl:
         """An exception that test code in a rule has raised: see `Faults`."""
         return self.faults.take_failure(rule_id)
 
-    def meddling(self) -> list[str]:
+    def interventions(self) -> list[str]:
         """The interventions of the test, in words."""
         is_frozen = self.time.is_movable and self.time.now().frozen
-        return interventions.told(
+        return intervention_lines(
             self.faults.log.after(),
             [one.to_json() for one in self.scenarios.running],
             is_frozen=is_frozen,
@@ -91,15 +89,21 @@ class ServerControl:
         is in a rebalance. Raises RanInVain.
         """
         if group_id is None:
-            is_so, what = self.time.is_idle, "no group is in a rebalance"
-        else:
-            condition = stable(self.server, members, names(partitions))
-            is_so, what = (
-                lambda: bool(condition.holds(self.groups.describe(group_id))),
-                f"group {group_id} {condition.what}",
+            return await self.time.run_until(
+                self.time.is_idle,
+                what="no group is in a rebalance",
+                limit_ms=limit_ms,
+                settle_ms=settle_ms,
+                timeout_ms=timeout_ms,
             )
+        wanted = stable(self.server, members, names(partitions))
+        what = f"group {group_id} {wanted.what}"
+
+        def condition() -> bool:
+            return bool(wanted.holds(self.groups.describe(group_id)))
+
         return await self.time.run_until(
-            is_so, what=what, limit_ms=limit_ms, settle_ms=settle_ms, timeout_ms=timeout_ms
+            condition, what=what, limit_ms=limit_ms, settle_ms=settle_ms, timeout_ms=timeout_ms
         )
 
     async def tidy(self) -> None:

@@ -23,7 +23,7 @@ from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode, error_name
-from muster.testcontrol import expected
+from muster.testcontrol import checks
 from muster.testcontrol.errors import CannotBeDone
 from muster.testcontrol.waits import pause
 
@@ -74,8 +74,8 @@ class NewRecord:
 
     def __post_init__(self) -> None:
         """Check the fields; keys and values become bytes."""
-        expected.whole_or_none("partition", self.partition, most=expected.MOST_COUNT)
-        expected.whole_or_none("timestamp_ms", self.timestamp_ms)
+        checks.whole_or_none("partition", self.partition, most=checks.MAX_COUNT)
+        checks.whole_or_none("timestamp_ms", self.timestamp_ms)
 
 
 class Topics:
@@ -102,19 +102,19 @@ class Topics:
         """Create a topic; `partitions` None: `num.partitions`. Raises CannotBeDone where Kafka would refuse, and
         WrongValue.
         """
-        expected.whole_or_none("partitions", partitions, least=1, most=MAX_PARTITIONS_PER_REQUEST)
+        checks.whole_or_none("partitions", partitions, least=1, most=MAX_PARTITIONS_PER_REQUEST)
         new = NewTopic(
             name,
             self._server.topics.draw_uuid(),
             USE_DEFAULT if partitions is None else partitions,
-            configs=expected.properties("configs", configs),
+            configs=checks.properties("configs", configs),
         )
         await self._change(self._server.topics.creating(new))
 
     async def grow(self, name: str, partitions: int) -> None:
         """Set a higher number of partitions. Raises CannotBeDone, and WrongValue."""
         there = len(self.topic(name).partitions)
-        expected.whole("partitions", partitions, least=1, most=there + MAX_PARTITIONS_PER_REQUEST)
+        checks.whole("partitions", partitions, least=1, most=there + MAX_PARTITIONS_PER_REQUEST)
         await self._change(self._server.topics.growing(name, partitions, None))
 
     async def delete(self, name: str) -> None:
@@ -216,9 +216,9 @@ class Topics:
         """The records of a topic, or of one of its partitions, from an offset on. They are in the order of partitions,
         and at most `most` in all. Control records are left out. Raises CannotBeDone, and WrongValue.
         """
-        expected.whole_or_none("partition", partition, most=expected.MOST_COUNT)
-        expected.whole("since", since)
-        expected.whole("most", most)
+        checks.whole_or_none("partition", partition, most=checks.MAX_COUNT)
+        checks.whole("since", since)
+        checks.whole("most", most)
         topic = self.topic(name)
         found: list[Record] = []
         for index in range(len(topic.partitions)) if partition is None else [partition]:

@@ -15,7 +15,7 @@ Owned = Mapping[str, tuple[int, ...]]
 
 STABLE: Final = "Stable"
 EMPTY: Final = "Empty"
-MOST_NAMED: Final = 5
+MAX_NAMED: Final = 5
 """How many groups are named when the wanted group does not exist."""
 DEAD: Final = "Dead"
 """The state of a group that does not exist, in Kafka's word."""
@@ -229,6 +229,6 @@ def others(group_ids: Sequence[str]) -> str:
     """The names of existing groups, for the report about a group that does not exist."""
     if not group_ids:
         return "there are no groups: no consumer has joined one"
-    named = ", ".join(group_ids[:MOST_NAMED])
-    more = len(group_ids) - MOST_NAMED
+    named = ", ".join(group_ids[:MAX_NAMED])
+    more = len(group_ids) - MAX_NAMED
     return f"there {'are' if len(group_ids) > 1 else 'is'} {named}" + (f", and {more} more" if more > 0 else "")

@@ -17,12 +17,12 @@ from typing import Any, Final, NamedTuple
 from muster.coordinator.runtime.shard import CoordinatorShard
 from muster.coordinator.server import Server
 from muster.coordinator.state_machine.deadlines import NEVER
-from muster.testcontrol import expected, group_snapshots
+from muster.testcontrol import checks, group_snapshots
 from muster.testcontrol.clock import MovableClock
 from muster.testcontrol.errors import CannotBeDone
 from muster.testcontrol.waits import pause, turn
 
-TURNS: Final = 3
+ITERATIONS: Final = 3
 """Iterations of the event loop between two deadlines."""
 LIMIT_MS: Final = 600_000
 """The default limit of the virtual time that `run_until` may pass."""
@@ -91,13 +91,13 @@ class VirtualTime:
     async def advance(self, ms: int) -> TimeView:
         """Advance time at once, frozen or not. Raises WrongValue."""
         clock = self._clock
-        expected.whole("ms", ms, most=_LAST_MS - clock.now().wall_ms)
+        checks.whole("ms", ms, most=_LAST_MS - clock.now().wall_ms)
         was_frozen = clock.is_frozen
         clock.freeze()
         try:
             end_ms = clock.mono_ms() + ms
             await self._settle()
-            await self._pass_by(end_ms)
+            await self._pass_deadlines_until(end_ms)
         finally:
             if not was_frozen:
                 clock.thaw()
@@ -105,28 +105,28 @@ class VirtualTime:
 
     async def run_until(
         self,
-        is_so: Callable[[], bool],
+        condition: Callable[[], bool],
         *,
         what: str = "it is so",
         limit_ms: int = LIMIT_MS,
         settle_ms: int = SETTLE_MS,
         timeout_ms: int = TIMEOUT_MS,
     ) -> TimeView:
-        """Advance from one deadline of a group to the next until `is_so()` is true. Time is frozen afterwards if it was
-        frozen before.
+        """Advance from one deadline of a group to the next until `condition()` is true. Time is frozen afterwards if it
+        was frozen before.
 
         `limit_ms`: the limit of virtual time. `settle_ms`: the machine's time between two deadlines. `timeout_ms`: the
         limit of the machine's time. Raises `RanInVain`, whose text has `what`.
         """
-        expected.whole("limit_ms", limit_ms, most=_LAST_MS)
-        expected.whole("settle_ms", settle_ms, most=expected.MOST_COUNT)
-        expected.whole("timeout_ms", timeout_ms, most=expected.MOST_COUNT)
+        checks.whole("limit_ms", limit_ms, most=_LAST_MS)
+        checks.whole("settle_ms", settle_ms, most=checks.MAX_COUNT)
+        checks.whole("timeout_ms", timeout_ms, most=checks.MAX_COUNT)
         clock, machine = self._clock, self._clock.machine
         was_frozen = clock.is_frozen
         clock.freeze()
         try:
             began_ms, over_ms = clock.mono_ms(), machine.mono_ms() + timeout_ms
-            while not await self._comes(is_so, min(machine.mono_ms() + settle_ms, over_ms)):
+            while not await self._becomes_true(condition, min(machine.mono_ms() + settle_ms, over_ms)):
                 due_ms = self._next_of_groups_ms()
                 passed_ms = clock.mono_ms() - began_ms
                 if machine.mono_ms() >= over_ms:
@@ -134,9 +134,9 @@ class VirtualTime:
                         f"not so after {timeout_ms} ms of the machine's time: {what} ({passed_ms} ms passed)"
                     )
                 if due_ms is not None and due_ms - began_ms <= limit_ms:
-                    await self._pass_by(due_ms)
+                    await self._pass_deadlines_until(due_ms)
                 elif passed_ms < limit_ms:
-                    await self._pass_by(began_ms + limit_ms)
+                    await self._pass_deadlines_until(began_ms + limit_ms)
                 else:
                     raise RanInVain(f"not so after {limit_ms} ms of virtual time: {what}")
         finally:
@@ -151,10 +151,10 @@ class VirtualTime:
         )
         return all(view.state in AT_REST for view in views)
 
-    async def _comes(self, is_so: Callable[[], bool], until_ms: int) -> bool:
-        """Whether `is_so()` becomes true before that time of the machine."""
+    async def _becomes_true(self, condition: Callable[[], bool], until_ms: int) -> bool:
+        """Whether `condition()` becomes true before that time of the machine."""
         machine = self._clock.machine
-        while not is_so():
+        while not condition():
             if machine.mono_ms() >= until_ms:
                 return False
             await pause(machine, LOOK_MS)
@@ -165,7 +165,7 @@ class VirtualTime:
         due_ms = min((shard.timer.due_ms for shard in self._shards()), default=NEVER)
         return None if due_ms == NEVER else due_ms
 
-    async def _pass_by(self, end_ms: int) -> None:
+    async def _pass_deadlines_until(self, end_ms: int) -> None:
         """Advance time to `end_ms`, and keep every deadline on the way."""
         clock = self._clock
         self._leave_out(end_ms)
@@ -191,9 +191,9 @@ class VirtualTime:
     async def _pass_to(self, mono_ms: int) -> None:
         clock = self._clock
         clock.move_to(max(mono_ms, clock.mono_ms()))
-        clock.ring()
+        clock.fire()
         await self._settle()
 
     async def _settle(self) -> None:
-        for _ in range(TURNS):
+        for _ in range(ITERATIONS):
             await turn()

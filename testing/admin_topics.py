@@ -23,7 +23,7 @@ from muster.protocol.messages.delete_topics import DeleteTopicsRequest
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from muster.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from muster.testcontrol import expected
+from muster.testcontrol import checks
 from muster.testcontrol.errors import CannotBeDone
 from muster.testcontrol.topics import NewRecord, Record
 
@@ -52,8 +52,8 @@ class AdminTopics:
 
     def create(self, name: str, partitions: int | None = None, configs: Mapping[str, object] | None = None) -> None:
         """Returns when all partitions have leaders."""
-        expected.whole_or_none("partitions", partitions, least=1, most=expected.MOST_COUNT)
-        rows = [CreatableTopicConfig(*one) for one in expected.properties("configs", configs).items()]
+        checks.whole_or_none("partitions", partitions, least=1, most=checks.MAX_COUNT)
+        rows = [CreatableTopicConfig(*one) for one in checks.properties("configs", configs).items()]
         topic = CreatableTopic(name, -1 if partitions is None else partitions, -1, (), rows)
         answer = self._cluster.bootstrap.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest([topic], TIMEOUT_MS))
         _check(name, answer.topics[0])
@@ -61,7 +61,7 @@ class AdminTopics:
 
     def grow(self, name: str, partitions: int) -> None:
         """Returns when all partitions have leaders."""
-        expected.whole("partitions", partitions, least=1, most=expected.MOST_COUNT)
+        checks.whole("partitions", partitions, least=1, most=checks.MAX_COUNT)
         request = CreatePartitionsRequest([CreatePartitionsTopic(name, partitions, None)], TIMEOUT_MS)
         _check(name, self._cluster.bootstrap.ask(ApiKey.CREATE_PARTITIONS, request).results[0])
         self._wait_led(name, partitions)
@@ -143,9 +143,9 @@ class AdminTopics:
 
     def records(self, name: str, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
         """The records, partition by partition."""
-        expected.whole_or_none("partition", partition)
-        expected.whole("since", since)
-        expected.whole("most", most)
+        checks.whole_or_none("partition", partition)
+        checks.whole("since", since)
+        checks.whole("most", most)
         ends, starts = self.end_offsets(name), self.start_offsets(name)
         if partition is not None and partition not in ends:
             raise CannotBeDone(f"there is no partition {name}-{partition}")

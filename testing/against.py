@@ -14,11 +14,11 @@ from typing import Any, Final, NoReturn
 from muster.client.connection import AskingFailed
 from muster.client.kafka_client import Cluster
 from muster.coordinator.config.listeners import parse_address, show
-from muster.testcontrol import expected
-from muster.testcontrol.conditions import has_consumed, is_stable, names, stable_words
+from muster.testcontrol import checks
 from muster.testcontrol.errors import CannotBeDone, WaitFailed
 from muster.testcontrol.nodes import NodeView
 from muster.testcontrol.views import DEAD, GroupView, Offsets, others
+from muster.testcontrol.waits import has_consumed, is_stable, names, stable_words
 from muster.testing.admin_groups import coordinator_of, describe, group_ids, remove_member, reset
 from muster.testing.admin_topics import AdminTopics
 from muster.testing.lifecycle import Lifecycle
@@ -119,7 +119,7 @@ class ClusterVerbs:
         self.groups = AdminGroups(cluster, self.topics)
         self.nodes = AdminNodes(cluster)
 
-    def meddling(self) -> list[str]:
+    def interventions(self) -> list[str]:
         """See `ServerControl`."""
         return []
 
@@ -184,7 +184,7 @@ class AdminGroups:
     ) -> GroupView:
         """Wait until the group is stable, with so many members, and each partition of these topics has an owner."""
         topics = names(partitions)
-        expected.whole_or_none("members", members)
+        checks.whole_or_none("members", members)
         what = stable_words(members, topics)
 
         def holds(group: GroupView) -> bool:
@@ -198,15 +198,15 @@ class AdminGroups:
     ) -> GroupView:
         """Wait until the predicate is true; it is called again and again."""
         names(topics)
-        expected.function("predicate", predicate)
-        return await self._wait(group_id, predicate, expected.text("what", what), timeout_s)
+        checks.function("predicate", predicate)
+        return await self._wait(group_id, predicate, checks.text("what", what), timeout_s)
 
     async def wait_consumed(
         self, group_id: str, topics: Topics = None, *, up_to: Mapping[tuple[str, int], int] | None, timeout_s: float
     ) -> GroupView:
         """Wait until the group has committed all present records, or these offsets."""
         if up_to is not None:
-            wanted = expected.places("up_to", up_to)
+            wanted = checks.places("up_to", up_to)
         else:
             of = names(topics) or tuple(self.describe(group_id).end_offsets)
             wanted = {(name, one): end for name in of for one, end in self._topics.end_offsets(name).items()}
@@ -219,7 +219,7 @@ class AdminGroups:
     async def _wait(
         self, group_id: str, holds: Callable[[GroupView], object], what: str, timeout_s: float
     ) -> GroupView:
-        expected.seconds("timeout", timeout_s)
+        checks.seconds("timeout", timeout_s)
         loop = asyncio.get_running_loop()
         due_s = loop.time() + timeout_s
         while True:
@@ -228,10 +228,10 @@ class AdminGroups:
                 return group
             if loop.time() >= due_s:
                 now = str(group) if group.state != DEAD else f"{group}\n  {others(self.ids())}"
-                raise WaitFailed(group_id, what, timeout_s, now, self.timeline(group_id), self.meddling())
+                raise WaitFailed(group_id, what, timeout_s, now, self.timeline(group_id), self.interventions())
             await asyncio.sleep(LOOK_S)
 
-    def meddling(self) -> list[str]:
+    def interventions(self) -> list[str]:
         """Empty: a test cannot change the cluster."""
         return []
 
@@ -245,7 +245,7 @@ class AdminGroups:
 
     def reset_offsets(self, group_id: str, to: Any, topics: Topics = None) -> Offsets:
         """Reset offsets as administrators do."""
-        return reset(self._cluster, self._topics, self.describe(group_id), expected.reset(to), names(topics))
+        return reset(self._cluster, self._topics, self.describe(group_id), checks.reset(to), names(topics))
 
     def rebalance(self, _: str) -> NoReturn:
         """Raises OnlyMuster."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from muster.testcontrol.expected import text
+from muster.testcontrol.checks import text
 from muster.testcontrol.nodes import NodeView
 from muster.testcontrol.topics import Record
 from muster.testcontrol.views import GroupView, MemberView, Offsets

@@ -30,7 +30,7 @@ def _until_alone(alone: threading.Event) -> None:
 def _main(ports: str, directory: str) -> None:
     if ports != NONE:
         # imported here: a first start needs it later
-        from muster.testcontrol.seeded import ControlledMachine
+        from muster.testcontrol.machine import ControlledMachine
 
         ControlledMachine.ports_of_before = tuple(map(int, ports.split(",")))
     alone = threading.Event()

@@ -1,4 +1,4 @@
-"""A client of the control of a server in a process of its own, over HTTP (docs/rehearsal.md)."""
+"""A client of the control of a server in a process of its own, over HTTP (docs/testcontrol.md)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from muster.testcontrol.errors import CannotBeDone, WrongValue
-from muster.testcontrol.faults.errors import NoSuchFault
+from muster.testcontrol.errors import CannotBeDone, NoSuchFault, WrongValue
 from muster.testcontrol.virtual_time import RanInVain
 
 PATIENCE_S: Final = 60.0

@@ -8,10 +8,9 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from muster.testcontrol.errors import CannotBeDone
-from muster.testcontrol.expected import whole
+from muster.testcontrol.checks import whole
+from muster.testcontrol.errors import CannotBeDone, NoSuchFault
 from muster.testcontrol.faults.actions import Call
-from muster.testcontrol.faults.errors import NoSuchFault
 from muster.testcontrol.faults.rule import Rule
 from muster.testcontrol.virtual_time import TimeView
 from muster.testing.control_client import Control

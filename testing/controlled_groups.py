@@ -8,9 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from muster.client.kafka_client import Cluster
-from muster.testcontrol import expected, interventions
-from muster.testcontrol.errors import CannotBeDone
-from muster.testcontrol.faults.errors import NoSuchFault
+from muster.testcontrol import checks
+from muster.testcontrol.errors import CannotBeDone, NoSuchFault, intervention_lines
 from muster.testcontrol.nodes import NodeView
 from muster.testcontrol.views import GroupView
 from muster.testing.admin_topics import AdminTopics
@@ -64,7 +63,7 @@ class ControlledGroups(AdminGroups):
 
     async def wait_held(self, group_id: str, joins: int, *, timeout_s: float) -> GroupView:  # type: ignore[override]
         """Wait until so many joins are held."""
-        expected.whole("joins", joins)
+        checks.whole("joins", joins)
 
         def holds(_: GroupView) -> bool:
             return int(self._row(group_id)["waiting"]) >= joins
@@ -75,10 +74,10 @@ class ControlledGroups(AdminGroups):
         """Remove a member as administrators do."""
         self._do(group_id, "remove", {"member": member})
 
-    def meddling(self) -> list[str]:
+    def interventions(self) -> list[str]:
         """The interventions of the test, in words."""
         time = self._control.ask("GET", "/v1/time")
-        return interventions.told(
+        return intervention_lines(
             self._faults.after(),
             self._control.ask("GET", "/v1/scenarios")["running"],
             is_frozen=time["frozen"],

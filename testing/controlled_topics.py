@@ -8,14 +8,14 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from muster.client.kafka_client import Cluster
-from muster.testcontrol import expected
+from muster.testcontrol import checks
 from muster.testcontrol.topics import NewRecord, Record
 from muster.testing.admin_topics import AdminTopics
 from muster.testing.control_client import Control
 
-MOST_RECORDS: Final = 1_000
+MAX_RECORDS: Final = 1_000
 """The most records of one request to the control."""
-MOST_BYTES: Final = 512 * 1024
+MAX_BYTES: Final = 512 * 1024
 """The most bytes of keys and values in one request. With base64 and names that is less than the control accepts."""
 
 
@@ -35,15 +35,15 @@ class ControlledTopics(AdminTopics):
 
     def create(self, name: str, partitions: int | None = None, configs: Mapping[str, object] | None = None) -> None:
         """Create a topic; returns when it exists."""
-        expected.whole_or_none("partitions", partitions, least=1, most=expected.MOST_COUNT)
-        body: dict[str, Any] = {"name": name, "configs": expected.properties("configs", configs)}
+        checks.whole_or_none("partitions", partitions, least=1, most=checks.MAX_COUNT)
+        body: dict[str, Any] = {"name": name, "configs": checks.properties("configs", configs)}
         if partitions is not None:
             body["partitions"] = partitions
         self._control.ask("POST", "/v1/topics", body)
 
     def grow(self, name: str, partitions: int) -> None:
         """Add partitions; returns when they exist."""
-        expected.whole("partitions", partitions, least=1, most=expected.MOST_COUNT)
+        checks.whole("partitions", partitions, least=1, most=checks.MAX_COUNT)
         self._control.ask("POST", self._path(name, "/grow"), {"partitions": partitions})
 
     def delete(self, name: str) -> None:
@@ -56,7 +56,7 @@ class ControlledTopics(AdminTopics):
         """
         found: list[tuple[int, int]] = []
         for some in _chunks(list(records)):
-            if len(some) == 1 and _size(some[0]) > MOST_BYTES:
+            if len(some) == 1 and _size(some[0]) > MAX_BYTES:
                 found += super().produce(name, some)
                 continue
             body = {"records": [_shown(one) for one in some]}
@@ -66,14 +66,14 @@ class ControlledTopics(AdminTopics):
 
     def records(self, name: str, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
         """The records, partition by partition."""
-        expected.whole_or_none("partition", partition, most=expected.MOST_COUNT)
-        expected.whole("since", since)
-        expected.whole("most", most)
+        checks.whole_or_none("partition", partition, most=checks.MAX_COUNT)
+        checks.whole("since", since)
+        checks.whole("most", most)
         found: list[Record] = []
         for index in self.end_offsets(name) if partition is None else [partition]:
             offset = since
             while len(found) < most:
-                limit = min(most - len(found), MOST_RECORDS)
+                limit = min(most - len(found), MAX_RECORDS)
                 query = f"/records?partition={index}&offset={offset}&limit={limit}"
                 rows = self._control.ask("GET", self._path(name, query))["records"]
                 found += [_record(name, row) for row in rows]
@@ -108,7 +108,7 @@ def _chunks(records: list[NewRecord]) -> Iterator[list[NewRecord]]:
     size = 0
     for record in records:
         own = _size(record)
-        if chunk and (len(chunk) == MOST_RECORDS or size + own > MOST_BYTES):
+        if chunk and (len(chunk) == MAX_RECORDS or size + own > MAX_BYTES):
             yield chunk
             chunk, size = [], 0
         chunk.append(record)

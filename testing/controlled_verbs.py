@@ -59,9 +59,9 @@ class ControlledVerbs(ClusterVerbs):
         waits_s = limits.get("timeout_ms", 0) / 1000
         return TimeView(**await asyncio.to_thread(ask, "POST", "/v1/time/run-until", body, waits_s=waits_s))
 
-    def meddling(self) -> list[str]:
+    def interventions(self) -> list[str]:
         """See `ServerControl`."""
-        return self.groups.meddling()
+        return self.groups.interventions()
 
     @property
     def ahead_ms(self) -> int:

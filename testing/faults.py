@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
+from muster.testcontrol.errors import NoSuchFault, WrongFault
 from muster.testcontrol.faults.actions import (
     Action,
     Call,
@@ -25,18 +26,9 @@ from muster.testcontrol.faults.actions import (
     Throttle,
     Trickle,
 )
-from muster.testcontrol.faults.errors import NoSuchFault, WrongFault
 from muster.testcontrol.faults.matching import Match, Request
 from muster.testcontrol.faults.older_broker import OlderBroker
-from muster.testcontrol.faults.when import (
-    When,
-    every,
-    on_call,
-    once,
-    times,
-    until_released,
-    with_probability,
-)
+from muster.testcontrol.faults.rule import When, every, on_call, once, times, until_released, with_probability
 from muster.testing.loop_bridge import LoopBridge, raise_failure
 from muster.testing.verbs import Behind
 

@@ -35,7 +35,7 @@ STOP_S: Final = 30.0
 """How long a process may take after SIGTERM."""
 DYING_S: Final = 1.0
 """How long a silent process may take to end, if its end is the reason for the silence."""
-MOST_TOLD: Final = 10
+MAX_TOLD: Final = 10
 """The most warnings in the text about a server that has ended."""
 
 
@@ -88,7 +88,7 @@ class InProcess(Runner):
 
     @property
     def control(self) -> str:
-        """HOST:PORT of its control (docs/rehearsal.md); empty before the first start."""
+        """HOST:PORT of its control (docs/testcontrol.md); empty before the first start."""
         return self._control
 
     def start(self) -> None:
@@ -171,9 +171,7 @@ class InProcess(Runner):
         if status is None:
             return ""
         how = f"it was killed by {signal.Signals(-status).name}" if status < 0 else f"its exit status was {status}"
-        return "\n".join(
-            [f"the process of the server has ended: {how}", *map(str, self._lines.warnings()[-MOST_TOLD:])]
-        )
+        return "\n".join([f"the process of the server has ended: {how}", *map(str, self._lines.warnings()[-MAX_TOLD:])])
 
     def _control_of(self, before: int) -> str:
         """The address of its control, from its log, which another thread reads."""

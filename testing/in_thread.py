@@ -10,7 +10,7 @@ from typing import Any, Final
 from muster.coordinator.config.listeners import show
 from muster.coordinator.server import Server
 from muster.testcontrol.errors import CannotBeDone
-from muster.testcontrol.seeded import ControlledMachine
+from muster.testcontrol.machine import ControlledMachine
 from muster.testcontrol.server_control import ServerControl
 from muster.testing import forked, server_lines
 from muster.testing.lifecycle import Lifecycle
@@ -34,7 +34,7 @@ class InThread:
         self._given = given
         self._directory = directory
         self._machine = ControlledMachine(seed)
-        self._rehearsal: ServerControl | None = None
+        self._control: ServerControl | None = None
         self._thread: LoopThread | None = None
         self._ports: list[int] = []
         """The ports of the server before, where any port was allowed."""
@@ -47,7 +47,7 @@ class InThread:
     @property
     def is_running(self) -> bool:
         """See `Runner`."""
-        return self._rehearsal is not None and not self._life.is_elsewhere
+        return self._control is not None and not self._life.is_elsewhere
 
     def start(self) -> None:
         """See `Runner`."""
@@ -56,18 +56,18 @@ class InThread:
                 raise CannotBeDone("the server runs already")
             config = config_of(self._given, self._directory)
             self._machine.ports = list(self._ports)
-            rehearsal = ServerControl(config, machine=self._machine)
+            control = ServerControl(config, machine=self._machine)
             thread = self._thread = LoopThread(_loop_factory(), "muster")
             self.portal.open(thread.start(lambda: server_lines.keep(self.lines), server_lines.keep_no_more))
             try:
-                thread.run(rehearsal.server.start())
+                thread.run(control.server.start())
             except BaseException:
                 self._end()
                 raise
-            self._rehearsal = rehearsal
+            self._control = control
             self._life.began()
-            forked.has_sockets(rehearsal, lambda: _descriptors(rehearsal.server))
-            bound = [node.bound for node in rehearsal.server.nodes]
+            forked.has_sockets(control, lambda: _descriptors(control.server))
+            bound = [node.bound for node in control.server.nodes]
             self._ports = ports_to_keep(config, [[one.port for one in some] for some in bound])
             self.bootstrap_servers = ",".join(show(some[0].host or LOOPBACK, some[0].port) for some in bound)
 
@@ -76,7 +76,7 @@ class InThread:
         if self._life.is_elsewhere:
             return  # it is stopped by the process that owns it
         with self._life.changing():
-            if self._rehearsal is not None:
+            if self._control is not None:
                 self._finish(stop)
 
     def kill(self) -> None:
@@ -85,15 +85,15 @@ class InThread:
             self._finish(die)
 
     def _finish(self, how: Callable[[ServerControl], Any]) -> None:
-        rehearsal, thread = self._rehearsal, self._thread
-        if rehearsal is None or thread is None:
+        control, thread = self._control, self._thread
+        if control is None or thread is None:
             raise CannotBeDone("the server does not run")
         self._failure = self.take_failure()
-        self._rehearsal = None
+        self._control = None
         try:
-            thread.run(how(rehearsal))
+            thread.run(how(control))
         finally:
-            forked.has_none(rehearsal)
+            forked.has_none(control)
             self._end()
 
     def _end(self) -> None:
@@ -106,30 +106,30 @@ class InThread:
     def take_failure(self) -> BaseException | None:
         """See `Runner`."""
         failure, self._failure = self._failure, None
-        rehearsal = self._rehearsal
-        if failure is None and rehearsal is not None and self.is_running:
-            failure = self.portal.call(rehearsal.take_failure)
+        control = self._control
+        if failure is None and control is not None and self.is_running:
+            failure = self.portal.call(control.take_failure)
         return failure
 
     def verbs(self) -> Verbs:
         """See `Runner`."""
-        if self._rehearsal is None:
+        if self._control is None:
             raise CannotBeDone("the server does not run")
         if self._life.is_elsewhere:
             raise CannotBeDone(FORKED)
-        return self._rehearsal
+        return self._control
 
 
-async def stop(rehearsal: ServerControl) -> None:
+async def stop(control: ServerControl) -> None:
     """Stop a server in order."""
-    await rehearsal.tidy()
-    await rehearsal.server.stop()
+    await control.tidy()
+    await control.server.stop()
     await _settled()
 
 
-async def die(rehearsal: ServerControl) -> None:
+async def die(control: ServerControl) -> None:
     """End a server as `kill -9` does."""
-    rehearsal.server.die()
+    control.server.die()
     await _settled()
 
 

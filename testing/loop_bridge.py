@@ -14,8 +14,8 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from muster.testcontrol.checks import seconds
 from muster.testcontrol.errors import CannotBeDone, WaitFailed
-from muster.testcontrol.expected import seconds
 
 __tracebackhide__ = True
 """pytest shows the line of the test, not the lines of this module."""

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 PARTITIONS: Final = 3
 """The default number of partitions of the topic of `muster_topic`."""
-MOST_AHEAD_MS: Final = 1_000
+MAX_AHEAD_MS: Final = 1_000
 """How far a test may move the time of the session's server. Beyond that, the server restarts for the next test."""
-MOST_NAME: Final = 100
+MAX_NAME: Final = 100
 """Characters of a test's name in the names of its topics, groups and recordings."""
 RUN_BYTES: Final = 3
 _FIXTURES: Final = {"muster", "muster_session", "muster_topic", "muster_group"}
@@ -190,7 +190,7 @@ def _ready_for_the_next(server: Muster, used: Used, left: str) -> None:
             server.topic(left).delete()
         return
     server.tidy()
-    if abs(server.portal.call(lambda: server.verbs().ahead_ms)) > MOST_AHEAD_MS:
+    if abs(server.portal.call(lambda: server.verbs().ahead_ms)) > MAX_AHEAD_MS:
         server.restart()  # time never goes back: the next test has a clock of its own
 
 
@@ -274,9 +274,9 @@ _COUNTER: Final = pytest.StashKey[list[int]]()
 def _slug(text: str) -> str:
     """The text as a name of files and topics. A long one is cut, and ends in a hash of the whole."""
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "test"
-    if len(slug) <= MOST_NAME:
+    if len(slug) <= MAX_NAME:
         return slug
-    return f"{slug[:MOST_NAME]}-{zlib.crc32(text.encode()):08x}"
+    return f"{slug[:MAX_NAME]}-{zlib.crc32(text.encode()):08x}"
 
 
 def _is_forked(config: pytest.Config) -> bool:

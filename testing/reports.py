@@ -7,7 +7,7 @@ from typing import Final
 from muster.testcontrol.errors import CannotBeDone
 from muster.testing.server import Muster
 
-MOST_GROUPS: Final = 20
+MAX_GROUPS: Final = 20
 """The most groups with a timeline in a report."""
 Sections = list[tuple[str, str]]
 
@@ -25,7 +25,7 @@ class Used:
     def keep_done(self) -> None:
         """Keep the interventions in words: they are about to be undone."""
         if self._done is None and self.muster.is_running:
-            self._done = self._meddling()
+            self._done = self._interventions()
 
     def keep(self) -> None:
         """Keep all sections: the server is about to end."""
@@ -37,9 +37,9 @@ class Used:
         """Pairs of a title and a text."""
         return self._sections() if self._kept is None else self._kept
 
-    def _meddling(self) -> list[str]:
+    def _interventions(self) -> list[str]:
         muster = self.muster
-        found: list[str] = muster.portal.call(lambda: muster.verbs().meddling())
+        found: list[str] = muster.portal.call(lambda: muster.verbs().interventions())
         return found
 
     def _sections(self) -> Sections:
@@ -51,7 +51,7 @@ class Used:
         if not muster.is_running:
             return [*found, ("Muster: groups", "the server did not run any more")]
         try:
-            done = self._meddling() if self._done is None else self._done
+            done = self._interventions() if self._done is None else self._done
             if done:
                 found.append(("Muster: what the test has done to the server", "\n".join(done)))
             found += self._groups()
@@ -67,7 +67,7 @@ class Used:
                 events = group.events()
             except CannotBeDone:
                 break  # a cluster that keeps no history
-            if events and events[-1]["time"] >= self._began_ms and len(found) < MOST_GROUPS:
+            if events and events[-1]["time"] >= self._began_ms and len(found) < MAX_GROUPS:
                 text = "\n".join([str(group.describe()), "", *group.history(everything=True)])
                 found.append((f"Muster: group {group_id}", text))
         return found

@@ -1,4 +1,4 @@
-"""Failures of real clusters, by name, for tests (docs/rehearsal.md has them all)."""
+"""Failures of real clusters, by name, for tests (docs/testcontrol.md has them all)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from muster.coordinator.config.listeners import show
-from muster.testcontrol import expected
+from muster.testcontrol import checks
 from muster.testcontrol.errors import WrongValue
 from muster.testing.aio import AsyncGroup, AsyncNode, AsyncTopic
 from muster.testing.loop_bridge import LoopBridge, raise_failure
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_PORT: Final = 65_535
+MAX_PORT: Final = 65_535
 
 
 class Muster:
@@ -62,12 +62,12 @@ class Muster:
 
         Raises ConfigError for an unknown property or a wrong value of one, and WrongValue for a wrong argument.
         """
-        expected.whole("nodes", nodes, least=1)
-        expected.whole_or_none("seed", seed)
-        expected.whole("port", port, most=MOST_PORT)
-        expected.text("host", host)
+        checks.whole("nodes", nodes, least=1)
+        checks.whole_or_none("seed", seed)
+        checks.whole("port", port, most=MAX_PORT)
+        checks.text("host", host)
         if directory is not None and not isinstance(directory, str | Path):
-            raise WrongValue(expected.sentence("directory", directory, "a path"))
+            raise WrongValue(checks.sentence("directory", directory, "a path"))
         given = self._given = Given(merged(properties, keywords), topics, nodes, show(host, port))
         self._seed = seed
         self._can_be_played = directory is None and not process and runner is None
@@ -145,10 +145,10 @@ class Muster:
 
         if not self._can_be_played:
             raise WrongValue("a play has its server in memory and on its own loop: no directory, process or runner")
-        expected.function("story", story)
+        checks.function("story", story)
         seed = 0 if self._seed is None else self._seed
         return play(
-            self._given, seed, story, lambda runner: Muster(runner=runner).aio, expected.seconds("limit_s", limit_s)
+            self._given, seed, story, lambda runner: Muster(runner=runner).aio, checks.seconds("limit_s", limit_s)
         )
 
     # ---- verbs
@@ -206,7 +206,7 @@ class Muster:
         return Time(self.portal, self.verbs)
 
     def scenario(self, name: str, **parameters: Any) -> Scenario:
-        """Start a scenario, a failure of real clusters, by its name (docs/rehearsal.md): `with
+        """Start a scenario, a failure of real clusters, by its name (docs/testcontrol.md): `with
         muster.scenario("zombie", group="billing", member="app-1")`. Raises NoSuchFault, WrongFault for a parameter, and
         CannotBeDone.
         """
@@ -238,7 +238,7 @@ class Muster:
 
     def coordinator(self, group_id: str) -> Node:
         """The node that coordinates a group."""
-        expected.text("the id of a group", group_id)
+        checks.text("the id of a group", group_id)
         found: int = self.portal.call(lambda: self.verbs().nodes.coordinator_of(group_id))
         return Node(self.portal, self.verbs, found)
 
@@ -292,7 +292,7 @@ class AsyncMuster:
 
     async def coordinator(self, group_id: str) -> AsyncNode:
         """The node that coordinates a group."""
-        expected.text("the id of a group", group_id)
+        checks.text("the id of a group", group_id)
         found: int = await self.sync.portal.awaited(lambda: self.sync.verbs().nodes.coordinator_of(group_id))
         return AsyncNode(self.sync.portal, self.sync.verbs, found)
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import structlog
 
-MOST_LINES: Final = 5_000
+MAX_LINES: Final = 5_000
 """The most lines that are kept of one server; the oldest are removed first."""
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40, "exception": 40, "critical": 50}
 
@@ -44,7 +44,7 @@ class ServerLines:
     """The lines of one server. Its thread may add lines while another thread reads."""
 
     def __init__(self) -> None:
-        self._lines: deque[Line] = deque(maxlen=MOST_LINES)
+        self._lines: deque[Line] = deque(maxlen=MAX_LINES)
         self.count = 0
         """The number of all lines so far."""
 

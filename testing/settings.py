@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from muster.coordinator.config import Config, load
-from muster.testcontrol import expected
+from muster.testcontrol import checks
 
 Value = str | int | float | bool
 TopicsGiven = Mapping[str, int] | Iterable[str]
@@ -61,8 +61,8 @@ def merged(properties: Mapping[str, Value] | None, keywords: Mapping[str, Value]
     named = {property_name(name): value for name, value in keywords.items()}
     return {
         **DEFAULTS,
-        **expected.properties("properties", properties),
-        **{name: expected.property_text(name, value) for name, value in named.items()},
+        **checks.properties("properties", properties),
+        **{name: checks.property_text(name, value) for name, value in named.items()},
     }
 
 
@@ -72,13 +72,13 @@ def counted(topics: TopicsGiven, default: str) -> list[str]:
     if isinstance(topics, Mapping):
         rows = [
             (
-                expected.text("the name of a topic", name),
-                expected.whole(f"topics: {name}", count, least=1, most=expected.MOST_COUNT),
+                checks.text("the name of a topic", name),
+                checks.whole(f"topics: {name}", count, least=1, most=checks.MAX_COUNT),
             )
             for name, count in topics.items()
         ]
     else:
-        rows = ((name, None) for name in expected.texts("topics", topics))
+        rows = ((name, None) for name in checks.texts("topics", topics))
     return [
         f"{name}:{count}" if count is not None else (name if ":" in name else f"{name}:{default}")
         for name, count in rows

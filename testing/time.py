@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.testcontrol import expected
+from muster.testcontrol import checks
 from muster.testcontrol.virtual_time import LIMIT_MS, SETTLE_MS, RanInVain, TimeView
 from muster.testing.loop_bridge import LoopBridge
 from muster.testing.verbs import DEFAULT_TIMEOUT, Behind, Topics
@@ -12,7 +12,7 @@ __all__ = ["AsyncTime", "RanInVain", "Time", "TimeView"]
 
 def timeout_ms(timeout: float) -> int:
     """Seconds as ms. Raises WrongValue."""
-    return round(expected.seconds("timeout", timeout) * 1000)
+    return round(checks.seconds("timeout", timeout) * 1000)
 
 
 class Time:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
-from muster.testcontrol import expected
+from muster.testcontrol import checks
 from muster.testcontrol.errors import WrongValue
 from muster.testcontrol.topics import NewRecord
 from muster.testcontrol.views import MemberView
@@ -59,7 +59,7 @@ class Verbs(Protocol):
     def ahead_ms(self) -> int:
         """How far its time is ahead of the machine's; negative: behind."""
 
-    def meddling(self) -> list[str]:
+    def interventions(self) -> list[str]:
         """The interventions of the test, in words."""
 
     def take_failure(self, rule_id: str | None = None) -> BaseException | None:
@@ -125,17 +125,17 @@ def records(
 ) -> list[NewRecord]:
     """Records of these values, with the same other fields. Raises WrongValue."""
     if headers is not None and not isinstance(headers, Mapping):
-        raise WrongValue(expected.sentence("headers", headers, "a mapping of names to values"))
+        raise WrongValue(checks.sentence("headers", headers, "a mapping of names to values"))
     named = tuple(
-        (expected.text("the name of a header", name), expected.content(f"header {name}", value))
+        (checks.text("the name of a header", name), checks.content(f"header {name}", value))
         for name, value in (headers or {}).items()
     )
-    at = expected.content("key", key), partition, named, timestamp_ms
-    return [NewRecord(expected.content("a value", value), *at) for value in values]
+    at = checks.content("key", key), partition, named, timestamp_ms
+    return [NewRecord(checks.content("a value", value), *at) for value in values]
 
 
 def name_of(member: str | MemberView) -> str:
     """The name of a member for a verb. Raises WrongValue."""
     if isinstance(member, MemberView):
         return member.member_id
-    return expected.text("member", member)
+    return checks.text("member", member)

@@ -16,14 +16,14 @@ from muster.coordinator.api.exchange import Exchange
 from muster.protocol.errors import error_message
 from muster.protocol.message import Message
 from muster.protocol.messages.error_codes import ERRORS
-from muster.testcontrol.expected import sentence
-from muster.testcontrol.faults.errors import WrongFault
+from muster.testcontrol.checks import sentence
+from muster.testcontrol.errors import WrongFault
+from muster.testcontrol.faults.error_answers import error_answer
 from muster.testcontrol.faults.matching import Request
-from muster.testcontrol.faults.refusals import refusal
 
 _CODES: Final = {row[0]: code for code, row in ERRORS.items()}
 
-MOST_MS: Final = 2**31 - 1
+MAX_MS: Final = 2**31 - 1
 """The limit of throttle_time_ms; other times and sizes have the same limit."""
 _TYPES: Final[Mapping[str, tuple[Any, str]]] = {
     "str": (str, "a text"),
@@ -112,7 +112,7 @@ class Error(Action):
         code = _CODES[self.error]
         words = error_message(code) if self.message is None else self.message
         request = flow.request
-        flow.answer(refusal(request.api_key, request.version, request.message, code, words))
+        flow.answer(error_answer(request.api_key, request.version, request.message, code, words))
 
     def words(self) -> str:
         """See `Action`."""
@@ -141,7 +141,7 @@ class Delay(Action):
     def __post_init__(self) -> None:
         """Raises WrongFault."""
         super().__post_init__()
-        _demand(self, "where", ("before", "after"))
+        _require(self, "where", ("before", "after"))
         _at_least(self, "ms", 0)
 
     def before(self, flow: Flow, go: Go) -> None:
@@ -191,7 +191,7 @@ class Cut(Action):
     def __post_init__(self) -> None:
         """Raises WrongFault."""
         super().__post_init__()
-        _demand(self, "where", ("before", "middle", "after"))
+        _require(self, "where", ("before", "middle", "after"))
 
     def _reason(self, flow: Flow) -> CloseConnection:
         return CloseConnection("a rule of faults cut it", **flow.exchange.route.facts())
@@ -264,7 +264,7 @@ class Hold(Action):
     def __post_init__(self) -> None:
         """Raises WrongFault."""
         super().__post_init__()
-        _demand(self, "where", ("before", "after"))
+        _require(self, "where", ("before", "after"))
 
     def before(self, flow: Flow, go: Go) -> None:
         """See `Action`."""
@@ -347,7 +347,7 @@ def _frame(flow: Flow, response: Message | None) -> bytes | None:
     return frame if frame is None or isinstance(frame, bytes) else b"".join(frame)
 
 
-def _demand(action: Action, field: str, allowed: tuple[str, ...]) -> None:
+def _require(action: Action, field: str, allowed: tuple[str, ...]) -> None:
     value = getattr(action, field)
     if value not in allowed:
         raise WrongFault(sentence(f"then: {field}", value, " or ".join(allowed)))
@@ -355,5 +355,5 @@ def _demand(action: Action, field: str, allowed: tuple[str, ...]) -> None:
 
 def _at_least(action: Action, field: str, least: int) -> None:
     value = getattr(action, field)
-    if not least <= value <= MOST_MS:
-        raise WrongFault(sentence(f"then: {field}", value, f"a number from {least} to {MOST_MS}"))
+    if not least <= value <= MAX_MS:
+        raise WrongFault(sentence(f"then: {field}", value, f"a number from {least} to {MAX_MS}"))

@@ -1,4 +1,5 @@
-"""The rules in force on a running server. Without rules, the requests of its nodes are not intercepted.
+"""The rules in force on a running server, and the log of their hits. Without rules, the requests of its nodes are not
+intercepted.
 
 If several rules hit the same request, all of them act, in the order in which they were added. First they act before the
 handler, then after it. The first rule with an opinion on the sending of the answer decides it.
@@ -6,6 +7,7 @@ handler, then after it. The first rule with an opinion on the sending of the ans
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -19,21 +21,68 @@ from muster.coordinator.api.intercept import Intercept
 from muster.coordinator.server import Server
 from muster.coordinator.system.clock import Clock
 from muster.protocol.message import Message
+from muster.testcontrol.checks import whole
+from muster.testcontrol.errors import NoSuchFault
 from muster.testcontrol.faults.actions import Action
-from muster.testcontrol.faults.errors import NoSuchFault
-from muster.testcontrol.faults.hits import HitLog
 from muster.testcontrol.faults.matching import Match, Request
-from muster.testcontrol.faults.rule import Rule
-from muster.testcontrol.faults.when import When
+from muster.testcontrol.faults.rule import Rule, When
 from muster.testcontrol.interceptors import Interceptors
 
-log = structlog.get_logger("muster.rehearsal")
+log = structlog.get_logger("muster.testcontrol")
+
+MAX_HITS: Final = 1_000
+"""The most hits that are kept."""
+
+
+class HitLog:
+    """The newest hits, and the number of all hits."""
+
+    def __init__(self) -> None:
+        self._hits: deque[dict[str, Any]] = deque(maxlen=MAX_HITS)
+        self.count = 0
+
+    def add(self, rule: Rule, request: Request, wall_ms: int) -> None:
+        """Add a hit of the rule on this request."""
+        self.count += 1
+        groups, members = request.groups, request.members
+        self._hits.append(
+            {
+                "number": self.count,
+                "rule": rule.id,
+                "name": rule.name,
+                "wall_ms": wall_ms,
+                "node": request.node_id,
+                "api": request.api,
+                "version": request.version,
+                "client_id": request.client_id,
+                "principal": request.principal,
+                "peer": request.peer,
+                "group": groups[0] if groups else None,
+                "member": members[0] if members else None,
+                "did": rule.then.words(),
+            }
+        )
+
+    def after(self, number: int = 0) -> list[dict[str, Any]]:
+        """The hits with a greater number, oldest first. Raises WrongValue."""
+        whole("after", number)
+        return [hit for hit in self._hits if hit["number"] > number]
+
+    def forget(self) -> None:
+        """Remove all hits; the numbers continue."""
+        self._hits.clear()
+
+    @property
+    def forgotten(self) -> int:
+        """How many hits are no longer kept."""
+        return self.count - len(self._hits)
+
 
 ALWAYS: Final = When()
 EVERYTHING: Final = Match()
-MOST_FAILURES: Final = 100
+MAX_FAILURES: Final = 100
 """The most exceptions of test code that are kept."""
-MOST_NOTES: Final = 10
+MAX_NOTES: Final = 10
 Run = Callable[[Callable[[Message | None], None]], None]
 
 
@@ -106,13 +155,13 @@ class Faults:
         if not found:
             return None
         first = found[0][1]
-        for _, failure in found[1:MOST_NOTES]:
+        for _, failure in found[1:MAX_NOTES]:
             first.add_note(f"and then: {failure!r}")
         return first
 
     def _failed(self, rule: Rule, api: str, failure: BaseException) -> None:
         log.error("a function of a rule failed", rule=rule.id, name=rule.name, api=api, exc_info=failure)
-        if len(self._failures) < MOST_FAILURES:
+        if len(self._failures) < MAX_FAILURES:
             self._failures.append((rule.id, failure))
 
     # ---- the interceptors

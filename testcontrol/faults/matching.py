@@ -11,8 +11,8 @@ from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import SERVED
 from muster.protocol.api import ApiKey, api
 from muster.protocol.message import ZERO_UUID, Message
-from muster.testcontrol.expected import called, sentence
-from muster.testcontrol.faults.errors import WrongFault
+from muster.testcontrol.checks import called, sentence
+from muster.testcontrol.errors import WrongFault
 
 _MEMBERSHIP: Final = (
     ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT,

@@ -24,9 +24,9 @@ from muster.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from muster.testcontrol.expected import sentence
+from muster.testcontrol.checks import sentence
+from muster.testcontrol.errors import WrongFault
 from muster.testcontrol.faults.actions import Action, Flow, Go, GoOn
-from muster.testcontrol.faults.errors import WrongFault
 
 _LISTS_ITSELF: Final = 3
 """From this version of ApiVersions on, a broker answers an unknown version with the versions that it knows (KIP-511).

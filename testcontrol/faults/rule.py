@@ -1,16 +1,175 @@
-"""A rule: which requests, what happens to them, and when."""
+"""A rule of faults: which requests, what happens to them, and when. `When` is here, and rules are read from JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Final
 
-from muster.testcontrol.expected import called, sentence
-from muster.testcontrol.faults.actions import Action
-from muster.testcontrol.faults.errors import WrongFault
-from muster.testcontrol.faults.kinds import action_of
+from muster.testcontrol.checks import called, sentence
+from muster.testcontrol.errors import WrongFault
+from muster.testcontrol.faults.actions import Action, Cut, Delay, Error, Hold, LoseAnswer, Note, Throttle, Trickle
 from muster.testcontrol.faults.matching import Match
-from muster.testcontrol.faults.when import Turns, When
+from muster.testcontrol.faults.older_broker import OlderBroker
+
+_KINDS: Final = ("once", "times", "on_call", "every", "with_probability", "until_released")
+
+
+@dataclass(frozen=True)
+class When:
+    """At most one of these is set; without one, each fitting request is hit. The functions below make them for a test:
+    `once()`, `times(2)` and so on.
+
+    `once`: the first request; `times`: the first so many; `on_call`: only this one, counted from 1; `every`: each n-th.
+    `with_probability`: each with this chance, drawn by a generator with the seed `seed`. `until_released`: each of them
+    until the rule is released.
+    """
+
+    once: bool = False
+    times: int | None = None
+    on_call: int | None = None
+    every: int | None = None
+    with_probability: float | None = None
+    seed: int = 0
+    until_released: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises WrongFault."""
+        given = list(self._given())
+        if len(given) > 1:
+            raise WrongFault(f"when: {' and '.join(given)} are given; give one")
+        for name in ("once", "until_released"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise WrongFault(sentence(f"when: {name}", value, "true or false"))
+        for name in ("times", "on_call", "every"):
+            value = getattr(self, name)
+            if value is not None and (not _is_a(value, int) or value < 1):
+                raise WrongFault(sentence(f"when: {name}", value, "a number from 1 on"))
+        chance = self.with_probability
+        if chance is not None and (not _is_a(chance, int | float) or not 0 <= chance <= 1):
+            raise WrongFault(sentence("when: with_probability", chance, "a number from 0 to 1"))
+        if not _is_a(self.seed, int):
+            raise WrongFault(sentence("when: seed", self.seed, "a number"))
+
+    def _given(self) -> Iterator[str]:
+        for name in _KINDS:
+            value = getattr(self, name)
+            if value is not None and value is not False:
+                yield name
+
+    @staticmethod
+    def of(given: Mapping[str, Any]) -> When:
+        """The value of a JSON object. Raises WrongFault."""
+        for name, value in given.items():
+            if name not in (*_KINDS, "seed"):
+                raise WrongFault(f"when: {called(name)} is none of {', '.join((*_KINDS, 'seed'))}")
+            if value is None:
+                raise WrongFault(f"when: {name} is null; leave it out, or give it a value")
+        return When(**given)
+
+    def to_json(self) -> dict[str, Any]:
+        """The value as JSON."""
+        shown: dict[str, Any] = {name: getattr(self, name) for name in self._given()}
+        return shown | ({"seed": self.seed} if "with_probability" in shown else {})
+
+
+def once() -> When:
+    """Hit the first fitting request."""
+    return When(once=True)
+
+
+def times(n: int) -> When:
+    """Hit the first `n` fitting requests. Raises WrongFault, as all functions below."""
+    return When(times=n)
+
+
+def on_call(n: int) -> When:
+    """Hit only the `n`-th fitting request, counted from 1."""
+    return When(on_call=n)
+
+
+def every(n: int) -> When:
+    """Hit each `n`-th fitting request."""
+    return When(every=n)
+
+
+def with_probability(p: float, seed: int = 0) -> When:
+    """Hit each fitting request with this chance, 0 to 1, drawn by a generator with this seed. Each run hits the same
+    ones.
+    """
+    return When(with_probability=p, seed=seed)
+
+
+def until_released() -> When:
+    """Hit each fitting request, until the rule is released."""
+    return When(until_released=True)
+
+
+def _is_a(value: object, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+class HitCounter:
+    """Counts the fitting requests of a rule (`seen`), and decides which of them it hits."""
+
+    __slots__ = ("_draw", "_when", "seen", "was_released")
+
+    def __init__(self, when: When) -> None:
+        self.seen = 0
+        self.was_released = False
+        self._when = when
+        self._draw = random.Random(when.seed) if when.with_probability is not None else None
+
+    def hits_next(self) -> bool:
+        """Count another fitting request, and return whether it is hit."""
+        self.seen += 1
+        when, seen = self._when, self.seen
+        if when.once:
+            return seen == 1
+        if when.times is not None:
+            return seen <= when.times
+        if when.on_call is not None:
+            return seen == when.on_call
+        if when.every is not None:
+            return seen % when.every == 0
+        if self._draw is not None:
+            assert when.with_probability is not None
+            return self._draw.random() < when.with_probability
+        return not (when.until_released and self.was_released)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no further request can be hit."""
+        when, seen = self._when, self.seen
+        if when.until_released:
+            return self.was_released
+        last = 1 if when.once else when.times if when.times is not None else when.on_call
+        return last is not None and seen >= last
+
+
+ACTIONS: Final[Mapping[str, type[Any]]] = {
+    kind.name: kind for kind in (Error, Delay, LoseAnswer, Cut, Trickle, Hold, Throttle, OlderBroker, Note)
+}
+
+
+def action_of(given: Mapping[str, Any]) -> Action:
+    """The action of a JSON object. Raises WrongFault."""
+    do = given.get("do")
+    kind = ACTIONS.get(do) if isinstance(do, str) else None
+    if kind is None:
+        raise WrongFault(sentence("then: do", do, f"one of {', '.join(ACTIONS)}"))
+    known = {field.name: field for field in fields(kind)}
+    values = {name: value for name, value in given.items() if name != "do"}
+    for name in values:
+        if name not in known:
+            raise WrongFault(f"then: {called(name)} means nothing to {kind.name}; {', '.join(known) or 'nothing'} does")
+    missing = [name for name, field in known.items() if name not in values and field.default is MISSING]
+    if missing:
+        raise WrongFault(f"then: {kind.name} needs {', '.join(missing)}")
+    made: Action = kind(**values)
+    return made
 
 
 class Rule:
@@ -18,9 +177,9 @@ class Rule:
 
     def __init__(self, match: Match, then: Action, when: When, name: str = "") -> None:
         """Raises WrongFault."""
-        _demand("match", match, Match, 'Match(api="Heartbeat")')
-        _demand("then", then, Action, 'Error("NOT_COORDINATOR")')
-        _demand("when", when, When, "once()")
+        _require("match", match, Match, 'Match(api="Heartbeat")')
+        _require("then", then, Action, 'Error("NOT_COORDINATOR")')
+        _require("when", when, When, "once()")
         if not isinstance(name, str):
             raise WrongFault(sentence("name", name, "a text"))
         self.id = ""
@@ -28,7 +187,7 @@ class Rule:
         self.match = match
         self.then = then
         self.when = when
-        self.turns = Turns(when)
+        self.turns = HitCounter(when)
         self.hits = 0
         self._held: dict[Callable[[], None], None] = {}
 
@@ -48,7 +207,7 @@ class Rule:
     @property
     def is_spent(self) -> bool:
         """Whether it can hit no more requests."""
-        return self.turns.are_over
+        return self.turns.is_over
 
     # ---- held requests
 
@@ -88,6 +247,6 @@ class Rule:
         }
 
 
-def _demand(what: str, value: object, kind: type, example: str) -> None:
+def _require(what: str, value: object, kind: type, example: str) -> None:
     if not isinstance(value, kind):
         raise WrongFault(sentence(what, value, f"{kind.__name__}, such as {example},"))

@@ -4,75 +4,72 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from muster.testcontrol import expected
+from muster.testcontrol import checks
 from muster.testcontrol.errors import CannotBeDone, WrongValue
-from muster.testcontrol.http import shown
-from muster.testcontrol.http.body import query_number
-from muster.testcontrol.http.failures import Failure
-from muster.testcontrol.http.verb import DONE, Answer, VerbCall
+from muster.testcontrol.http.contract import DONE, Answer, Failure, VerbCall, group_json, offsets_json, query_number
 from muster.testcontrol.server_control import ServerControl
 
 WAIT_MS: Final = 30_000
 """The default limit of a wait."""
 
 
-def list_groups(rehearsal: ServerControl, _: VerbCall) -> Answer:
+def list_groups(control: ServerControl, _: VerbCall) -> Answer:
     """List all groups."""
-    groups = rehearsal.groups
-    return {"groups": [shown.group(rehearsal, groups.describe(one)) for one in groups.ids()]}
+    groups = control.groups
+    return {"groups": [group_json(control, groups.describe(one)) for one in groups.ids()]}
 
 
-def group(rehearsal: ServerControl, call: VerbCall) -> Answer:
+def group(control: ServerControl, call: VerbCall) -> Answer:
     """Show one group. The state of a group that does not exist is Dead."""
     group_id = call.path["group"]
-    view = rehearsal.groups.describe(group_id)
+    view = control.groups.describe(group_id)
     more = {
-        "coordinator": rehearsal.nodes.coordinator_of(group_id),
+        "coordinator": control.nodes.coordinator_of(group_id),
         "view": view.as_fields(),
-        "waiting": rehearsal.joins.waiting(group_id),
+        "waiting": control.joins.waiting(group_id),
     }
-    return {**shown.group(rehearsal, view), **more}
+    return {**group_json(control, view), **more}
 
 
-def offsets(rehearsal: ServerControl, call: VerbCall) -> Answer:
+def offsets(control: ServerControl, call: VerbCall) -> Answer:
     """Show committed offsets."""
-    return shown.offsets(rehearsal.groups.describe(call.path["group"]))
+    return offsets_json(control.groups.describe(call.path["group"]))
 
 
-async def history(rehearsal: ServerControl, call: VerbCall) -> Answer:
+async def history(control: ServerControl, call: VerbCall) -> Answer:
     """Show the history of a group."""
     last = query_number(call.query, "last", None)
-    events = await rehearsal.groups.events(call.path["group"])
+    events = await control.groups.events(call.path["group"])
     everything = bool(query_number(call.query, "everything", 0))
-    lines = await rehearsal.groups.history(call.path["group"], everything=everything)
+    lines = await control.groups.history(call.path["group"], everything=everything)
     return {"events": events if last is None else events[-last:] if last else [], "timeline": lines}
 
 
-async def wait_stable(rehearsal: ServerControl, call: VerbCall) -> Answer:
+async def wait_stable(control: ServerControl, call: VerbCall) -> Answer:
     """Wait until a group is stable."""
     body = call.body
     members, topic_name = body.number("members"), body.take("partitions", str)
     timeout_ms = body.number("timeout_ms", WAIT_MS)
     body.end()
-    view = await rehearsal.groups.wait_stable(
+    view = await control.groups.wait_stable(
         call.path["group"], members=members, partitions=topic_name, timeout_s=timeout_ms / 1000
     )
-    return shown.group(rehearsal, view)
+    return group_json(control, view)
 
 
-async def wait_consumed(rehearsal: ServerControl, call: VerbCall) -> Answer:
+async def wait_consumed(control: ServerControl, call: VerbCall) -> Answer:
     """Wait until a topic is consumed."""
     body, group_id = call.body, call.path["group"]
     name, lag = body.need("topic", str), body.number("lag", 0)
     timeout_ms = body.number("timeout_ms", WAIT_MS)
     body.end()
-    starts, ends = rehearsal.topics.start_offsets(name), rehearsal.topics.end_offsets(name)
+    starts, ends = control.topics.start_offsets(name), control.topics.end_offsets(name)
     left = lag
     up_to: dict[tuple[str, int], int] = {}
     if not lag:
         up_to = {(name, index): end for index, end in ends.items()}
-        view = await rehearsal.groups.wait_consumed(group_id, name, up_to=up_to, timeout_s=timeout_ms / 1000)
-        return shown.offsets(view)
+        view = await control.groups.wait_consumed(group_id, name, up_to=up_to, timeout_s=timeout_ms / 1000)
+        return offsets_json(view)
 
     def is_near(view: Any) -> bool:
         committed = view.offsets.get(name, {})
@@ -80,13 +77,13 @@ async def wait_consumed(rehearsal: ServerControl, call: VerbCall) -> Answer:
         return sum(behind) <= int(left)
 
     what = f"has committed all but {lag} records of {name}"
-    view = await rehearsal.groups.wait_until(group_id, is_near, what=what, topics=name, timeout_s=timeout_ms / 1000)
-    return shown.offsets(view)
+    view = await control.groups.wait_until(group_id, is_near, what=what, topics=name, timeout_s=timeout_ms / 1000)
+    return offsets_json(view)
 
 
-def rebalance(rehearsal: ServerControl, call: VerbCall) -> Answer:
+def rebalance(control: ServerControl, call: VerbCall) -> Answer:
     """Force a rebalance."""
-    rehearsal.groups.rebalance(call.path["group"])
+    control.groups.rebalance(call.path["group"])
     return DONE
 
 
@@ -99,27 +96,27 @@ def _member(call: VerbCall) -> str:
     return str(given[0])
 
 
-def expire(rehearsal: ServerControl, call: VerbCall) -> Answer:
+def expire(control: ServerControl, call: VerbCall) -> Answer:
     """End the session of a member."""
-    rehearsal.groups.expire(call.path["group"], _member(call))
+    control.groups.expire(call.path["group"], _member(call))
     return DONE
 
 
-def remove(rehearsal: ServerControl, call: VerbCall) -> Answer:
+def remove(control: ServerControl, call: VerbCall) -> Answer:
     """Remove a member."""
-    rehearsal.groups.remove(call.path["group"], _member(call))
+    control.groups.remove(call.path["group"], _member(call))
     return DONE
 
 
-async def reset_offsets(rehearsal: ServerControl, call: VerbCall) -> Answer:
+async def reset_offsets(control: ServerControl, call: VerbCall) -> Answer:
     """Set committed offsets."""
     body, group_id = call.body, call.path["group"]
     name, to = body.need("topic", str), body.any("to")
-    ends = rehearsal.topics.end_offsets(name)
+    ends = control.topics.end_offsets(name)
     partitions = body.take("partitions", list, sorted(ends))
     body.end()
-    starts = rehearsal.topics.start_offsets(name)
-    unknown = [expected.whole("a partition", one, most=expected.MOST_COUNT) for one in partitions]
+    starts = control.topics.start_offsets(name)
+    unknown = [checks.whole("a partition", one, most=checks.MAX_COUNT) for one in partitions]
     unknown = [one for one in unknown if one not in ends]
     if unknown:
         raise CannotBeDone(f"there is no partition {name}-{unknown[0]}")
@@ -128,27 +125,27 @@ async def reset_offsets(rehearsal: ServerControl, call: VerbCall) -> Answer:
     elif to == "latest":
         wanted = {one: ends[one] for one in partitions}
     elif isinstance(to, int) and not isinstance(to, bool):
-        wanted = dict.fromkeys(partitions, expected.whole("to", to))
+        wanted = dict.fromkeys(partitions, checks.whole("to", to))
     elif isinstance(to, dict) and list(to) == ["timestamp_ms"]:
-        stamp_ms = expected.whole("to: timestamp_ms", to["timestamp_ms"])
-        wanted = {one: _offset_at(rehearsal, name, one, stamp_ms, ends[one]) for one in partitions}
+        stamp_ms = checks.whole("to: timestamp_ms", to["timestamp_ms"])
+        wanted = {one: _offset_at(control, name, one, stamp_ms, ends[one]) for one in partitions}
     else:
-        raise WrongValue(expected.sentence("to", to, "earliest, latest, an offset or a timestamp_ms"))
-    await rehearsal.groups.reset_offsets(group_id, {(name, one): offset for one, offset in wanted.items()})
-    return offsets(rehearsal, call)
+        raise WrongValue(checks.sentence("to", to, "earliest, latest, an offset or a timestamp_ms"))
+    await control.groups.reset_offsets(group_id, {(name, one): offset for one, offset in wanted.items()})
+    return offsets(control, call)
 
 
-def _offset_at(rehearsal: ServerControl, name: str, partition: int, timestamp_ms: int, end: int) -> int:
-    found = rehearsal.topics.records(name, partition)
+def _offset_at(control: ServerControl, name: str, partition: int, timestamp_ms: int, end: int) -> int:
+    found = control.topics.records(name, partition)
     return next((one.offset for one in found if one.timestamp_ms >= timestamp_ms), end)
 
 
-def hold_joins(rehearsal: ServerControl, call: VerbCall) -> Answer:
+def hold_joins(control: ServerControl, call: VerbCall) -> Answer:
     """Hold the joins of a group."""
-    rehearsal.groups.hold_joins(call.path["group"])
+    control.groups.hold_joins(call.path["group"])
     return DONE
 
 
-def release_joins(rehearsal: ServerControl, call: VerbCall) -> Answer:
+def release_joins(control: ServerControl, call: VerbCall) -> Answer:
     """Release the joins of a group."""
-    return {**DONE, "released": rehearsal.groups.release(call.path["group"])}
+    return {**DONE, "released": control.groups.release(call.path["group"])}

@@ -1,4 +1,4 @@
-"""The HTTP server of the control, on the server's own event loop.
+"""The HTTP server of the control, on the server's own event loop. It finds the verb of a request by method and path.
 
 Without a token it is for programs on this machine. It then listens on loopback only, and refuses requests of web pages
 in a browser.
@@ -6,32 +6,110 @@ in a browser.
 
 from __future__ import annotations
 
+import gc
 import hmac
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import structlog
 
-from muster.coordinator.server import THIS_MACHINE
+from muster.coordinator.config import Config
+from muster.coordinator.server import THIS_MACHINE, Serve, serve
 from muster.coordinator.system.http_server import HttpServer, Limits, Request, Response
-from muster.testcontrol.errors import CannotBeDone, WaitFailed, WrongValue
-from muster.testcontrol.faults.errors import NoSuchFault
-from muster.testcontrol.http import shown
-from muster.testcontrol.http.body import Fields
-from muster.testcontrol.http.failures import Failure
-from muster.testcontrol.http.routes import find
-from muster.testcontrol.http.verb import VerbCall
+from muster.testcontrol.errors import CannotBeDone, NoSuchFault, WaitFailed, WrongValue
+from muster.testcontrol.http import group_verbs, verbs
+from muster.testcontrol.http.contract import Failure, Fields, Verb, VerbCall, contract, group_json
+from muster.testcontrol.machine import ControlledMachine
 from muster.testcontrol.server_control import ServerControl
 from muster.testcontrol.virtual_time import RanInVain
 
-log = structlog.get_logger("muster.rehearsal")
+log = structlog.get_logger("muster.testcontrol")
 
-MOST_BYTES: Final = 1024 * 1024
+OPERATIONS: Final[Mapping[str, Verb]] = {
+    "describe": verbs.describe,
+    "server": verbs.server,
+    "listTopics": verbs.list_topics,
+    "createTopic": verbs.create_topic,
+    "topic": verbs.topic,
+    "deleteTopic": verbs.delete_topic,
+    "growTopic": verbs.grow_topic,
+    "produce": verbs.produce,
+    "records": verbs.records,
+    "listGroups": group_verbs.list_groups,
+    "group": group_verbs.group,
+    "offsets": group_verbs.offsets,
+    "history": group_verbs.history,
+    "waitStable": group_verbs.wait_stable,
+    "waitConsumed": group_verbs.wait_consumed,
+    "rebalance": group_verbs.rebalance,
+    "expireMember": group_verbs.expire,
+    "removeMember": group_verbs.remove,
+    "resetOffsets": group_verbs.reset_offsets,
+    "holdJoins": group_verbs.hold_joins,
+    "releaseJoins": group_verbs.release_joins,
+    "listFaults": verbs.list_faults,
+    "addFault": verbs.add_fault,
+    "clearFaults": verbs.clear_faults,
+    "fault": verbs.fault,
+    "removeFault": verbs.remove_fault,
+    "releaseFault": verbs.release_fault,
+    "faultLog": verbs.fault_log,
+    "scenarios": verbs.scenarios,
+    "startScenario": verbs.start_scenario,
+    "scenario": verbs.scenario,
+    "endScenario": verbs.end_scenario,
+    "time": verbs.time,
+    "freeze": verbs.freeze,
+    "advance": verbs.advance,
+    "runUntil": verbs.run_until,
+    "thaw": verbs.thaw,
+    "listNodes": verbs.list_nodes,
+    "stopNode": verbs.on_node("stop"),
+    "killNode": verbs.on_node("kill"),
+    "pauseNode": verbs.on_node("pause"),
+    "resumeNode": verbs.on_node("resume"),
+    "returnNode": verbs.on_node("return_"),
+}
+"""The verbs by the contract's operationId."""
+
+
+def find(method: str, path: str) -> tuple[Verb, dict[str, str]]:
+    """The verb, and the parameters in the path. Raises Failure."""
+    parts = path.split("/")
+    found: dict[str, dict[str, str]] = {}
+    operations: dict[str, str] = {}
+    for template, methods in contract()["paths"].items():
+        named = _match(template.split("/"), parts)
+        # a path without parameters is tried before one with parameters
+        if named is not None and (not found or len(named) < min(map(len, found.values()))):
+            found = dict.fromkeys(methods, named)
+            operations = {one: operation["operationId"] for one, operation in methods.items()}
+    if not found:
+        raise Failure("not-found", f"there is no {path}; GET /v1/openapi.json says what there is")
+    wanted = method.lower()
+    if wanted not in found:
+        raise Failure("method-not-allowed", f"{path} takes {', '.join(one.upper() for one in found)}, not {method}")
+    return OPERATIONS[operations[wanted]], found[wanted]
+
+
+def _match(template: list[str], parts: list[str]) -> dict[str, str] | None:
+    if len(template) != len(parts):
+        return None
+    named = {}
+    for wanted, part in zip(template, parts, strict=True):
+        if wanted.startswith("{"):
+            named[wanted[1:-1]] = unquote(part)
+        elif wanted != part:
+            return None
+    return named
+
+
+MAX_BYTES: Final = 1024 * 1024
 """The most bytes of a request's body: JSON of this size is parsed in some 30 ms."""
-MOST_CONNECTIONS: Final = 100
+MAX_CONNECTIONS: Final = 100
 """The most connections. As many more get the answer that the server is busy."""
 PATIENCE_MS: Final = 60_000
 """How long a client may take to send a request, or to read its answer. An idle connection is kept as long."""
@@ -42,16 +120,16 @@ LOOPBACK: Final = frozenset(("127.0.0.1", "::1", "localhost"))
 class ControlServer:
     """See the module. `http`: the HTTP server."""
 
-    def __init__(self, rehearsal: ServerControl, host: str, port: int, token: str | None = None) -> None:
+    def __init__(self, control: ServerControl, host: str, port: int, token: str | None = None) -> None:
         """`port` 0: a free one; `token`: the one that clients must send. Raises ValueError: off loopback without a
         token.
         """
         if token is None and host not in LOOPBACK:
             raise ValueError(f"{host} can be reached from other machines: that needs a token")
-        self._rehearsal = rehearsal
+        self._control = control
         self._token = token
-        limits = Limits(MOST_BYTES, MOST_CONNECTIONS, PATIENCE_MS)
-        busy = Failure("busy", f"{MOST_CONNECTIONS} connections are open already")
+        limits = Limits(MAX_BYTES, MAX_CONNECTIONS, PATIENCE_MS)
+        busy = Failure("busy", f"{MAX_CONNECTIONS} connections are open already")
         # the control's own time, which no test moves
         clock = THIS_MACHINE.clock()
         answer_busy = _json(busy.status, busy.to_json())
@@ -89,7 +167,7 @@ class ControlServer:
             return _json(failure.status, failure.to_json())
 
     def _waited(self, failed: WaitFailed) -> Failure:
-        group = shown.group(self._rehearsal, self._rehearsal.groups.describe(failed.group_id))
+        group = group_json(self._control, self._control.groups.describe(failed.group_id))
         details = {"waited_for": failed.waited_for, "group": group, "timeline": list(failed.timeline)}
         return Failure("timeout", str(failed), details)
 
@@ -98,14 +176,14 @@ class ControlServer:
         target = _split(request.target)
         verb, named = find(request.method, target.path)
         if request.body is None:
-            raise Failure("too-large", f"a body may have {MOST_BYTES} bytes")
+            raise Failure("too-large", f"a body may have {MAX_BYTES} bytes")
         try:
             fields = Fields(json.loads(request.body) if request.body.strip() else {})
         except ValueError as error:
             raise Failure("bad-request", f"the body is no JSON: {error}") from error
         except RecursionError:
             raise Failure("bad-request", "the body is JSON that is nested too deep") from None
-        answer = verb(self._rehearsal, VerbCall(named, dict(parse_qsl(target.query)), fields))
+        answer = verb(self._control, VerbCall(named, dict(parse_qsl(target.query)), fields))
         return await answer if inspect.isawaitable(answer) else answer
 
     def _admit(self, headers: Mapping[bytes, bytes]) -> None:
@@ -140,3 +218,14 @@ def _split(target: str) -> SplitResult:
         return urlsplit(target)
     except ValueError as error:
         raise Failure("bad-request", f"the target is {target[:100]!r}; expected: a path such as /v1/faults") from error
+
+
+def serving(host: str, port: int, token: str | None = None, *, starts_frozen: bool = False) -> Serve:
+    """The function that `server.run` runs. `starts_frozen`: time is frozen until the control moves it."""
+
+    async def serve_it(config: Config, ready: Callable[[str, int], None]) -> None:
+        machine = ControlledMachine(starts_frozen=starts_frozen)
+        control = ServerControl(config, machine=machine, loaded=gc.freeze)
+        await serve(config, ready, control.server, beside=ControlServer(control, host, port, token))
+
+    return serve_it

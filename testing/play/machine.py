@@ -12,7 +12,7 @@ from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.jobs import AtOnce, Worker
 from muster.testcontrol.clock import MovableClock
-from muster.testcontrol.seeded import ControlledMachine
+from muster.testcontrol.machine import ControlledMachine
 from muster.testing.play.loop import BEGAN_S, PlayLoop
 from muster.testing.play.wire import End
 

@@ -36,34 +36,34 @@ class InPlay:
         self._given = given
         self._loop = loop
         self._machine = PlayMachine(loop, seed)
-        self._rehearsal: ServerControl | None = None
+        self._control: ServerControl | None = None
         self._failure: BaseException | None = None
 
     @property
     def is_running(self) -> bool:
         """See `Runner`."""
-        return self._rehearsal is not None
+        return self._control is not None
 
     async def change(self, how: str) -> None:
         """`start`, `stop` or `kill` it. Raises as these do."""
         if how == "start":
             await self._start()
-        elif self._rehearsal is not None:
+        elif self._control is not None:
             self._failure = self.take_failure()
-            rehearsal, self._rehearsal = self._rehearsal, None
+            control, self._control = self._control, None
             self.portal.close()
-            await (stop if how == "stop" else die)(rehearsal)
+            await (stop if how == "stop" else die)(control)
         elif how == "kill":
             raise CannotBeDone("the server does not run")
 
     async def _start(self) -> None:
-        if self._rehearsal is not None:
+        if self._control is not None:
             raise CannotBeDone("the server runs already")
-        rehearsal = ServerControl(config_of(self._given, None), machine=self._machine)
-        await rehearsal.server.start()
+        control = ServerControl(config_of(self._given, None), machine=self._machine)
+        await control.server.start()
         self.portal.open(self._loop)
-        self._rehearsal = rehearsal
-        bound = rehearsal.server.bound
+        self._control = control
+        bound = control.server.bound
         self._machine.ports = [one.port for one in bound]
         first = bound[0].listener
         self.bootstrap_servers = ",".join(show(one.host, one.port) for one in bound if one.listener == first)
@@ -76,15 +76,15 @@ class InPlay:
     def take_failure(self) -> BaseException | None:
         """See `Runner`."""
         failure, self._failure = self._failure, None
-        if failure is None and self._rehearsal is not None:
-            failure = self._rehearsal.take_failure()
+        if failure is None and self._control is not None:
+            failure = self._control.take_failure()
         return failure
 
     def verbs(self) -> Verbs:
         """See `Runner`."""
-        if self._rehearsal is None:
+        if self._control is None:
             raise CannotBeDone("the server does not run")
-        return self._rehearsal
+        return self._control
 
 
 def play(

@@ -8,10 +8,8 @@ from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
 
-from muster.testcontrol.http.failures import STATUSES
-from muster.testcontrol.http.routes import OPERATIONS
-from muster.testcontrol.http.server import ControlServer
-from muster.testcontrol.http.verb import contract
+from muster.testcontrol.http.contract import STATUSES, contract
+from muster.testcontrol.http.server import OPERATIONS, ControlServer
 
 
 def check(value: Any, schema: dict[str, Any], where: str = "answer") -> None:

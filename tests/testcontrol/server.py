@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from muster.coordinator.config import load
-from muster.testcontrol.seeded import ControlledMachine
+from muster.testcontrol.machine import ControlledMachine
 from muster.testcontrol.server_control import ServerControl
 from tests.support.muster import QUICK
 
 
 @asynccontextmanager
-async def rehearsing(
+async def controlled(
     *,
     nodes: int = 1,
     topics: Sequence[str] = ("orders:2",),

@@ -27,7 +27,7 @@ from muster.testcontrol.topics import NewRecord
 from muster.testcontrol.virtual_time import RanInVain
 from tests.support.consumers import stopped
 from tests.support.muster import Client, connected, until
-from tests.testcontrol.server import bootstrap, rehearsing
+from tests.testcontrol.server import bootstrap, controlled
 
 
 def movable() -> tuple[MovableClock, ManualClock]:
@@ -35,8 +35,8 @@ def movable() -> tuple[MovableClock, ManualClock]:
     return MovableClock(machine), machine
 
 
-def noting(clock: MovableClock, rung: list[tuple[str, int]], name: str) -> Callable[[], None]:
-    return lambda: rung.append((name, clock.mono_ms()))
+def noting(clock: MovableClock, fired: list[tuple[str, int]], name: str) -> Callable[[], None]:
+    return lambda: fired.append((name, clock.mono_ms()))
 
 
 def test_it_goes_with_the_machine_until_it_is_moved() -> None:
@@ -69,57 +69,57 @@ def test_it_goes_with_the_machine_until_it_is_moved() -> None:
 
 def test_timers_ring_in_their_order_and_only_when_it_is_time() -> None:
     clock, machine = movable()
-    rung: list[tuple[str, int]] = []
+    fired: list[tuple[str, int]] = []
     for name, due_ms in (("c", 1_030), ("a", 1_010), ("b", 1_010)):
-        clock.call_at(due_ms, noting(clock, rung, name))
-    clock.call_at(1_020, noting(clock, rung, "never")).cancel()
+        clock.call_at(due_ms, noting(clock, fired, name))
+    clock.call_at(1_020, noting(clock, fired, "never")).cancel()
     assert clock.next_due_ms == 1_010
     machine.advance(15)
-    assert [name for name, _ in rung] == ["a", "b"]
+    assert [name for name, _ in fired] == ["a", "b"]
     clock.freeze()
     machine.advance(100)
-    assert (len(rung), clock.next_due_ms) == (2, 1_030)
+    assert (len(fired), clock.next_due_ms) == (2, 1_030)
     clock.thaw()
     machine.advance(14)
-    assert len(rung) == 2
+    assert len(fired) == 2
     machine.advance(1)
-    assert rung[2] == ("c", 1_030)
+    assert fired[2] == ("c", 1_030)
     assert clock.next_due_ms is None
 
 
 def test_what_is_due_already_rings_while_time_stands_still() -> None:
     clock, machine = movable()
     clock.freeze()
-    rung: list[tuple[str, int]] = []
-    clock.call_at(1_001, noting(clock, rung, "later"))
-    clock.call_at(1_000, noting(clock, rung, "now"))
-    clock.call_at(900, lambda: clock.call_at(900, noting(clock, rung, "then")))
+    fired: list[tuple[str, int]] = []
+    clock.call_at(1_001, noting(clock, fired, "later"))
+    clock.call_at(1_000, noting(clock, fired, "now"))
+    clock.call_at(900, lambda: clock.call_at(900, noting(clock, fired, "then")))
     machine.advance(0)
     machine.advance(0)
-    assert sorted(name for name, _ in rung) == ["now", "then"]
+    assert sorted(name for name, _ in fired) == ["now", "then"]
 
 
 def test_a_timer_that_fails_leaves_the_others() -> None:
     clock, machine = movable()
-    rung: list[tuple[str, int]] = []
+    fired: list[tuple[str, int]] = []
     clock.call_at(1_001, lambda: 1 / 0)
-    clock.call_at(1_001, noting(clock, rung, "b"))
+    clock.call_at(1_001, noting(clock, fired, "b"))
     with pytest.raises(ZeroDivisionError):
         machine.advance(2)
     machine.advance(0)
-    assert rung == [("b", 1_001)]
+    assert fired == [("b", 1_001)]
 
 
 def test_what_is_due_together_rings_in_the_order_that_a_seed_draws() -> None:
     def rings(seed: int | None) -> list[str]:
         machine: Any = ManualClock()
         clock = MovableClock(machine, None if seed is None else random.Random(seed))
-        rung: list[tuple[str, int]] = []
+        fired: list[tuple[str, int]] = []
         for name in "abcdef":
-            clock.call_at(clock.mono_ms() + 5, noting(clock, rung, name))
-        clock.call_at(clock.mono_ms() + 4, noting(clock, rung, "first"))
+            clock.call_at(clock.mono_ms() + 5, noting(clock, fired, name))
+        clock.call_at(clock.mono_ms() + 4, noting(clock, fired, "first"))
         machine.advance(5)
-        return [name for name, _ in rung]
+        return [name for name, _ in fired]
 
     assert rings(None) == ["first", *"abcdef"]
     assert rings(7) == rings(7)
@@ -130,11 +130,11 @@ def test_what_is_due_together_rings_in_the_order_that_a_seed_draws() -> None:
 
 def test_a_timer_that_one_before_it_cancels_does_not_ring() -> None:
     clock, machine = movable()
-    rung: list[tuple[str, int]] = []
+    fired: list[tuple[str, int]] = []
     clock.call_at(1_001, lambda: last.cancel())
-    last = clock.call_at(1_001, noting(clock, rung, "last"))
+    last = clock.call_at(1_001, noting(clock, fired, "last"))
     machine.advance(1)
-    assert (rung, clock.next_due_ms) == ([], None)
+    assert (fired, clock.next_due_ms) == ([], None)
 
 
 def test_cancelled_timers_are_let_go() -> None:
@@ -149,17 +149,17 @@ def test_cancelled_timers_are_let_go() -> None:
 def test_of_repeated_work_only_the_last_time_before_something_else_is_kept() -> None:
     clock, _ = movable()
     clock.freeze()
-    rung: list[tuple[str, int]] = []
-    clock.call_at(1_010, noting(clock, rung, "check"), 10)
-    clock.call_at(1_007, noting(clock, rung, "sync"), 7)
-    clock.call_at(1_500, noting(clock, rung, "session"))
+    fired: list[tuple[str, int]] = []
+    clock.call_at(1_010, noting(clock, fired, "check"), 10)
+    clock.call_at(1_007, noting(clock, fired, "sync"), 7)
+    clock.call_at(1_500, noting(clock, fired, "session"))
     for _ in range(2):  # the second time there is nothing to leave out
         assert clock.leave_out(9_000) == 1_500
     for due_ms in (1_497, 1_500):
         assert clock.next_due_ms == due_ms
         clock.move_to(due_ms)
-        clock.ring()
-    assert sorted(rung) == [("check", 1_500), ("session", 1_500), ("sync", 1_497)]
+        clock.fire()
+    assert sorted(fired) == [("check", 1_500), ("session", 1_500), ("sync", 1_497)]
     assert (clock.leave_out(9_000), clock.next_due_ms) == (9_000, None)
 
 
@@ -176,7 +176,7 @@ async def member(client: Client, session_ms: int = 10_000, group_id: str = "g") 
 
 class TestOnAServer:
     async def test_a_session_ends_when_its_time_has_passed_and_not_before(self) -> None:
-        async with rehearsing() as found, connected(found.server) as client:
+        async with controlled() as found, connected(found.server) as client:
             time = found.time
             assert time.freeze().frozen
             member_id = await member(client)
@@ -192,7 +192,7 @@ class TestOnAServer:
             assert any("10 s" in line or "10000" in line for line in history), history
 
     async def test_time_that_goes_on_is_moved_too(self) -> None:
-        async with rehearsing() as found, connected(found.server) as client:
+        async with controlled() as found, connected(found.server) as client:
             await member(client)
             before = found.time.now()
             after = await found.time.advance(20_000)
@@ -203,7 +203,7 @@ class TestOnAServer:
 
     async def test_a_rebalance_delay_passes_with_real_clients(self) -> None:
         delay = {"group_initial_rebalance_delay_ms": "200000"}
-        async with rehearsing(starts_frozen=True, **delay) as found:
+        async with controlled(starts_frozen=True, **delay) as found:
             consumer = AIOKafkaConsumer(
                 "orders", bootstrap_servers=bootstrap(found), group_id="g", rebalance_timeout_ms=600_000
             )
@@ -221,7 +221,7 @@ class TestOnAServer:
                 await stopped(consumer)
 
     async def test_offsets_expire_after_a_week(self) -> None:
-        async with rehearsing() as found, connected(found.server) as client:
+        async with controlled() as found, connected(found.server) as client:
             await member(client)
             await found.groups.reset_offsets("other", 0, "orders")
             assert found.groups.describe("other").offsets
@@ -230,17 +230,17 @@ class TestOnAServer:
             assert not found.groups.describe("other").offsets
 
     async def test_years_cost_what_falls_due_in_them(self) -> None:
-        async with rehearsing(nodes=2) as found, connected(found.server) as client:
-            clock, rung = found.server.clock, 0
+        async with controlled(nodes=2) as found, connected(found.server) as client:
+            clock, fired = found.server.clock, 0
             assert isinstance(clock, MovableClock)
-            ring = clock.ring
+            fire = clock.fire
 
             def counting() -> int:
-                nonlocal rung
-                rung += (some := ring())
+                nonlocal fired
+                fired += (some := fire())
                 return some
 
-            clock.ring = counting  # type: ignore[method-assign]
+            clock.fire = counting  # type: ignore[method-assign]
             group_id = next(name for name in map(str, count()) if found.nodes.coordinator_of(name) == 1)
             await member(client, group_id=group_id)
             await found.groups.reset_offsets("other", 0, "orders")
@@ -252,14 +252,14 @@ class TestOnAServer:
             assert 0 <= expired["time"] - before.wall_ms <= 10_000  # on its own time
             after = await found.time.advance(20 * 365 * 24 * 3_600_000)
             assert after.mono_ms - before.mono_ms == (20 * 365 + 1) * 24 * 3_600_000
-            assert rung < 200  # of some 20 million checkpoints and checks
+            assert fired < 200  # of some 20 million checkpoints and checks
             # and all is as if each of these had taken place
             assert found.groups.describe(group_id).state == "Dead"
             assert not found.groups.describe("other").offsets
             assert found.topics.start_offsets("orders")[0] == 1
 
     async def test_a_transaction_that_nobody_ends_is_aborted(self) -> None:
-        async with rehearsing(topics=["orders:1"]) as found:
+        async with controlled(topics=["orders:1"]) as found:
             producer = AIOKafkaProducer(
                 bootstrap_servers=bootstrap(found), transactional_id="t", transaction_timeout_ms=60_000
             )
@@ -278,7 +278,7 @@ class TestOnAServer:
                     await producer.stop()
 
     async def test_what_never_comes_is_told(self) -> None:
-        async with rehearsing() as found:
+        async with controlled() as found:
             with pytest.raises(RanInVain, match="not so after 1000 ms of virtual time: pigs fly"):
                 await found.time.run_until(lambda: False, what="pigs fly", limit_ms=1_000, settle_ms=0)
             with pytest.raises(RanInVain, match="of the machine's time: it is so"):

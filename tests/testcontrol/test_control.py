@@ -10,20 +10,19 @@ from typing import Any
 
 import pytest
 
-from muster.testcontrol.http.routes import OPERATIONS
-from muster.testcontrol.http.server import MOST_BYTES, ControlServer
-from muster.testcontrol.http.verb import contract
+from muster.testcontrol.http.contract import contract
+from muster.testcontrol.http.server import MAX_BYTES, OPERATIONS, ControlServer
 from muster.testcontrol.server_control import ServerControl
 from muster.testcontrol.topics import NewRecord
 from tests.e2e.aio import consuming
 from tests.support.muster import until
 from tests.testcontrol.controls import ControlClient
-from tests.testcontrol.server import bootstrap, rehearsing
+from tests.testcontrol.server import bootstrap, controlled
 
 
 @asynccontextmanager
-async def controlled(token: str | None = None, **given: Any) -> AsyncIterator[tuple[ControlClient, ServerControl]]:
-    async with rehearsing(**given) as found:
+async def with_control(token: str | None = None, **given: Any) -> AsyncIterator[tuple[ControlClient, ServerControl]]:
+    async with controlled(**given) as found:
         control = ControlServer(found, "127.0.0.1", 0, token)
         await control.start()
         try:
@@ -38,7 +37,7 @@ def test_every_operation_of_the_contract_has_a_verb_and_no_other() -> None:
 
 
 async def test_all_verbs() -> None:
-    async with controlled(nodes=2) as (control, found):
+    async with with_control(nodes=2) as (control, found):
         ask = control.ask
         assert (await ask("GET", "/v1/openapi.json"))["openapi"] == "3.1.0"
         server = await ask("GET", "/v1/server")
@@ -167,7 +166,7 @@ async def _time(control: ControlClient) -> None:
 
 
 async def test_what_is_refused() -> None:
-    async with controlled() as (control, _):
+    async with with_control() as (control, _):
         for method, path, body, code, words in (
             ("GET", "/v1/tea", None, "not-found", "there is no /v1/tea"),
             ("PUT", "/v1/faults", None, "method-not-allowed", "/v1/faults takes GET, POST, DELETE, not PUT"),
@@ -208,7 +207,7 @@ async def test_what_is_refused() -> None:
             ("POST", "/v1/time/run-until", {"condition": "soon"}, "bad-request", "condition is to be idle"),
             ("POST", "/v1/nodes/9/stop", None, "not-found", "there is no node 9"),
             ("POST", "/v1/nodes/1/resume", None, "conflict", "1"),
-            ("POST", "/v1/topics", b"x" * (MOST_BYTES + 1), "too-large", "a body may have"),
+            ("POST", "/v1/topics", b"x" * (MAX_BYTES + 1), "too-large", "a body may have"),
         ):
             error = await control.refused(method, path, body)
             assert error["code"] == code, (path, error)
@@ -218,7 +217,7 @@ async def test_what_is_refused() -> None:
 
 
 async def test_a_token() -> None:
-    async with controlled("secret") as (control, _):
+    async with with_control("secret") as (control, _):
         await control.ask("GET", "/v1/server")
         control.headers = {"Authorization": "Bearer other"}
         assert (await control.refused("GET", "/v1/server"))["code"] == "unauthorized"
@@ -227,13 +226,13 @@ async def test_a_token() -> None:
 
 
 async def test_other_machines_need_a_token() -> None:
-    async with rehearsing() as found:
+    async with controlled() as found:
         with pytest.raises(ValueError, match="needs a token"):
             ControlServer(found, "0.0.0.0", 0)
 
 
 async def test_bodies_that_are_hostile() -> None:
-    async with controlled() as (control, found):
+    async with with_control() as (control, found):
         for body, code, words in (
             (b"[" * 100_000, "bad-request", "nested too deep"),
             (b'{"then": ' + b'{"x":' * 100_000, "bad-request", "nested too deep"),
@@ -277,8 +276,8 @@ async def test_bodies_that_are_hostile() -> None:
 
 
 async def test_whoever_hangs_up_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.testcontrol.http.server.MOST_CONNECTIONS", 2)
-    async with controlled() as (control, found):
+    monkeypatch.setattr("muster.testcontrol.http.server.MAX_CONNECTIONS", 2)
+    async with with_control() as (control, found):
         at = control.control.http.host, control.control.http.port
         body = b'{"members": 1, "timeout_ms": 2147483647}'
         head = b"POST /v1/groups/g/wait-stable HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -306,7 +305,7 @@ async def test_whoever_hangs_up_waits_no_more(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_who_is_slow_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.testcontrol.http.server.PATIENCE_MS", 50)
-    async with controlled() as (control, _):
+    async with with_control() as (control, _):
         reader, writer = await asyncio.open_connection(control.control.http.host, control.control.http.port)
         writer.write(b"POST /v1/faults HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         with suppress(ConnectionError):
@@ -317,7 +316,7 @@ async def test_who_is_slow_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_a_connection_is_used_again_and_rubbish_ends_it() -> None:
-    async with controlled() as (control, _):
+    async with with_control() as (control, _):
         reader, writer = await asyncio.open_connection(control.control.http.host, control.control.http.port)
         writer.write(b"HEAD /v1/server HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 405")
@@ -333,7 +332,7 @@ async def test_a_connection_is_used_again_and_rubbish_ends_it() -> None:
 
 
 async def test_a_stop_ends_those_who_wait() -> None:
-    async with controlled() as (control, _):
+    async with with_control() as (control, _):
         waiting = asyncio.ensure_future(
             control.send("POST", "/v1/groups/g/wait-stable", {"members": 1, "timeout_ms": 60_000})
         )

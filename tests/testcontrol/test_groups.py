@@ -17,7 +17,7 @@ from muster.coordinator.log import batches
 from muster.coordinator.server import Server
 from muster.testcontrol.errors import CannotBeDone, WaitFailed
 from muster.testcontrol.groups import Groups
-from muster.testcontrol.joins import HeldJoins
+from muster.testcontrol.interceptors import HeldJoins
 from tests.e2e.aio import consuming
 from tests.e2e.sync_clients import confluent_consumer
 from tests.support.muster import running

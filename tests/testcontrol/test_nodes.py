@@ -10,14 +10,14 @@ import pytest
 
 from muster.coordinator.config import load
 from muster.testcontrol.errors import CannotBeDone
-from muster.testcontrol.seeded import ControlledMachine
+from muster.testcontrol.machine import ControlledMachine
 from muster.testcontrol.server_control import ServerControl
 from muster.testcontrol.topics import NewRecord
 from tests.e2e.aio import consuming
 from tests.support.muster import QUICK
 
 
-def rehearsal(
+def control(
     nodes: int = 1, machine: ControlledMachine | None = None, data_dir: Path | None = None, listen: str = "127.0.0.1:0"
 ) -> ServerControl:
     properties = {**QUICK, "broker.session.timeout.ms": "200"}
@@ -34,7 +34,7 @@ def rehearsal(
 
 @pytest.fixture
 async def three() -> AsyncIterator[ServerControl]:
-    found = rehearsal(3)
+    found = control(3)
     await found.server.start()
     yield found
     await found.server.stop()
@@ -98,13 +98,13 @@ async def test_nodes_that_are_not_there(three: ServerControl) -> None:
 async def test_a_server_that_died_starts_again_on_what_it_has_left(tmp_path: Path, in_memory: bool) -> None:
     machine = ControlledMachine()
     data_dir = None if in_memory else tmp_path / "data"
-    first = rehearsal(machine=machine, data_dir=data_dir)
+    first = control(machine=machine, data_dir=data_dir)
     await first.server.start()
     await first.topics.produce("orders", [NewRecord(b"kept", partition=1)])
     await first.groups.reset_offsets("g", 1, "orders")
     port = first.server.bound[0].port
     first.server.die()
-    again = rehearsal(machine=machine, data_dir=data_dir, listen=f"127.0.0.1:{port}")
+    again = control(machine=machine, data_dir=data_dir, listen=f"127.0.0.1:{port}")
     await again.server.start()
     try:
         assert [one.text for one in again.topics.records("orders")] == ["kept"]
@@ -116,7 +116,7 @@ async def test_a_server_that_died_starts_again_on_what_it_has_left(tmp_path: Pat
 async def test_the_same_seed_draws_the_same_ids() -> None:
     seen: list[tuple[str, bytes]] = []
     for seed in (7, 7, 8):
-        found = rehearsal(machine=ControlledMachine(seed))
+        found = control(machine=ControlledMachine(seed))
         await found.server.start()
         async with consuming(bootstrap(found), "orders", group_id="g", client_id="c"):
             group = await found.groups.wait_stable("g", members=1)
@@ -128,7 +128,7 @@ async def test_the_same_seed_draws_the_same_ids() -> None:
 @pytest.mark.parametrize("until_dead", [False, True])
 async def test_the_only_node_is_paused_and_goes_on(until_dead: bool) -> None:
     """Also after a pause that is longer than `broker.session.timeout.ms`, with nobody to take over."""
-    found = rehearsal(1)
+    found = control(1)
     await found.server.start()
     try:
         await found.topics.produce("orders", [NewRecord(b"before", partition=0)])

@@ -11,26 +11,25 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import CommitFailedError, KafkaError
 
-from muster.testcontrol.errors import CannotBeDone
-from muster.testcontrol.faults.errors import NoSuchFault, WrongFault
-from muster.testcontrol.scenarios.running import KINDS
+from muster.testcontrol.errors import CannotBeDone, NoSuchFault, WrongFault
+from muster.testcontrol.scenarios.kinds import KINDS
 from muster.testcontrol.server_control import ServerControl
 from muster.testcontrol.topics import NewRecord
 from tests.e2e.aio import consuming, producing
-from tests.testcontrol.server import bootstrap, rehearsing
+from tests.testcontrol.server import bootstrap, controlled
 
 FIRST = TopicPartition("orders", 0)
 
 
 @pytest.fixture
 async def one() -> AsyncIterator[ServerControl]:
-    async with rehearsing() as found:
+    async with controlled() as found:
         yield found
 
 
 @pytest.fixture
 async def three() -> AsyncIterator[ServerControl]:
-    async with rehearsing(nodes=3, topics=["orders:3"]) as found:
+    async with controlled(nodes=3, topics=["orders:3"]) as found:
         yield found
 
 
@@ -169,7 +168,7 @@ async def test_a_network_is_cut(three: ServerControl) -> None:
 
 @pytest.mark.parametrize("nodes", [1, 2])
 async def test_an_unclean_leader_loses_records(nodes: int) -> None:
-    async with rehearsing(nodes=nodes, topics=["orders:1"]) as found, producing(bootstrap(found)) as producer:
+    async with controlled(nodes=nodes, topics=["orders:1"]) as found, producing(bootstrap(found)) as producer:
         for value in (b"a", b"b", b"c"):
             await producer.send_and_wait("orders", value)
         before = found.server.cluster.leaders["orders"][0]
@@ -189,7 +188,7 @@ async def test_an_unclean_leader_loses_records(nodes: int) -> None:
 async def test_a_disk_that_takes_nothing(name: str, in_memory: bool, tmp_path: Path) -> None:
     data_dir = None if in_memory else tmp_path / "data"
     async with (
-        rehearsing(data_dir=data_dir, topics=["orders:1"]) as found,
+        controlled(data_dir=data_dir, topics=["orders:1"]) as found,
         producing(bootstrap(found), request_timeout_ms=1_000) as producer,
     ):
         await producer.send_and_wait("orders", b"a")
@@ -206,7 +205,7 @@ async def test_a_disk_that_takes_nothing(name: str, in_memory: bool, tmp_path: P
 
 async def test_what_there_is_and_what_is_wrong(one: ServerControl) -> None:
     kinds = {kind["name"]: kind for kind in one.scenarios.kinds()}
-    assert set(kinds) == set(KINDS)
+    assert set(kinds) == {kind.name for kind in KINDS}
     assert len(kinds) == 11
     assert kinds["zombie"]["parameters"][0] == {
         "name": "group",

@@ -11,7 +11,7 @@ from muster.testcontrol.errors import CannotBeDone
 from muster.testcontrol.topics import NewRecord, Topics
 from tests.e2e.aio import consuming, producing
 from tests.support.muster import running
-from tests.testcontrol.server import rehearsing
+from tests.testcontrol.server import controlled
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ async def test_clients_see_them_and_what_clients_send_is_seen(topics: Topics) ->
 
 
 async def test_many_large_records_become_batches_that_the_topic_takes() -> None:
-    async with rehearsing() as found:
+    async with controlled() as found:
         values = [b"%d" % number + b"x" * 400_000 for number in range(5)]
         placed = await found.topics.produce("orders", [NewRecord(value, partition=1) for value in values])
         assert placed == [(1, number) for number in range(5)]

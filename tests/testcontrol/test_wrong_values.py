@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 
-from muster.testcontrol.errors import CannotBeDone, WrongValue
+from muster.testcontrol.errors import CannotBeDone, WrongFault, WrongValue
 from muster.testcontrol.faults.actions import Call, Cut, Delay, Error, Hold, LoseAnswer, Throttle, Trickle
-from muster.testcontrol.faults.errors import WrongFault
 from muster.testcontrol.faults.matching import Match
 from muster.testcontrol.faults.older_broker import OlderBroker
-from muster.testcontrol.faults.rule import Rule
-from muster.testcontrol.faults.when import When, every, on_call, times, with_probability
-from muster.testcontrol.http.verb import contract
+from muster.testcontrol.faults.rule import Rule, When, every, on_call, times, with_probability
+from muster.testcontrol.http.contract import contract
 from muster.testcontrol.server_control import ServerControl
-from tests.testcontrol.server import rehearsing
-from tests.testcontrol.test_control import controlled
+from tests.testcontrol.server import controlled
+from tests.testcontrol.test_control import with_control
 
 WRONG: list[Any] = [5, -1, 10**30, 1.5, True, "x", "", [5], [[]], {"x": 1}, "é" * 100_000]
 """Tried as each field of each body."""
@@ -45,7 +43,7 @@ def test_there_are_bodies() -> None:
 
 
 async def test_no_body_makes_the_control_fail() -> None:
-    async with controlled() as (control, found):
+    async with with_control() as (control, found):
         for method, path, schema in bodies():
             at = path.replace("{topic}", "orders").replace("{group}", "g").replace("{scenario}", "slow-coordinator")
             for name in [*schema.get("properties", {}), "nobody-knows-it"]:
@@ -141,7 +139,7 @@ VERBS: list[tuple[Callable[[ServerControl], Any], str]] = [
 
 
 async def test_a_verb_with_a_wrong_value() -> None:
-    async with rehearsing() as found:
+    async with controlled() as found:
         for ask, words in VERBS:
             with pytest.raises(WrongValue) as wrong:
                 await ask(found)
@@ -151,7 +149,7 @@ async def test_a_verb_with_a_wrong_value() -> None:
 
 
 async def test_values_that_are_as_good_as_others() -> None:
-    async with rehearsing() as found:
+    async with controlled() as found:
         await found.topics.create("kept", 1, {"retention.ms": 1000, "preallocate": True})
         partition = found.server.topics.open.partition("kept", 0)
         assert partition is not None

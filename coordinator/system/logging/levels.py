@@ -24,9 +24,9 @@ LOGGERS: Final = (
     "muster.metrics",
     "muster.net",
     "muster.nodes",
-    "muster.rehearsal",
     "muster.server",
     "muster.shard",
+    "muster.testcontrol",
     "muster.topics",
     "muster.transactions",
 )

@@ -28,7 +28,7 @@ from muster.protocol.api import api, api_named
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.shapes.offset_fetch import FIRST_WITH_GROUPS
-from muster.testcontrol.faults.refusals import refusal
+from muster.testcontrol.faults.error_answers import error_answer
 from tests.coordinator.api.full_requests import NAMELESS, NO_IDS, Ids, errors, fitting, kafkas, make, versions
 from tests.coordinator.api.harness import Refusing
 from tests.support.muster import Client, connected, running, until
@@ -259,7 +259,7 @@ async def test_when_the_quota_of_changes_is_used_up() -> None:
 
 async def test_a_refusal_that_a_test_has_asked_for() -> None:
     def refuse(context: RequestContext, request: Message, exchange: Exchange, _: object) -> None:
-        exchange(refusal(context.api_key, context.api_version, request, ErrorCode.NOT_COORDINATOR))
+        exchange(error_answer(context.api_key, context.api_version, request, ErrorCode.NOT_COORDINATOR))
 
     async with running(topics=["t:2", "u:2"], intercept=Intercept(whole=refuse)) as server:
         check(await refused(server), ALL)

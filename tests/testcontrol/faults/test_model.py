@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.registry import SERVED
+from muster.testcontrol.errors import WrongFault
 from muster.testcontrol.faults.actions import Call
-from muster.testcontrol.faults.errors import WrongFault
 from muster.testcontrol.faults.matching import Match
 from muster.testcontrol.faults.older_broker import releases
-from muster.testcontrol.faults.rule import Rule
-from muster.testcontrol.faults.when import Turns, When
+from muster.testcontrol.faults.rule import HitCounter, Rule, When
 
 ERROR = {"do": "error", "error": "NOT_COORDINATOR"}
 
@@ -31,14 +30,14 @@ ERROR = {"do": "error", "error": "NOT_COORDINATOR"}
     ],
 )
 def test_when(when: dict[str, Any], hits: str) -> None:
-    turns = Turns(When.of(when))
+    turns = HitCounter(When.of(when))
     drawn = "".join(str(int(turns.hits_next())) for _ in hits)
     assert drawn == hits or "seed" in when
     assert turns.seen == len(hits)
-    assert turns.are_over == bool({"once", "times", "on_call"} & when.keys())
+    assert turns.is_over == bool({"once", "times", "on_call"} & when.keys())
     assert When.of(when).to_json() == ({**when, "seed": when.get("seed", 0)} if "with_probability" in when else when)
     if "seed" in when:
-        again = Turns(When.of(when))
+        again = HitCounter(When.of(when))
         assert "".join(str(int(again.hits_next())) for _ in hits) == drawn
         assert 0 < drawn.count("1") < len(hits)
 

@@ -21,6 +21,7 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from muster.testcontrol.errors import NoSuchFault
 from muster.testcontrol.faults.actions import (
     Action,
     Call,
@@ -33,14 +34,13 @@ from muster.testcontrol.faults.actions import (
     Trickle,
 )
 from muster.testcontrol.faults.engine import EVERYTHING
-from muster.testcontrol.faults.errors import NoSuchFault
 from muster.testcontrol.faults.matching import FAMILIES, Match, Request
 from muster.testcontrol.faults.older_broker import OlderBroker
-from muster.testcontrol.faults.when import once, times, until_released
+from muster.testcontrol.faults.rule import once, times, until_released
 from muster.testcontrol.server_control import ServerControl
 from tests.support.muster import Client, connected, until
 from tests.testcontrol.faults.samples import request_of
-from tests.testcontrol.server import rehearsing
+from tests.testcontrol.server import controlled
 
 COMMIT = Match(api="OffsetCommit")
 KEYS = dict.fromkeys(key for family in ("groups", "transactions", "records") for key in FAMILIES[family])
@@ -48,7 +48,7 @@ KEYS = dict.fromkeys(key for family in ("groups", "transactions", "records") for
 
 @pytest.fixture
 async def server() -> AsyncIterator[ServerControl]:
-    async with rehearsing() as found:
+    async with controlled() as found:
         yield found
 
 

@@ -12,7 +12,7 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from muster.testcontrol.faults.refusals import refusal
+from muster.testcontrol.faults.error_answers import error_answer
 from tests.testcontrol.faults.samples import request_of
 
 CODE = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -23,7 +23,7 @@ def test_every_version_can_say_an_error(key: int) -> None:
     served = SERVED[key]
     for version in range(served.served_from, served.max_version + 1):
         route = Route(api(key), version, b"", b"", "", lambda *_: None)
-        answer = route.lower(refusal(key, version, request_of(key), CODE, "because"))
+        answer = route.lower(error_answer(key, version, request_of(key), CODE, "because"))
         frame = route.frame(answer, bytes(4))
         assert frame
         codes = error_counts(key, answer)
@@ -35,19 +35,19 @@ def test_rows_are_named_as_they_were_asked_about() -> None:
     produced = ProduceRequest(
         topic_data=[TopicProduceData("orders", bytes(16), [PartitionProduceData(i) for i in (3, 5)])]
     )
-    answer = refusal(0, 13, produced, CODE)
+    answer = error_answer(0, 13, produced, CODE)
     row = answer.responses[0]
     assert (row.name, [(one.index, one.error_code, one.base_offset) for one in row.partition_responses]) == (
         "orders",
         [(3, CODE, -1), (5, CODE, -1)],
     )
     fetched = FetchRequest(topics=[FetchTopic("", b"i" * 16, [FetchPartition(7)])])
-    told = refusal(1, 18, fetched, CODE)
+    told = error_answer(1, 18, fetched, CODE)
     (topic,) = told.responses
     assert (told.error_code, topic.topic_id) == (CODE, b"i" * 16)
     assert (topic.partitions[0].partition_index, topic.partitions[0].error_code) == (7, CODE)
 
 
 def test_a_member_gets_its_own_id_back() -> None:
-    answer = refusal(11, 9, JoinGroupRequest("g", member_id="m"), ErrorCode.UNKNOWN_MEMBER_ID)
+    answer = error_answer(11, 9, JoinGroupRequest("g", member_id="m"), ErrorCode.UNKNOWN_MEMBER_ID)
     assert (answer.member_id, answer.generation_id, answer.protocol_name) == ("m", -1, None)

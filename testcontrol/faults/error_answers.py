@@ -88,7 +88,7 @@ _UNKNOWN: Final = (
 _SEQUENCE: Final = re.compile(r"Sequence\[(\w+)\]")
 
 
-def refusal(key: int, version: int, request: Message, error_code: int, message: str | None = None) -> Message:
+def error_answer(key: int, version: int, request: Message, error_code: int, message: str | None = None) -> Message:
     """The answer of the API `key` to `request` with only `error_code`, and `message` if it has a field for that. It has
     the newest shape, but only values that this version can express.
     """
@@ -97,7 +97,7 @@ def refusal(key: int, version: int, request: Message, error_code: int, message: 
     response: Any = api(key).new_response()
     # a refused member gets its own id back
     own = {"member_id": getattr(request, "member_id", None)} if key == ApiKey.JOIN_GROUP else {}
-    _say(response, error_code, message, own)
+    _set_fields(response, error_code, message, own)
     for text in _TABLE.get(key, ()):
         _answer_rows(_rows(text), request, response, error_code, message)
     if key == ApiKey.FIND_COORDINATOR or (key == ApiKey.ELECT_LEADERS and not version):
@@ -117,14 +117,14 @@ def _answer_rows(rows: _Rows, asked: Any, told: Any, error_code: int, message: s
     for row in getattr(asked, rows.asked, None) or ():
         values = {there: row if not here else getattr(row, here) for here, there in rows.named if there}
         answer = kind()
-        _say(answer, error_code, message, values)
+        _set_fields(answer, error_code, message, values)
         if rows.inside is not None:
             _answer_rows(rows.inside, row, answer, error_code, message)
         made.append(answer)
     setattr(told, rows.told, made)
 
 
-def _say(message: Any, error_code: int, words: str | None, values: Mapping[str, Any]) -> None:
+def _set_fields(message: Any, error_code: int, words: str | None, values: Mapping[str, Any]) -> None:
     fields = message.__slots__
     for name in fields:
         if name in _ERROR_FIELDS:

@@ -1,22 +1,24 @@
-"""The parts of a scenario. A scenario puts rules in force, records its steps, does things later, and undoes them at its
-end.
+"""Scenarios, failures of real clusters by name: what a scenario consists of, and how it is started and ended.
+
+A scenario puts rules in force, records its steps, does things later, and undoes them at its end. `kinds` has them all.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 from muster.coordinator.server import Server
-from muster.testcontrol.disk import Disk
+from muster.testcontrol.checks import MAX_COUNT, called, sentence, text
+from muster.testcontrol.errors import NoSuchFault, WrongFault
 from muster.testcontrol.faults.actions import Action
 from muster.testcontrol.faults.engine import ALWAYS, Faults
-from muster.testcontrol.faults.errors import NoSuchFault
 from muster.testcontrol.faults.matching import Match
-from muster.testcontrol.faults.rule import Rule
-from muster.testcontrol.faults.when import When
+from muster.testcontrol.faults.rule import Rule, When
 from muster.testcontrol.groups import Groups
+from muster.testcontrol.machine import Disk
 from muster.testcontrol.nodes import Nodes
 from muster.testcontrol.waits import pause
 
@@ -99,7 +101,7 @@ class Scenario:
         """Wait for so much of the machine's time."""
         await pause(self.parts.server.clock.machine, ms)
 
-    # ---- for `running`
+    # ---- for `Scenarios`
 
     @property
     def is_done(self) -> bool:
@@ -148,3 +150,74 @@ class Kind(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """The kind in the form of the contract."""
         return {"name": self.name, "about": self.about, "parameters": [one.to_json() for one in self.parameters]}
+
+
+class Scenarios:
+    """The scenarios that were started and not ended, by id."""
+
+    def __init__(self, parts: Parts, kinds: Sequence[Kind]) -> None:
+        """`kinds`: the scenarios that can be started."""
+        self._parts = parts
+        self._kinds = {kind.name: kind for kind in kinds}
+        self._running: dict[str, Scenario] = {}
+        self._ids = count(1)
+
+    @property
+    def running(self) -> list[Scenario]:
+        """The running scenarios, in the order in which they were started."""
+        return list(self._running.values())
+
+    def kinds(self) -> list[dict[str, Any]]:
+        """The kinds of scenarios, in the form of the contract."""
+        return [kind.to_json() for kind in self._kinds.values()]
+
+    async def start(self, name: str, parameters: Mapping[str, Any] | None = None) -> Scenario:
+        """Start one. Raises NoSuchFault, WrongValue for a parameter, and CannotBeDone."""
+        kind = self._kinds.get(text("scenario", name))
+        if kind is None:
+            raise NoSuchFault(f"there is no scenario {name}; there are {', '.join(self._kinds)}")
+        scenario = Scenario(f"s{next(self._ids)}", name, _checked(kind, parameters or {}), self._parts)
+        try:
+            await kind.begin(scenario)
+        except BaseException:
+            scenario.end()
+            raise
+        self._running[scenario.id] = scenario
+        return scenario
+
+    def find(self, scenario_id: str) -> Scenario:
+        """The scenario of an id. Raises NoSuchFault."""
+        found = self._running.get(scenario_id)
+        if found is None:
+            raise NoSuchFault(f"no scenario {scenario_id} runs")
+        return found
+
+    def end(self, scenario_id: str) -> Scenario:
+        """End one. Raises NoSuchFault."""
+        scenario = self.find(scenario_id)
+        del self._running[scenario_id]
+        scenario.end()
+        return scenario
+
+    def end_all(self) -> None:
+        """End all."""
+        for scenario_id in list(self._running):
+            self.end(scenario_id)
+
+
+def _checked(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
+    known = {one.name: one for one in kind.parameters}
+    for name, value in given.items():
+        if name not in known:
+            raise WrongFault(f"{called(name)} means nothing to {kind.name}; {', '.join(known) or 'nothing'} does")
+        wanted = known[name].kind
+        if (
+            not isinstance(value, wanted)
+            or isinstance(value, bool)
+            or (wanted is int and not 0 <= int(value) <= MAX_COUNT)
+        ):
+            raise WrongFault(sentence(name, value, "a text" if wanted is str else f"a number from 0 to {MAX_COUNT}"))
+    missing = [one.name for one in kind.parameters if one.default is None and one.name not in given]
+    if missing:
+        raise WrongFault(f"{kind.name} needs {', '.join(missing)}")
+    return {one.name: given.get(one.name, one.default) for one in kind.parameters}

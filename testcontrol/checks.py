@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from muster.testcontrol.errors import WrongValue
 
-MOST_OFFSET: Final = 2**63 - 1
+MAX_OFFSET: Final = 2**63 - 1
 """The greatest offset, timestamp or delay in Kafka's formats."""
-MOST_COUNT: Final = 2**31 - 1
+MAX_COUNT: Final = 2**31 - 1
 """The greatest count or partition number in Kafka's formats."""
 _SHORT: Final = Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
@@ -33,7 +33,7 @@ def sentence(what: str, value: object, expected: str) -> str:
     return f"{what} is {short(value)}; {expected} was expected"
 
 
-def whole(what: str, value: Any, least: int = 0, most: int = MOST_OFFSET) -> int:
+def whole(what: str, value: Any, least: int = 0, most: int = MAX_OFFSET) -> int:
     """A whole number within these bounds. Raises WrongValue."""
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
@@ -42,14 +42,14 @@ def whole(what: str, value: Any, least: int = 0, most: int = MOST_OFFSET) -> int
     raise WrongValue(sentence(what, value, f"a whole number from {least} on"))
 
 
-def whole_or_none(what: str, value: Any, least: int = 0, most: int = MOST_OFFSET) -> int | None:
+def whole_or_none(what: str, value: Any, least: int = 0, most: int = MAX_OFFSET) -> int | None:
     """The same, or None for the default. Raises WrongValue."""
     return None if value is None else whole(what, value, least, most)
 
 
 def seconds(what: str, value: Any) -> float:
     """A duration of the machine's time. Raises WrongValue."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_COUNT:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:
         return float(value)
     raise WrongValue(sentence(what, value, "a number of seconds from 0 on"))
 
@@ -119,7 +119,7 @@ def places(what: str, value: Any) -> dict[tuple[str, int], int]:
         if not isinstance(place, tuple) or [type(one) for one in place] != [str, int]:
             raise WrongValue(sentence(f"a place in {what}", place, f"a topic and a partition, as in {wanted},"))
     return {
-        (topic, whole(f"the partition of {topic} in {what}", index, most=MOST_COUNT)): whole(
+        (topic, whole(f"the partition of {topic} in {what}", index, most=MAX_COUNT)): whole(
             f"{what}: the offset of {topic}-{index}", offset
         )
         for (topic, index), offset in value.items()

@@ -1,4 +1,4 @@
-"""docs/rehearsal.md: its commands are pasted as they stand there, and run against a server with three consumers."""
+"""docs/testcontrol.md: its commands are pasted as they stand there, and run against a server with three consumers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from muster.testing import Muster
 from tests.support.pasted_docs import blocks
 from tests.testing.clients import CLIENTS
 
-PAGE = "docs/rehearsal.md"
+PAGE = "docs/testcontrol.md"
 CONTROL = "127.0.0.1:9094"
 """That the page names. Here each server has a free port."""
 

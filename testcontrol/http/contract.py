@@ -1,0 +1,246 @@
+"""The contract of the control, `openapi.json`, in code: fields of a request, objects of an answer, and errors."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, NamedTuple, TypeVar
+
+from muster.coordinator.topics.names import INTERNAL_TOPICS
+from muster.testcontrol.checks import MAX_OFFSET, called, sentence
+from muster.testcontrol.nodes import NodeView
+from muster.testcontrol.server_control import ServerControl
+from muster.testcontrol.topics import Record
+from muster.testcontrol.views import GroupView, MemberView, Owned
+
+STATUSES: Final[Mapping[str, int]] = {
+    "bad-request": 400,
+    "unauthorized": 401,
+    "not-found": 404,
+    "method-not-allowed": 405,
+    "conflict": 409,
+    "too-large": 413,
+    "fault": 500,
+    "busy": 503,
+    "timeout": 504,
+}
+"""The HTTP status by the `code` of an error."""
+
+
+class Failure(Exception):
+    """A request is refused; `code` is one of `STATUSES`."""
+
+    def __init__(self, code: str, message: str, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.details = details
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of the answer."""
+        return STATUSES[self.code]
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of the answer."""
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.details is not None:
+            error["details"] = dict(self.details)
+        return {"error": error}
+
+
+_WORDS: Final = {int: "a whole number", str: "a text", list: "a list", dict: "an object"}
+
+MAX_NAMED: Final = 5
+"""The most unknown fields that a refusal names."""
+MAX_DIGITS: Final = 18
+"""The most digits of a number in a query: such a number always fits in 63 bits."""
+
+T = TypeVar("T")
+
+
+class Fields:
+    """The fields of a JSON object, each taken once; `end` refuses the others."""
+
+    def __init__(self, given: Any) -> None:
+        """Raises Failure when `given` is no object."""
+        if not isinstance(given, dict):
+            raise Failure("bad-request", "the body is to be a JSON object")
+        self.given: dict[str, Any] = given
+        self._taken: set[str] = set()
+
+    def take(self, name: str, kind: type[T], default: Any = None) -> Any:
+        """The field, or `default` where it is left out or null. Raises Failure when it is of another type."""
+        self._taken.add(name)
+        value = self.given.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise Failure("bad-request", sentence(name, value, _WORDS[kind]))
+        return value
+
+    def need(self, name: str, kind: type[T]) -> T:
+        """The field, which is required. Raises Failure."""
+        found: T | None = self.take(name, kind)
+        if found is None:
+            raise Failure("bad-request", f"{name} is missing; {_WORDS[kind]} was expected")
+        return found
+
+    def number(self, name: str, default: int | None = None, least: int = 0) -> Any:
+        """A number that is not less than `least`. Raises Failure."""
+        found: int | None = self.take(name, int, default)
+        if found is not None and found < least:
+            raise Failure("bad-request", sentence(name, found, f"a whole number from {least} on"))
+        if found is not None and found > MAX_OFFSET:
+            raise Failure("bad-request", sentence(name, found, f"at most {MAX_OFFSET}"))
+        return found
+
+    def any(self, name: str) -> Any:
+        """The field, of any type."""
+        self._taken.add(name)
+        return self.given.get(name)
+
+    def end(self) -> None:
+        """Raises Failure when the object has fields that were not taken."""
+        left = sorted(self.given.keys() - self._taken)
+        if left:
+            raise Failure("bad-request", f"{', '.join(map(called, left[:MAX_NAMED]))} means nothing here")
+
+
+def query_number(query: Mapping[str, str], name: str, default: int | None) -> Any:
+    """A number in the query. Raises Failure."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > MAX_DIGITS:
+        raise Failure("bad-request", sentence(name, text, _WORDS[int]))
+    return int(text)
+
+
+class VerbCall(NamedTuple):
+    """A request. `path`: the parameters in its path, by their names in the contract."""
+
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: Fields
+
+
+Answer = Mapping[str, Any]
+Verb = Callable[[ServerControl, VerbCall], Answer | Awaitable[Answer]]
+DONE: Final[Answer] = {"done": True}
+
+
+@cache
+def contract() -> dict[str, Any]:
+    """The contract: `openapi.json`."""
+    read: dict[str, Any] = json.loads(files(__package__).joinpath("openapi.json").read_text(encoding="utf-8"))
+    return read
+
+
+def topic_json(control: ServerControl, name: str) -> dict[str, Any]:
+    """The contract's `Topic`. Raises CannotBeDone when it does not exist."""
+    starts, ends = control.topics.start_offsets(name), control.topics.end_offsets(name)
+    leaders = control.server.cluster.leaders[name]
+    return {
+        "name": name,
+        "internal": name in INTERNAL_TOPICS,
+        "partitions": [
+            {
+                "partition": index,
+                "leader": leaders[index].broker_id,
+                "start_offset": starts[index],
+                "end_offset": ends[index],
+            }
+            for index in sorted(ends)
+        ],
+    }
+
+
+def record_json(one: Record) -> dict[str, Any]:
+    """The contract's `Record`."""
+    return {
+        "partition": one.partition,
+        "offset": one.offset,
+        "timestamp_ms": one.timestamp_ms,
+        "key": _text(one.key),
+        "value": _text(one.value),
+        "key_base64": _base64(one.key),
+        "value_base64": _base64(one.value),
+        "headers": {name: _text(value) or "" for name, value in one.headers},
+        "headers_base64": [[name, _base64(value)] for name, value in one.headers],
+    }
+
+
+def _text(data: bytes | None) -> str | None:
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def group_json(control: ServerControl, view: GroupView) -> dict[str, Any]:
+    """The contract's `Group`."""
+    leader = next((one.member_id for one in view.members if one.is_leader), None)
+    return {
+        "group": view.group_id,
+        "type": view.kind or "classic",
+        "state": view.state,
+        "generation": view.generation,
+        "protocol": view.protocol,
+        "leader": leader,
+        "coordinator": view.node,
+        "held": control.joins.holds(view.group_id),
+        "members": [_member(one) for one in view.members],
+    }
+
+
+def _member(one: MemberView) -> dict[str, Any]:
+    return {
+        "member_id": one.member_id,
+        "instance_id": one.instance_id,
+        "client_id": one.client_id,
+        "host": one.host,
+        "assignment": _owned(one.assignment),
+        "owned": _owned(one.revoking),
+        "subscription": list(one.subscribed),
+        "epoch": one.epoch if one.protocol == "consumer" else None,
+        "doing": one.doing,
+        "session_timeout_ms": one.session_timeout_ms,
+    }
+
+
+def _owned(owned: Owned) -> list[dict[str, Any]]:
+    return [{"topic": name, "partitions": list(partitions)} for name, partitions in sorted(owned.items())]
+
+
+def offsets_json(view: GroupView) -> dict[str, Any]:
+    """The contract's `Offsets`."""
+    rows, total = [], 0
+    for name, committed in sorted(view.offsets.items()):
+        ends: Mapping[int, int] = view.end_offsets.get(name, {})
+        for index, offset in sorted(committed.items()):
+            end = ends.get(index)
+            lag = None if end is None else max(end - offset, 0)
+            total += lag or 0
+            rows.append({"topic": name, "partition": index, "offset": offset, "end_offset": end, "lag": lag})
+    return {"offsets": rows, "lag": total}
+
+
+def node_json(view: NodeView) -> dict[str, Any]:
+    """The contract's `Node`."""
+    return {
+        "node": view.node_id,
+        "state": view.state,
+        "rack": view.rack,
+        "addresses": list(view.addresses),
+        "connections": view.connections,
+        "leads": view.leads,
+        "coordinates": view.coordinates,
+    }

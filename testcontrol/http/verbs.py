@@ -1,0 +1,271 @@
+"""The verbs of the control about the server, its nodes, topics, faults and time. Knows no socket."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final
+
+from muster.coordinator.config.listeners import show
+from muster.testcontrol import checks
+from muster.testcontrol.faults.rule import Rule
+from muster.testcontrol.http.contract import (
+    DONE,
+    Answer,
+    Failure,
+    Fields,
+    Verb,
+    VerbCall,
+    contract,
+    node_json,
+    query_number,
+    record_json,
+    topic_json,
+)
+from muster.testcontrol.server_control import ServerControl
+from muster.testcontrol.topics import NewRecord
+from muster.testcontrol.virtual_time import LIMIT_MS, SETTLE_MS, TIMEOUT_MS
+from muster.version import VERSION
+
+
+def describe(_: ServerControl, __: VerbCall) -> Answer:
+    """Show the contract."""
+    return contract()
+
+
+def server(control: ServerControl, _: VerbCall) -> Answer:
+    """Show the `Server`."""
+    running = control.server
+    firsts = [node.bound[0] for node in running.nodes if node.bound]
+    return {
+        "version": VERSION,
+        "cluster_id": running.node.cluster.cluster_id,
+        "bootstrap_servers": ",".join(show(one.host or "127.0.0.1", one.port) for one in firsts),
+        "nodes": control.nodes.ids(),
+        "in_memory": running.config.data_dir is None,
+        "virtual_time": control.time.is_movable,
+    }
+
+
+def list_nodes(control: ServerControl, _: VerbCall) -> Answer:
+    """List the brokers."""
+    nodes = control.nodes
+    return {"nodes": [node_json(nodes.describe(one)) for one in nodes.ids()]}
+
+
+def on_node(verb: str) -> Verb:
+    """The verb that acts on a broker."""
+
+    async def do(control: ServerControl, call: VerbCall) -> Answer:
+        text = call.path["node"]
+        if not text.isdigit() or int(text) not in control.nodes.ids():
+            raise Failure("not-found", f"there is no node {text}")
+        done = getattr(control.nodes, verb)(int(text))
+        if done is not None:
+            await done
+        return list_nodes(control, call)
+
+    return do
+
+
+MAX_PRODUCED: Final = 5_000
+"""The most records of one request."""
+MAX_READ: Final = 1_000
+"""The most records of one answer."""
+MAX_READ_BYTES: Final = 1024 * 1024
+"""The most bytes of their keys and values; an answer has at least one record."""
+
+PAIR: Final = 2
+"""A header has a name and a value."""
+
+
+def list_topics(control: ServerControl, _: VerbCall) -> Answer:
+    """List all topics."""
+    return {"topics": [topic_json(control, name) for name in control.topics.names()]}
+
+
+def topic(control: ServerControl, call: VerbCall) -> Answer:
+    """Show one topic."""
+    return topic_json(control, call.path["topic"])
+
+
+async def create_topic(control: ServerControl, call: VerbCall) -> Answer:
+    """Create a topic."""
+    name, partitions = call.body.need("name", str), call.body.number("partitions", least=1)
+    configs = call.body.take("configs", dict, {})
+    call.body.end()
+    await control.topics.create(name, partitions, configs)
+    return topic_json(control, name)
+
+
+async def grow_topic(control: ServerControl, call: VerbCall) -> Answer:
+    """Add partitions."""
+    partitions = call.body.need("partitions", int)
+    call.body.end()
+    await control.topics.grow(call.path["topic"], partitions)
+    return topic_json(control, call.path["topic"])
+
+
+async def delete_topic(control: ServerControl, call: VerbCall) -> Answer:
+    """Delete a topic."""
+    await control.topics.delete(call.path["topic"])
+    return DONE
+
+
+async def produce(control: ServerControl, call: VerbCall) -> Answer:
+    """Append records."""
+    given = call.body.need("records", list)
+    if len(given) > MAX_PRODUCED:
+        raise Failure("bad-request", f"there are {len(given)} records; at most {MAX_PRODUCED} were expected")
+    rows = [_new_record(Fields(row)) for row in given]
+    call.body.end()
+    places = await control.topics.produce(call.path["topic"], rows)
+    return {"records": [{"partition": partition, "offset": offset} for partition, offset in places]}
+
+
+def _new_record(row: Fields) -> NewRecord:
+    headers = row.take("headers", dict, {})
+    encoded = [_header(one) for one in row.take("headers_base64", list, [])]
+    made = NewRecord(
+        _bytes(row, "value"),
+        _bytes(row, "key"),
+        row.number("partition"),
+        (*((name, checks.content(f"header {name}", value)) for name, value in headers.items()), *encoded),
+        row.number("timestamp_ms"),
+    )
+    row.end()
+    return made
+
+
+def _header(pair: Any) -> tuple[str, bytes | None]:
+    if not (isinstance(pair, list) and len(pair) == PAIR and isinstance(pair[0], str)):
+        raise Failure("bad-request", checks.sentence("headers_base64", pair, "a list of a name and a base64 or null"))
+    return pair[0], None if pair[1] is None else _decoded(f"headers_base64: {pair[0]}", pair[1])
+
+
+def _bytes(row: Fields, name: str) -> bytes | None:
+    text, encoded = row.take(name, str), row.take(f"{name}_base64", str)
+    if encoded is None:
+        return None if text is None else str(text).encode()
+    return _decoded(f"{name}_base64", encoded)
+
+
+def _decoded(name: str, encoded: Any) -> bytes:
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise Failure("bad-request", f"{name} is no base64: {error}") from error
+
+
+def records(control: ServerControl, call: VerbCall) -> Answer:
+    """Show records of a partition."""
+    name, query = call.path["topic"], call.query
+    partition = query_number(query, "partition", 0)
+    since, most = query_number(query, "offset", 0), query_number(query, "limit", 100)
+    found = control.topics.records(name, partition, since=since, most=min(most, MAX_READ))
+    left = MAX_READ_BYTES
+    for number, one in enumerate(found):
+        left -= len(one.value or b"") + len(one.key or b"")
+        if left < 0 and number:
+            del found[number:]
+            break
+    return {"records": list(map(record_json, found)), "end_offset": control.topics.end_offsets(name)[partition]}
+
+
+def list_faults(control: ServerControl, _: VerbCall) -> Answer:
+    """List the rules."""
+    return {"rules": [rule.to_json() for rule in control.faults.rules]}
+
+
+def add_fault(control: ServerControl, call: VerbCall) -> Answer:
+    """Put a rule in force."""
+    return control.faults.put(Rule.of(call.body.given)).to_json()
+
+
+def clear_faults(control: ServerControl, _: VerbCall) -> Answer:
+    """Remove all rules."""
+    control.scenarios.end_all()
+    control.faults.clear()
+    return DONE
+
+
+def fault(control: ServerControl, call: VerbCall) -> Answer:
+    """Show one rule."""
+    return control.faults.find(call.path["rule"]).to_json()
+
+
+def remove_fault(control: ServerControl, call: VerbCall) -> Answer:
+    """Remove a rule."""
+    control.faults.remove(call.path["rule"])
+    return DONE
+
+
+def release_fault(control: ServerControl, call: VerbCall) -> Answer:
+    """Release what a rule holds."""
+    return control.faults.release(call.path["rule"]).to_json()
+
+
+def fault_log(control: ServerControl, call: VerbCall) -> Answer:
+    """List the hits."""
+    log = control.faults.log
+    return {"hits": log.after(query_number(call.query, "after", 0)), "forgotten": log.forgotten}
+
+
+def scenarios(control: ServerControl, _: VerbCall) -> Answer:
+    """List the kinds of scenarios, and the running ones."""
+    return {"kinds": control.scenarios.kinds(), "running": [one.to_json() for one in control.scenarios.running]}
+
+
+async def start_scenario(control: ServerControl, call: VerbCall) -> Answer:
+    """Start a scenario."""
+    found: Answer = (await control.scenarios.start(call.path["scenario"], call.body.given)).to_json()
+    return found
+
+
+def scenario(control: ServerControl, call: VerbCall) -> Answer:
+    """Show a running scenario."""
+    return control.scenarios.find(call.path["scenario"]).to_json()
+
+
+def end_scenario(control: ServerControl, call: VerbCall) -> Answer:
+    """End a running scenario."""
+    control.scenarios.end(call.path["scenario"])
+    return DONE
+
+
+def time(control: ServerControl, _: VerbCall) -> Answer:
+    """Show the time."""
+    return control.time.now()._asdict()
+
+
+def freeze(control: ServerControl, _: VerbCall) -> Answer:
+    """Freeze time."""
+    return control.time.freeze()._asdict()
+
+
+def thaw(control: ServerControl, _: VerbCall) -> Answer:
+    """Let time run."""
+    return control.time.thaw()._asdict()
+
+
+async def advance(control: ServerControl, call: VerbCall) -> Answer:
+    """Advance time at once."""
+    ms = call.body.need("ms", int)
+    call.body.end()
+    return (await control.time.advance(ms))._asdict()
+
+
+async def run_until(control: ServerControl, call: VerbCall) -> Answer:
+    """Advance time until a condition holds."""
+    body = call.body
+    condition, group_id = body.need("condition", str), body.take("group", str)
+    members, name = body.number("members"), body.take("partitions", str)
+    pace = {
+        "limit_ms": body.number("limit_ms", LIMIT_MS),
+        "settle_ms": body.number("settle_ms", SETTLE_MS),
+        "timeout_ms": body.number("timeout_ms", TIMEOUT_MS),
+    }
+    body.end()
+    if (condition == "idle") != (group_id is None) or condition not in ("idle", "stable"):
+        raise Failure("bad-request", "condition is to be idle, or stable with a group")
+    return (await control.run_until(group_id, members, name, **pace))._asdict()

@@ -1,0 +1,330 @@
+"""The scenarios, by name: failures of groups, of nodes and of the disk."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from muster.coordinator.runtime.group_coordinator.background_work import Nobody
+from muster.coordinator.system.jobs import Job
+from muster.coordinator.topics import leadership
+from muster.coordinator.topics.leadership import Place
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
+from muster.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from muster.protocol.messages.heartbeat import HeartbeatResponse
+from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
+from muster.testcontrol.errors import CannotBeDone
+from muster.testcontrol.faults.actions import Action, Call, Cut, Delay, Error, Flow, Go, LoseAnswer
+from muster.testcontrol.faults.matching import Match, Request
+from muster.testcontrol.faults.rule import every, times, until_released
+from muster.testcontrol.scenarios.scenario import Kind, Parameter, Scenario
+
+_HEARTBEATS: Final = ("Heartbeat", "ConsumerGroupHeartbeat")
+_GROUP: Final = Parameter("group", str, "the group; * for any characters", "*")
+_ONE_GROUP: Final = Parameter("group", str, "the group")
+_MEMBER: Final = Parameter("member", str, "its member id, group.instance.id or client id")
+_BEAT_MS: Final = 100
+"""The heartbeat interval of a zombie of the consumer protocol."""
+
+
+async def slow_coordinator(scenario: Scenario) -> None:
+    """Delay every request of the group."""
+    scenario.rule(Match(api="groups", group=scenario.text("group")), Delay(scenario.number("ms")))
+    scenario.step(f"requests of group {scenario.text('group')} wait for {scenario.number('ms')} ms")
+
+
+async def lost_commit_answers(scenario: Scenario) -> None:
+    """Do commits, and lose their answers."""
+    match = Match(api=("OffsetCommit", "TxnOffsetCommit"), group=scenario.text("group"))
+    scenario.rule(match, LoseAnswer(), times(scenario.number("times")))
+    scenario.step(f"the next {scenario.number('times')} answers to commits are lost")
+
+
+async def flapping_member(scenario: Scenario) -> None:
+    """End a member's session again and again; the member joins again each time."""
+    group_id, groups = scenario.text("group"), scenario.parts.groups
+    wanted = _member(scenario)
+
+    def expire(request: Request) -> None:
+        for member_id in request.members:
+            try:
+                groups.expire(group_id, member_id)
+            except CannotBeDone as refusal:
+                scenario.step(f"not this time: {refusal}")
+            else:
+                scenario.step(f"the session of {member_id} ended")
+
+    match = Match(api=_HEARTBEATS, group=group_id, client_id=wanted.client_id, predicate=wanted.is_in)
+    scenario.rule(match, Call(expire), every(scenario.number("every")))
+    scenario.step(f"at each {scenario.number('every')}th heartbeat of {wanted.name} its session ends")
+
+
+async def zombie(scenario: Scenario) -> None:
+    """Cut a member off from its coordinator without its knowledge. Its session ends, and the member continues."""
+    group_id, wanted = scenario.text("group"), _member(scenario)
+    match = Match(api=_HEARTBEATS, group=group_id, client_id=wanted.client_id, predicate=wanted.is_in)
+    scenario.rule(match, _AllIsWell())
+    scenario.step(f"{wanted.name} is told that all is well, and its coordinator hears nothing of it")
+    if scenario.number("expire"):
+        scenario.parts.groups.expire(group_id, wanted.member_id)
+        scenario.step("its session has ended: others get its partitions")
+
+
+async def rebalance_storm(scenario: Scenario) -> None:
+    """Cause one rebalance after the other."""
+    group_id, groups = scenario.text("group"), scenario.parts.groups
+
+    async def storm() -> None:
+        for number in range(scenario.number("times")):
+            if number:
+                await scenario.wait(scenario.number("every_ms"))
+            try:
+                groups.rebalance(group_id)
+            except CannotBeDone as refusal:
+                scenario.step(f"not this time: {refusal}")
+            else:
+                scenario.step("a rebalance was forced")
+
+    scenario.go_on(storm)
+
+
+class _AllIsWell(Action):
+    """A heartbeat is answered as if the member were in order; the coordinator does not receive it."""
+
+    name = "all-is-well"
+
+    def before(self, flow: Flow, go: Go) -> None:
+        """See `Action`."""
+        request = flow.request.message
+        if not isinstance(request, ConsumerGroupHeartbeatRequest):
+            flow.answer(HeartbeatResponse())
+            return
+        epoch = request.member_epoch
+        flow.answer(
+            ConsumerGroupHeartbeatResponse(
+                member_id=request.member_id, member_epoch=epoch, heartbeat_interval_ms=_BEAT_MS
+            )
+        )
+
+    def words(self) -> str:
+        """See `Action`."""
+        return "told that all is well, without asking the coordinator"
+
+    def to_json(self) -> dict[str, object]:
+        """See `Action`."""
+        return {"do": self.name}
+
+
+class _Wanted:
+    """The wanted member, under any of its names, also after it has joined anew with the same name."""
+
+    def __init__(self, name: str, member_id: str, instance_id: str | None, client_id: str) -> None:
+        self.name = name
+        self.member_id = member_id
+        self.client_id = client_id
+        self._instance_id = instance_id
+        self._by_client = name == client_id
+
+    def is_in(self, request: Request) -> bool:
+        """Whether a request is from this member. The request is from its client."""
+        if self._by_client or self.member_id in request.members:
+            return True
+        return self._instance_id is not None and self._instance_id in request.instances
+
+
+def _member(scenario: Scenario) -> _Wanted:
+    """The wanted member. Raises CannotBeDone."""
+    group_id, name = scenario.text("group"), scenario.text("member")
+    found = scenario.parts.groups.describe(group_id).member(name)
+    if found is None:
+        raise CannotBeDone(f"group {group_id} has no member {name}, or more than one of that name")
+    return _Wanted(name, found.member_id, found.instance_id, found.client_id)
+
+
+_GROUP_KINDS: Final = (
+    Kind(
+        "slow-coordinator",
+        "every request of a group waits before its coordinator looks at it",
+        slow_coordinator,
+        (_GROUP, Parameter("ms", int, "for so long", 500)),
+    ),
+    Kind(
+        "lost-commit-answers",
+        "commits are done, and the connection is cut before their answer",
+        lost_commit_answers,
+        (_GROUP, Parameter("times", int, "so many of them", 1)),
+    ),
+    Kind(
+        "flapping-member",
+        "the session of a member ends again and again, and it joins again",
+        flapping_member,
+        (_ONE_GROUP, _MEMBER, Parameter("every", int, "at each so-manieth of its heartbeats", 5)),
+    ),
+    Kind(
+        "zombie",
+        "a member is cut off from its coordinator without knowing it, and goes on with partitions that others get",
+        zombie,
+        (_ONE_GROUP, _MEMBER, Parameter("expire", int, "1: its session ends at once; 0: when its time is over", 1)),
+    ),
+    Kind(
+        "rebalance-storm",
+        "rebalance after rebalance",
+        rebalance_storm,
+        (_ONE_GROUP, Parameter("times", int, "so many", 10), Parameter("every_ms", int, "one in so long", 1_000)),
+    ),
+)
+
+
+async def coordinator_moves(scenario: Scenario) -> None:
+    """Move the group to another broker. A single broker answers for a while that it is not the coordinator."""
+    parts, group_id = scenario.parts, scenario.text("group")
+    topics = parts.server.topics
+    if len(parts.nodes.ids()) > 1:
+        place = Place(topics.state.topics[GROUP_OFFSETS_TOPIC], parts.server.routing.partition(group_id))
+        was = place.state.leader
+        others = [one for one in leadership.living(topics.state) if one != was]
+        if not others:
+            raise CannotBeDone("no other broker lives")
+        target = next((one for one in others if one > was), others[0])
+        live = leadership.living(topics.state)
+        await led_by(scenario, place, lambda: leadership.change(place, target, live))
+        scenario.step(f"broker {target} coordinates group {group_id}; it was {was}")
+        return
+    when = times(scenario.number("times"))
+    scenario.rule(Match(api=("membership", "offsets"), group=group_id), Error("NOT_COORDINATOR"), when)
+    scenario.step(f"the next {scenario.number('times')} requests of group {group_id} are told to go elsewhere")
+
+
+async def led_by(scenario: Scenario, place: Place, decide: object) -> None:
+    """Have the cluster change a partition. Raises CannotBeDone."""
+    server, done = scenario.parts.server, asyncio.Event()
+    failed: list[Exception] = []
+    job: Job[None] = server.cluster.changing(decide, place)  # type: ignore[arg-type]  # it takes none
+
+    def guarded() -> Job[None]:
+        try:
+            yield from job
+        except Exception as error:  # noqa: BLE001 - raised below
+            failed.append(error)
+
+    server.slices.run(guarded(), lambda _: done.set(), Nobody("the leader of a partition could not be changed"))
+    await done.wait()
+    if failed:
+        raise CannotBeDone(f"the leader could not be changed: {failed[0]}")
+
+
+async def rolling_restart(scenario: Scenario) -> None:
+    """Stop one broker after the other in order, and start it again."""
+    nodes = scenario.parts.nodes
+    ids = nodes.ids()
+    if len(ids) < 2:
+        raise CannotBeDone("a rolling restart needs several brokers: start the server with more nodes")
+
+    async def roll() -> None:
+        for node_id in ids:
+            await nodes.stop(node_id)
+            scenario.step(f"broker {node_id} has stopped")
+            await scenario.wait(scenario.number("pause_ms"))
+            await nodes.return_(node_id)
+            scenario.step(f"broker {node_id} has returned")
+
+    scenario.go_on(roll)
+
+
+async def network_cut(scenario: Scenario) -> None:
+    """Cut clients off from some brokers, which still reach each other."""
+    given = scenario.text("nodes").replace(" ", "").split(",")
+    known = scenario.parts.nodes.ids()
+    if not all(one.isdigit() and int(one) in known for one in given):
+        raise CannotBeDone(f"nodes is {scenario.text('nodes')!r}; some of {', '.join(map(str, known))} were expected")
+    cut = tuple(map(int, given))
+    scenario.rule(Match(node=cut), Cut("before"), until_released())
+    for node in scenario.parts.server.nodes:
+        if node.node_id in cut and node.limits is not None:
+            # pending answers must not arrive either
+            for connection in list(node.limits.connections):
+                connection.abort()
+    scenario.step(f"whoever asks broker {' or '.join(given)} is cut off")
+
+
+async def unclean_leader(scenario: Scenario) -> None:
+    """Give a partition a leader without its newest records: these are lost."""
+    topics, name, index = scenario.parts.server.topics, scenario.text("topic"), scenario.number("partition")
+    partition = topics.open.partition(name, index)
+    state = topics.state.topics.get(name)
+    if partition is None or state is None:
+        raise CannotBeDone(f"there is no partition {name}-{index}")
+    log, place = partition.log, Place(state, index)
+    kept = max(log.start_offset, log.end_offset - scenario.number("records"))
+    lost = log.end_offset - kept
+    log.truncate(kept)
+    live, was = leadership.living(topics.state), place.state.leader
+    leader = next((one for one in live if one != was), was)
+    record = PartitionChangeRecord(partition_id=index, topic_id=state.topic_id, leader=leader)
+    await led_by(scenario, place, lambda: record)
+    scenario.step(f"broker {leader} leads {name}-{index} from offset {log.end_offset} on: {lost} records are lost")
+
+
+_NODE_KINDS: Final = (
+    Kind(
+        "coordinator-moves",
+        "another broker coordinates the group; a single broker says for a while that it does not",
+        coordinator_moves,
+        (Parameter("group", str, "the group"), Parameter("times", int, "with one broker: so many refusals", 3)),
+    ),
+    Kind(
+        "rolling-restart",
+        "one broker after the other stops in order and returns",
+        rolling_restart,
+        (Parameter("pause_ms", int, "how long each is away", 500),),
+    ),
+    Kind(
+        "network-cut",
+        "clients are cut off from some brokers, which go on among themselves",
+        network_cut,
+        (Parameter("nodes", str, "which: 1,2"),),
+    ),
+    Kind(
+        "unclean-leader",
+        "a partition gets a leader that has not all of its records",
+        unclean_leader,
+        (
+            Parameter("topic", str, "the topic"),
+            Parameter("partition", int, "the partition", 0),
+            Parameter("records", int, "so many of the newest are lost (whole batches)", 1),
+        ),
+    ),
+)
+
+
+async def disk_full(scenario: Scenario) -> None:
+    """Refuse all writes: the disk is full."""
+    _refuse(scenario, scenario.parts.disk.FULL, "the disk is full")
+
+
+async def read_only_disk(scenario: Scenario) -> None:
+    """Refuse all writes: the disk is mounted read-only."""
+    _refuse(scenario, scenario.parts.disk.READ_ONLY, "the disk is read-only")
+
+
+def _refuse(scenario: Scenario, error: int, words: str) -> None:
+    disk = scenario.parts.disk
+
+    def mend() -> None:
+        disk.error = None
+
+    disk.error = error
+    scenario.at_end(mend)
+    scenario.step(words)
+
+
+_DISK_KINDS: Final = (
+    Kind("disk-full", "nothing can be written until the scenario ends: no space left on device", disk_full),
+    Kind("read-only-disk", "nothing can be written until the scenario ends: read-only file system", read_only_disk),
+)
+
+KINDS: Final = (*_GROUP_KINDS, *_NODE_KINDS, *_DISK_KINDS)
+"""All scenarios."""
