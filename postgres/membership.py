@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import import_module
 from typing import Any, Final
 
 import structlog
@@ -256,13 +255,15 @@ class Membership:
     def unregistering(self, broker_id: int) -> Job[None]:
         """See `api.node.Controller`. A live broker registers anew, and so returns."""
         state = self._topics.state
-        room = import_module("muster.protocol.messages.metadata_records.unregister_broker_record")
+        # imported here: most nodes never do this
+        from muster.protocol.messages.metadata_records.unregister_broker_record import UnregisterBrokerRecord
+
         while True:
             registered = state.brokers.get(broker_id)
             if registered is None:
                 what = f"Broker ID {broker_id} is not currently registered"
                 raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, what)
-            record = room.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=registered.epoch)
+            record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=registered.epoch)
             if (yield from self._moving(leadership.living(state, without=(broker_id,)), after=[record])):
                 log.info("a broker is no longer registered", node=broker_id)
                 return

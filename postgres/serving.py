@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Coroutine
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,9 @@ async def _serve_from(
     cluster_metrics: Any = None
     if metrics is not None:
         # imported here: most nodes serve no metrics
-        cluster_metrics = import_module("muster.postgres.metrics").ClusterMetrics(clock, *metrics)
+        from muster.postgres.metrics import ClusterMetrics
+
+        cluster_metrics = ClusterMetrics(clock, *metrics)
         await cluster_metrics.start()
 
     def make_term() -> Term:

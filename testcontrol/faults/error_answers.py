@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from muster.protocol.api import ApiKey, api
@@ -142,4 +141,4 @@ def _row_class(message: Message, field: str) -> Any:
     kind = type(message)
     found = _SEQUENCE.match(str(kind.__init__.__annotations__[field]))
     assert found is not None
-    return getattr(import_module(kind.__module__), found[1])
+    return kind.__init__.__globals__[found[1]]

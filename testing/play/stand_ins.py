@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -41,7 +40,7 @@ class Times:
 def standing_in(clock: PlayClock, chance: random.Random) -> Iterator[None]:
     """A block in which the modules of aiokafka use these in place of Python's. Other modules keep Python's."""
     if find_spec(CLIENT) is not None:
-        import_module(CLIENT)
+        import aiokafka  # noqa: F401
     instead: dict[str, Any] = {"time": Times(clock), "random": chance}
     real: dict[str, Any] = {"time": time, "random": random}
     builder = getattr(sys.modules.get(f"{CLIENT}.producer.message_accumulator"), BUILDER, None)
