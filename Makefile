@@ -181,4 +181,4 @@ wheel: $(VENV)/.build ## build the wheel into dist/
 	@ls dist/muster_kafka-*.whl
 
 clean: ## remove what was built
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .prose_cache.json

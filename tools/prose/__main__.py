@@ -11,10 +11,12 @@ none. The numbers only fall.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,8 @@ from tools.prose import rules, texts
 
 ROOT: Final = Path(__file__).parents[2]
 ALLOWED: Final = Path(__file__).with_name("allowed.json")
+CACHE: Final = ROOT / ".prose_cache.json"
+"""The faults of each file, by a hash of its text and of the rules."""
 COLUMNS: Final = 120
 FOLDERS: Final = (
     "assignors", "bench", "cli", "client", "coordinator", "docs", "pipeline", "postgres", "protocol", "simulation",
@@ -61,6 +65,26 @@ def faults(path: str, text: str) -> list[str]:
     return [f"{path}:{one.line}: {fault}: {one.text}" for one in found for fault in rules.faults(one)]
 
 
+def faults_of_all(contents: Mapping[str, str]) -> dict[str, list[str]]:
+    """The faults of each file. If a file did not change, they are read from `CACHE`."""
+    try:
+        before = json.loads(CACHE.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        before = {}
+    rules_text = "".join(
+        Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("rules.py", "texts.py")
+    )
+    keys = {path: sha256(f"{rules_text}{path}\n{text}".encode()).hexdigest() for path, text in contents.items()}
+    found = {
+        keys[path]: before[keys[path]] if keys[path] in before else faults(path, text)
+        for path, text in contents.items()
+    }
+    own = CACHE.with_suffix(f".{os.getpid()}")
+    own.write_text(json.dumps(found), encoding="utf-8")
+    own.replace(CACHE)
+    return {path: found[key] for path, key in keys.items()}
+
+
 def grown(found: Mapping[str, Sequence[str]], allowed: Mapping[str, int]) -> list[str]:
     """The faults of files that have more of them than they may have."""
     return [
@@ -84,7 +108,7 @@ def _read(paths: Iterable[str]) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the faults; the exit code is 1 when there are some that are not allowed."""
+    """Print the faults. The exit code is 1 if a fault is not allowed."""
     wanted = [argument for argument in arguments if not argument.startswith("-")]
     if wanted:
         print("\n".join(line for path, text in _read(wanted).items() for line in faults(path, text)))
@@ -96,7 +120,7 @@ def main(arguments: Sequence[str]) -> int:
         if path == "README.md" or path.startswith("docs/")
         for number, line in too_wide(text)
     ]
-    found = {path: faults(path, text) for path, text in contents.items()}
+    found = faults_of_all(contents)
     counts = {path: len(some) for path, some in found.items() if some}
     allowed: dict[str, int] = json.loads(ALLOWED.read_text(encoding="utf-8"))
     if "--update" in arguments:
