@@ -26,8 +26,11 @@ def shared() -> str:
 
 
 def columns(name: str) -> str:
-    """The columns of one table. The page says once that a table has `group`, and what `actual_…` means."""
+    """The columns of one table, shared ones first. The page says once that a table has `group`, and what `actual_…`
+    means.
+    """
     fields = [field for field in TABLES[name] if not _stands_elsewhere(name, field.name)]
+    fields.sort(key=lambda field: not is_shared(name, field.name))
     rows = (
         (_typed(name, together), words) for words, together in groupby(fields, lambda field: _meaning(name, field.name))
     )
