@@ -9,6 +9,12 @@ from muster.cli import build_parser
 from muster.cli.completion.tree import Node, tree_of
 from tools.diagrams.pages import Parts
 
+SETS: Final = {
+    "*client*": ("--bootstrap-server", "--command-config", "--json"),
+    "*control*": ("--control", "--control-token", "--json"),
+}
+"""Options that many commands share, and their common name on the page."""
+
 
 def table() -> str:
     """A row for each command."""
@@ -25,7 +31,9 @@ def _rows() -> Iterator[str]:
 
 def _options(node: Node) -> str:
     words = [max(one.words, key=len) for one in node.options]
-    return " ".join(f"`{word}`" for word in words if word != "--help") or "none"
+    shown = [name for name, together in SETS.items() if {*together} <= {*words}]
+    left = [word for word in words if word != "--help" and not any(word in SETS[name] for name in shown)]
+    return " ".join([*shown, *(f"`{word}`" for word in left)]) or "none"
 
 
 PARTS: Final[Parts] = {"commands": table}
