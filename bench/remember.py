@@ -27,7 +27,7 @@ from bench import log as log_bench
 from bench import measure
 from bench.scenarios import Target
 from muster.client.event_reader import Events
-from muster.client.kafka_client import Cluster
+from muster.client.kafka_client import KafkaClient
 from muster.coordinator.config.listeners import Address
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
@@ -239,7 +239,7 @@ def _written(directory: Path) -> Path:
 
 
 def _muster_load_ms(server: MusterServer) -> float:
-    with Cluster(Address(*server.address)) as cluster:
+    with KafkaClient(Address(*server.address)) as cluster:
         events = Events(cluster)
         for value in events.follow(dict.fromkeys(events.ends(), 0)):
             if value["kind"] == "shard_loaded":

@@ -31,7 +31,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are th
 from bench import measure
 from bench.load.frameload import FrameLoad
 from bench.scenarios import LONG_SESSION_MS, MEMBERS_EACH, Figures, Target
-from muster.client import sasl_login
+from muster.client import security as security_module
 from muster.protocol.api import ApiKey, api
 from muster.protocol.frames import decode_response_header, request_frame
 from muster.protocol.message import Message
@@ -125,7 +125,7 @@ class Client:
         """As a client of Kafka: versions, mechanism, two tokens."""
         self.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("bench", "1"))
         self.ask(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(MECHANISM))
-        login = sasl_login.login(sasl_login.User(MECHANISM, USER, PASSWORD))
+        login = security_module.login(security_module.User(MECHANISM, USER, PASSWORD))
         token: bytes | None = next(login)
         while token is not None:
             data = self.ask(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(token))

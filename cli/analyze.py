@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
-from typing import Any
 
+from muster.client import hints, security
+from muster.coordinator.config.error import ConfigError
+from muster.coordinator.config.listeners import parse_addresses, show
 from muster.pipeline import arguments
 
 PROG = "muster analyze"
 EXTRA = "pip install 'muster-kafka[spark]'"
-
-
-def add_parser(commands: Any) -> None:
-    """Add `analyze` to the commands of `muster`."""
-    parser = commands.add_parser(
-        "analyze",
-        help="tell from a group log what the groups did, and what they would have done (needs Spark)",
-        description=arguments.ABOUT,
-        epilog=arguments.EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    arguments.add_options(parser)
-    parser.add_argument(
-        "--command-config", type=Path, metavar="FILE", help="a client.properties as Kafka's tools have it: TLS, SASL"
-    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -49,10 +35,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _speaks_another(options: argparse.Namespace) -> str | None:
     """Why a server cannot be used without TLS, if one of them demands TLS. Spark needs seconds, and says less."""
-    from muster.client import hints
-    from muster.coordinator.config.error import ConfigError
-    from muster.coordinator.config.listeners import parse_addresses, show
-
     name = "kafka.security.protocol="
     protocol = next((one.removeprefix(name) for one in reversed(options.client) if one.startswith(name)), "PLAINTEXT")
     if "SSL" in protocol.upper():
@@ -74,9 +56,6 @@ def _add_security(options: argparse.Namespace) -> None:
         return
     if options.bootstrap_server is None:
         raise arguments.BadArgument(f"--command-config {file} is for a live cluster: give --bootstrap-server too")
-    from muster.client import security
-    from muster.coordinator.config.error import ConfigError
-
     try:
         given = list(security.librdkafka(security.read(file)))
     except ConfigError as error:

@@ -7,71 +7,26 @@ import argparse
 import json
 import socket
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
-EXAMPLES: Final = """\
-examples:
-  muster nodes list                           the brokers of the server on ./muster-data
-  muster nodes stop 2 --data-dir /var/muster  in order: others lead at once what it led
-  muster nodes kill 3                         as by kill -9: others lead after broker.session.timeout.ms
-  muster nodes return 3                       it is there again, at its port
-  muster nodes pause 1                        as by kill -STOP: its connections stay, and nothing is answered
-  muster nodes resume 1                       as by kill -CONT
-  muster nodes list --control 127.0.0.1:9094  of a server under test, which may have no data directory
-  muster nodes list --bootstrap-server broker.example:9092
-"""
-_VERBS: Final = {
-    "list": "show the brokers",
-    "stop": "have a broker stop in order: others take over at once",
-    "kill": "have a broker die: its connections are cut, and what it held is gone",
-    "pause": "have a broker stand still: its connections stay, and it answers nothing",
-    "resume": "have a broker that stands still go on",
-    "return": "start a broker again that was stopped or killed",
-}
+from muster.cli.output import print_json, print_table, say
+from muster.cli.running_server import Control, ControlFailed, path
+from muster.client.connection import RequestFailed
+from muster.client.kafka_client import KafkaClient, read_command_config
+from muster.coordinator.config.error import ConfigError
+from muster.coordinator.config.listeners import parse_addresses, show
+from muster.coordinator.server.nodes.control import NAME
+from muster.protocol.api import ApiKey
+from muster.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from muster.protocol.messages.metadata import MetadataRequest
+
 _HEAD: Final = ("node", "state", "rack", "addresses", "connections", "leads", "coordinates")
-
-
-def add_parser(commands: Any) -> None:
-    """Add `nodes` and its commands to those of `muster`."""
-    form = argparse.RawDescriptionHelpFormatter
-    about = " ".join((__doc__ or "").split())
-    nodes = commands.add_parser(
-        "nodes", help="the brokers of muster serve --nodes N", description=about, epilog=EXAMPLES, formatter_class=form
-    )
-    verbs = nodes.add_subparsers(dest="verb", metavar="COMMAND", required=True)
-    for verb, what in _VERBS.items():
-        parser = verbs.add_parser(verb, help=what, description=what, epilog=EXAMPLES, formatter_class=form)
-        if verb != "list":
-            parser.add_argument("node", type=int, metavar="ID", help="which broker")
-        where = parser.add_mutually_exclusive_group()
-        where.add_argument(
-            "--data-dir", type=Path, metavar="DIR", help="the data directory of the server (default: ./muster-data)"
-        )
-        where.add_argument(
-            "--bootstrap-server",
-            metavar="HOST:PORT[,…]",
-            help="servers of the cluster instead, also of Kafka; brokers are changed on their own machine only",
-        )
-        where.add_argument(
-            "--control", metavar="HOST:PORT", help="ask the control of a server under test instead (serve --control)"
-        )
-        parser.add_argument(
-            "--command-config",
-            type=Path,
-            metavar="FILE",
-            help="with --bootstrap-server: a client.properties: TLS, SASL",
-        )
-        parser.add_argument("--control-token", type=Path, metavar="FILE", help="as the server was given it")
-        parser.add_argument("--json", action="store_true", help="JSON lines")
 
 
 def run(options: argparse.Namespace) -> int:
     """Send the question to the server; exit status 1 when it refuses, or does not run."""
-    from muster.cli.output import say
-    from muster.cli.table import print_json, print_table
-    from muster.coordinator.config.error import ConfigError
-
     node_id = getattr(options, "node", None)
     if options.command_config is not None and options.bootstrap_server is None:
         say("muster nodes: --command-config is for --bootstrap-server: give both", sys.stderr)
@@ -97,10 +52,7 @@ def run(options: argparse.Namespace) -> int:
 def _answer(options: argparse.Namespace, node_id: int | None) -> dict[str, Any]:
     """The brokers, or an error in their place. Raises ConfigError."""
     if options.bootstrap_server is not None:
-        # imported here: the question goes to a socket in the data directory, without Kafka's protocol
-        from muster.cli.brokers import ask_cluster
-
-        return ask_cluster(options, node_id, ask)
+        return ask_cluster(options, node_id)
     if options.control is not None:
         return ask_control(options, node_id)
     return ask(options.data_dir or Path("muster-data"), {"do": options.verb, "node": node_id})
@@ -108,9 +60,6 @@ def _answer(options: argparse.Namespace, node_id: int | None) -> dict[str, Any]:
 
 def ask_control(options: argparse.Namespace, node_id: int | None) -> dict[str, Any]:
     """The answer of the control of a server under test, or an error in its place."""
-    # imported here: hardly any server has a control
-    from muster.cli.control import Control, ControlFailed, path
-
     try:
         control = Control(options)
         if node_id is None:
@@ -122,8 +71,6 @@ def ask_control(options: argparse.Namespace, node_id: int | None) -> dict[str, A
 
 def ask(directory: Path, question: dict[str, object]) -> dict[str, Any]:
     """The answer of the server on that data directory, or an error in its place."""
-    from muster.coordinator.server.nodes.control import NAME
-
     path = directory / NAME
     try:
         with socket.socket(socket.AF_UNIX) as connection:
@@ -139,3 +86,70 @@ def ask(directory: Path, question: dict[str, object]) -> dict[str, Any]:
         return {"error": "the server has stopped meanwhile"}
     answer: dict[str, Any] = json.loads(line)
     return answer
+
+
+OFFSETS: Final = "__consumer_offsets"
+
+
+def ask_cluster(options: argparse.Namespace, node_id: int | None) -> dict[str, Any]:
+    """The brokers, after a change of one of them if `options.verb` demands it; or an error in their place. Raises
+    ConfigError.
+    """
+    addresses = parse_addresses(options.bootstrap_server, "--bootstrap-server")
+    security = read_command_config(options.command_config)
+    try:
+        with KafkaClient(addresses, security) as client:
+            directory = _directory(client)
+            if isinstance(directory, Path):
+                return ask(directory, {"do": options.verb, "node": node_id})
+            if options.verb == "list":
+                return {"nodes": _rows(client)}
+            return {"error": f"{client.bootstrap.address}: {directory}"}
+    except RequestFailed as failure:
+        return {"error": str(failure)}
+
+
+def _directory(client: KafkaClient) -> Path | str:
+    """The data directory of a Muster with several brokers here; or a text that says why it is not known."""
+    if not client.bootstrap.is_local:
+        return "brokers are changed on the machine that they run on, or by --control"
+    try:
+        answer = client.bootstrap.ask(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest([]))
+    except RequestFailed:  # the server does not report its log directories
+        answer = None
+    for row in () if answer is None else answer.results:
+        directory = Path(row.log_dir)
+        if directory.is_absolute() and (directory / NAME).is_socket() and _is_of(client, directory):
+            return directory
+    return (
+        "it is no muster serve --nodes with a data directory on this machine; only such brokers can be changed, or by "
+        "--control those of a server under test"
+    )
+
+
+def _is_of(client: KafkaClient, directory: Path) -> bool:
+    """Whether the server on that directory is the connected one. The path alone may belong to another machine or
+    server.
+    """
+    rows = ask(directory, {"do": "list", "node": None}).get("nodes", ())
+    ports = {address.rpartition(":")[2] for row in rows for address in row["addresses"]}
+    return client.bootstrap.address.rpartition(":")[2] in ports
+
+
+def _rows(client: KafkaClient) -> list[dict[str, Any]]:
+    """What any Kafka reports about its brokers that are up."""
+    answer = client.bootstrap.ask(ApiKey.METADATA, MetadataRequest(None, allow_auto_topic_creation=False))
+    leads = Counter(one.leader_id for topic in answer.topics for one in topic.partitions)
+    coordinates = Counter(one.leader_id for topic in answer.topics if topic.name == OFFSETS for one in topic.partitions)
+    return [
+        {
+            "node": one.node_id,
+            "state": "up",
+            "rack": one.rack,
+            "addresses": [show(one.host, one.port)],
+            "connections": None,
+            "leads": leads[one.node_id],
+            "coordinates": coordinates[one.node_id],
+        }
+        for one in sorted(answer.brokers, key=lambda one: one.node_id)
+    ]

@@ -1,5 +1,7 @@
-"""Printing of commands. Clients choose names of groups and members, reasons, and metadata. Such a text may not move the
-cursor, begin a line or change the direction of writing. So all output passes `shown` or `as_json`.
+"""Printing of commands: lines, tables, JSON and progress bars.
+
+Clients choose names of groups and members, reasons, and metadata. Such a text may not move the cursor, begin a line or
+change the direction of writing. So all output passes `shown` or `as_json`.
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from io import TextIOWrapper
 from textwrap import wrap
-from typing import TextIO
+from types import TracebackType
+from typing import Self, TextIO
 from unicodedata import category, east_asian_width
 
 from muster.protocol.printable import shown
@@ -85,3 +88,100 @@ def _write_no_more() -> None:
     # the interpreter writes the rest at its exit
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print rows under their heads; numbers are aligned to the right, and "-" stands for a missing value."""
+    cells = [[_cell(one) for one in row] for row in rows]
+    widths = _widths(head, cells)
+    right = [any(isinstance(row[column], int) for row in rows) for column in range(len(head))]
+    for row in (head, *cells):
+        line = "  ".join(
+            " " * (wide - width(cell)) + cell if is_right else cell + " " * (wide - width(cell))
+            for cell, wide, is_right in zip(row, widths, right, strict=True)
+        )
+        say(line.rstrip())
+
+
+def table_width(head: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+    """How many columns of a terminal `print_table` needs."""
+    return sum(_widths(head, [[_cell(one) for one in row] for row in rows])) + 2 * (len(head) - 1)
+
+
+def _widths(head: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max(width(row[column]) for row in (head, *cells)) for column in range(len(head))]
+
+
+def print_json(value: Mapping[str, object]) -> None:
+    """Print one JSON line."""
+    print(as_json(value), flush=True)
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Partitions in short form: 0-3,7."""
+    parts: list[str] = []
+    ordered = sorted(numbers)
+    start = 0
+    for index in range(1, len(ordered) + 1):
+        if index == len(ordered) or ordered[index] != ordered[index - 1] + 1:
+            first, last = ordered[start], ordered[index - 1]
+            parts.append(str(first) if first == last else f"{first}-{last}")
+            start = index
+    return ",".join(parts)
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None or value == "" else shown(str(value))
+
+
+WIDTH = 30
+LONG_BYTES = 64 * 1024 * 1024
+"""Fewer bytes are read at once, without a bar."""
+
+
+class _Bar:
+    """A bar that is visible while its block runs."""
+
+    def __init__(self, what: str, *, is_long: bool = True) -> None:
+        self._what = what
+        self._shown = -1
+        self._on = is_long and sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._on:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def _show(self, percent: int, detail: str = "") -> None:
+        if self._on and percent != self._shown:
+            self._shown = percent
+            filled = WIDTH * percent // 100
+            bar = "#" * filled + "-" * (WIDTH - filled)
+            print(f"\r\x1b[K{self._what} [{bar}] {percent:3} %{detail}", end="", file=sys.stderr, flush=True)
+
+
+class Progress(_Bar):
+    """The progress in bytes."""
+
+    def __init__(self, what: str, total_bytes: int) -> None:
+        super().__init__(what, is_long=total_bytes >= LONG_BYTES)
+        self._total = max(total_bytes, 1)
+        self._done = 0
+
+    def add(self, count: int) -> None:
+        """Add bytes that are done."""
+        self._done += count
+        percent = min(100 * self._done // self._total, 100)
+        self._show(percent, f"  {self._done / 1e6:.0f} of {self._total / 1e6:.0f} MB")
+
+
+class Steps(_Bar):
+    """The progress as a share of 1."""
+
+    def reach(self, share: float) -> None:
+        """Set the share that is done."""
+        self._show(int(100 * share))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+DEFAULT_CONTROL = "127.0.0.1:9094"
 TWO_WORDS = ("groups offsets reset", "groups offsets delete")
 """Commands whose last two words are one for `argparse`: `muster groups offsets GROUP` is a command too."""
 _WITH_VALUE = ("--bootstrap-server", "--command-config")
@@ -151,3 +153,33 @@ def folder(text: str) -> Path:
     if not text.strip():
         raise argparse.ArgumentTypeError(f"'{text}' names no directory")
     return Path(text)
+
+
+def options_of_cluster() -> argparse.ArgumentParser:
+    """The options for the server, the security and the form of the output: a parent of other parsers."""
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument(
+        "--bootstrap-server",
+        metavar="HOST:PORT[,…]",
+        default="localhost:9092",
+        help="servers of the cluster, the first that answers is asked (default: %(default)s)",
+    )
+    shared.add_argument(
+        "--command-config", type=Path, metavar="FILE", help="a client.properties as Kafka's tools have it: TLS, SASL"
+    )
+    shared.add_argument("--json", action="store_true", help="JSON lines instead of text for people")
+    return shared
+
+
+def options_of_control() -> argparse.ArgumentParser:
+    """The options of each command that uses the control."""
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument(
+        "--control",
+        metavar="HOST:PORT",
+        default=os.environ.get("MUSTER_CONTROL", DEFAULT_CONTROL),
+        help=f"as the server was given it (default: MUSTER_CONTROL, else {DEFAULT_CONTROL})",
+    )
+    shared.add_argument("--control-token", type=Path, metavar="FILE", help="as the server was given it")
+    shared.add_argument("--json", action="store_true", help="JSON instead of text for people")
+    return shared

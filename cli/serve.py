@@ -8,8 +8,14 @@ import sys
 import traceback
 from collections.abc import Callable
 
+import structlog
+
+from muster.coordinator import server
 from muster.coordinator.config import Config, ConfigError, load
-from muster.coordinator.config.listeners import show
+from muster.coordinator.config.listeners import parse_address, show
+from muster.coordinator.log.errors import LogError
+from muster.coordinator.system.logging import output
+from muster.coordinator.system.logging.writer import LineWriter, open_standard_files, writer
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _LOG4J_LEVELS = {
@@ -27,15 +33,13 @@ def serve(options: argparse.Namespace) -> int:
     """Run the server. Exit status: 0 after SIGTERM, SIGINT or SIGHUP, 2 for a wrong configuration, 1 for another
     failure.
     """
-    from muster.coordinator.system.logging.writer import LineWriter, open_standard_files, writer
-
     open_standard_files()
     try:
         config = _load(options)
     except ConfigError as error:
-        said = LineWriter(writer(sys.stderr))
-        said.put(f"muster serve: {error}")
-        said.close()
+        line_writer = LineWriter(writer(sys.stderr))
+        line_writer.put(f"muster serve: {error}")
+        line_writer.close()
         return 2
     if options.cluster is not None and options.in_memory:
         print("muster serve: --cluster keeps the log in PostgreSQL, --in-memory nowhere; give one", file=sys.stderr)
@@ -44,7 +48,7 @@ def serve(options: argparse.Namespace) -> int:
         print("muster serve: --cluster has one broker in each process, --nodes several; give one", file=sys.stderr)
         return 2
     if options.cluster is not None:
-        from muster.cli.database import wrong_url
+        from muster.cli.cluster import wrong_url
 
         wrong = wrong_url(options.cluster)
         if wrong is not None:
@@ -60,8 +64,6 @@ def serve(options: argparse.Namespace) -> int:
         return 2
     if options.check:
         return _check(config, options)
-    from muster.coordinator.system.logging import output
-
     # the apache/kafka image sets its level this way
     fallback = _LOG4J_LEVELS.get(os.environ.get("KAFKA_LOG4J_ROOT_LOGLEVEL", "").upper(), "info")
     log = output.configure(options.log_level or fallback)
@@ -104,8 +106,6 @@ def _control(options: argparse.Namespace) -> tuple[str, int, str | None] | str |
         return None
     if options.cluster is not None:
         return "--control is for a server under test, --cluster for one of several processes; give one"
-    from muster.coordinator.config.listeners import parse_address
-
     try:
         host, port = parse_address(options.control, "--control")
         token = None if options.control_token is None else options.control_token.read_text(encoding="utf-8").strip()
@@ -126,8 +126,6 @@ def _metrics(options: argparse.Namespace) -> tuple[str, int] | str | None:
         return None
     if options.control is not None:
         return "--metrics is for a server in use, --control for one under test; give one"
-    from muster.coordinator.config.listeners import parse_address
-
     try:
         return parse_address(options.metrics, "--metrics")
     except ConfigError as error:
@@ -135,9 +133,9 @@ def _metrics(options: argparse.Namespace) -> tuple[str, int] | str | None:
 
 
 def _check(config: Config, options: argparse.Namespace) -> int:
-    from muster.cli.serve_check import mistakes, sentences
+    from muster.cli.serve_messages import config_summary, mistakes
 
-    for line in sentences(config, options.config):
+    for line in config_summary(config, options.config):
         print(line)
     if options.cluster is not None:
         from muster.postgres.url import warnings
@@ -174,15 +172,10 @@ def _run(
     metrics: tuple[str, int] | None,
 ) -> tuple[int, str]:
     """The exit status, and what failed."""
-    import structlog
-
-    from muster.coordinator import server
-    from muster.coordinator.log.errors import LogError
-
     for note in config.notes:
         structlog.get_logger("muster.config").warning(note)
     if config.has_secrets:
-        from muster.cli.serve_check import files_of_others
+        from muster.cli.serve_messages import files_of_others
 
         for line in files_of_others(config, options.config):
             structlog.get_logger("muster.config").warning(line.removeprefix("warning: "))
@@ -204,9 +197,9 @@ def _run(
     except LogError as error:
         return 1, f"muster serve: {error}"
     except OSError as error:
-        from muster.cli.failure import sentence
+        from muster.cli.serve_messages import start_failure
 
-        return 1, f"muster serve: {sentence(error, config)}"
+        return 1, f"muster serve: {start_failure(error, config)}"
     except KeyboardInterrupt:
         # the signal arrived before the server had installed its handler
         return 130, ""
@@ -222,9 +215,7 @@ def _run_cluster(
         check()
     except MissingExtra as error:
         return 1, f"muster serve: {error}"
-    from muster.cli.failure import sentence
-    from muster.coordinator import server
-    from muster.coordinator.log.errors import LogError
+    from muster.cli.serve_messages import start_failure
     from muster.postgres.local_replica import CopyRefused
     from muster.postgres.serving import serving
     from muster.postgres.store import StoreRefused
@@ -235,6 +226,6 @@ def _run_cluster(
     except (StoreRefused, CopyRefused, LogError) as error:
         return 1, f"muster serve: {error}"
     except OSError as error:
-        return 1, f"muster serve: {sentence(error, config)}"
+        return 1, f"muster serve: {start_failure(error, config)}"
     except KeyboardInterrupt:
         return 130, ""

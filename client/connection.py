@@ -1,5 +1,6 @@
-"""A connection to one node, for `kafka_client.py`: one request after the other. It blocks until each answer arrives, so
-it is for a command line and not for a server.
+"""A connection to one node: one request after the other, in the versions of `NEEDED`.
+
+Each request blocks until its answer arrives. So this is for commands and tests, and not for a server.
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
-from muster.client.versions import NEEDED
 from muster.coordinator.config.listeners import Address, show
+from muster.coordinator.system.wall_time import wall_now_ms
 from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode, error_message, error_name
 from muster.protocol.frames import decode_response_header, request_frame
@@ -21,6 +22,37 @@ if TYPE_CHECKING:
 
     from muster.client.security import ClientSecurity
 
+VERSIONS: Final = {
+    ApiKey.METADATA: (4, 13),
+    ApiKey.FIND_COORDINATOR: (4, 6),
+    ApiKey.LIST_GROUPS: (0, 5),
+    ApiKey.DESCRIBE_GROUPS: (0, 6),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
+    ApiKey.OFFSET_FETCH: (8, 9),
+    ApiKey.LIST_OFFSETS: (1, 7),
+    ApiKey.OFFSET_COMMIT: (2, 9),
+    ApiKey.OFFSET_DELETE: (0, 0),
+    ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.LEAVE_GROUP: (3, 5),
+    ApiKey.SHARE_GROUP_DESCRIBE: (1, 1),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (0, 0),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (0, 1),
+    ApiKey.FETCH: (4, 12),
+    ApiKey.LIST_TRANSACTIONS: (0, 2),
+    ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
+    ApiKey.DESCRIBE_PRODUCERS: (0, 0),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4),
+    ApiKey.DESCRIBE_LOG_DIRS: (1, 5),
+    # the requests of `muster.testing`
+    ApiKey.PRODUCE: (3, 12),
+    ApiKey.CREATE_TOPICS: (4, 7),
+    ApiKey.DELETE_TOPICS: (1, 5),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.DELETE_RECORDS: (0, 2),
+}
+"""The versions that this client has: those with the newest shape, and with names of topics."""
+
+
 TIMEOUT_S: Final = 30.0
 FIRST_TIMEOUT_S: Final = 5.0
 """How long a server may take to show that it is a broker."""
@@ -29,10 +61,10 @@ MAX_ANSWER_BYTES: Final = 100_000_000
 CLIENT_ID: Final = "muster"
 _RENEWED_AT: Final = 0.8
 """The part of a session's lifetime after which the client authenticates again, before the server demands it."""
-IS_IT_THERE: Final = "; is a server listening there? (--bootstrap-server HOST:PORT)"
+IS_IT_LISTENING: Final = "; is a server listening there? (--bootstrap-server HOST:PORT)"
 
 
-class AskingFailed(Exception):
+class RequestFailed(Exception):
     """A question to the cluster has failed. The text is one sentence: what failed and, if known, what to do."""
 
 
@@ -40,7 +72,7 @@ class Connection:
     """A connection to one node."""
 
     def __init__(self, address: Address, security: ClientSecurity | None = None) -> None:
-        """Connect, with TLS and as a user if `security` has them. Raises AskingFailed."""
+        """Connect, with TLS and as a user if `security` has them. Raises RequestFailed."""
         self.address = show(*address)
         self._place = address
         self._security = security
@@ -52,14 +84,16 @@ class Connection:
         try:
             self._socket = socket.create_connection(address, FIRST_TIMEOUT_S)
         except OSError as error:
-            raise AskingFailed(f"{self.address} cannot be reached: {error.strerror or error}{IS_IT_THERE}") from error
+            raise RequestFailed(
+                f"{self.address} cannot be reached: {error.strerror or error}{IS_IT_LISTENING}"
+            ) from error
         try:
             if security is not None and security.context is not None:
                 self._establish_tls(security.context, address.host)
             self._versions = self._ask_versions()
             self._socket.settimeout(TIMEOUT_S)
             self._log_in()
-        except AskingFailed:
+        except RequestFailed:
             self.close()
             raise
 
@@ -69,7 +103,7 @@ class Connection:
         except OSError as error:  # all errors of ssl are OSErrors, too
             why = getattr(error, "verify_message", None)
             if why is not None:
-                raise AskingFailed(
+                raise RequestFailed(
                     f"{self.address} is not trusted: {why.rstrip('.')}; the certificate must come from one of "
                     "ssl.truststore, and name the host (ssl.endpoint.identification.algorithm)"
                 ) from error
@@ -78,7 +112,7 @@ class Connection:
 
             self._socket.close()
             hint = hints.of_tls(self._place) or "is it a listener of SSL or SASL_SSL?"
-            raise AskingFailed(
+            raise RequestFailed(
                 f"{self.address} cannot be spoken to with TLS: {getattr(error, 'reason', None) or error}; {hint}"
             ) from error
 
@@ -87,36 +121,36 @@ class Connection:
         if self._security is None or self._security.user is None:
             return
         # imported here: a client of a listener without SASL need not wait for the import
-        from muster.client import oauth_login, sasl_login
-        from muster.coordinator.system.clock import read_wall
+        from muster.client import oauth_login
+        from muster.client.security import LoginFailed, login
         from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
         from muster.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
         user = self._security.user
         answer = self._exchange(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(user.mechanism))
         if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            raise AskingFailed(f"{self.address} has no {user.mechanism}, only {', '.join(answer.mechanisms)}")
+            raise RequestFailed(f"{self.address} has no {user.mechanism}, only {', '.join(answer.mechanisms)}")
         if answer.error_code:
-            raise AskingFailed(
+            raise RequestFailed(
                 f"{self.address} asks no client who it is ({error_name(answer.error_code)}): give security.protocol="
                 f"{self._security.protocol.removeprefix('SASL_')} in the file of --command-config"
             )
-        exchange = sasl_login.login(user)
+        exchange = login(user)
         try:
             token = next(exchange)
             while True:
                 answer = self._exchange(ApiKey.SASL_AUTHENTICATE, 1, SaslAuthenticateRequest(token))
                 if answer.error_code:
-                    raise AskingFailed(f"{self.address} refuses {user.name}: {answer.error_message}")
+                    raise RequestFailed(f"{self.address} refuses {user.name}: {answer.error_message}")
                 token = exchange.send(bytes(answer.auth_bytes))
         except StopIteration:
             pass
         except oauth_login.NoToken as failure:
-            raise AskingFailed(f"there is no token to show to {self.address}: {failure}") from None
-        except sasl_login.LoginFailed as failure:
-            raise AskingFailed(f"{self.address} cannot be trusted: {failure}") from None
+            raise RequestFailed(f"there is no token to show to {self.address}: {failure}") from None
+        except LoginFailed as failure:
+            raise RequestFailed(f"{self.address} cannot be trusted: {failure}") from None
         lifetime_ms = answer.session_lifetime_ms
-        self._renew_at_ms = read_wall("now") + lifetime_ms * _RENEWED_AT if lifetime_ms else None
+        self._renew_at_ms = wall_now_ms() + lifetime_ms * _RENEWED_AT if lifetime_ms else None
 
     def close(self) -> None:
         """Close the connection."""
@@ -142,38 +176,35 @@ class Connection:
         """Whether the node is on this machine: both ends of the connection have the same host."""
         return bool(self._socket.getpeername()[0] == self._socket.getsockname()[0])
 
-    def speaks(self, key: int) -> bool:
+    def supports(self, key: int) -> bool:
         """Whether the node offers this API in a version that this client has."""
         return self._version(key) is not None
 
     def ask(self, key: int, request: Message, timeout_s: float = TIMEOUT_S) -> Any:
-        """Send a request, and wait for the answer until the time-out. Raises AskingFailed."""
+        """Send a request, and wait for the answer until the time-out. Raises RequestFailed."""
         version = self._version(key)
         if version is None:
-            low, high = NEEDED[key]
-            raise AskingFailed(
-                f"{self.address} does not offer {api(key).name} in the versions {low} to {high}: "
+            own_min, own_max = VERSIONS[key]
+            raise RequestFailed(
+                f"{self.address} does not offer {api(key).name} in the versions {own_min} to {own_max}: "
                 "Kafka 3.0 or later, or Muster, was expected"
             )
-        if self._renew_at_ms is not None:
-            from muster.coordinator.system.clock import read_wall
-
-            if read_wall("now") >= self._renew_at_ms:
-                self._socket.settimeout(TIMEOUT_S)
-                self._log_in()
+        if self._renew_at_ms is not None and wall_now_ms() >= self._renew_at_ms:
+            self._socket.settimeout(TIMEOUT_S)
+            self._log_in()
         self._socket.settimeout(timeout_s)
         return self._exchange(key, version, request)
 
     def _version(self, key: int) -> int | None:
-        least, most = self._versions.get(key, (0, -1))
-        low, high = NEEDED[key]
-        version = min(most, high)
-        return version if version >= max(least, low) else None
+        broker_min, broker_max = self._versions.get(key, (0, -1))
+        own_min, own_max = VERSIONS[key]
+        version = min(broker_max, own_max)
+        return version if version >= max(broker_min, own_min) else None
 
     def _ask_versions(self) -> dict[int, tuple[int, int]]:
         answer = self._exchange(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
         if answer.error_code:
-            raise AskingFailed(f"{self.address} refuses ApiVersions: {error_name(answer.error_code)}")
+            raise RequestFailed(f"{self.address} refuses ApiVersions: {error_name(answer.error_code)}")
         return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
 
     def _exchange(self, key: int, version: int, request: Message) -> Any:
@@ -185,22 +216,22 @@ class Connection:
             start = self._read(4)
             (size,) = struct.unpack(">i", start)
             if not 0 <= size <= MAX_ANSWER_BYTES:
-                raise AskingFailed(
+                raise RequestFailed(
                     f"{self.address} answers {kind.name} with something that Kafka never sends{_looks_like(start)}"
                 )
             data = self._read(size)
             correlation_id, body = decode_response_header(kind, version, data, 0, len(data))
             if correlation_id != self._correlation_id:
-                raise AskingFailed(f"{self.address} answers a request that was not sent")
+                raise RequestFailed(f"{self.address} answers a request that was not sent")
             answer = kind.decode_response(version, data, body, len(data))
             self._failed = False
             self._was_answered = self._was_answered or key != ApiKey.API_VERSIONS
             return answer
         except (OSError, EOFError) as error:
             why = getattr(error, "strerror", None) or error
-            raise AskingFailed(f"{self.address} does not answer {kind.name}: {why}; {self._hint(error)}") from error
+            raise RequestFailed(f"{self.address} does not answer {kind.name}: {why}; {self._hint(error)}") from error
         except ProtocolError as error:
-            raise AskingFailed(
+            raise RequestFailed(
                 f"{self.address} answers {kind.name} with something that cannot be read: {error}"
             ) from error
 

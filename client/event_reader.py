@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from muster.client.connection import AskingFailed, sentence
-from muster.client.kafka_client import NO_TOPIC, Cluster
-from muster.client.list_offsets import end_offsets
+from muster.client.connection import RequestFailed, sentence
+from muster.client.kafka_client import NO_TOPIC, KafkaClient, end_offsets
 from muster.coordinator.log import batches
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
@@ -45,15 +44,15 @@ OF_TRANSACTIONS: Final = History(
 class Events:
     """A history topic, read from one offset on."""
 
-    def __init__(self, cluster: Cluster, of: History = OF_GROUPS) -> None:
-        """Raises AskingFailed when the topic does not exist."""
-        self._cluster = cluster
+    def __init__(self, client: KafkaClient, of: History = OF_GROUPS) -> None:
+        """Raises RequestFailed when the topic does not exist."""
+        self._client = client
         self._of = of
-        topic = cluster.topics([of.topic]).get(of.topic)
-        if topic is None and (why := cluster.why_no_topic(of.topic)) != NO_TOPIC:
-            raise AskingFailed(f"{of.topic} cannot be read: {why}")
+        topic = client.topics([of.topic]).get(of.topic)
+        if topic is None and (why := client.topic_error(of.topic)) != NO_TOPIC:
+            raise RequestFailed(f"{of.topic} cannot be read: {why}")
         if topic is None:
-            raise AskingFailed(f"{cluster.bootstrap.address} has no topic {of.topic}: {of.missing}")
+            raise RequestFailed(f"{client.bootstrap.address} has no topic {of.topic}: {of.missing}")
         self._leaders = {one.partition_index: one.leader_id for one in topic.partitions}
 
     def partition_of(self, name: str) -> int:
@@ -62,17 +61,17 @@ class Events:
 
     def ends(self) -> dict[int, int]:
         """The end of every partition."""
-        found = end_offsets(self._cluster, [(self._of.topic, partition) for partition in self._leaders])
+        found = end_offsets(self._client, [(self._of.topic, partition) for partition in self._leaders])
         return {partition: end for (_, partition), end in found.items()}
 
     def upto_now(self, name: str) -> Iterator[Value]:
         """All present events of a group or a transactional id."""
         return (value for value in self.of_partition(self.partition_of(name)) if value[self._of.name] == name)
 
-    def newest(self, name: str, most: int) -> Iterator[Value]:
+    def newest(self, name: str, count: int) -> Iterator[Value]:
         """Its events among the last `most` events of its partition."""
         partition = self.partition_of(name)
-        begin = max(self.ends().get(partition, 0) - most, 0)
+        begin = max(self.ends().get(partition, 0) - count, 0)
         return (value for value in self.of_partition(partition, begin) if value[self._of.name] == name)
 
     def of_partition(self, partition: int, begin: int = 0) -> Iterator[Value]:
@@ -102,7 +101,7 @@ class Events:
                 max_wait_ms=wait_ms // len(by_leader), min_bytes=1, max_bytes=4 * FETCH_BYTES,
                 topics=[FetchTopic(self._of.topic, partitions=rows)],
             )  # fmt: skip
-            answer = self._cluster.node(leader).ask(ApiKey.FETCH, request)
+            answer = self._client.node(leader).ask(ApiKey.FETCH, request)
             for topic in answer.responses:
                 for row in topic.partitions:
                     found.extend(self._read(row, position))
@@ -114,7 +113,7 @@ class Events:
             position[row.partition_index] = max(row.log_start_offset, 0)
             return
         if row.error_code:
-            raise AskingFailed(f"{self._of.topic}-{row.partition_index} cannot be read: {sentence(row.error_code)}")
+            raise RequestFailed(f"{self._of.topic}-{row.partition_index} cannot be read: {sentence(row.error_code)}")
         for _, records in batches.read(bytes(row.records or b"")):
             for record in records:
                 if record.offset >= position[row.partition_index]:

@@ -84,23 +84,23 @@ def _framed(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def _answer(address: Address, request: bytes, most: int, context: ssl.SSLContext | None = None) -> bytes:
+def _answer(address: Address, request: bytes, max_bytes: int, context: ssl.SSLContext | None = None) -> bytes:
     """The first bytes of an answer, up to `most`; empty if no server answers."""
     try:
         with socket.create_connection(address, TIMEOUT_S) as connection:
             if context is not None:
                 with context.wrap_socket(connection, server_hostname=address.host) as encrypted:
-                    return _exchanged(encrypted, request, most)
-            return _exchanged(connection, request, most)
+                    return _exchanged(encrypted, request, max_bytes)
+            return _exchanged(connection, request, max_bytes)
     except OSError:
         return b""
 
 
-def _exchanged(connection: socket.socket, request: bytes, most: int) -> bytes:
+def _exchanged(connection: socket.socket, request: bytes, max_bytes: int) -> bytes:
     connection.sendall(request)
     data = b""
-    while len(data) < most and (len(data) < 4 or len(data) < 4 + struct.unpack(">i", data[:4])[0]):
-        part = connection.recv(most - len(data))
+    while len(data) < max_bytes and (len(data) < 4 or len(data) < 4 + struct.unpack(">i", data[:4])[0]):
+        part = connection.recv(max_bytes - len(data))
         if not part:
             break
         data += part

@@ -1,5 +1,7 @@
-"""The client of `muster groups`, `muster transactions` and `muster.testing`. It knows the nodes of a cluster, and
-chooses one for each request.
+"""The client of `muster groups`, `muster transactions` and `muster.testing`.
+
+It knows the nodes of a cluster, and chooses one for each request. It also reads offsets of partitions from their
+leaders: their starts, their ends, and their offsets at a time.
 """
 
 from __future__ import annotations
@@ -9,19 +11,13 @@ from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from muster.client.connection import (
-    FIRST_TIMEOUT_S,
-    IS_IT_THERE,
-    TIMEOUT_S,
-    AskingFailed,
-    Connection,
-    sentence,
-)
+from muster.client.connection import FIRST_TIMEOUT_S, IS_IT_LISTENING, TIMEOUT_S, Connection, RequestFailed, sentence
 from muster.coordinator.config.listeners import Address, show
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
+from muster.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 
 if TYPE_CHECKING:
@@ -44,30 +40,30 @@ TRIES_OF_A_TOPIC: Final = 3
 """How often a coordinator is requested when its topic exists: a partition of the topic may be offline."""
 
 
-class Cluster:
+class KafkaClient:
     """All nodes behind some bootstrap addresses. Connections open when they are needed, and again when a node has
     closed one. A request that any node can answer then goes to another node.
     """
 
     def __init__(self, bootstrap: Address | Sequence[Address], security: ClientSecurity | None = None) -> None:
-        """Connect to the first bootstrap address that answers, and learn the nodes. Raises AskingFailed."""
+        """Connect to the first bootstrap address that answers, and learn the nodes. Raises RequestFailed."""
         given = [bootstrap] if isinstance(bootstrap, Address) else list(bootstrap)
         self._addresses: dict[Address, None] = dict.fromkeys(given)
         self._security = security
         self._connections: dict[int, Connection] = {}
         self.nodes: dict[int, Address] = {}
         self._bootstrap: Connection | None = None
-        self._asked = show(*given[0])
+        self._last_address = show(*given[0])
         self._connect()
 
     @property
     def address(self) -> str:
         """The address of the last node that was used, HOST:PORT. This node may have stopped since."""
-        return self._asked
+        return self._last_address
 
     @property
     def bootstrap(self) -> Connection:
-        """A connection to a node that answers: the present one, or one to another node. Raises AskingFailed."""
+        """A connection to a node that answers: the present one, or one to another node. Raises RequestFailed."""
         if self._bootstrap is None or not self._bootstrap.is_open:
             self._connect()
         assert self._bootstrap is not None
@@ -76,47 +72,47 @@ class Cluster:
     def _connect(self) -> None:
         """Connect to some node that answers. The node that closed the last connection is tried last."""
         is_again = self._bootstrap is not None
-        self._hang_up()
-        failures: list[AskingFailed] = []
-        for address in sorted(self._addresses, key=lambda one: is_again and show(*one) == self._asked):
+        self._disconnect()
+        failures: list[RequestFailed] = []
+        for address in sorted(self._addresses, key=lambda one: is_again and show(*one) == self._last_address):
             try:
                 self._connect_to(address)
                 return
-            except AskingFailed as failure:
+            except RequestFailed as failure:
                 failures.append(failure)
         if len(failures) == 1:
             raise failures[0]
-        told = "; ".join(str(one).removesuffix(IS_IT_THERE) for one in failures)
-        raise AskingFailed(f"none of {len(failures)} servers answers: {told} (--bootstrap-server)")
+        reasons = "; ".join(str(one).removesuffix(IS_IT_LISTENING) for one in failures)
+        raise RequestFailed(f"none of {len(failures)} servers answers: {reasons} (--bootstrap-server)")
 
     def _connect_to(self, address: Address) -> None:
         connection = Connection(address, self._security)
         try:
             answer = connection.ask(ApiKey.METADATA, MetadataRequest([], allow_auto_topic_creation=False))
-        except AskingFailed:
+        except RequestFailed:
             connection.close()
             raise
-        self._bootstrap, self._asked = connection, connection.address
-        self._learn(answer)
+        self._bootstrap, self._last_address = connection, connection.address
+        self._update_nodes(answer)
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         bootstrap, self._bootstrap = self._bootstrap, None
         if bootstrap is not None:
             bootstrap.close()
 
     def reconnect(self) -> None:
-        """Close all connections, and connect anew. Raises AskingFailed."""
+        """Close all connections, and connect anew. Raises RequestFailed."""
         self.close()
         self._connections.clear()
         self._connect()
 
     def close(self) -> None:
         """Close all connections."""
-        self._hang_up()
+        self._disconnect()
         for connection in self._connections.values():
             connection.close()
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> KafkaClient:
         return self
 
     def __exit__(
@@ -126,23 +122,23 @@ class Cluster:
 
     def _ask_any(self, key: int, request: Message) -> Any:
         """Send the request to any node. If a node closes the connection, or is silent for a while, the next one is
-        tried. Raises AskingFailed.
+        tried. Raises RequestFailed.
         """
         # every node once, and one of them twice: it may have started again meanwhile
         for left in range(len(self._addresses), -1, -1):
             connection = self.bootstrap
             try:
                 return connection.ask(key, request, FIRST_TIMEOUT_S if left else TIMEOUT_S)
-            except AskingFailed:
+            except RequestFailed:
                 if not left or connection.is_open:
                     raise
         raise AssertionError("the last one answers or raises")
 
     def node(self, node_id: int) -> Connection:
-        """A connection to a node. Raises AskingFailed."""
+        """A connection to a node. Raises RequestFailed."""
         address = self.nodes.get(node_id)
         if address is None:
-            raise AskingFailed(f"{self.bootstrap.address} names a node {node_id} that it does not know")
+            raise RequestFailed(f"{self.bootstrap.address} names a node {node_id} that it does not know")
         connection = self._connections.get(node_id)
         if connection is None or connection.address != show(*address) or not connection.is_open:
             if connection is not None:
@@ -155,12 +151,12 @@ class Cluster:
         return [self.node(node_id) for node_id in sorted(self.nodes)]
 
     def coordinator(self, name: str, kind: int = GROUP) -> Connection:
-        """A connection to the coordinator of a group, or of a transactional id. Raises AskingFailed."""
+        """A connection to the coordinator of a group, or of a transactional id. Raises RequestFailed."""
         found = self._find_coordinator(name, kind)
         if found.error_code in _NOT_ALLOWED:
-            raise AskingFailed(f"this user may not see {_KINDS[kind]} {name}: {sentence(found.error_code)}")
+            raise RequestFailed(f"this user may not see {_KINDS[kind]} {name}: {sentence(found.error_code)}")
         if found.error_code:
-            raise AskingFailed(f"{_KINDS[kind]} {name} has no coordinator: {sentence(found.error_code)}")
+            raise RequestFailed(f"{_KINDS[kind]} {name} has no coordinator: {sentence(found.error_code)}")
         self.nodes[found.node_id] = Address(found.host, found.port)
         return self.node(found.node_id)
 
@@ -182,7 +178,7 @@ class Cluster:
     ) -> tuple[Connection, Any]:
         """The coordinator of a group or a transactional id, and its answer. `errors(answer)` returns the error codes of
         the answer. A coordinator that loads or moves is tried again for some seconds, as Kafka's admin clients do.
-        Raises AskingFailed.
+        Raises RequestFailed.
         """
         for _ in range(TRIES):
             node = self.coordinator(name, kind)
@@ -196,10 +192,10 @@ class Cluster:
         """The metadata of these topics (None: of all), by name; those that do not exist are left out."""
         rows = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         answer = self._ask_any(ApiKey.METADATA, MetadataRequest(rows, allow_auto_topic_creation=False))
-        self._learn(answer)
+        self._update_nodes(answer)
         return {one.name: one for one in answer.topics if one.error_code == ErrorCode.NONE}
 
-    def why_no_topic(self, name: str) -> str:
+    def topic_error(self, name: str) -> str:
         """The sentence about a topic that is not among `topics`."""
         request = MetadataRequest([MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         (row,) = self._ask_any(ApiKey.METADATA, request).topics
@@ -207,14 +203,14 @@ class Cluster:
             return NO_TOPIC
         return f"nothing is known of the topic: {sentence(row.error_code)}"
 
-    def _learn(self, answer: Any) -> None:
+    def _update_nodes(self, answer: Any) -> None:
         """Learn the live nodes. The addresses of the others are kept, because they may return."""
         self.nodes = {one.node_id: Address(one.host, one.port) for one in answer.brokers}
         self._addresses.update(dict.fromkeys(self.nodes.values()))
 
-    def look_again(self) -> None:
-        """Learn the live nodes anew. Raises AskingFailed."""
-        self._learn(self._ask_any(ApiKey.METADATA, MetadataRequest([], allow_auto_topic_creation=False)))
+    def refresh_nodes(self) -> None:
+        """Learn the live nodes anew. Raises RequestFailed."""
+        self._update_nodes(self._ask_any(ApiKey.METADATA, MetadataRequest([], allow_auto_topic_creation=False)))
 
 
 def read_command_config(file: Path | None) -> ClientSecurity | None:
@@ -225,3 +221,46 @@ def read_command_config(file: Path | None) -> ClientSecurity | None:
     from muster.client.security import read
 
     return read(file)
+
+
+LATEST: Final = -1
+"""ListOffsets' timestamp for the end of a partition."""
+EARLIEST: Final = -2
+"""ListOffsets' timestamp for its beginning."""
+
+Partition = tuple[str, int]
+
+
+def end_offsets(client: KafkaClient, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    """The end of each partition. Partitions are left out that do not exist, or whose leader does not answer."""
+    return offsets_at(client, partitions, LATEST)
+
+
+def offsets_at(client: KafkaClient, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
+    """For each partition, the first offset whose record is not older than a time (wall ms). It is -1 if no record is.
+    LATEST or EARLIEST may stand for a time. Partitions are left out that do not exist, or whose leader does not answer.
+    """
+    wanted = list(partitions)
+    by_leader: dict[int, dict[str, list[int]]] = {}
+    topics = client.topics(sorted({topic for topic, _ in wanted}))
+    leaders = {(name, one.partition_index): one.leader_id for name, topic in topics.items() for one in topic.partitions}
+    for topic, partition in wanted:
+        leader = leaders.get((topic, partition), -1)
+        if leader >= 0:
+            by_leader.setdefault(leader, {}).setdefault(topic, []).append(partition)
+    found: dict[Partition, int] = {}
+    for leader, asked in by_leader.items():
+        rows = [
+            ListOffsetsTopic(name, [ListOffsetsPartition(one, -1, timestamp) for one in numbers])
+            for name, numbers in asked.items()
+        ]
+        answer = client.node(leader).ask(ApiKey.LIST_OFFSETS, ListOffsetsRequest(-1, 0, rows))
+        found.update(
+            {
+                (topic.name, one.partition_index): one.offset
+                for topic in answer.topics
+                for one in topic.partitions
+                if not one.error_code
+            }
+        )
+    return found

@@ -21,11 +21,11 @@ from muster.coordinator.config.error import ConfigError
 from muster.coordinator.net.http_get import http_post
 from muster.coordinator.net.tls.context import client_context
 from muster.coordinator.net.tls.settings import TlsSettings
-from muster.coordinator.system.clock import read_wall
+from muster.coordinator.system.wall_time import wall_now_ms
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
-MOST_BYTES: Final = 512 << 10
+MAX_TOKEN_BYTES: Final = 512 << 10
 """The most bytes of a file with a token, and of an answer with one."""
 _PACKAGE: Final = MODULE.rpartition(".")[0]
 _HANDLER: Final = "sasl.login.callback.handler.class"
@@ -68,7 +68,7 @@ class Bearer:
     name: Final = "the token"
 
     def __init__(
-        self, source: TokenSource, extensions: Mapping[str, str], wall_ms: Callable[[], int] = lambda: read_wall("now")
+        self, source: TokenSource, extensions: Mapping[str, str], wall_ms: Callable[[], int] = lambda: wall_now_ms()
     ) -> None:
         self.source = source
         self.extensions = dict(extensions)
@@ -88,7 +88,7 @@ class Bearer:
         return b"n,,\1" + b"".join(f"{name}={value}\1".encode() for name, value in pairs.items()) + b"\1"
 
 
-class Inline(NamedTuple):
+class InlineToken(NamedTuple):
     """The token stands in the properties."""
 
     token: str
@@ -98,7 +98,7 @@ class Inline(NamedTuple):
         return self.token
 
 
-class InFile(NamedTuple):
+class FileToken(NamedTuple):
     """The token is read from a file each time: another program may renew it."""
 
     path: str
@@ -107,12 +107,12 @@ class InFile(NamedTuple):
         """See `TokenSource`."""
         try:
             with Path(self.path).open("rb") as file:
-                return file.read(MOST_BYTES).decode()
+                return file.read(MAX_TOKEN_BYTES).decode()
         except (OSError, ValueError) as error:
             raise NoToken(f"{self.path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
-class Unsecured(NamedTuple):
+class UnsecuredToken(NamedTuple):
     """The token is made here, without a signature."""
 
     claims: Mapping[str, Any]
@@ -120,13 +120,13 @@ class Unsecured(NamedTuple):
 
     def fetch(self) -> str:
         """See `TokenSource`."""
-        now_s = read_wall("now") // 1000
+        now_s = wall_now_ms() // 1000
         claims = {"iat": now_s, "exp": now_s + self.lifetime_s, **self.claims}
         parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
         return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts) + "."
 
 
-class Endpoint(NamedTuple):
+class TokenEndpoint(NamedTuple):
     """An identity provider issues the token for an id and a secret. `quotes`: these are quoted as in URLs."""
 
     url: str
@@ -144,7 +144,7 @@ class Endpoint(NamedTuple):
             pair = [urllib.parse.quote_plus(one) for one in pair]
         basic = base64.b64encode(":".join(pair).encode()).decode()
         try:
-            data = http_post(self.url, form, {"Authorization": f"Basic {basic}"}, self.context, MOST_BYTES)
+            data = http_post(self.url, form, {"Authorization": f"Basic {basic}"}, self.context, MAX_TOKEN_BYTES)
         except OSError as error:
             raise NoToken(f"{shown(self.url)} gives none: {_why(error)}") from error
         try:
@@ -191,7 +191,7 @@ def _check_classes(properties: Mapping[str, str]) -> None:
 def _source(properties: Mapping[str, str], options: Mapping[str, str]) -> TokenSource:
     inline, url = options.get(_INLINE), properties.get(_URL, "").strip()
     if inline is not None:
-        return Inline(inline)
+        return InlineToken(inline)
     if url:
         return _at(url, properties, options)
     if any(name.startswith(_UNSECURED) for name in options):
@@ -213,7 +213,7 @@ def _at(url: str, properties: Mapping[str, str], options: Mapping[str, str]) -> 
     if not is_good:
         raise ConfigError(f"{_URL} is no URL of a file, http or https; expected https://HOST/PATH or file:///PATH")
     if parts.scheme == "file":
-        return InFile(urllib.request.url2pathname(parts.path))
+        return FileToken(urllib.request.url2pathname(parts.path))
 
     def either(name: str, option: str) -> str | None:
         return properties.get(name) or options.get(option)
@@ -224,10 +224,10 @@ def _at(url: str, properties: Mapping[str, str], options: Mapping[str, str]) -> 
             raise ConfigError(f"{name} is missing (or {option} in sasl.jaas.config), for the token of {shown(url)}")
     context = client_context(TlsSettings.of(options)) if parts.scheme == "https" else None
     quotes = properties.get("sasl.oauthbearer.header.urlencode", "").strip().lower() == "true"
-    return Endpoint(url, client_id or "", secret or "", either(_SCOPE, "scope"), quotes, context)
+    return TokenEndpoint(url, client_id or "", secret or "", either(_SCOPE, "scope"), quotes, context)
 
 
-def _unsecured(options: Mapping[str, str]) -> Unsecured:
+def _unsecured(options: Mapping[str, str]) -> UnsecuredToken:
     """The token source with the rules of Kafka's OAuthBearerUnsecuredLoginCallbackHandler."""
     claims: dict[str, Any] = {}
     for name, value in options.items():
@@ -240,7 +240,7 @@ def _unsecured(options: Mapping[str, str]) -> Unsecured:
     user = options.get(f"{_UNSECURED}PrincipalClaimName", "sub").strip()
     if user not in claims:
         raise ConfigError(f'{_UNSECURED}StringClaim_{user}="NAME" is missing in sasl.jaas.config')
-    return Unsecured(claims, int(lifetime))
+    return UnsecuredToken(claims, int(lifetime))
 
 
 def _claim(name: str, kind: str, value: str) -> Any:
@@ -277,7 +277,7 @@ def librdkafka(bearer: Bearer) -> Iterator[tuple[str, str]]:
     """The same settings for librdkafka. Raises ConfigError for tokens that librdkafka would need a callback for."""
     source = bearer.source
     yield "sasl.mechanism", OAUTHBEARER
-    if isinstance(source, Endpoint):
+    if isinstance(source, TokenEndpoint):
         yield "sasl.oauthbearer.method", "oidc"
         yield "sasl.oauthbearer.token.endpoint.url", source.url
         yield "sasl.oauthbearer.client.id", source.client_id
@@ -289,7 +289,7 @@ def librdkafka(bearer: Bearer) -> Iterator[tuple[str, str]]:
                 "sasl.oauthbearer.extensions",
                 ",".join(f"{name}={value}" for name, value in bearer.extensions.items()),
             )
-    elif isinstance(source, Unsecured) and set(source.claims) == {"sub"} and not bearer.extensions:
+    elif isinstance(source, UnsecuredToken) and set(source.claims) == {"sub"} and not bearer.extensions:
         yield "enable.sasl.oauthbearer.unsecure.jwt", "true"
         yield "sasl.oauthbearer.config", f"principal={source.claims['sub']} lifeSeconds={source.lifetime_s}"
     else:

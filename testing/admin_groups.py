@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from muster.client.connection import AskingFailed, Connection, sentence
-from muster.client.kafka_client import Cluster
+from muster.client.connection import Connection, RequestFailed, sentence
+from muster.client.kafka_client import KafkaClient
 from muster.coordinator.config.listeners import show
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
@@ -44,15 +44,15 @@ class _Elsewhere(Exception):
     """The coordinator moves, or is not ready."""
 
 
-def asked_of_coordinator(cluster: Cluster, group_id: str, ask: Callable[[Connection], T]) -> T:
+def asked_of_coordinator(cluster: KafkaClient, group_id: str, ask: Callable[[Connection], T]) -> T:
     """The result of `ask(coordinator)`, which is repeated while the coordinator moves. Raises what `ask` raises,
-    AskingFailed and CannotBeDone.
+    RequestFailed and CannotBeDone.
     """
     due_s = time.monotonic() + PATIENCE_S
     while True:
         try:
             return ask(cluster.coordinator(group_id))
-        except AskingFailed:
+        except RequestFailed:
             if time.monotonic() > due_s:
                 raise
         except _Elsewhere as why:
@@ -61,24 +61,24 @@ def asked_of_coordinator(cluster: Cluster, group_id: str, ask: Callable[[Connect
         time.sleep(LOOK_S)
 
 
-def coordinator_of(cluster: Cluster, group_id: str) -> Connection:
-    """The node that coordinates the group. Raises AskingFailed."""
+def coordinator_of(cluster: KafkaClient, group_id: str) -> Connection:
+    """The node that coordinates the group. Raises RequestFailed."""
     return asked_of_coordinator(cluster, group_id, lambda node: node)
 
 
-def group_ids(cluster: Cluster) -> list[str]:
+def group_ids(cluster: KafkaClient) -> list[str]:
     """The ids of all groups, ascending."""
     due_s = time.monotonic() + PATIENCE_S
     while True:
         try:
-            cluster.look_again()
+            cluster.refresh_nodes()
             found: set[str] = set()
             for node in cluster.every_node():
                 answer = node.ask(ApiKey.LIST_GROUPS, ListGroupsRequest())
                 _there(answer.error_code)
                 found.update(one.group_id for one in answer.groups)
             return sorted(found)
-        except (AskingFailed, _Elsewhere) as failure:
+        except (RequestFailed, _Elsewhere) as failure:
             if time.monotonic() > due_s:
                 raise CannotBeDone(f"the groups cannot be listed: {failure}") from failure
         time.sleep(LOOK_S)
@@ -89,7 +89,7 @@ def _there(error_code: int) -> None:
         raise _Elsewhere(sentence(error_code))
 
 
-def describe(cluster: Cluster, topics: AdminTopics, group_id: str) -> GroupView:
+def describe(cluster: KafkaClient, topics: AdminTopics, group_id: str) -> GroupView:
     """The group as it is now, by several requests one after the other."""
     node, view = asked_of_coordinator(cluster, group_id, lambda node: (node, _described(node, group_id)))
     known = set(topics.names())
@@ -103,7 +103,7 @@ def describe(cluster: Cluster, topics: AdminTopics, group_id: str) -> GroupView:
 
 def _described(node: Connection, group_id: str) -> GroupView:
     """The group without the end offsets of its logs."""
-    if node.speaks(ApiKey.CONSUMER_GROUP_DESCRIBE):
+    if node.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
         row = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest([group_id])).groups[0]
         _there(row.error_code)
         if not row.error_code:
@@ -164,7 +164,7 @@ def _index(row: Any) -> int:
     return int(row.partition_index)
 
 
-def remove_member(cluster: Cluster, group: GroupView, name: str) -> None:
+def remove_member(cluster: KafkaClient, group: GroupView, name: str) -> None:
     """Remove a member as kafka-consumer-groups and the admin clients do. Raises CannotBeDone."""
     member = group.member(name)
     if member is None:
@@ -183,7 +183,7 @@ def remove_member(cluster: Cluster, group: GroupView, name: str) -> None:
         raise CannotBeDone(f"member {name} cannot be removed: {sentence(error)}")
 
 
-def reset(cluster: Cluster, topics: AdminTopics, group: GroupView, to: Any, names: Iterable[str]) -> Offsets:
+def reset(cluster: KafkaClient, topics: AdminTopics, group: GroupView, to: Any, names: Iterable[str]) -> Offsets:
     """Set the offsets of a group without members. Raises CannotBeDone."""
     if group.members:
         raise CannotBeDone(f"group {group.group_id} has members: stop its consumers before its offsets are reset")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from muster.client.connection import AskingFailed, Connection, sentence
-from muster.client.kafka_client import Cluster
+from muster.client.connection import Connection, RequestFailed, sentence
+from muster.client.kafka_client import KafkaClient
 from muster.coordinator.log import batches
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
@@ -42,7 +42,7 @@ _ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_O
 class AdminTopics:
     """The verbs on topics: see `testcontrol.topics.Topics`."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: KafkaClient) -> None:
         self._cluster = cluster
         self._turn = 0
 
@@ -191,7 +191,7 @@ class AdminTopics:
 
     def _led(self, name: str, index: int, ask: Callable[[Connection], Any], *, is_repeatable: bool = False) -> Any:
         """The row of a leader's answer. The request is repeated while the leader moves, or does not know the topic yet.
-        `is_repeatable`: also after a connection was lost before the answer. Raises AskingFailed, CannotBeDone.
+        `is_repeatable`: also after a connection was lost before the answer. Raises RequestFailed, CannotBeDone.
         """
         due_s = time.monotonic() + PATIENCE_S
         while True:
@@ -200,7 +200,7 @@ class AdminTopics:
             if leader_id >= 0 or is_over:
                 try:
                     leader = self._cluster.node(leader_id)
-                except AskingFailed:
+                except RequestFailed:
                     if is_over:
                         raise
                 else:
@@ -214,7 +214,7 @@ class AdminTopics:
     def _asked(leader: Connection, ask: Callable[[Connection], Any], is_repeatable: bool) -> Any:
         try:
             return ask(leader)
-        except AskingFailed:
+        except RequestFailed:
             if not is_repeatable or leader.is_open:
                 raise
             return None

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
-from muster.client.connection import AskingFailed
-from muster.client.kafka_client import Cluster
+from muster.client.connection import RequestFailed
+from muster.client.kafka_client import KafkaClient
 from muster.coordinator.config.listeners import parse_address, show
 from muster.testcontrol import checks
 from muster.testcontrol.errors import CannotBeDone, WaitFailed
@@ -43,13 +43,13 @@ class Against:
     def __init__(
         self,
         bootstrap_servers: str,
-        open_verbs: Callable[[Cluster], ClusterVerbs] | None = None,
+        open_verbs: Callable[[KafkaClient], ClusterVerbs] | None = None,
         portal: LoopBridge | None = None,
     ) -> None:
         """`bootstrap_servers`: HOST:PORT, with commas; one that answers is used. `open_verbs`: makes the verbs.
         `portal`: given by a runner that starts the cluster again and again, and connects to it anew.
         """
-        self._open: Callable[[Cluster], ClusterVerbs] = ClusterVerbs if open_verbs is None else open_verbs
+        self._open: Callable[[KafkaClient], ClusterVerbs] = ClusterVerbs if open_verbs is None else open_verbs
         self.bootstrap_servers = bootstrap_servers
         self.portal = LoopBridge(refused) if portal is None else portal
         self.lines = ServerLines()
@@ -74,8 +74,8 @@ class Against:
         addresses = [parse_address(one, "the bootstrap server") for one in given if one]
         thread = LoopThread(asyncio.SelectorEventLoop, "muster-against")
         try:
-            verbs = self._open(Cluster(addresses))
-        except AskingFailed as failure:
+            verbs = self._open(KafkaClient(addresses))
+        except RequestFailed as failure:
             raise _without_option(failure) from failure
         self.portal.open(thread.start(_nothing, _nothing))
         self._thread, self._verbs = thread, verbs
@@ -113,7 +113,7 @@ class Against:
 class ClusterVerbs:
     """See `verbs.Verbs`."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: KafkaClient) -> None:
         self.cluster = cluster
         self.topics = AdminTopics(cluster)
         self.groups = AdminGroups(cluster, self.topics)
@@ -159,7 +159,7 @@ class ClusterVerbs:
 class AdminGroups:
     """The verbs on groups, as far as administrators have them."""
 
-    def __init__(self, cluster: Cluster, topics: AdminTopics) -> None:
+    def __init__(self, cluster: KafkaClient, topics: AdminTopics) -> None:
         self._cluster = cluster
         self._topics = topics
 
@@ -271,12 +271,12 @@ class AdminGroups:
 class AdminNodes:
     """The verbs on nodes, as far as administrators have them."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: KafkaClient) -> None:
         self._cluster = cluster
 
     def ids(self) -> list[int]:
         """The ids of all live brokers."""
-        self._cluster.look_again()
+        self._cluster.refresh_nodes()
         return sorted(self._cluster.nodes)
 
     def coordinator_of(self, group_id: str) -> int:
@@ -286,7 +286,7 @@ class AdminNodes:
 
     def describe(self, node_id: int) -> NodeView:
         """What clients know of a broker."""
-        self._cluster.look_again()
+        self._cluster.refresh_nodes()
         at = self._cluster.nodes.get(node_id)
         if at is None:
             raise CannotBeDone(f"there is no node {node_id}")
@@ -300,10 +300,10 @@ class AdminNodes:
 
 def refused(failure: Exception) -> CannotBeDone | None:
     """The error for a test when the cluster cannot be used. None: it is another failure."""
-    return _without_option(failure) if isinstance(failure, AskingFailed) else None
+    return _without_option(failure) if isinstance(failure, RequestFailed) else None
 
 
-def _without_option(failure: AskingFailed) -> CannotBeDone:
+def _without_option(failure: RequestFailed) -> CannotBeDone:
     """The failure, without the option of a command at the end of its sentence."""
     return CannotBeDone(_OPTION.sub("", str(failure)))
 

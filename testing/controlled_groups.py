@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from muster.client.kafka_client import Cluster
+from muster.client.kafka_client import KafkaClient
 from muster.testcontrol import checks
 from muster.testcontrol.errors import CannotBeDone, NoSuchFault, intervention_lines
 from muster.testcontrol.nodes import NodeView
@@ -21,7 +21,7 @@ from muster.testing.controlled_faults import ControlledFaults
 class ControlledGroups(AdminGroups):
     """Groups, with what only Muster can do."""
 
-    def __init__(self, cluster: Cluster, topics: AdminTopics, control: Control, faults: ControlledFaults) -> None:
+    def __init__(self, cluster: KafkaClient, topics: AdminTopics, control: Control, faults: ControlledFaults) -> None:
         super().__init__(cluster, topics)
         self._control = control
         self._faults = faults
@@ -111,7 +111,7 @@ class ControlledGroups(AdminGroups):
 class ControlledNodes(AdminNodes):
     """Nodes, with what only Muster can do."""
 
-    def __init__(self, cluster: Cluster, control: Control) -> None:
+    def __init__(self, cluster: KafkaClient, control: Control) -> None:
         super().__init__(cluster)
         self._control = control
 

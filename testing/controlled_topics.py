@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from muster.client.kafka_client import Cluster
+from muster.client.kafka_client import KafkaClient
 from muster.testcontrol import checks
 from muster.testcontrol.topics import NewRecord, Record
 from muster.testing.admin_topics import AdminTopics
@@ -22,7 +22,7 @@ MAX_BYTES: Final = 512 * 1024
 class ControlledTopics(AdminTopics):
     """See the module."""
 
-    def __init__(self, cluster: Cluster, control: Control) -> None:
+    def __init__(self, cluster: KafkaClient, control: Control) -> None:
         super().__init__(cluster)
         self._control = control
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from muster.client.kafka_client import Cluster
+from muster.client.kafka_client import KafkaClient
 from muster.testcontrol.errors import CannotBeDone
 from muster.testcontrol.virtual_time import TimeView
 from muster.testing.against import ClusterVerbs
@@ -21,7 +21,7 @@ PAUSED: Final = "paused"
 class ControlledVerbs(ClusterVerbs):
     """See `verbs.Verbs`."""
 
-    def __init__(self, cluster: Cluster, address: str) -> None:
+    def __init__(self, cluster: KafkaClient, address: str) -> None:
         super().__init__(cluster)
         self._control = Control(address)
         self.topics: ControlledTopics = ControlledTopics(cluster, self._control)

@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Producer
 
 from muster.cli import main
-from muster.cli.failure import sentence
+from muster.cli.serve_messages import start_failure
 from muster.coordinator.config import ConfigError, load
 from muster.coordinator.system.host_names import CannotListen
 from muster.version import VERSION
@@ -149,7 +149,7 @@ def test_help_and_version_load_nothing_of_the_server() -> None:
     assert not {"asyncio", "structlog", "aiokafka", "muster.protocol", "muster.coordinator.config"} & loaded
 
 
-@pytest.mark.parametrize("module", ["listing", "offsets", "resetting", "removing", "changes", "plans"])
+@pytest.mark.parametrize("module", ["read_groups", "offsets", "resetting", "removing", "plans"])
 def test_commands_of_groups_load_nothing_of_the_server(module: str) -> None:
     code = f"import sys; import muster.cli.groups.{module}; print(*sys.modules)"
     loaded = set(
@@ -321,7 +321,7 @@ def at(error: OSError, purpose: str = "PLAINTEXT", port: int = 80) -> CannotList
     ],
 )  # fmt: skip
 def test_what_stood_in_the_way_in_words(error: OSError, words: str) -> None:
-    assert sentence(error, load(listen="[::1]:80")).startswith(words)
+    assert start_failure(error, load(listen="[::1]:80")).startswith(words)
 
 
 def test_health_says_no() -> None:

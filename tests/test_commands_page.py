@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from muster.cli import build_parser, main
-from muster.cli.completion.tree import tree_of
+from muster.cli.command_tree import tree_of
 from muster.cli.parser import Parser, walk
 
 ROOT = Path(__file__).parents[1]

@@ -17,7 +17,7 @@ from unittest import TestCase
 
 from muster import testing
 from muster.cli import build_parser
-from muster.cli.completion.tree import tree_of
+from muster.cli.command_tree import tree_of
 from muster.coordinator.groups.common import events as group_events
 from muster.coordinator.history import journal
 from muster.coordinator.properties.lookup import MUSTER

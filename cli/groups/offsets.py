@@ -1,20 +1,145 @@
-"""`muster groups offsets`: the committed offsets of groups, and their lag."""
+"""`muster groups offsets`: the committed offsets of groups with their lag, and how they are set and deleted."""
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from muster.cli.groups.committed import fetch_committed
-from muster.cli.groups.described import Description, NoGroup
-from muster.cli.groups.describing import find_group
-from muster.cli.groups.listing import all_groups
-from muster.cli.output import say
-from muster.cli.table import print_json, print_table
-from muster.client.connection import AskingFailed
-from muster.client.kafka_client import Cluster
-from muster.client.list_offsets import Partition, end_offsets
+from muster.cli.groups.plans import as_csv, check_form, check_groups, group_names, output_form
+from muster.cli.groups.read_groups import Description, NoGroup, all_groups, find_group, share_offsets, why_refused
+from muster.cli.output import print_json, print_table, ranges, say
+from muster.cli.running_server import run_with_client
+from muster.client.connection import RequestFailed, sentence
+from muster.client.kafka_client import KafkaClient, Partition, end_offsets
+from muster.protocol.api import ApiKey
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+AT_ONCE: Final = 1_000
+"""Partitions in one request: its commits fit into one batch of `__consumer_offsets`."""
+
+
+class Committed(NamedTuple):
+    """One committed offset."""
+
+    offset: int
+    metadata: str
+
+
+def fetch_committed(client: KafkaClient, group_id: str) -> dict[Partition, Committed]:
+    """Every committed offset of a group, by topic and partition; empty if the group does not exist. Raises
+    RequestFailed.
+    """
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, None, -1, None)])
+    node, answer = client.ask_coordinator(
+        group_id, ApiKey.OFFSET_FETCH, request, lambda answer: [one.error_code for one in answer.groups]
+    )
+    (row,) = answer.groups
+    if row.error_code:
+        why = why_refused(node, group_id, row.error_code)
+        raise RequestFailed(f"the offsets of group {group_id} cannot be read: {why}")
+    found = {
+        (topic.name, one.partition_index): Committed(one.committed_offset, one.metadata or "")
+        for topic in row.topics
+        for one in topic.partitions
+        if one.committed_offset >= 0
+    }
+    return dict(sorted(found.items()))
+
+
+def commit(client: KafkaClient, group_id: str, offsets: Mapping[Partition, int]) -> dict[Partition, str]:
+    """Commit without being a member of the group, which must be inactive. Returns the reason for each refused
+    partition.
+    """
+    refused: dict[Partition, str] = {}
+    for some in _slices(sorted(offsets)):
+        topics = [
+            OffsetCommitRequestTopic(topic, partitions=[
+                OffsetCommitRequestPartition(number, offsets[topic, number]) for number in numbers
+            ])
+            for topic, numbers in by_topic(some).items()
+        ]  # fmt: skip
+        request = OffsetCommitRequest(group_id, topics=topics)
+        _, answer = client.ask_coordinator(
+            group_id, ApiKey.OFFSET_COMMIT, request,
+            lambda answer: [one.error_code for topic in answer.topics for one in topic.partitions],
+        )  # fmt: skip
+        for topic in answer.topics:
+            for one in topic.partitions:
+                if one.error_code:
+                    refused[topic.name, one.partition_index] = _why(one.error_code)
+    return refused
+
+
+def delete(client: KafkaClient, group_id: str, partitions: Sequence[Partition]) -> dict[Partition, str]:
+    """Delete committed offsets. Returns the reason for each refused partition. Raises RequestFailed if all are."""
+    refused: dict[Partition, str] = {}
+    for some in _slices(partitions):
+        topics = [
+            OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(number) for number in numbers])
+            for topic, numbers in by_topic(some).items()
+        ]
+        request = OffsetDeleteRequest(group_id, topics)
+        _, answer = client.ask_coordinator(group_id, ApiKey.OFFSET_DELETE, request, lambda answer: [answer.error_code])
+        if answer.error_code:
+            raise RequestFailed(f"offsets of group {group_id} cannot be deleted: {_why(answer.error_code)}")
+        for topic in answer.topics:
+            for one in topic.partitions:
+                if one.error_code:
+                    refused[topic.name, one.partition_index] = _why(one.error_code)
+    return refused
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    """The partitions of each topic, in order."""
+    found: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        found.setdefault(topic, []).append(number)
+    return found
+
+
+def say_refused(command: str, group_id: str, done: str, refused: Mapping[Partition, str]) -> None:
+    """Print what was not `done` ("committed", "deleted"), and why: a line for each topic and reason."""
+    reasons: dict[tuple[str, str], list[int]] = {}
+    for (topic, number), why in sorted(refused.items()):
+        reasons.setdefault((topic, why), []).append(number)
+    for (topic, why), numbers in reasons.items():
+        say(f"{command}: offsets of {group_id} in {topic}:{ranges(numbers)} were not {done}: {why}", sys.stderr)
+
+
+def _slices(partitions: Sequence[Partition]) -> Iterator[Sequence[Partition]]:
+    for start in range(0, len(partitions), AT_ONCE):
+        yield partitions[start : start + AT_ONCE]
+
+
+def _why(error_code: int) -> str:
+    """What to do, if that is known, with Kafka's name of the error."""
+    text = sentence(error_code)
+    if error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
+        return f"{text}: stop its members, or have them subscribe to another topic"
+    if error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH,
+                      ErrorCode.NON_EMPTY_GROUP):  # fmt: skip
+        return f"{text}: the group has members now; stop them first"
+    return text
+
+
+def say_csv(rows: Iterable[tuple[str, Partition, int]], *, with_group: bool) -> None:
+    """Print lines of CSV."""
+    for line in as_csv(rows, with_group=with_group).splitlines():
+        say(line)
+
 
 _HEAD: Final = ("GROUP", "TOPIC", "PARTITION", "OFFSET", "END", "LAG", "METADATA", "MEMBER")
 
@@ -33,47 +158,59 @@ class Row(NamedTuple):
     member: str | None
 
 
-def offsets(cluster: Cluster, group_ids: Sequence[str] | None, *, form: str) -> int:
+def run_offsets(options: argparse.Namespace) -> int:
+    """Run `muster groups offsets`, and return the exit status."""
+
+    def check() -> None:
+        check_groups(options)
+        check_form(options)
+
+    return run_with_client(
+        "muster groups offsets",
+        options,
+        lambda client: offsets(client, group_names(options), form=output_form(options)),
+        check,
+    )
+
+
+def offsets(client: KafkaClient, group_ids: Sequence[str] | None, *, form: str) -> int:
     """Print every committed offset of these groups with end, lag and owner; `group_ids` None: of all groups. `form`:
     text, json or csv. Exit status 1 when one of the groups has no committed offset.
     """
-    names = [one.group_id for one in all_groups(cluster)] if group_ids is None else list(dict.fromkeys(group_ids))
+    names = [one.group_id for one in all_groups(client)] if group_ids is None else list(dict.fromkeys(group_ids))
     rows: list[Row] = []
     status = 0
     for name in names:
         try:
-            found = _rows(cluster, name)
+            found = _rows(client, name)
             if not found and group_ids is not None:
-                raise AskingFailed(f"group {name} has no committed offsets")
-        except AskingFailed as failure:
+                raise RequestFailed(f"group {name} has no committed offsets")
+        except RequestFailed as failure:
             say(f"muster groups offsets: {failure}", sys.stderr)
             status = 1
             continue
         rows += found
-    _print(cluster, rows, form, with_group=len(names) > 1 or group_ids is None)
+    _print(client, rows, form, with_group=len(names) > 1 or group_ids is None)
     if not rows and not status:
         say("no group has committed offsets" if names else "there are no groups", sys.stderr)
     return status
 
 
-def _rows(cluster: Cluster, group_id: str) -> list[Row]:
-    """The committed offsets of a group, by topic and partition. Raises AskingFailed."""
-    committed = fetch_committed(cluster, group_id)
+def _rows(client: KafkaClient, group_id: str) -> list[Row]:
+    """The committed offsets of a group, by topic and partition. Raises RequestFailed."""
+    committed = fetch_committed(client, group_id)
     try:
-        found = find_group(cluster, group_id)
+        found = find_group(client, group_id)
         if found is None and not committed:
             raise NoGroup(group_id)
     except NoGroup:
         raise
-    except AskingFailed:  # a user may be allowed to read offsets, and not to see members
+    except RequestFailed:  # a user may be allowed to read offsets, and not to see members
         found = None
     if found is not None and found.type == "share" and not committed:
-        # imported here: few clusters have such groups
-        from muster.cli.groups.other_types import share_offsets
-
-        starts = share_offsets(cluster, group_id)
+        starts = share_offsets(client, group_id)
         if not starts:
-            raise AskingFailed(
+            raise RequestFailed(
                 f"share group {group_id} has no start offsets yet: its members have acknowledged nothing"
             )
         return [Row(group_id, *one, start, lag, "", None) for one, (start, lag) in starts.items()]
@@ -92,14 +229,12 @@ def _owners(found: Description) -> Mapping[Partition, str]:
     }
 
 
-def _print(cluster: Cluster, rows: Iterable[Row], form: str, *, with_group: bool) -> None:
+def _print(client: KafkaClient, rows: Iterable[Row], form: str, *, with_group: bool) -> None:
     found = list(rows)
     if form == "csv":
-        from muster.cli.groups.resetting import say_csv
-
         say_csv([(one.group, (one.topic, one.partition), one.offset) for one in found], with_group=with_group)
         return
-    ends = end_offsets(cluster, {(one.topic, one.partition) for one in found})
+    ends = end_offsets(client, {(one.topic, one.partition) for one in found})
     cells = [_cells(one, ends.get((one.topic, one.partition))) for one in found]
     if form == "json":
         names = [one.lower() for one in _HEAD]

@@ -1,7 +1,11 @@
-"""The arguments of `muster groups offsets reset`: partitions, times, plans in files, in the syntax of Kafka's tool."""
+"""The values of the options of `muster groups`: which groups, which partitions, times, and plans in files.
+
+The syntax of `offsets reset` is that of Kafka's tool.
+"""
 
 from __future__ import annotations
 
+import argparse
 import csv
 import re
 from collections.abc import Iterable, Sequence
@@ -9,8 +13,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from muster.client.list_offsets import Partition
+from muster.client.kafka_client import Partition
 from muster.coordinator.config.error import ConfigError
+from muster.coordinator.system.wall_time import parse_wall_ms, wall_now_ms
 
 _DURATION: Final = re.compile(
     r"(?P<sign>[-+])?P(?:(?P<d>[0-9]{1,6})D)?(?:T(?=.)(?:(?P<h>[0-9]{1,9})H)?(?:(?P<m>[0-9]{1,9})M)?"
@@ -38,7 +43,7 @@ class Planned(NamedTuple):
     offset: int
 
 
-def topics(words: Sequence[str]) -> list[Chosen]:
+def chosen_topics(words: Sequence[str]) -> list[Chosen]:
     """TOPIC or TOPIC:0,1,4-6, as in Kafka's tool. Raises ConfigError."""
     return [_chosen(word) for word in words]
 
@@ -89,9 +94,7 @@ def time_ms(option: str, text: str) -> int:
     try:
         if "T" not in text:
             raise ValueError
-        from muster.coordinator.system.clock import read_wall  # late: the clock loads asyncio
-
-        return read_wall(text)
+        return parse_wall_ms(text)
     except ValueError:
         raise ConfigError(
             f"{option} {text}: a time such as 2026-01-31T08:00:00.000, or with a zone 2026-01-31T08:00:00+02:00, was "
@@ -142,3 +145,103 @@ def as_csv(rows: Iterable[tuple[str, Partition, int]], *, with_group: bool) -> s
     for group, (topic, partition), offset in rows:
         writer.writerow([group, topic, partition, offset] if with_group else [topic, partition, offset])
     return text.getvalue()
+
+
+class Scenario(NamedTuple):
+    """The new place of offsets. `name`: Kafka's option without `--`; `value`: offset, shift or time (wall ms)."""
+
+    name: str
+    value: int = 0
+
+
+class ResetPlan(NamedTuple):
+    """The reset that a user wants."""
+
+    groups: tuple[str, ...] | None
+    """None: all groups of consumers."""
+    topics: tuple[Chosen, ...] | None
+    """None: all partitions with a committed offset. A plan does not use it."""
+    scenario: Scenario
+    lines: tuple[Planned, ...]
+    """The lines of a file, for the scenario from-file."""
+    execute: bool
+    form: str
+    """text, json or csv."""
+
+
+SCENARIOS: Final = (
+    *("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", "to_datetime", "by_duration", "from_file"),
+)
+
+
+def check_groups(options: argparse.Namespace) -> None:
+    """Check that groups are named, or all are meant. Raises ConfigError."""
+    for name in options.groups:
+        check_name(name)
+    if bool(options.groups) == options.all_groups:
+        both = "both were given" if options.groups else "none was given"
+        raise ConfigError(f"a GROUP or --all-groups was expected, one of them; {both}")
+
+
+def check_name(group: str | None) -> None:
+    """Check the name of a group, if one is given. Raises ConfigError."""
+    if group == "":
+        raise ConfigError("GROUP '': the name of a group was expected")
+
+
+def check_form(options: argparse.Namespace) -> None:
+    """Check that one form of output is chosen. Raises ConfigError."""
+    if options.json and options.export:
+        raise ConfigError("--json and --export are two forms of the same; give one")
+
+
+def group_names(options: argparse.Namespace) -> Sequence[str] | None:
+    """The named groups; None: all groups."""
+    return None if options.all_groups else options.groups
+
+
+def output_form(options: argparse.Namespace) -> str:
+    """The form of the output: text, json or csv."""
+    return "json" if options.json else "csv" if options.export else "text"
+
+
+def wanted_topics(options: argparse.Namespace) -> tuple[Chosen, ...] | None:
+    """The topics of --topic; None: --all-topics. Raises ConfigError."""
+    if bool(options.topic) == options.all_topics:
+        both = "both were given" if options.topic else "none was given"
+        raise ConfigError(f"--topic TOPIC or --all-topics was expected, one of them; {both}")
+    return tuple(chosen_topics(options.topic)) if options.topic else None
+
+
+def reset_plan(options: argparse.Namespace) -> ResetPlan:
+    """The wanted reset of `offsets reset`. Raises ConfigError."""
+    check_groups(options)
+    given = [one for one in SCENARIOS if getattr(options, one) not in (None, False)]
+    words = [f"--{one.replace('_', '-')}" for one in SCENARIOS]
+    if len(given) != 1:
+        both = "none was given" if not given else f"{len(given)} were given"
+        raise ConfigError(f"one of {', '.join(words)} was expected; {both}")
+    (scenario,) = given
+    option, value = f"--{scenario.replace('_', '-')}", getattr(options, scenario)
+    plan: tuple[Planned, ...] = ()
+    topics, number = None, 0
+    if scenario == "from_file":
+        if options.topic or options.all_topics:
+            raise ConfigError("--from-file names the partitions: leave --topic and --all-topics out")
+        plan = tuple(read_plan(value))
+        if any(one.group is None for one in plan) and (options.all_groups or len(options.groups) > 1):
+            raise ConfigError(
+                f"--from-file {value}: lines of group,topic,partition,offset were expected for several groups"
+            )
+    else:
+        topics = wanted_topics(options)
+    if scenario == "to_offset":
+        number = whole_number(option, value)
+    elif scenario == "shift_by":
+        number = whole_number(option, value, -(1 << 63))
+    elif scenario == "to_datetime":
+        number = time_ms(option, value)
+    elif scenario == "by_duration":
+        number = wall_now_ms() - duration_ms(option, value)
+    named = None if options.all_groups else tuple(options.groups)
+    return ResetPlan(named, topics, Scenario(option[2:], number), plan, options.execute, output_form(options))

@@ -1,46 +1,120 @@
-"""`muster groups delete`, `remove-member` and `offsets delete`: shown, or done with `--execute`."""
+"""The commands that remove groups, members and committed offsets, and the checks of all commands that change groups.
+
+Nothing is changed without `--execute`.
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from muster.cli.groups import committed
-from muster.cli.groups.changing import INACTIVE, consumer_groups, members, of_consumers, say_nothing_changed
-from muster.cli.groups.described import Description, Member, NoGroup
-from muster.cli.groups.describing import find_group
-from muster.cli.groups.plans import Chosen
-from muster.cli.groups.resetting import all_partitions
-from muster.cli.output import say
-from muster.cli.table import print_json, print_table
-from muster.client.connection import AskingFailed, sentence
-from muster.client.kafka_client import Cluster
+from muster.cli.groups import offsets
+from muster.cli.groups.plans import Chosen, check_groups, check_name, group_names, wanted_topics
+from muster.cli.groups.read_groups import Description, Member, NoGroup, all_groups, find_group
+from muster.cli.output import print_json, print_table, say
+from muster.cli.running_server import run_with_client
+from muster.client.connection import RequestFailed, sentence
+from muster.client.kafka_client import KafkaClient, Partition
+from muster.coordinator.config.error import ConfigError
 from muster.protocol.api import ApiKey
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+
+OF_CONSUMERS: Final = ("classic", "consumer", "")
+"""The types of groups that consumers form. An old server does not report the type of a group."""
+TOOLS: Final = {"share": "kafka-share-groups.sh", "streams": "kafka-streams-groups.sh"}
+"""Kafka's tools for other types of groups."""
+INACTIVE: Final = ("Empty", "Dead")
+
+
+def consumer_groups(client: KafkaClient) -> list[str]:
+    """The groups of consumers, by name: what Kafka's consumer group tool takes for all groups. Raises RequestFailed."""
+    return [
+        one.group_id
+        for one in all_groups(client)
+        if one.group_type.lower() in OF_CONSUMERS and one.protocol_type in ("consumer", "")
+    ]
+
+
+def find_consumer_group(client: KafkaClient, group_id: str, verb: str) -> Description | None:
+    """The group; None if it does not exist. Raises RequestFailed when it is not a group of consumers."""
+    found = find_group(client, group_id)
+    if found is None:
+        return None
+    if found.type not in OF_CONSUMERS:
+        tool = TOOLS.get(found.type)
+        advice = f"; {tool} of Apache Kafka is for them" if tool else ""
+        raise RequestFailed(f"{group_id} is a {found.type} group: only groups of consumers can be {verb}{advice}")
+    if found.protocol_type not in ("consumer", ""):
+        raise RequestFailed(
+            f"{group_id} is a group of the protocol type {found.protocol_type}: only groups of consumers can be {verb}"
+        )
+    return found
+
+
+def check_inactive(client: KafkaClient, group_id: str, verb: str) -> None:
+    """Raises RequestFailed when the group has members, as Kafka's tool refuses to reset the offsets of such a group."""
+    found = find_consumer_group(client, group_id, verb)
+    if found is None:
+        what = f"there is no group {group_id} yet: its first members will find these offsets"
+        say(f"muster groups offsets {verb}: {what}", sys.stderr)
+    elif found.state not in INACTIVE:
+        raise RequestFailed(
+            f"the offsets of group {group_id} can be {verb} only while it is inactive, and its state is {found.state}: "
+            f"stop its {members(found)} first"
+        )
+
+
+def members(found: Description) -> str:
+    """The number of members, in words."""
+    count = len(found.members)
+    return f"{count} member{'' if count == 1 else 's'}"
+
+
+def say_nothing_changed(command: str) -> None:
+    """Print that this was a dry run."""
+    say(f"{command}: nothing was changed; give --execute to do it", sys.stderr)
+
+
+def all_partitions(client: KafkaClient, chosen: Iterable[Chosen]) -> list[Partition]:
+    """The partitions that `--topic` names. Raises RequestFailed when the topic or partition does not exist."""
+    wanted = list(chosen)
+    found: dict[Partition, None] = {}
+    known = client.topics(sorted({one.topic for one in wanted}))
+    for topic, partitions in wanted:
+        if topic not in known:
+            raise RequestFailed(f"--topic {topic}: {client.topic_error(topic)}")
+        there = sorted(one.partition_index for one in known[topic].partitions)
+        for number in there if partitions is None else partitions:
+            if number not in there:
+                raise RequestFailed(f"--topic {topic}:{number}: the partitions of {topic} are 0 to {len(there) - 1}")
+            found[topic, number] = None
+    return sorted(found)
+
 
 REASON: Final = "member was removed by muster groups remove-member"
 MEMBERS_AT_ONCE: Final = 1_000
 
 
-def delete_groups(cluster: Cluster, group_ids: Sequence[str] | None, *, execute: bool, as_json: bool) -> int:
+def delete_groups(client: KafkaClient, group_ids: Sequence[str] | None, *, execute: bool, as_json: bool) -> int:
     """Delete groups without members, and their offsets; None: all groups of consumers. Exit status 1 when one was
     refused.
     """
-    names = consumer_groups(cluster) if group_ids is None else group_ids
+    names = consumer_groups(client) if group_ids is None else group_ids
     status = 0
     rows: list[tuple[str, str, str, bool]] = []
     for name in dict.fromkeys(names):
         try:
-            found = find_group(cluster, name)
+            found = find_group(client, name)
             if found is None:
                 raise NoGroup(name)
             if found.state not in INACTIVE:
-                raise AskingFailed(f"group {name} is not empty: its state is {found.state}; stop its {members(found)}")
+                raise RequestFailed(f"group {name} is not empty: its state is {found.state}; stop its {members(found)}")
             if execute:
-                _delete(cluster, name)
-        except AskingFailed as failure:
+                _delete(client, name)
+        except RequestFailed as failure:
             say(f"muster groups delete: {failure}", sys.stderr)
             status = 1
             continue
@@ -51,9 +125,9 @@ def delete_groups(cluster: Cluster, group_ids: Sequence[str] | None, *, execute:
     return status
 
 
-def _delete(cluster: Cluster, name: str) -> None:
-    """Raises AskingFailed."""
-    _, answer = cluster.ask_coordinator(
+def _delete(client: KafkaClient, name: str) -> None:
+    """Raises RequestFailed."""
+    _, answer = client.ask_coordinator(
         name,
         ApiKey.DELETE_GROUPS,
         DeleteGroupsRequest([name]),
@@ -61,22 +135,22 @@ def _delete(cluster: Cluster, name: str) -> None:
     )
     (result,) = answer.results
     if result.error_code:
-        raise AskingFailed(f"group {name} cannot be deleted: {sentence(result.error_code)}")
+        raise RequestFailed(f"group {name} cannot be deleted: {sentence(result.error_code)}")
 
 
 def delete_offsets(
-    cluster: Cluster, group_id: str, chosen: Sequence[Chosen] | None, *, execute: bool, as_json: bool
+    client: KafkaClient, group_id: str, chosen: Sequence[Chosen] | None, *, execute: bool, as_json: bool
 ) -> int:
     """Delete committed offsets of a group, of topics without a subscribed member; None: of all topics."""
     command = "muster groups offsets delete"
-    if of_consumers(cluster, group_id, "changed") is None:
+    if find_consumer_group(client, group_id, "changed") is None:
         raise NoGroup(group_id)
-    there = committed.fetch_committed(cluster, group_id)
-    wanted = _committed_in(cluster, there, chosen)
+    there = offsets.fetch_committed(client, group_id)
+    wanted = _committed_in(client, there, chosen)
     if not wanted:
-        raise AskingFailed(f"group {group_id} has no committed offset there")
-    refused = committed.delete(cluster, group_id, wanted) if execute else {}
-    committed.say_refused(command, group_id, "deleted", refused)
+        raise RequestFailed(f"group {group_id} has no committed offset there")
+    refused = offsets.delete(client, group_id, wanted) if execute else {}
+    offsets.say_refused(command, group_id, "deleted", refused)
     rows = [(group_id, *one, there[one].offset, execute) for one in wanted if one not in refused]
     _print(("GROUP", "TOPIC", "PARTITION", "OFFSET", "DELETED"), rows, as_json=as_json)
     if not execute:
@@ -84,23 +158,23 @@ def delete_offsets(
     return 1 if refused else 0
 
 
-def _committed_in(cluster: Cluster, there: Any, chosen: Sequence[Chosen] | None) -> list[tuple[str, int]]:
+def _committed_in(client: KafkaClient, there: Any, chosen: Sequence[Chosen] | None) -> list[tuple[str, int]]:
     """The committed partitions of these topics, also of a topic that no longer exists."""
     if chosen is None:
         return list(there)
-    gone = {topic for topic, _ in there} - set(cluster.topics(sorted({one.topic for one in chosen})))
+    gone = {topic for topic, _ in there} - set(client.topics(sorted({one.topic for one in chosen})))
     named = {
         place
         for place in there
         for one in chosen
         if one.topic in gone and place[0] == one.topic and (one.partitions is None or place[1] in one.partitions)
     }
-    named |= set(all_partitions(cluster, [one for one in chosen if one.topic not in gone]))
+    named |= set(all_partitions(client, [one for one in chosen if one.topic not in gone]))
     return [place for place in there if place in named]
 
 
 def remove_members(
-    cluster: Cluster,
+    client: KafkaClient,
     group_id: str,
     ids: Sequence[str],
     instances: Sequence[str],
@@ -112,7 +186,7 @@ def remove_members(
 ) -> int:
     """Remove members from a group, so that it rebalances without them; exit status 1 when one was refused."""
     command = "muster groups remove-member"
-    found = of_consumers(cluster, group_id, "changed")
+    found = find_consumer_group(client, group_id, "changed")
     if found is None:
         raise NoGroup(group_id)
     chosen = _chosen(found, ids, instances, everyone=everyone)
@@ -122,9 +196,9 @@ def remove_members(
         # a static member is removed by its instance id, as the admin clients do: it may have joined again meanwhile
         rows = [MemberIdentity("" if one.instance else one.member, one.instance, reason or REASON) for one in some]
         request = LeaveGroupRequest(group_id, members=rows)
-        _, answer = cluster.ask_coordinator(group_id, ApiKey.LEAVE_GROUP, request, lambda answer: [answer.error_code])
+        _, answer = client.ask_coordinator(group_id, ApiKey.LEAVE_GROUP, request, lambda answer: [answer.error_code])
         if answer.error_code:
-            raise AskingFailed(f"no member of {group_id} can be removed: {sentence(answer.error_code)}")
+            raise RequestFailed(f"no member of {group_id} can be removed: {sentence(answer.error_code)}")
         for one, row in zip(some, answer.members, strict=True):
             if row.error_code:
                 refused[one.member] = sentence(row.error_code)
@@ -140,9 +214,9 @@ def remove_members(
 
 
 def _chosen(found: Description, ids: Sequence[str], instances: Sequence[str], *, everyone: bool) -> list[Member]:
-    """The named members. Raises AskingFailed for a name that no member has."""
+    """The named members. Raises RequestFailed for a name that no member has."""
     if everyone and not found.members:
-        raise AskingFailed(f"group {found.group} has no members")
+        raise RequestFailed(f"group {found.group} has no members")
     by_id = {one.member: one for one in found.members}
     by_instance = {one.instance: one for one in found.members if one.instance}
     for kind, name, known in (
@@ -150,7 +224,7 @@ def _chosen(found: Description, ids: Sequence[str], instances: Sequence[str], *,
         *(("group.instance.id", name, by_instance) for name in instances),
     ):
         if name not in known:
-            raise AskingFailed(f"group {found.group} has no {kind} {name}: muster groups describe shows its members")
+            raise RequestFailed(f"group {found.group} has no {kind} {name}: muster groups describe shows its members")
     named = {by_id[name].member for name in ids} | {by_instance[name].member for name in instances}
     return [one for one in sorted(found.members, key=lambda one: one.member) if everyone or one.member in named]
 
@@ -162,3 +236,44 @@ def _print(head: Sequence[str], rows: Sequence[Sequence[Any]], *, as_json: bool)
             print_json(dict(zip(names, row, strict=True)))
     elif rows:
         print_table(head, [(*row[:-1], "yes" if row[-1] else "no") for row in rows])
+
+
+def run_delete_groups(options: argparse.Namespace) -> int:
+    """Run `muster groups delete`, and return the exit status."""
+    return run_with_client(
+        "muster groups delete",
+        options,
+        lambda client: delete_groups(client, group_names(options), execute=options.execute, as_json=options.json),
+        lambda: check_groups(options),
+    )
+
+
+def run_delete_offsets(options: argparse.Namespace) -> int:
+    """Run `muster groups offsets delete`, and return the exit status."""
+
+    def check() -> None:
+        check_name(options.group)
+        wanted_topics(options)
+
+    def answer(client: KafkaClient) -> int:
+        chosen = wanted_topics(options)
+        return delete_offsets(client, options.group, chosen, execute=options.execute, as_json=options.json)
+
+    return run_with_client("muster groups offsets delete", options, answer, check)
+
+
+def run_remove_members(options: argparse.Namespace) -> int:
+    """Run `muster groups remove-member`, and return the exit status."""
+
+    def check() -> None:
+        check_name(options.group)
+        if bool(options.member_id or options.instance_id) == options.all_members:
+            raise ConfigError("--member-id ID, --instance-id ID or --all-members was expected")
+
+    def answer(client: KafkaClient) -> int:
+        return remove_members(
+            client, options.group, options.member_id, options.instance_id, everyone=options.all_members,
+            reason=options.reason, execute=options.execute, as_json=options.json,
+        )  # fmt: skip
+
+    return run_with_client("muster groups remove-member", options, answer, check)

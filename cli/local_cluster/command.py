@@ -1,4 +1,4 @@
-"""The run of `muster cluster try`.
+"""The run of `muster cluster try`, and the directory in which it works.
 
 Exit status: 0 after a signal, 1 for a failure, 2 for wrong options.
 """
@@ -8,19 +8,75 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
+import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from muster.cli.local_cluster.options import LISTEN
+from muster.cli.local_cluster.embedded_postgres import EmbeddedPostgres, find_binaries, temporary_folder
+from muster.cli.local_cluster.processes import Failed, NodeProcess
+from muster.cli.local_cluster.supervisor import Supervisor
+from muster.cli.options.servers import LISTEN_OF_TRY
+from muster.coordinator import config as config_
+from muster.coordinator.config import Config, ConfigError
+from muster.coordinator.config.listeners import parse_address, show
+from muster.coordinator.log.checkpoints import encode_uuid
+from muster.coordinator.log.errors import DirectoryLocked
+from muster.coordinator.log.storage.lock import LOCK_FILE, DirectoryLock
+from muster.coordinator.system import uuids
 
-if TYPE_CHECKING:
-    from muster.cli.local_cluster.node_process import NodeProcess
-    from muster.cli.local_cluster.supervisor import Supervisor
-    from muster.coordinator.config import Config
+DATABASE: Final = "postgres"
+_OWN_FILES: Final = re.compile(rf"{re.escape(LOCK_FILE)}|{DATABASE}(\.new|\.log|\.run)?|node-\d+(\.log)?")
+
+
+def copy_of_node(directory: Path, number: int) -> Path:
+    """The directory of a node's local replica."""
+    return directory / f"node-{number}"
+
+
+def log_of_node(directory: Path, number: int) -> Path:
+    """The file of a node's log lines."""
+    return directory / f"node-{number}.log"
+
+
+@contextmanager
+def working_directory(given: Path | None) -> Iterator[Path]:
+    """`given`, made if it does not exist, and locked until the end; or a temporary directory that is removed then.
+
+    Raises `Failed` when it is in use, holds something else, or cannot be made.
+    """
+    if given is None:
+        made = temporary_folder("muster-try-")
+        if os.geteuid() == 0:
+            made.chmod(0o711)  # if this user is root, PostgreSQL runs as another one, who must reach the folder
+        try:
+            yield made
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+        return
+    try:
+        given.mkdir(parents=True, exist_ok=True)
+        others = sorted(one.name for one in given.iterdir() if not _OWN_FILES.fullmatch(one.name))
+        if others:
+            raise Failed(
+                f"the directory {given} holds {others[0]}, which is not of a local cluster: give an empty --data-dir"
+            )
+        lock = DirectoryLock(str(given))
+    except DirectoryLocked as error:
+        holder = "another process" if error.pid is None else f"the process {error.pid}"
+        raise Failed(f"the directory {given} is in use by {holder}: stop it, or give another --data-dir") from error
+    except OSError as error:
+        raise Failed(f"--data-dir {given} cannot be used: {error.strerror or error}") from error
+    try:
+        yield given
+    finally:
+        lock.release()
+
 
 CLUSTER_NAME: Final = "muster"
 SESSIONS_OF_A_NODE: Final = 8
@@ -29,16 +85,11 @@ SESSIONS_OF_A_NODE: Final = 8
 
 def run(options: argparse.Namespace) -> int:
     """Run until a signal, and return the exit status."""
-    from muster.cli.local_cluster.child import Failed
-    from muster.coordinator.config import ConfigError
-
     try:
         config = _load(options)
         metrics = _metrics(options, config)
         if find_spec("asyncpg") is None:
             raise Failed("a cluster needs asyncpg: pip install 'muster-kafka[try]'")
-        from muster.cli.local_cluster.embedded_postgres import find_binaries
-
         find_binaries()
         asyncio.run(_run(options, config, metrics))
     except ConfigError as error:
@@ -55,8 +106,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace, config: Config, metrics: tuple[str, int] | None) -> None:
     """Returns after a signal. Raises `Failed`."""
-    from muster.cli.local_cluster.child import Failed
-    from muster.cli.local_cluster.directory import working_directory
+    # imported here: asyncpg may be missing, which `run` reports
     from muster.postgres.store import StoreAway, StoreRefused
 
     signals = _Signals(asyncio.current_task())
@@ -95,10 +145,6 @@ class _Signals:
 def _cluster(
     options: argparse.Namespace, config: Config, metrics: tuple[str, int] | None, directory: Path
 ) -> Supervisor:
-    from muster.cli.local_cluster.directory import DATABASE
-    from muster.cli.local_cluster.embedded_postgres import EmbeddedPostgres
-    from muster.cli.local_cluster.supervisor import Supervisor
-
     settings = {"max_connections": str(max(100, 20 + SESSIONS_OF_A_NODE * config.nodes))}
     if options.data_dir is None:
         # data that is removed at the end need not survive a crash of the machine
@@ -121,7 +167,6 @@ def _ready(cluster: Supervisor) -> None:
 
 def _load(options: argparse.Namespace) -> Config:
     """The configuration for all nodes: `Config.of_node` gives each node its own. Raises ConfigError."""
-    from muster.coordinator import config as config_
 
     def load(listen: str | None) -> Config:
         return config_.load(
@@ -131,16 +176,13 @@ def _load(options: argparse.Namespace) -> Config:
         )  # fmt: skip
 
     config = load(options.listen)
-    return load(LISTEN) if config.source("listeners") == "default" else config
+    return load(LISTEN_OF_TRY) if config.source("listeners") == "default" else config
 
 
 def _metrics(options: argparse.Namespace, config: Config) -> tuple[str, int] | None:
     """Host and port of the first node's metrics. Raises ConfigError."""
     if options.metrics is None:
         return None
-    from muster.coordinator.config import ConfigError
-    from muster.coordinator.config.listeners import parse_address
-
     host, port = parse_address(options.metrics, "--metrics")
     wanted = {port + place for place in range(config.nodes)} if port else set()
     taken = {one.port for place in range(config.nodes) for one in config.of_node(place).listeners}
@@ -156,8 +198,7 @@ def _metrics(options: argparse.Namespace, config: Config) -> tuple[str, int] | N
 
 async def _make_tables(url: str, config: Config) -> None:
     """Raises StoreAway or StoreRefused."""
-    from muster.coordinator.log.checkpoints import encode_uuid
-    from muster.coordinator.system import uuids
+    # imported here: asyncpg may be missing, which `run` reports
     from muster.postgres import administration
     from muster.postgres.store import Identity
 
@@ -168,9 +209,6 @@ async def _make_tables(url: str, config: Config) -> None:
 def _make_nodes(
     url: str, options: argparse.Namespace, config: Config, metrics: tuple[str, int] | None, directory: Path
 ) -> Sequence[NodeProcess]:
-    from muster.cli.local_cluster.directory import copy_of_node, log_of_node
-    from muster.cli.local_cluster.node_process import NodeProcess
-
     return [
         NodeProcess(
             config.of_node(place).node_id,
@@ -206,8 +244,6 @@ def _of_its_own(config: Config, place: int) -> list[str]:
 
 
 def _metrics_of(metrics: tuple[str, int] | None, place: int) -> list[str]:
-    from muster.coordinator.config.listeners import show
-
     return [] if metrics is None else ["--metrics", show(metrics[0], metrics[1] and metrics[1] + place)]
 
 

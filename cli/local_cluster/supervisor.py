@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from muster.cli.local_cluster.child import Failed, ended
 from muster.cli.local_cluster.embedded_postgres import EmbeddedPostgres
-from muster.cli.local_cluster.node_process import NodeProcess
+from muster.cli.local_cluster.processes import Failed, NodeProcess, ended
 from muster.coordinator.system.clock import pause_s
 
 

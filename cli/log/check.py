@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.cli.log.paths import OFFSETS_TOPIC, Place, WrongPath, partitions_in, segment_files
-from muster.cli.log.small_files import (
+from muster.cli.log.files import (
+    OFFSETS_TOPIC,
     FileProblem,
+    Place,
+    WrongPath,
     broken_folders,
     epochs,
     has_obstacle,
     obstacles,
     of_directory,
+    partitions_in,
+    segment_files,
 )
-from muster.cli.progress import Progress
+from muster.cli.output import Progress, printing
 from muster.coordinator.log.checking.inspection import DAMAGE, Inspection
 from muster.coordinator.log.checkpoints import Partition
 from muster.coordinator.log.directory.last_stop import UNKNOWN, LastStop, read_last_stops
@@ -66,10 +71,15 @@ class Found(NamedTuple):
         }
 
 
+def run_check(options: argparse.Namespace) -> int:
+    """Run `muster log check`, and return the exit status."""
+    return printing("muster log check", lambda: check(options.directory, as_json=options.json))
+
+
 def check(directory: Path, *, as_json: bool) -> int:
     """Inspect every partition in `directory`; 0: sound, 1: damaged, 2: cannot be read."""
     try:
-        found = _look(directory)
+        found = _inspect_directory(directory)
     except (WrongPath, OSError) as error:
         print(f"muster log check: {error}", file=sys.stderr)
         return 2
@@ -78,7 +88,7 @@ def check(directory: Path, *, as_json: bool) -> int:
     return 1 if found.damaged_names else 0
 
 
-def _look(directory: Path) -> Found:
+def _inspect_directory(directory: Path) -> Found:
     unfit: list[Misfit] = []
     files: list[FileProblem] = []
     places = partitions_in(directory)
@@ -94,7 +104,7 @@ def _look(directory: Path) -> Found:
         inspections = [
             (place, _inspect(place, stops.get((place.topic, place.number), UNKNOWN), progress)) for place in places
         ]
-    return Found([*_told_exchanged(inspections)], unfit, files)
+    return Found([*_with_exchanged(inspections)], unfit, files)
 
 
 def _size(file: Path) -> int:
@@ -125,7 +135,7 @@ def _misfits(directory: Path, *, are_known: bool) -> list[Misfit]:
     return [*broken, *(one for one in found if one.folder not in names)]
 
 
-def _told_exchanged(inspections: list[tuple[Place, Inspection]]) -> Iterator[tuple[Place, Inspection]]:
+def _with_exchanged(inspections: list[tuple[Place, Inspection]]) -> Iterator[tuple[Place, Inspection]]:
     """Note on both when two partitions of a topic each end where the other ended at the last stop."""
     ends = {(place.topic, place.number): one for place, one in inspections}
     for place, one in inspections:

@@ -1,22 +1,23 @@
-"""`muster log dump`: segments as JSON lines, with the fields of Kafka's DumpLogSegments where it has them."""
+"""`muster log dump`: segments, transaction indexes and producer snapshots as JSON lines, with the fields of Kafka's
+DumpLogSegments where it has them.
+"""
 
 from __future__ import annotations
 
+import argparse
 import base64
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from muster.cli.log import producer_files
-from muster.cli.log.paths import OFFSETS_TOPIC, Place, WrongPath, partitions_in, place_of, segment_files
-from muster.cli.log.producer_files import is_of_producers
+from muster.cli.log.files import OFFSETS_TOPIC, Place, WrongPath, partitions_in, place_of, segment_files
+from muster.cli.output import Progress, printing, say
 from muster.cli.output import as_json as line_of
-from muster.cli.output import say
-from muster.cli.progress import Progress
 from muster.coordinator.log import BatchError, TruncatedBatch, batches
-from muster.coordinator.log.errors import damage
+from muster.coordinator.log.errors import InsaneIndex, MalformedCheckpoint, damage
 from muster.coordinator.log.position import Place as BytePlace
+from muster.coordinator.log.producers import snapshot
 from muster.coordinator.log.records.headers import (
     DELETE_HORIZON,
     HEADER_SIZE,
@@ -27,20 +28,74 @@ from muster.coordinator.log.records.headers import (
     check_shape,
     read_header,
 )
+from muster.coordinator.log.segments.file_names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from muster.coordinator.log.segments.transaction_index import ENTRY_SIZE, VERSION, decode
 from muster.protocol.as_json import as_json, group_metadata_as_json
 from muster.protocol.message import MalformedMessage
 from muster.protocol.records import OFFSETS, SHARE_STATE, TRANSACTION_STATE, KeyedRecords, UnknownRecord
+
+Row = dict[str, Any]
+
+
+def is_of_producers(path: Path) -> bool:
+    """Whether a file is one of these by its name."""
+    return path.suffix in (TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+
+
+def lines(path: Path) -> Iterator[Row]:
+    """The rows of the file. Raises ValueError where it cannot be read."""
+    data = path.read_bytes()
+    try:
+        yield from _aborted(data) if path.suffix == TRANSACTION_INDEX_SUFFIX else _producers(path, data)
+    except (InsaneIndex, MalformedCheckpoint) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+
+
+def _aborted(data: bytes) -> Iterator[Row]:
+    whole = len(data) - len(data) % ENTRY_SIZE
+    for aborted in decode(data[:whole]):
+        yield {
+            "version": VERSION,
+            "producerId": aborted.producer_id,
+            "firstOffset": aborted.first_offset,
+            "lastOffset": aborted.last_offset,
+            "lastStableOffset": aborted.last_stable_offset,
+        }
+    if whole < len(data):
+        raise InsaneIndex(f"{len(data) - whole} bytes at its end are no entry")
+
+
+def _producers(path: Path, data: bytes) -> Iterator[Row]:
+    for part in snapshot.decode(str(path), data):
+        for producer in part:
+            newest = producer.batches[-1] if producer.batches else None
+            yield {
+                "producerId": producer.producer_id,
+                "producerEpoch": producer.epoch,
+                "coordinatorEpoch": producer.coordinator_epoch,
+                "currentTxnFirstOffset": producer.transaction_start,
+                "lastTimestamp": producer.last_timestamp_ms,
+                "firstSequence": newest and newest.first_sequence,
+                "lastSequence": newest and newest.last_sequence,
+                "lastOffset": newest and newest.last_offset,
+                "offsetDelta": newest and newest.last_offset - newest.base_offset,
+            }
+
 
 CHUNK_BYTES = 1024 * 1024
 GROUP_METADATA = 2
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MARKERS = {batches.CONTROL_ABORT: "ABORT", batches.CONTROL_COMMIT: "COMMIT"}
 TABLES = {OFFSETS_TOPIC: OFFSETS, "__transaction_state": TRANSACTION_STATE, "__share_group_state": SHARE_STATE}
-Row = dict[str, Any]
 
 
 class Damaged(Exception):
     """A segment cannot be read further. The text names file and position."""
+
+
+def run_dump(options: argparse.Namespace) -> int:
+    """Run `muster log dump`, and return the exit status."""
+    return printing("muster log dump", lambda: dump(options.path, batches_only=options.batches))
 
 
 def dump(path: Path, *, batches_only: bool) -> int:
@@ -67,7 +122,7 @@ def dump(path: Path, *, batches_only: bool) -> int:
 
 def _dump_producers(path: Path) -> int:
     try:
-        for row in producer_files.lines(path):
+        for row in lines(path):
             sys.stdout.write(line_of(row) + "\n")
     except (ValueError, OSError) as error:
         sys.stdout.flush()

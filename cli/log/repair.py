@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from muster.cli.log.check import MOVE_IT
-from muster.cli.log.paths import OFFSETS_TOPIC, place_of
+from muster.cli.log.files import OFFSETS_TOPIC, place_of
+from muster.cli.output import printing
 from muster.coordinator.log.checking import repair as repairing
 from muster.coordinator.log.checking.repair import Loss, Repair
 from muster.coordinator.log.directory.folder_names import read_other_name
 from muster.coordinator.log.errors import DirectoryLocked, LogError
 from muster.coordinator.state_machine.interface import Now
-from muster.coordinator.system.clock import read_wall
 from muster.coordinator.system.uuids import draw_uuid
+from muster.coordinator.system.wall_time import wall_now_ms
 from muster.coordinator.topics.metadata_log import topic_id_of
 from muster.coordinator.topics.restore_stray import CannotRestore, belongs_to_a_topic, restore_stray
+
+
+def run_repair(options: argparse.Namespace) -> int:
+    """Run `muster log repair`, and return the exit status."""
+    return printing("muster log repair", lambda: repair(options.directory, options.partition))
 
 
 def repair(directory: Path, partition: str) -> int:
@@ -77,7 +84,7 @@ def _lines(name: str, done: Repair) -> Iterator[str]:
 
 def _put_back(directory: Path, folder: str) -> int:
     """Restore a stray folder. Raises what `restore_stray` raises."""
-    done = restore_stray(directory, folder, draw_uuid, Now(0, read_wall("now")))
+    done = restore_stray(directory, folder, draw_uuid, Now(0, wall_now_ms()))
     names = ", ".join(f"{done.topic}-{index}" for index in done.partitions)
     print(f"in their place again: {names}; the next start serves them")
     if done.is_new:

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 from typing import Final
 
-from muster.cli.progress import Steps
+from muster.cli.output import Steps, printing
 from muster.coordinator.log.errors import LogError
-from muster.coordinator.system.clock import UTC, read_wall, show_wall
+from muster.coordinator.system.wall_time import UTC, format_wall, parse_wall_ms
 from muster.simulation.sample.writing import END_MS, TRUTH_FILE, NotEmpty, Wanted, write
 
-MOST_GROUPS: Final = 100_000
+MAX_GROUPS: Final = 100_000
 HOUR_MS: Final = 3_600_000
-LEAST_HOURS: Final = 1.0
-MOST_HOURS: Final = 24.0 * 31
+MIN_HOURS: Final = 1.0
+MAX_HOURS: Final = 24.0 * 31
 _UNITS: Final = {"K": 1e3, "M": 1e6}
 
 
-class BadWish(ValueError):
+class InvalidOption(ValueError):
     """A value that cannot be understood; the message is for the user."""
+
+
+def run_sample(options: argparse.Namespace) -> int:
+    """Run `muster log sample`, and return the exit status."""
+
+    def work() -> int:
+        return sample(
+            options.directory, groups=options.groups, hours=options.hours, seed=options.seed, records=options.records,
+            end=options.end,
+        )  # fmt: skip
+
+    return printing("muster log sample", work)
 
 
 def sample(
@@ -28,7 +41,7 @@ def sample(
     """Make a sample in `directory`; the exit status."""
     try:
         wanted = wanted_of(groups, hours, seed, records, end)
-    except BadWish as error:
+    except InvalidOption as error:
         print(f"muster log sample: {error}", file=sys.stderr)
         return 2
     try:
@@ -49,16 +62,18 @@ def sample(
 
 def wanted_of(groups: int, hours: float, seed: int, records: str | None, end: str | None) -> Wanted:
     """The parameters from the options. Raises BadWish."""
-    if not 1 <= groups <= MOST_GROUPS:
-        raise BadWish(f"--groups {groups}: a number from 1 to {MOST_GROUPS:,} was expected")
-    if not LEAST_HOURS <= hours <= MOST_HOURS:
-        raise BadWish(f"--hours {hours:g}: a number from {LEAST_HOURS:g} to {MOST_HOURS:g} was expected")
+    if not 1 <= groups <= MAX_GROUPS:
+        raise InvalidOption(f"--groups {groups}: a number from 1 to {MAX_GROUPS:,} was expected")
+    if not MIN_HOURS <= hours <= MAX_HOURS:
+        raise InvalidOption(f"--hours {hours:g}: a number from {MIN_HOURS:g} to {MAX_HOURS:g} was expected")
     try:
-        end_ms = END_MS if end is None else read_wall(end)
+        end_ms = END_MS if end is None else parse_wall_ms(end)
     except (ValueError, OverflowError):
-        raise BadWish(f"--end {end}: a time such as 2026-01-31T12:00 (UTC) was expected, or now") from None
+        raise InvalidOption(f"--end {end}: a time such as 2026-01-31T12:00 (UTC) was expected, or now") from None
     if end_ms < hours * HOUR_MS:
-        raise BadWish(f"--end {end}: a time such as 2026-01-31T12:00 (UTC) was expected, and no beginning before 1970")
+        raise InvalidOption(
+            f"--end {end}: a time such as 2026-01-31T12:00 (UTC) was expected, and no beginning before 1970"
+        )
     return Wanted(groups, hours, seed, None if records is None else _count(records), end_ms)
 
 
@@ -69,9 +84,11 @@ def _count(text: str) -> int:
     except (ValueError, OverflowError):
         count = 0
     if not 1_000 <= count <= 1_000_000_000:
-        raise BadWish(f"--records {text}: a number of commits such as 100000, 0.1M or 10M was expected, 1000 or more")
+        raise InvalidOption(
+            f"--records {text}: a number of commits such as 100000, 0.1M or 10M was expected, 1000 or more"
+        )
     return count
 
 
 def _shown(wall_ms: int) -> str:
-    return show_wall(wall_ms, "%Y-%m-%d %H:%M", UTC)
+    return format_wall(wall_ms, "%Y-%m-%d %H:%M", UTC)

@@ -7,18 +7,18 @@ it may have ended in between.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from muster.cli.output import say
-from muster.cli.table import print_json, print_table
-from muster.cli.transactions.describing import Description, describe_id
-from muster.cli.transactions.listing import all_transactions
-from muster.client.connection import AskingFailed, Connection, sentence
-from muster.client.kafka_client import Cluster
+from muster.cli.output import print_json, print_table, say
+from muster.cli.running_server import run_with_client
+from muster.cli.transactions.show import Description, all_transactions, describe_id
+from muster.client.connection import Connection, RequestFailed, sentence
+from muster.client.kafka_client import KafkaClient
 from muster.coordinator.history.words import seconds
-from muster.coordinator.system.clock import read_wall
+from muster.coordinator.system.wall_time import wall_now_ms
 from muster.protocol.api import ApiKey
 from muster.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from muster.protocol.messages.describe_producers import (
@@ -56,17 +56,24 @@ class Hanging(NamedTuple):
     why: str
 
 
-def hanging(cluster: Cluster, topics: Sequence[str] | None, *, as_json: bool) -> int:
+def run_hanging(options: argparse.Namespace) -> int:
+    """Run `muster transactions hanging`, and return the exit status."""
+    return run_with_client(
+        "muster transactions hanging", options, lambda client: hanging(client, options.topic, as_json=options.json)
+    )
+
+
+def hanging(client: KafkaClient, topics: Sequence[str] | None, *, as_json: bool) -> int:
     """Print transactions that hang; exit status 1 when some partitions could not be checked."""
-    places = _places(cluster, topics)
+    places = _places(client, topics)
     troubles: dict[tuple[str, int], str] = {}
-    found = find(cluster, places, _max_timeout_ms(cluster.bootstrap, cluster), troubles)
+    found = find(client, places, _max_timeout_ms(client.bootstrap, client), troubles)
     for one in found:
         if as_json:
-            print_json(_as_json(cluster, one))
+            print_json(_as_json(client, one))
     if not as_json:
         if found:
-            _print(cluster, found)
+            _print(client, found)
         elif not troubles:
             say("no transaction hangs")
     for (topic, partition), why in sorted(troubles.items()):
@@ -78,19 +85,21 @@ Places = Mapping[int, Sequence[tuple[str, int]]]
 """Partitions by the node that leads them; -1: they have no leader."""
 
 
-def find(cluster: Cluster, places: Places, max_timeout_ms: int, troubles: dict[tuple[str, int], str]) -> list[Hanging]:
-    """The hanging transactions, by topic and partition. `troubles` gets the unchecked ones. Raises AskingFailed."""
+def find(
+    client: KafkaClient, places: Places, max_timeout_ms: int, troubles: dict[tuple[str, int], str]
+) -> list[Hanging]:
+    """The hanging transactions, by topic and partition. `troubles` gets the unchecked ones. Raises RequestFailed."""
     troubles.update(dict.fromkeys(places.get(-1, ()), "it has no leader"))
-    seen = list(_open_ones(cluster, places, troubles))
+    seen = list(_open_ones(client, places, troubles))
     if not seen:
         return []
-    known, now_ms = _known(cluster, {one.producer_id for one in seen}), read_wall("now")
+    known, now_ms = _known(client, {one.producer_id for one in seen}), wall_now_ms()
     found = [_judge(one, known.get(one.producer_id, ()), max_timeout_ms, now_ms) for one in seen]
     suspects = [one.open for one in found if one is not None and one.why == UNKNOWN]
     if suspects:
         again = {(one.topic, one.partition) for one in suspects}
         where = {node: [place for place in rows if place in again] for node, rows in places.items()}
-        still = {one[:5] for one in _open_ones(cluster, where, troubles)}
+        still = {one[:5] for one in _open_ones(client, where, troubles)}
         found = [one for one in found if one is not None and (one.why != UNKNOWN or one.open[:5] in still)]
     return sorted(one for one in found if one is not None)
 
@@ -104,11 +113,11 @@ def _judge(one: Open, ids: Iterable[Description], max_timeout_ms: int, now_ms: i
     return Hanging(one, name, max(now_ms - one.last_append, 0) if one.last_append >= 0 else 0, UNKNOWN)
 
 
-def _places(cluster: Cluster, topics: Sequence[str] | None) -> dict[int, list[tuple[str, int]]]:
-    found = cluster.topics(topics)
+def _places(client: KafkaClient, topics: Sequence[str] | None) -> dict[int, list[tuple[str, int]]]:
+    found = client.topics(topics)
     missing = sorted(set(topics or ()) - set(found))
     if missing:
-        raise AskingFailed(f"--topic {missing[0]}: {cluster.why_no_topic(missing[0])}")
+        raise RequestFailed(f"--topic {missing[0]}: {client.topic_error(missing[0])}")
     places: dict[int, list[tuple[str, int]]] = {}
     for name, topic in sorted(found.items()):
         for one in topic.partitions:
@@ -116,11 +125,11 @@ def _places(cluster: Cluster, topics: Sequence[str] | None) -> dict[int, list[tu
     return places
 
 
-def _open_ones(cluster: Cluster, places: Places, troubles: dict[tuple[str, int], str]) -> Iterator[Open]:
+def _open_ones(client: KafkaClient, places: Places, troubles: dict[tuple[str, int], str]) -> Iterator[Open]:
     for node_id, rows in places.items():
         if node_id < 0:
             continue
-        node = cluster.node(node_id)
+        node = client.node(node_id)
         for start in range(0, len(rows), PARTITIONS_AT_ONCE):
             by_topic: dict[str, list[int]] = {}
             for topic, partition in rows[start : start + PARTITIONS_AT_ONCE]:
@@ -141,43 +150,43 @@ def _open_in(answer: DescribeProducersResponse, troubles: dict[tuple[str, int], 
                                one.current_txn_start_offset, one.last_timestamp)  # fmt: skip
 
 
-def _known(cluster: Cluster, producer_ids: set[int]) -> dict[int, list[Description]]:
-    """What the coordinators know of these producers. Raises AskingFailed if one coordinator does not answer, because
+def _known(client: KafkaClient, producer_ids: set[int]) -> dict[int, list[Description]]:
+    """What the coordinators know of these producers. Raises RequestFailed if one coordinator does not answer, because
     all its transactions would seem to hang.
     """
-    rows, missing = all_transactions(cluster, ListTransactionsRequest([], sorted(producer_ids)))
+    rows, missing = all_transactions(client, ListTransactionsRequest([], sorted(producer_ids)))
     if missing:
-        raise AskingFailed(f"{missing[0]}; which transactions hang cannot be told without")
+        raise RequestFailed(f"{missing[0]}; which transactions hang cannot be told without")
     known: dict[int, list[Description]] = {}
     for row in rows:
-        known.setdefault(row.producer_id, []).append(describe_id(cluster, row.transactional_id))
+        known.setdefault(row.producer_id, []).append(describe_id(client, row.transactional_id))
     return known
 
 
-def _max_timeout_ms(node: Connection, cluster: Cluster) -> int:
-    name = str(min(cluster.nodes))
+def _max_timeout_ms(node: Connection, client: KafkaClient) -> int:
+    name = str(min(client.nodes))
     request = DescribeConfigsRequest([DescribeConfigsResource(BROKER, name, [MAX_TIMEOUT])])
-    (result,) = cluster.node(int(name)).ask(ApiKey.DESCRIBE_CONFIGS, request).results
+    (result,) = client.node(int(name)).ask(ApiKey.DESCRIBE_CONFIGS, request).results
     if result.error_code or not result.configs:
         why = sentence(result.error_code, result.error_message)
-        raise AskingFailed(f"{node.address} does not tell {MAX_TIMEOUT}: {why}")
+        raise RequestFailed(f"{node.address} does not tell {MAX_TIMEOUT}: {why}")
     return int(result.configs[0].value or 0)
 
 
-def command(cluster: Cluster, one: Open) -> str:
+def command(client: KafkaClient, one: Open) -> str:
     """The command that ends it."""
     return (
-        f"kafka-transactions.sh --bootstrap-server {cluster.bootstrap.address} abort --topic {one.topic} "
+        f"kafka-transactions.sh --bootstrap-server {client.bootstrap.address} abort --topic {one.topic} "
         f"--partition {one.partition} --start-offset {one.start_offset}"
     )
 
 
-def _as_json(cluster: Cluster, one: Hanging) -> dict[str, object]:
-    told = {**one.open._asdict(), "transactional_id": one.transactional_id, "open_ms": one.open_ms, "why": one.why}
-    return told | {"command": command(cluster, one.open)}
+def _as_json(client: KafkaClient, one: Hanging) -> dict[str, object]:
+    row = {**one.open._asdict(), "transactional_id": one.transactional_id, "open_ms": one.open_ms, "why": one.why}
+    return row | {"command": command(client, one.open)}
 
 
-def _print(cluster: Cluster, found: Sequence[Hanging]) -> None:
+def _print(client: KafkaClient, found: Sequence[Hanging]) -> None:
     head = ("TOPIC", "PARTITION", "PRODUCER ID", "EPOCH", "TRANSACTIONAL ID", "START OFFSET", "OPEN FOR", "WHY")
     rows = [
         (one.open.topic, one.open.partition, one.open.producer_id, one.open.producer_epoch, one.transactional_id,
@@ -188,4 +197,4 @@ def _print(cluster: Cluster, found: Sequence[Hanging]) -> None:
     say("")
     say("to end them, which makes what they have written count as aborted:")
     for one in found:
-        say(f"  {command(cluster, one.open)}")
+        say(f"  {command(client, one.open)}")

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from muster.coordinator.history import epoch_words
 from muster.coordinator.history.words import Value, many, phrase, plural, seconds, short, who
-from muster.coordinator.system.clock import show_wall
+from muster.coordinator.system.wall_time import format_wall
 
 
 class Timeline:
@@ -65,14 +65,14 @@ class Timeline:
             self._topics += value["topics"][: epoch_words.MOST - len(self._topics)]
 
     def _date(self, value: Value) -> list[str]:
-        day = show_wall(value["time"], "%Y-%m-%d", self._zone)
+        day = format_wall(value["time"], "%Y-%m-%d", self._zone)
         if day == self._day or not self._dates:
             return []
         self._day = day
         return [f"--- {day}"]
 
     def _time(self, value: Value) -> str:
-        return show_wall(value["time"], "%H:%M:%S", self._zone)
+        return format_wall(value["time"], "%H:%M:%S", self._zone)
 
     def _completed(self, value: Value) -> str:
         generation = value["generation"]

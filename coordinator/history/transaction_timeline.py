@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from muster.coordinator.history.words import plural, seconds
-from muster.coordinator.system.clock import show_wall
+from muster.coordinator.system.wall_time import format_wall
 
 Value = Mapping[str, Any]
 """The JSON of one event."""
@@ -76,14 +76,14 @@ class TransactionTimeline:
             self._open = None
 
     def _date(self, value: Value) -> list[str]:
-        day = show_wall(value["time"], "%Y-%m-%d", self._zone)
+        day = format_wall(value["time"], "%Y-%m-%d", self._zone)
         if day == self._day or not self._dates:
             return []
         self._day = day
         return [f"--- {day}"]
 
     def _time(self, wall_ms: int) -> str:
-        return show_wall(wall_ms, "%H:%M:%S", self._zone)
+        return format_wall(wall_ms, "%H:%M:%S", self._zone)
 
 
 def producer(value: Value, prefix: str = "") -> str:

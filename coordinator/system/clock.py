@@ -1,4 +1,5 @@
-"""The only source of time and of timers. No other module calls time.*, loop.time, call_later, call_at or asyncio.sleep.
+"""The only source of time and of timers. No other module calls loop.time, call_later, call_at or asyncio.sleep.
+`wall_time` beside it reads the wall time for commands, which have no `Clock`.
 
 `LoopClock` follows the machine's clock and the running event loop. `ManualClock` stands still until `advance` is
 called, for virtual time.
@@ -10,7 +11,6 @@ passed while requests that arrived in time are not read yet. So a late timer let
 from __future__ import annotations
 
 import asyncio
-import datetime
 import heapq
 import itertools
 import time
@@ -19,7 +19,6 @@ from typing import Final, Protocol, TypeVar
 
 from muster.coordinator.state_machine.interface import Now
 
-UTC = datetime.UTC
 T = TypeVar("T")
 
 PROMPT_MS: Final = 2
@@ -37,11 +36,6 @@ _TURNS, _TURNS_HELD_UP = 2, 6
 """Iterations of the loop: one may only accept a connection, and the next but one reads its request."""
 _PAUSE_S: Final = 0.002
 """The pause between further iterations, in which requests wait for other work, such as the disk."""
-
-
-def show_wall(wall_ms: int, form: str, zone: datetime.tzinfo | None = None) -> str:
-    """Format a wall time by strftime's `form`. `zone`: None means the machine's."""
-    return datetime.datetime.fromtimestamp(wall_ms / 1000, zone).strftime(form)
 
 
 class Timer(Protocol):
@@ -375,13 +369,3 @@ async def within_s(seconds: float, awaited: Awaitable[T]) -> T:
 def thread_cpu_s() -> float:
     """CPU seconds that the calling thread has used: for work that must not take more than its share."""
     return time.thread_time()
-
-
-def read_wall(text: str) -> int:
-    """Parse a wall time (ms since 1970): ISO 8601 or `now`, in UTC unless the text has a zone. Raises ValueError."""
-    if text == "now":
-        return time.time_ns() // 1_000_000
-    moment = datetime.datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)

@@ -13,12 +13,13 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from muster.client import oauth_login, sasl_login, security
-from muster.client.oauth_login import MODULE, Bearer, Inline, NoToken
+from muster.client import oauth_login, security
+from muster.client.oauth_login import MODULE, Bearer, InlineToken, NoToken
 from muster.coordinator.config.error import ConfigError
 from muster.coordinator.security.sasl.exchange import AuthenticationFailed
 from muster.coordinator.security.sasl.oauthbearer import OAuthBearerExchange
 from muster.coordinator.security.sasl.unsecured_jwt import UnsecuredCheck, UnsecuredOptions
+from muster.coordinator.system.wall_time import wall_now_ms
 
 SECRET = "hunter2"
 START = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
@@ -130,7 +131,7 @@ def test_an_identity_provider_is_asked_with_the_id_and_the_secret(
         (200, {}, "no JSON", "answers without an access_token"),
         (200, {}, "[]", "answers without an access_token"),
         (200, {}, '{"access_token": 5}', "answers without an access_token"),
-        (200, {}, " " * (oauth_login.MOST_BYTES + 1), "has more than"),
+        (200, {}, " " * (oauth_login.MAX_TOKEN_BYTES + 1), "has more than"),
     ],
 )
 def test_a_provider_that_gives_none(
@@ -196,11 +197,9 @@ def test_the_exchange_with_a_server(tmp_path: Path) -> None:
         'unsecuredLoginListClaim_scope="|all|more" unsecuredLoginNumberClaim_n="5" unsecuredLoginLifetimeSeconds="60"'
     )
     user = bearer(tmp_path, options=options)
-    check = UnsecuredCheck(
-        UnsecuredOptions(user_claim="user", scopes=("all",)), lambda: oauth_login.read_wall("now") + 1_000
-    )
+    check = UnsecuredCheck(UnsecuredOptions(user_claim="user", scopes=("all",)), lambda: wall_now_ms() + 1_000)
     server = OAuthBearerExchange(check)
-    exchange = sasl_login.login(user)
+    exchange = security.login(user)
     answer = server.evaluate(next(exchange))
     with pytest.raises(StopIteration):
         exchange.send(answer)
@@ -209,7 +208,7 @@ def test_the_exchange_with_a_server(tmp_path: Path) -> None:
 
 def test_who_is_refused_hears_why() -> None:
     server = OAuthBearerExchange(UnsecuredCheck(UnsecuredOptions(), lambda: 0))
-    exchange = sasl_login.login(Bearer(Inline("a.b.c"), {}))
+    exchange = security.login(Bearer(InlineToken("a.b.c"), {}))
     answer = server.evaluate(next(exchange))
     with pytest.raises(AuthenticationFailed, match="invalid_token"):
         server.evaluate(exchange.send(answer))

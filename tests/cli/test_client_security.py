@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.client import sasl_login
-from muster.client.sasl_login import LoginFailed, User
-from muster.client.security import librdkafka, read
+from muster.client.security import LoginFailed, User, librdkafka, login, read
 from muster.coordinator.config.error import ConfigError
 from muster.coordinator.security.sasl.exchange import AuthenticationFailed
 from muster.coordinator.security.sasl.plain import PlainExchange, PlainUsers
@@ -104,12 +102,12 @@ def test_stores_of_each_type_become_what_librdkafka_takes(tmp_path: Path) -> Non
 
 def exchanged(user: User, server: ScramExchange | PlainExchange) -> None:
     """The client and the server talk until both are content."""
-    login = sasl_login.login(user, lambda: "nonce")
-    token: bytes | None = next(login)
+    exchange = login(user, lambda: "nonce")
+    token: bytes | None = next(exchange)
     while token is not None:
         answer = server.evaluate(token)
         try:
-            token = login.send(answer)
+            token = exchange.send(answer)
         except StopIteration:
             token = None
     assert server.is_complete
@@ -144,12 +142,12 @@ def test_plain() -> None:
     ],
 )
 def test_a_server_that_is_none_of_ours(first: bytes, final: bytes, sentence: str) -> None:
-    login = sasl_login.login(User("SCRAM-SHA-256", "a", "b"), lambda: "nonce")
-    assert next(login) == b"n,,n=a,r=nonce"
+    exchange = login(User("SCRAM-SHA-256", "a", "b"), lambda: "nonce")
+    assert next(exchange) == b"n,,n=a,r=nonce"
 
     def answered() -> None:
-        login.send(first)
-        login.send(final)
+        exchange.send(first)
+        exchange.send(final)
 
     with pytest.raises(LoginFailed, match=sentence):
         answered()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from muster.cli import build_parser, main
-from muster.cli.completion import SHELLS
-from muster.cli.completion.tree import Tree, tree_of
+from muster.cli.command_tree import Tree, tree_of
+from muster.cli.options.logs import SHELLS
 
 BASH = """\
 source "$1"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from muster.cli.groups.committed import fetch_committed
+from muster.cli.groups.offsets import fetch_committed
 from muster.client import kafka_client as module
-from muster.client.connection import AskingFailed
-from muster.client.kafka_client import Cluster
+from muster.client.connection import RequestFailed
+from muster.client.kafka_client import KafkaClient
 from muster.coordinator.config.listeners import Address
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
@@ -55,9 +55,9 @@ class Node:
 def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(module, "PAUSE_S", 0)
 
-    def connected(node: Node) -> Cluster:
+    def connected(node: Node) -> KafkaClient:
         monkeypatch.setattr(module, "Connection", lambda *_: node)
-        return Cluster(Address("127.0.0.1", 9092))
+        return KafkaClient(Address("127.0.0.1", 9092))
 
     return connected
 
@@ -71,24 +71,24 @@ def test_kafka_makes_the_topic_when_it_is_first_asked(asked: Any) -> None:
 
 def test_an_offline_partition_is_not_waited_for(asked: Any) -> None:
     node = Node([NOT_AVAILABLE] * 1_000)
-    with pytest.raises(AskingFailed, match="group g has no coordinator: COORDINATOR_NOT_AVAILABLE"):
+    with pytest.raises(RequestFailed, match="group g has no coordinator: COORDINATOR_NOT_AVAILABLE"):
         fetch_committed(asked(node), "g")
     assert node.asked.count(ApiKey.FIND_COORDINATOR) == module.TRIES_OF_A_TOPIC + 1
 
 
 def test_nobody_is_waited_for_without_end(asked: Any) -> None:
     node = Node([], [LOADING] * 1_000)
-    with pytest.raises(AskingFailed, match="offsets of group g cannot be read: COORDINATOR_LOAD_IN_PROGRESS"):
+    with pytest.raises(RequestFailed, match="offsets of group g cannot be read: COORDINATOR_LOAD_IN_PROGRESS"):
         fetch_committed(asked(node), "g")
     assert node.asked.count(ApiKey.OFFSET_FETCH) == module.TRIES
     never_made = Node([NOT_AVAILABLE] * 1_000, topic_from=1_000)
-    with pytest.raises(AskingFailed, match="has no coordinator"):
+    with pytest.raises(RequestFailed, match="has no coordinator"):
         fetch_committed(asked(never_made), "g")
     assert never_made.asked.count(ApiKey.FIND_COORDINATOR) == module.TRIES
 
 
 def test_other_errors_are_said_at_once(asked: Any) -> None:
     node = Node([], [ErrorCode.GROUP_AUTHORIZATION_FAILED])
-    with pytest.raises(AskingFailed, match="GROUP_AUTHORIZATION_FAILED"):
+    with pytest.raises(RequestFailed, match="GROUP_AUTHORIZATION_FAILED"):
         fetch_committed(asked(node), "g")
     assert node.asked.count(ApiKey.OFFSET_FETCH) == 1

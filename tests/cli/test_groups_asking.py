@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from muster.cli import main
-from muster.cli.table import print_table, ranges
+from muster.cli.output import print_table, ranges
 from muster.client import connection
 from muster.coordinator.config.listeners import Address, parse_addresses
 

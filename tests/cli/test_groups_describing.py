@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from muster.cli import output
-from muster.cli.groups import describing
-from muster.cli.groups.described import Description, Member
-from muster.cli.groups.describing import what_is_awaited
+from muster.cli.groups import show_groups
+from muster.cli.groups.read_groups import Description, Member
+from muster.cli.groups.show_groups import pending_revocations
 
 Partitions = dict[str, list[int]]
 
@@ -22,7 +22,7 @@ def group(epoch: int, assignment_epoch: int, *members: Member) -> Description:
 
 def test_nothing_is_awaited_when_all_have_what_they_shall_have() -> None:
     has = {"t": [0, 1]}
-    assert what_is_awaited(group(3, 3, member("a", 3, has, has))) == []
+    assert pending_revocations(group(3, 3, member("a", 3, has, has))) == []
 
 
 def test_who_waits_for_whom() -> None:
@@ -34,7 +34,7 @@ def test_who_waits_for_whom() -> None:
         member("c", -2, {"u": [1]}, {}),
         member("d", 4, {}, {"u": [1]}),
     )
-    assert what_is_awaited(found) == [
+    assert pending_revocations(found) == [
         "b gets u:0 with its next heartbeat",
         "b waits for t:2-3 of a, which is to give it up",
         "c says that it will be back: it keeps u:1 until its session is over",
@@ -44,13 +44,13 @@ def test_who_waits_for_whom() -> None:
 
 def test_targets_that_are_not_there_yet() -> None:
     found = group(5, 4, member("a", 4, {"t": [0]}, {"t": [0]}))
-    (told,) = what_is_awaited(found)
+    (told,) = pending_revocations(found)
     assert told.startswith("the targets of epoch 5 are not there yet: the next ConsumerGroupHeartbeat brings them")
 
 
 def test_a_classic_group_has_no_targets() -> None:
     classic = Member("a", None, "a", "/127.0.0.1", {"t": [0]})
-    assert what_is_awaited(Description("g", "classic", "Stable", "consumer", "range", None, None, [classic])) == []
+    assert pending_revocations(Description("g", "classic", "Stable", "consumer", "range", None, None, [classic])) == []
 
 
 LONG = Description(
@@ -62,9 +62,9 @@ VERDICT = "payments-service-2 crash-loops: 23 rebalances, 8.2 s of 6 partitions 
 
 
 def printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, wide: int | None) -> list[str]:
-    monkeypatch.setattr(describing, "terminal_width", lambda: wide)
+    monkeypatch.setattr(show_groups, "terminal_width", lambda: wide)
     monkeypatch.setattr(output, "terminal_width", lambda: wide)
-    describing.print_group(LONG, VERDICT)
+    show_groups.print_group(LONG, VERDICT)
     return capsys.readouterr().out.splitlines()
 
 

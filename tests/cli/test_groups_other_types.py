@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from muster.cli.groups import describing, other_types
-from muster.cli.groups.changing import consumer_groups, inactive, of_consumers
-from muster.cli.groups.describing import find_group
+from muster.cli.groups import read_groups, show_groups
 from muster.cli.groups.offsets import offsets
-from muster.client.connection import AskingFailed
+from muster.cli.groups.read_groups import find_group
+from muster.cli.groups.removing import check_inactive, consumer_groups, find_consumer_group
+from muster.client.connection import RequestFailed
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages import (
@@ -54,7 +54,7 @@ class Kafka:
         rows = [metadata.MetadataResponsePartition(partition_index=one, leader_id=-1) for one in range(2)]
         return {name: metadata.MetadataResponseTopic(name=name, partitions=rows) for name in names if name == "t"}
 
-    def speaks(self, key: int) -> bool:
+    def supports(self, key: int) -> bool:
         return key not in self._without
 
     def ask(self, key: int, request: Any) -> Any:
@@ -111,7 +111,7 @@ class Kafka:
 def described(name: str, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     found = find_group(Kafka(), name)  # type: ignore[arg-type]  # it stands in for a Cluster
     assert found is not None
-    describing.print_group(found, None)
+    show_groups.print_group(found, None)
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
@@ -130,9 +130,9 @@ def test_members_of_a_streams_group_have_tasks(capsys: pytest.CaptureFixture[str
 
 
 def test_what_a_server_does_not_know_is_said_so() -> None:
-    with pytest.raises(AskingFailed, match="Group shared is not a classic group: muster groups list shows its type"):
+    with pytest.raises(RequestFailed, match="Group shared is not a classic group: muster groups list shows its type"):
         find_group(Kafka(without=OLD), "shared")  # type: ignore[arg-type]
-    assert other_types.share_group(Kafka(without=OLD), "shared") is None  # type: ignore[arg-type]
+    assert read_groups.share_group(Kafka(without=OLD), "shared") is None  # type: ignore[arg-type]
 
 
 def test_where_a_share_group_begins(capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,11 +162,11 @@ def test_where_a_share_group_begins(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_groups_that_no_consumers_form_are_not_reset(name: str, sentence: str) -> None:
-    with pytest.raises(AskingFailed) as said:
-        inactive(Kafka(), name, "reset")  # type: ignore[arg-type]
+    with pytest.raises(RequestFailed) as said:
+        check_inactive(Kafka(), name, "reset")  # type: ignore[arg-type]
     assert str(said.value).startswith(sentence)
-    with pytest.raises(AskingFailed, match="only groups of consumers can be changed"):
-        of_consumers(Kafka(), name, "changed")  # type: ignore[arg-type]
+    with pytest.raises(RequestFailed, match="only groups of consumers can be changed"):
+        find_consumer_group(Kafka(), name, "changed")  # type: ignore[arg-type]
 
 
 def test_all_groups_are_those_of_consumers() -> None:

@@ -9,18 +9,17 @@ import pytest
 
 from muster.cli import main
 from muster.cli.local_cluster import command, embedded_postgres
-from muster.cli.local_cluster.child import Failed, ended, environment
-from muster.cli.local_cluster.directory import working_directory
+from muster.cli.local_cluster.command import working_directory
 from muster.cli.local_cluster.embedded_postgres import EmbeddedPostgres, can_be_reached, find_binaries
-from muster.cli.local_cluster.node_process import NodeProcess
-from muster.cli.local_cluster.options import add_parser
+from muster.cli.local_cluster.processes import Failed, NodeProcess, ended, environment
+from muster.cli.options.servers import add_try
 from muster.coordinator.config import load
 
 
 def parsed(*words: str) -> argparse.Namespace:
     """The options of the command."""
     parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers())
+    add_try(parser.add_subparsers())
     return parser.parse_args(["try", *words])
 
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from muster.cli.groups import history
-from muster.cli.output import as_json, printing, say, width
-from muster.cli.table import print_json, print_table
+from muster.cli.groups import show_groups
+from muster.cli.output import as_json, print_json, print_table, printing, say, width
 from muster.client.event_reader import Events
 
 Capture = pytest.CaptureFixture[str]
@@ -49,7 +48,7 @@ def test_a_reason_cannot_forge_a_line_of_a_timeline(capsys: Capture, monkeypatch
                              "reason": 'bye\n12:03:07 rebalance 1 → 2"'}  # fmt: skip
     monkeypatch.setattr(Events, "__init__", lambda self, cluster: None)
     monkeypatch.setattr(Events, "upto_now", lambda self, group: iter([value]))
-    assert history.history(None, "g", as_json=False, everything=True, last=None) == 0  # type: ignore[arg-type]  # nobody is asked
+    assert show_groups.history(None, "g", as_json=False, everything=True, last=None) == 0  # type: ignore[arg-type]  # nobody is asked
     day, line = capsys.readouterr().out.splitlines()
     assert day.startswith("---")
     assert 'c\\n, h) left: "bye\\n12:03:07 rebalance' in line

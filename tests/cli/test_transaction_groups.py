@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.cli.transactions import groups
-from muster.cli.transactions.groups import COUNTED_MS, EARLIER_MS, Groups
+from muster.cli.transactions import show
+from muster.cli.transactions.show import COUNTED_MS, EARLIER_MS, Groups
 
 TOLD = {
     "kind": "transactions_committed", "group": "g", "producer_id": 7, "first_epoch": 3, "last_epoch": 5, "time": 50_000,
@@ -36,6 +36,6 @@ def ended(**other: Any) -> dict[str, Any]:
 def test_a_transaction_is_found_among_what_its_group_was_told(
     monkeypatch: pytest.MonkeyPatch, other: dict[str, Any], found: list[str]
 ) -> None:
-    monkeypatch.setattr(groups, "_counts", lambda *_: [TOLD])
+    monkeypatch.setattr(show, "_counts", lambda *_: [TOLD])
     cluster: Any = None
     assert Groups(cluster, [ended()]).of(ended(**other)) == found

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from muster.cli import main
-from muster.cli.transactions.describing import describe
 from muster.cli.transactions.hanging import MAX_TIMEOUT, TOO_LONG, UNKNOWN, hanging
-from muster.cli.transactions.listing import list_transactions
-from muster.client.connection import AskingFailed
-from muster.coordinator.system.clock import read_wall
+from muster.cli.transactions.show import describe, list_transactions
+from muster.client.connection import RequestFailed
+from muster.coordinator.system.wall_time import wall_now_ms
 from muster.protocol.api import ApiKey
 from muster.protocol.message import UnrepresentableField
 from muster.protocol.messages import describe_transactions as described
@@ -69,7 +68,7 @@ class FakeCluster:
         found = {"orders": MetadataResponseTopic(name="orders", partitions=rows)}
         return {name: one for name, one in found.items() if names is None or name in names}
 
-    def why_no_topic(self, name: str) -> str:
+    def topic_error(self, name: str) -> str:
         assert name not in self.topics(None)
         return "there is no such topic"
 
@@ -148,7 +147,7 @@ def test_nothing_to_list_and_why(cluster: Any, capsys: Capture) -> None:
         "coordinator is loading and hence can't process requests.)\n",
     )
     cluster.unknown_states = ["Moon"]
-    with pytest.raises(AskingFailed, match="--state Moon: broker:9092 does not know that state; Empty, Ongoing, Prep"):
+    with pytest.raises(RequestFailed, match="--state Moon: broker:9092 does not know that state; Empty, Ongoing, Prep"):
         list_transactions(cluster, ["Moon"], [], None, None, as_json=False)
 
 
@@ -157,12 +156,12 @@ def test_an_old_server_cannot_filter(cluster: Any) -> None:
         raise UnrepresentableField("ListTransactionsRequest")
 
     cluster.before_each = refuses
-    with pytest.raises(AskingFailed, match="it is too old; leave --open-longer-than and --pattern out"):
+    with pytest.raises(RequestFailed, match="it is too old; leave --open-longer-than and --pattern out"):
         list_transactions(cluster, [], [], None, 5, as_json=False)
 
 
 def test_a_transaction_is_described(cluster: Any, capsys: Capture) -> None:
-    began = read_wall("now") - 5_000
+    began = wall_now_ms() - 5_000
     cluster.ids = {
         "pay-1": state("pay-1", topics={"orders": [2, 0, 1], "a": [5]}, began=began),
         "pay-2": state("pay-2", at="CompleteAbort"),
@@ -197,7 +196,7 @@ def producing(producer_id: int, start: int, last: int) -> ProducerState:
 
 
 def test_what_hangs_and_what_ends_it(cluster: Any, capsys: Capture) -> None:
-    now = read_wall("now")
+    now = wall_now_ms()
     cluster.ids = {
         "known": state("known", 7, {"orders": [0]}, now - 1_000),
         "long": state("long", 8, {"orders": [0, 1]}, now - 901_000),
@@ -248,11 +247,11 @@ def test_what_cannot_be_looked_at_is_named(cluster: Any, capsys: Capture) -> Non
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err.startswith("muster transactions hanging: orders-0 cannot be looked at: TOPIC_AUTHORIZATION_FAILED")
-    with pytest.raises(AskingFailed, match="--topic moon: there is no such topic"):
+    with pytest.raises(RequestFailed, match="--topic moon: there is no such topic"):
         hanging(cluster, ["moon"], as_json=False)
     cluster.partition_error, cluster.list_error = 0, 14
     cluster.open = [("orders", 0, producing(7, 3, 5))]
-    with pytest.raises(AskingFailed, match=r"does not list its transactions: .*; which transactions hang cannot be"):
+    with pytest.raises(RequestFailed, match=r"does not list its transactions: .*; which transactions hang cannot be"):
         hanging(cluster, None, as_json=False)
 
 

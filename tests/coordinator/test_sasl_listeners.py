@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from muster.cli.serve_check import files_of_others
+from muster.cli.serve_messages import files_of_others
 from muster.coordinator.api.security import sasl as handlers
 from muster.coordinator.config import ConfigError, load
 from muster.coordinator.net import authentication_gate

@@ -9,7 +9,7 @@ import pytest
 
 from muster.assignors.measures import Moves, total
 from muster.client.event_reader import Events
-from muster.client.kafka_client import Cluster
+from muster.client.kafka_client import KafkaClient
 from muster.coordinator.config.listeners import Address
 from tests.e2e.conftest import SERVER
 from tests.support.servers import ServerProcess
@@ -36,7 +36,7 @@ class GroupEvents:
         self._skipped = len(self._all())
 
     def _all(self) -> list[Value]:
-        with Cluster(self._address) as cluster:
+        with KafkaClient(self._address) as cluster:
             return list(Events(cluster).upto_now(self._group))
 
     def causes(self) -> list[tuple[str, str]]:

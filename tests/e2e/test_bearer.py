@@ -21,7 +21,7 @@ from aiokafka.abc import AbstractTokenProvider
 
 from muster import cli
 from muster.client import security
-from muster.client.kafka_client import Cluster
+from muster.client.kafka_client import KafkaClient
 from muster.coordinator.config.listeners import Address
 from tests.coordinator.security.sasl.bearer_cases import AUDIENCE, ISSUER, After, Case, Keys
 from tests.e2e.aio import consuming, producing
@@ -229,7 +229,7 @@ def test_our_own_commands_show_tokens(
         for command in "groups", "transactions":
             assert cli.main([command, "list", *where, "--json"]) == 0
         host, _, port = bearer.server.bootstrap.partition(":")
-        with Cluster(Address(host, int(port)), security.read(file)) as cluster:
+        with KafkaClient(Address(host, int(port)), security.read(file)) as cluster:
             cluster.bootstrap._renew_at_ms = 0
             assert set(cluster.topics(["t"])) == {"t"}
             assert cluster.bootstrap._renew_at_ms, "it has authenticated again"

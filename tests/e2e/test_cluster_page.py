@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from muster.cli import build_parser
-from muster.cli.local_cluster.options import add_parser
+from muster.cli.options.servers import add_try
 from muster.coordinator.config import load
 from tests.e2e.conftest import BOOTSTRAP, SERVER
 from tests.support.cluster_nodes import ClusterNode
@@ -51,7 +51,7 @@ def test_it_begins_as_the_readme_does() -> None:
 
 def test_the_table_has_all_options_of_the_trial() -> None:
     parser = argparse.ArgumentParser()
-    add_parser(actions := parser.add_subparsers())
+    add_try(actions := parser.add_subparsers())
     options = {word for word in actions.choices["try"]._option_string_actions if word.startswith("--")}
     table = (ROOT / PAGE).read_text(encoding="utf-8").partition("| option | |")[2].partition("\n\n")[0]
     rows = re.findall(r"(?m)^\| ([^|]+) \|", table)

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 
 from muster import cli
 from muster.client import security as security_module
-from muster.client.kafka_client import Cluster
+from muster.client.kafka_client import KafkaClient
 from muster.coordinator.config.listeners import Address
 from tests.e2e.aio import consuming, producing
 from tests.e2e.conftest import SERVER
@@ -211,7 +211,7 @@ def test_our_own_commands(
     assert capsys.readouterr().err == ""
     security = security_module.read(Path(config[1]))
     host, _, port = sasl.address(protocol).partition(":")
-    with Cluster(Address(host, int(port)), security) as cluster:
+    with KafkaClient(Address(host, int(port)), security) as cluster:
         cluster.bootstrap._renew_at_ms = 0
         assert set(cluster.topics(["t"])) == {"t"}
         assert cluster.bootstrap._renew_at_ms, "it has authenticated again"

@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 
 from muster.cli import main
 from muster.cli.transactions.hanging import UNKNOWN, Open, find
-from muster.client.kafka_client import Cluster
+from muster.client.kafka_client import KafkaClient
 from muster.coordinator.config.listeners import Address
 from tests.e2e.aio import producing
 from tests.e2e.group_events import with_events
@@ -100,7 +100,7 @@ async def test_a_transaction_that_its_coordinator_does_not_know_hangs(
 ) -> None:
     """One is open; its coordinator is made to have forgotten it by looking only at what the partition says."""
     topic, name = new_topic(1), new_name("pay")
-    with Cluster(Address(*server.address)) as cluster:
+    with KafkaClient(Address(*server.address)) as cluster:
         async with producing(server.bootstrap, transactional_id=name) as producer:
             await producer.begin_transaction()
             await producer.send_and_wait(topic, b"x", partition=0)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from muster.cli import main
-from muster.cli.database import lines
+from muster.cli.cluster import lines
 from muster.postgres import administration, schema
 from muster.postgres.administration import ClusterStatus, NodeStatus, Status, warnings
 from muster.postgres.postgres import PostgresStore

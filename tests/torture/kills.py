@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaError
 
 from muster.client.event_reader import Events
-from muster.client.kafka_client import Cluster
+from muster.client.kafka_client import KafkaClient
 from muster.coordinator.config.listeners import Address
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -94,7 +94,7 @@ class Killing:
     def _read_history(self) -> None:
         """Every generation that somebody was told of is in `__group_events`."""
         host, port = self.server.address
-        with Cluster(Address(host, port)) as cluster:
+        with KafkaClient(Address(host, port)) as cluster:
             events = Events(cluster)
             ends = events.ends()
             position = dict.fromkeys(ends, 0)

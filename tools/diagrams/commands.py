@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from muster.cli import build_parser
-from muster.cli.completion.tree import Node, tree_of
+from muster.cli.command_tree import Node, tree_of
+from muster.cli.options import build_parser
 from tools.diagrams.pages import Parts
 
 SETS: Final = {

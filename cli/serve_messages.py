@@ -1,16 +1,22 @@
-"""`muster serve --check`: sentences about what a configuration permits, and about its mistakes. No port is opened."""
+"""The sentences of `muster serve` about its configuration (`--check`), and about a failed start.
+
+`--check` opens no port.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from muster.coordinator.config import Config, Listener
 from muster.coordinator.config.config import TOKEN_SECRET
-from muster.coordinator.config.listeners import WILDCARDS, show
+from muster.coordinator.config.listeners import WILDCARDS, of_node, show
 from muster.coordinator.properties.live import Live
+from muster.coordinator.system.host_names import CannotListen
 
 _LOOPBACK = ("localhost", "::1")
 _CLIENTS = {
@@ -20,17 +26,19 @@ _CLIENTS = {
 }
 
 
-def sentences(config: Config, file: Path | None) -> Iterator[str]:
+def config_summary(config: Config, file: Path | None) -> Iterator[str]:
     """What is open, then what needs attention; each of the latter begins with `warning: `."""
     warnings: list[str] = [f"warning: {note}" for note in config.notes]
     live = Live(config)
     for listener in config.listeners:
         where = show(listener.host, listener.port) + (" (every address of this machine)" * _is_open(listener))
-        told = "the address that they came to"
+        advertised = "the address that they came to"
         if listener.advertised_host is not None:
             port = listener.advertised_port or listener.port
-            told = show(listener.advertised_host, port) if port else f"{listener.advertised_host} and the port it gets"
-        yield f"Listener {listener.name} is at {where} and speaks {listener.protocol}. Clients are told {told}."
+            advertised = (
+                show(listener.advertised_host, port) if port else f"{listener.advertised_host} and the port it gets"
+            )
+        yield f"Listener {listener.name} is at {where} and speaks {listener.protocol}. Clients are told {advertised}."
         if listener.has_tls:
             yield from _tls(listener, live, warnings)
         elif not listener.has_sasl:
@@ -172,3 +180,59 @@ def _is_open(listener: Listener) -> bool:
 
 def _is_loopback(host: str) -> bool:
     return host in _LOOPBACK or host.startswith("127.")
+
+
+_OPTIONS = {"metrics": "--metrics", "control": "--control"}
+"""The servers beside the listeners of Kafka's protocol, and the options with their addresses."""
+
+
+def start_failure(error: OSError, config: Config) -> str:
+    """The address or directory that cannot be used, the reason, and what to do."""
+    if error.filename is not None:
+        return f"{error.filename} cannot be used: {_reason(error)}; give a writable directory with --data-dir"
+    if isinstance(error, CannotListen):
+        return _cannot_listen(error, config)
+    return f"cannot start: {_reason(error)}"
+
+
+def _cannot_listen(error: CannotListen, config: Config) -> str:
+    what, option = _named(error, config)
+    where = f"cannot listen on {show(error.host, error.port)}{what}"
+    if isinstance(error.__cause__, socket.gaierror):
+        return f"{where}: the host is not known; give an address of this machine with {option}"
+    if error.errno == errno.EADDRINUSE:
+        own = next((one for place, one in _listeners(config) if one.port == error.port), None)
+        if error.purpose in _OPTIONS and own is not None:
+            return f"{where}: listener {own.name} of this server has that port; give another with {option}"
+        return f"{where}: the port is in use; stop the program that has it, or give another with {option}"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{where}: it is not an address of this machine; give one that is with {option}"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"{where}: this user is not allowed to; give a port above 1023 with {option}"
+    return f"{where}: {_reason(error.__cause__ or error)}; give another address with {option}"
+
+
+def _named(error: CannotListen, config: Config) -> tuple[str, str]:
+    """The name of the server, in brackets, and the option with its address."""
+    if error.purpose in _OPTIONS:
+        option = _OPTIONS[error.purpose]
+        return f" ({option})", option
+    option = "--listen" if len(config.listeners) == 1 else "the property listeners"
+    words = []
+    if len(config.listeners) > 1:
+        words.append(f"listener {error.purpose}")
+    if config.nodes > 1:
+        places = [place for place, one in _listeners(config) if (one.name, one.port) == (error.purpose, error.port)]
+        words += [f"broker {config.node_id + place} of --nodes {config.nodes}" for place in places[:1]]
+    return f" ({', '.join(words)})" if words else "", option
+
+
+def _listeners(config: Config) -> Iterator[tuple[int, Listener]]:
+    """The listeners of each broker of the process, with the broker's index from 0."""
+    for place in range(config.nodes):
+        for one in of_node(config.listeners, place):
+            yield place, one
+
+
+def _reason(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error)

@@ -1,54 +1,30 @@
-"""`muster cluster`: the tables of a cluster in PostgreSQL, and a whole cluster on this machine to try."""
+"""`muster cluster`: the tables of a cluster in PostgreSQL, which several nodes share."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from muster.cli.local_cluster import options as options_of_try
+from muster.coordinator.log.checkpoints import encode_uuid
+from muster.coordinator.system import uuids
+from muster.postgres import schema
+from muster.postgres.missing import MissingExtra, check
 
 if TYPE_CHECKING:
     from muster.postgres.administration import ClusterStatus, Status
 
-DEFAULT_NAME = "muster"
-
-
-def add_parser(commands: Any) -> None:
-    """Add the command."""
-    about = "Several nodes over one database: what `muster serve --cluster URL` needs in PostgreSQL."
-    parser = commands.add_parser("cluster", help="several nodes over one PostgreSQL", description=about)
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    options_of_try.add_parser(actions)
-    init = actions.add_parser("init", help="make the tables, and a cluster in them; what is there stays")
-    status = actions.add_parser(
-        "status", help="which nodes there are, how much there is, and what the database's settings promise"
-    )
-    upgrade = actions.add_parser("upgrade", help="bring the tables to this Muster's version")
-    for one in (init, status, upgrade):
-        one.add_argument("url", metavar="URL", help="postgresql://USER@HOST/DATABASE; the password also as PGPASSWORD")
-    init.add_argument("--name", default=DEFAULT_NAME, help=f"of the cluster (default: {DEFAULT_NAME})")
-    init.add_argument("--cluster-id", metavar="ID", help="the id that clients see (default: a new one)")
-    status.add_argument("--json", action="store_true", help="as JSON")
-
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command. Exit status 0; 1 when the database refuses or does not answer; 2 for wrong options of `try`."""
-    if options.action == "try":
-        from muster.cli.local_cluster.command import run as run_trial
-
-        return run_trial(options)
-    import asyncio
-
+    """Run the command. Exit status 0; 1 when the database refuses or does not answer."""
     url = getattr(options, "url", None)
     wrong = None if url is None else wrong_url(url)
     if wrong is not None:
         print(f"muster cluster: {wrong}", file=sys.stderr)
         return 2
-    from muster.postgres.missing import MissingExtra, check
-
     try:
         check()
     except MissingExtra as error:
@@ -86,8 +62,6 @@ def _failed(why: str) -> int:
 
 
 async def _init(options: argparse.Namespace) -> int:
-    from muster.coordinator.log.checkpoints import encode_uuid
-    from muster.coordinator.system import uuids
     from muster.postgres import administration
     from muster.postgres.store import Identity
 
@@ -136,8 +110,6 @@ def _plain(status: Status) -> dict[str, Any]:
 
 def lines(status: Status) -> list[str]:
     """The lines to print."""
-    from muster.postgres import schema
-
     found = [f"PostgreSQL {status.server}"]
     if status.version == 0:
         found.append("there are no tables of Muster's: run `muster cluster init URL`")

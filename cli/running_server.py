@@ -1,20 +1,64 @@
-"""Sends requests to the control of a server under test, for `muster faults`, `muster time`, and part of `muster
-groups`.
-"""
+"""The common part of the commands that use a running server: by Kafka's protocol, or by its test control."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-DEFAULT: Final = "127.0.0.1:9094"
-MOST_PORT: Final = 65_535
+from muster.cli.output import as_json, printing, say
+from muster.cli.parser import like
+from muster.client.connection import RequestFailed
+from muster.client.kafka_client import KafkaClient, read_command_config
+from muster.coordinator.config import ConfigError
+from muster.coordinator.config.listeners import parse_addresses
+
+
+def one_of(option: str, given: Sequence[str], known: Sequence[str]) -> list[str]:
+    """The words of an option, also several with commas, in the spelling of the known words. Raises ConfigError."""
+    by_letters = {one.lower(): one for one in known}
+    found = []
+    for word in (word.strip() for words in given for word in words.split(",")):
+        if word.lower() not in by_letters:
+            raise ConfigError(f"{option} '{word}': one of {', '.join(known)} was expected{like(word, known)}")
+        found.append(by_letters[word.lower()])
+    return found
+
+
+def run_with_client(
+    command: str,
+    options: argparse.Namespace,
+    answer: Callable[[KafkaClient], int],
+    check: Callable[[], object] = lambda: None,
+) -> int:
+    """Have `answer(cluster)` print the answer of the server, and return the exit status.
+
+    `command`: as the user called it. `check` may raise ConfigError for wrong options.
+    """
+    try:
+        addresses = parse_addresses(options.bootstrap_server, "--bootstrap-server")
+        security = read_command_config(options.command_config)
+        if getattr(options, "last", None) is not None and options.last < 1:
+            raise ConfigError(f"--last {options.last}: a number of events, 1 or more, was expected")
+        check()
+    except ConfigError as error:
+        say(f"{command}: {error}", sys.stderr)
+        return 2
+    try:
+        with KafkaClient(addresses, security) as client:
+            return printing(command, lambda: answer(client))
+    except RequestFailed as failure:
+        say(f"{command}: {failure}", sys.stderr)
+    except KeyboardInterrupt:
+        return 130
+    return 1
+
+
+MAX_PORT: Final = 65_535
 WRONG: Final = 2
 """The exit status of a command with a wrong value, as in argparse."""
 PATIENCE_S: Final = 30.0
@@ -29,20 +73,6 @@ class ControlFailed(Exception):
         self.status = status
 
 
-def options_of_control() -> argparse.ArgumentParser:
-    """The options of each command that uses the control."""
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument(
-        "--control",
-        metavar="HOST:PORT",
-        default=os.environ.get("MUSTER_CONTROL", DEFAULT),
-        help=f"as the server was given it (default: MUSTER_CONTROL, else {DEFAULT})",
-    )
-    shared.add_argument("--control-token", type=Path, metavar="FILE", help="as the server was given it")
-    shared.add_argument("--json", action="store_true", help="JSON instead of text for people")
-    return shared
-
-
 def path(*parts: str) -> str:
     """A path of the control from its parts."""
     return "/".join(["/v1", *(quote(part, safe="") for part in parts)])
@@ -54,7 +84,7 @@ class Control:
     def __init__(self, options: argparse.Namespace) -> None:
         """Raises ControlFailed."""
         host, _, port = options.control.rpartition(":")
-        if not host or not port.isascii() or not port.isdigit() or int(port) > MOST_PORT:
+        if not host or not port.isascii() or not port.isdigit() or int(port) > MAX_PORT:
             raise ControlFailed(f"--control {options.control}: HOST:PORT was expected", WRONG)
         self._address = options.control
         self._host, self._port = host.strip("[]"), int(port)
@@ -70,7 +100,7 @@ class Control:
         self, method: str, where: str, body: Mapping[str, Any] | None = None, *, wait_s: float = 0.0
     ) -> dict[str, Any]:
         """The answer. Raises ControlFailed."""
-        # imported here: the import takes 20 ms
+        # imported here: it imports ssl, and takes 20 ms
         from http.client import HTTPConnection, HTTPException
 
         connection = HTTPConnection(self._host, self._port, timeout=wait_s + PATIENCE_S)
@@ -87,15 +117,13 @@ class Control:
         finally:
             connection.close()
         if "error" in answer:
-            told = answer["error"]
-            raise ControlFailed(told["message"], WRONG if told["code"] == "bad-request" else 1)
+            error_row = answer["error"]
+            raise ControlFailed(error_row["message"], WRONG if error_row["code"] == "bad-request" else 1)
         return answer
 
 
-def asking(command: str, options: argparse.Namespace, do: Callable[[Control], int]) -> int:
+def run_with_control(command: str, options: argparse.Namespace, do: Callable[[Control], int]) -> int:
     """Run a command that uses the control; exit status 1 when the server refuses, 2 for a wrong value."""
-    from muster.cli.output import printing, say
-
     try:
         control = Control(options)
         return printing(command, lambda: do(control))
@@ -109,8 +137,6 @@ def asking(command: str, options: argparse.Namespace, do: Callable[[Control], in
 
 def show(answer: Mapping[str, Any], *, in_json: bool) -> None:
     """Print an answer: as JSON, or each field on a line."""
-    from muster.cli.output import as_json, say
-
     if in_json:
         print(as_json(answer))
         return

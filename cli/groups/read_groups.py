@@ -1,0 +1,295 @@
+"""Reads the groups of a cluster: the list, offline partitions, and the description of one group of any type.
+
+Share groups (KIP-932) and Streams groups (KIP-1071) are Apache Kafka's; Muster itself has none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from muster.cli.options.groups import GROUP_STATES, GROUP_TYPES
+from muster.cli.output import print_json, print_table, say
+from muster.cli.running_server import one_of, run_with_client
+from muster.client.connection import Connection, RequestFailed, sentence
+from muster.client.kafka_client import KafkaClient, Partition
+from muster.protocol.api import ApiKey
+from muster.protocol.consumer import decode_assignment
+from muster.protocol.errors import ErrorCode
+from muster.protocol.hashing import group_partition
+from muster.protocol.message import MalformedMessage, UnrepresentableField
+from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
+from muster.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from muster.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+
+TOPIC: Final = "__consumer_offsets"
+
+
+class Offline(NamedTuple):
+    """One partition."""
+
+    partition: int
+    why: str
+
+
+def offline_partitions(client: KafkaClient) -> list[Offline]:
+    """The partitions without a leader, in order. Raises RequestFailed."""
+    topic = client.topics([TOPIC]).get(TOPIC)
+    rows = [] if topic is None else topic.partitions
+    without = sorted(one.partition_index for one in rows if one.leader_id < 0)
+    return [Offline(index, why_refused(client.bootstrap, _group_on(index, len(rows)))) for index in without]
+
+
+def why_refused(node: Connection, group_id: str, error_code: int = ErrorCode.COORDINATOR_NOT_AVAILABLE) -> str:
+    """Why a group is refused with `error_code`, if its coordinator gives a reason. Raises RequestFailed."""
+    message = None
+    if error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        (row,) = node.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest([group_id])).groups
+        message = row.error_message
+    return sentence(error_code, message)
+
+
+def _group_on(partition: int, partitions: int) -> str:
+    """The name of a group that would be in that partition."""
+    return next(name for name in map(str, count()) if group_partition(name, partitions) == partition)
+
+
+def run_list(options: argparse.Namespace) -> int:
+    """Run `muster groups list`, and return the exit status."""
+
+    def check() -> None:
+        options.state = one_of("--state", options.state, GROUP_STATES)
+        options.type = one_of("--type", options.type, GROUP_TYPES)
+
+    return run_with_client(
+        "muster groups list",
+        options,
+        lambda client: list_groups(client, options.state, options.type, as_json=options.json),
+        check,
+    )
+
+
+def list_groups(client: KafkaClient, states: Sequence[str], types: Sequence[str], *, as_json: bool) -> int:
+    """Print all groups, by name; exit status 1 when the groups of some partition are missing."""
+    groups = all_groups(client, states, types)
+    missing = offline_partitions(client)
+    if as_json:
+        for one in groups:
+            print_json({"group": one.group_id, "type": one.group_type, "state": one.group_state,
+                        "protocol_type": one.protocol_type})  # fmt: skip
+    elif groups:
+        rows = [(one.group_id, one.group_type, one.group_state, one.protocol_type) for one in groups]
+        print_table(("GROUP", "TYPE", "STATE", "PROTOCOL TYPE"), rows)
+    else:
+        kind = " of that kind" if states or types else ""
+        say(f"no groups{kind} can be seen: not all partitions are online" if missing else f"there are no groups{kind}")
+    for partition, why in missing:
+        message = f"partition {partition} of __consumer_offsets is offline, its groups are not listed"
+        say(f"muster groups list: {message}: {why}", sys.stderr)
+    return 1 if missing else 0
+
+
+def all_groups(client: KafkaClient, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:
+    """The groups of every node, by name. Raises RequestFailed."""
+    found: list[ListedGroup] = []
+    for node in client.every_node():
+        try:
+            answer = node.ask(ApiKey.LIST_GROUPS, ListGroupsRequest(list(states), list(types)))
+        except UnrepresentableField as error:
+            raise RequestFailed(f"{node.address} cannot list groups by state or type: it is too old") from error
+        if answer.error_code:
+            raise RequestFailed(f"{node.address} does not list its groups: {sentence(answer.error_code)}")
+        found.extend(answer.groups)
+    return sorted(found, key=lambda one: one.group_id)
+
+
+class NoGroup(RequestFailed):
+    """No group has that name."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(f"there is no group {group_id}: muster groups list shows the groups of the cluster")
+
+
+class Member(NamedTuple):
+    """One member: a row of the description."""
+
+    member: str
+    instance: str | None
+    client_id: str
+    host: str
+    assignment: dict[str, list[int]] | None
+    """Its partitions, also those that it is giving up. None: its assignment has no partitions."""
+    protocol: str | None = None
+    """The protocol of a member of a consumer group: "consumer", or "classic" if it uses JoinGroup. None: an old server
+    does not report it.
+    """
+    epoch: int | None = None
+    """The epoch that a member of a consumer group has reached. -2: a static member that will return."""
+    target: dict[str, list[int]] | None = None
+    """The target assignment of a member of a consumer group."""
+    subscribed: list[str] | None = None
+    pattern: str | None = None
+
+
+class Description(NamedTuple):
+    """One group. Groups of the types consumer, share and streams have epochs. No answer has the generation of a classic
+    group.
+    """
+
+    group: str
+    type: str
+    state: str
+    protocol_type: str
+    protocol: str
+    epoch: int | None
+    assignment_epoch: int | None
+    """The epoch of the target assignments."""
+    members: list[Member]
+
+
+PROTOCOLS: Final = {0: "classic", 1: "consumer"}
+"""The names of the member types in ConsumerGroupDescribe."""
+
+
+def find_group(client: KafkaClient, group_id: str) -> Description | None:
+    """The description of one group of any type; None if it does not exist. Raises RequestFailed."""
+    request = DescribeGroupsRequest([group_id])
+    node, answer = client.ask_coordinator(
+        group_id, ApiKey.DESCRIBE_GROUPS, request, lambda answer: [one.error_code for one in answer.groups]
+    )
+    (row,) = answer.groups
+    if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not row.error_code and row.group_state == "Dead"):
+        return _of_another_type(node, group_id, row)
+    if row.error_code:
+        raise RequestFailed(f"group {group_id} cannot be described: {sentence(row.error_code, row.error_message)}")
+    members = [
+        Member(one.member_id, one.group_instance_id, one.client_id, one.client_host,
+               _assignment(row.protocol_type, one.member_assignment))
+        for one in row.members
+    ]  # fmt: skip
+    return Description(group_id, "classic", row.group_state, row.protocol_type, row.protocol_data, None, None, members)
+
+
+def _of_another_type(node: Connection, group_id: str, classic: Any) -> Description | None:
+    """A group that DescribeGroups does not know, with the answer `classic`; None if it does not exist. Raises
+    RequestFailed.
+    """
+    if node.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
+        found = _consumer_group(node, group_id)
+        if found is not None:
+            return found
+    if node.supports(ApiKey.SHARE_GROUP_DESCRIBE) or node.supports(ApiKey.STREAMS_GROUP_DESCRIBE):
+        found = share_group(node, group_id) or streams_group(node, group_id)
+        if found is not None:
+            return found
+    if classic.error_message and "not a classic group" in classic.error_message:
+        raise RequestFailed(f"{classic.error_message.rstrip('.')}: muster groups list shows its type and state")
+    return None
+
+
+def _consumer_group(node: Connection, group_id: str) -> Description | None:
+    (row,) = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest([group_id])).groups
+    if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return None
+    if row.error_code:
+        raise RequestFailed(f"group {group_id} cannot be described: {sentence(row.error_code, row.error_message)}")
+    members = [
+        Member(one.member_id, one.instance_id, one.client_id, one.client_host, _by_topic(one.assignment),
+               PROTOCOLS.get(one.member_type), one.member_epoch, _by_topic(one.target_assignment),
+               list(one.subscribed_topic_names), one.subscribed_topic_regex)
+        for one in row.members
+    ]  # fmt: skip
+    return Description(group_id, "consumer", row.group_state, "consumer", row.assignor_name, row.group_epoch,
+                       row.assignment_epoch, members)  # fmt: skip
+
+
+def _assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] | None:
+    if protocol_type != "consumer" or not data:
+        return None if data else {}
+    try:
+        return {one.topic: list(one.partitions) for one in decode_assignment(data)[1].assigned_partitions}
+    except MalformedMessage:
+        return None
+
+
+SHARE: Final = "share"
+STREAMS: Final = "streams"
+NOT_KNOWN: Final = -1
+"""In DescribeShareGroupOffsets, a partition without a start offset yet, or with an unknown lag."""
+
+
+def share_group(node: Connection, group_id: str) -> Description | None:
+    """A share group. The result is None if no share group has that name, or the server has no share groups. Raises
+    RequestFailed.
+    """
+    row = _row(node, ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest([group_id]), group_id)
+    if row is None:
+        return None
+    members = [
+        Member(one.member_id, None, one.client_id, one.client_host, _by_topic(one.assignment), SHARE, one.member_epoch,
+               None, list(one.subscribed_topic_names))
+        for one in row.members
+    ]  # fmt: skip
+    return Description(group_id, SHARE, row.group_state, SHARE, row.assignor_name, row.group_epoch,
+                       row.assignment_epoch, members)  # fmt: skip
+
+
+def streams_group(node: Connection, group_id: str) -> Description | None:
+    """A Streams group; its members have tasks, SUBTOPOLOGY:PARTITION. None and errors are as in `share_group`."""
+    row = _row(node, ApiKey.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest([group_id]), group_id)
+    if row is None:
+        return None
+    members = [
+        Member(one.member_id, one.instance_id, one.client_id, one.client_host, _active(one.assignment),
+               "classic" if one.is_classic else STREAMS, one.member_epoch, _active(one.target_assignment))
+        for one in row.members
+    ]  # fmt: skip
+    return Description(group_id, STREAMS, row.group_state, STREAMS, "", row.group_epoch, row.assignment_epoch, members)
+
+
+def share_offsets(client: KafkaClient, group_id: str) -> dict[Partition, tuple[int, int | None]]:
+    """The start offset of each partition of a share group, and its lag if it is reported. Raises RequestFailed."""
+    request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group_id, None)])
+    _, answer = client.ask_coordinator(
+        group_id, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request, lambda answer: [one.error_code for one in answer.groups]
+    )
+    (row,) = answer.groups
+    if row.error_code:
+        why = sentence(row.error_code, row.error_message)
+        raise RequestFailed(f"the offsets of group {group_id} cannot be read: {why}")
+    return {
+        (topic.topic_name, one.partition_index): (one.start_offset, one.lag if one.lag != NOT_KNOWN else None)
+        for topic in sorted(row.topics, key=lambda topic: topic.topic_name)
+        for one in sorted(topic.partitions, key=lambda one: one.partition_index)
+        if not one.error_code and one.start_offset != NOT_KNOWN
+    }
+
+
+def _row(node: Connection, key: int, request: Any, group_id: str) -> Any:
+    if not node.supports(key):
+        return None
+    (row,) = node.ask(key, request).groups
+    if row.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):  # or switched off
+        return None
+    if row.error_code:
+        raise RequestFailed(f"group {group_id} cannot be described: {sentence(row.error_code, row.error_message)}")
+    return row
+
+
+def _by_topic(assignment: Any) -> dict[str, list[int]]:
+    rows = () if assignment is None else assignment.topic_partitions
+    return {one.topic_name: sorted(one.partitions) for one in rows}
+
+
+def _active(assignment: Any) -> dict[str, list[int]]:
+    rows = () if assignment is None else assignment.active_tasks
+    return {one.subtopology_id: sorted(one.partitions) for one in rows}

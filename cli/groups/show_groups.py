@@ -1,0 +1,284 @@
+"""`muster groups describe`, `history` and `watch`: members, timeline, episodes and the verdict of a group."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from threading import Event
+from typing import TYPE_CHECKING, Any, Final
+
+from muster.cli.groups.plans import check_groups, check_name, group_names
+from muster.cli.groups.read_groups import Description, NoGroup, all_groups, find_group
+from muster.cli.output import print_json, print_table, ranges, say, say_sentence, table_width, terminal_width
+from muster.cli.running_server import run_with_client
+from muster.client.connection import RequestFailed
+from muster.client.event_reader import OF_GROUPS, Events, Value
+from muster.client.kafka_client import KafkaClient
+from muster.coordinator.history.timeline import Timeline
+from muster.coordinator.history.words import short
+from muster.coordinator.system.wall_time import wall_now_ms
+from muster.pipeline.episodes.from_events import Told, told
+from muster.pipeline.episodes.verdict import describe as episode_sentence
+
+if TYPE_CHECKING:
+    from muster.pipeline.episodes.verdict import Verdict
+
+EPOCH_OF_LEFT_STATIC_MEMBER: Final = -2
+SAME: Final = "="
+"""In the column of targets: the member has its target assignment."""
+
+
+def run_describe(options: argparse.Namespace) -> int:
+    """Run `muster groups describe`, and return the exit status."""
+    return run_with_client(
+        "muster groups describe",
+        options,
+        lambda client: describe(client, group_names(options), as_json=options.json),
+        lambda: check_groups(options),
+    )
+
+
+def run_history(options: argparse.Namespace) -> int:
+    """Run `muster groups history`, and return the exit status."""
+
+    def answer(client: KafkaClient) -> int:
+        if options.episodes:
+            return print_episodes(client, options.group, as_json=options.json)
+        return history(client, options.group, as_json=options.json, everything=options.all, last=options.last)
+
+    return run_with_client("muster groups history", options, answer, lambda: check_name(options.group))
+
+
+def run_watch(options: argparse.Namespace) -> int:
+    """Run `muster groups watch`, and return the exit status."""
+    return run_with_client(
+        "muster groups watch",
+        options,
+        lambda client: watch(client, options.group, as_json=options.json, everything=options.all),
+        lambda: check_name(options.group),
+    )
+
+
+def describe(client: KafkaClient, group_ids: Sequence[str] | None, *, as_json: bool) -> int:
+    """Print each group, None: every group; exit status 1 when one of them does not exist."""
+    names = [one.group_id for one in all_groups(client)] if group_ids is None else group_ids
+    status = 0
+    if not names:
+        say("there are no groups", sys.stderr)
+    for number, group_id in enumerate(dict.fromkeys(names)):
+        try:
+            found = describe_group(client, group_id)
+        except RequestFailed as failure:
+            say(f"muster groups describe: {failure}", sys.stderr)
+            status = 1
+            continue
+        judged = verdict_of(client, group_id)
+        if as_json:
+            verdict = None if judged is None else {"level": judged.level, "text": judged.text}
+            print_json(found._asdict() | {"members": [one._asdict() for one in found.members], "verdict": verdict})
+        else:
+            if number:
+                say("")
+            print_group(found, None if judged is None else judged.text)
+    return status
+
+
+def describe_group(client: KafkaClient, group_id: str) -> Description:
+    """The description of one group. Raises RequestFailed, also when the group does not exist."""
+    found = find_group(client, group_id)
+    if found is None:
+        raise NoGroup(group_id)
+    return found
+
+
+def print_group(found: Description, verdict: str | None) -> None:
+    """Print one group, with the verdict before the members. On a terminal, lines are made to fit if possible."""
+    about: list[Any] = [f"type {found.type}", f"protocol type {found.protocol_type}" if found.protocol_type else "",
+                        found.protocol, f"epoch {found.epoch}" if found.epoch is not None else ""]  # fmt: skip
+    known = ", ".join(one for one in about if one)
+    count = len(found.members)
+    say(f"group {found.group}: {found.state}, {count} member{'' if count == 1 else 's'} ({known})")
+    if verdict is not None:
+        say_sentence(f"verdict: {verdict}")
+    if not found.members:
+        return
+    head, rows = _members_table(found)
+    wide = terminal_width()
+    if wide is not None and table_width(head, rows) > wide:
+        rows = [(short(str(row[0])), *row[1:]) for row in rows]
+    print_table(head, rows)
+    for line in pending_revocations(found):
+        say_sentence(line)
+
+
+def _members_table(found: Description) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """The heads of the table, and a row for each member."""
+    members = sorted(found.members, key=lambda one: one.member)
+    rows: list[tuple[object, ...]] = [
+        (one.member, one.instance, one.client_id, one.host.lstrip("/"), _partitions(one.assignment)) for one in members
+    ]
+    head: tuple[str, ...] = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
+    if found.epoch is None:
+        return head, rows
+    for number, one in enumerate(members):
+        target = SAME if one.target == one.assignment else None if one.target is None else _partitions(one.target)
+        rows[number] = (*rows[number][:4], one.protocol, one.epoch, rows[number][4], target)
+    # the members of a Streams application have tasks: SUBTOPOLOGY:PARTITION
+    has = "TASKS" if found.type == "streams" else "PARTITIONS"
+    return (*head[:4], "PROTOCOL", "EPOCH", has, "TARGET"), rows
+
+
+def pending_revocations(found: Description) -> list[str]:
+    """Why a consumer group is not Stable, in sentences: which member has partitions that another member is to have."""
+    if found.epoch is None or found.assignment_epoch is None:
+        return []
+    lines = []
+    if found.assignment_epoch < found.epoch:
+        heartbeat = f"{found.type.capitalize()}GroupHeartbeat"
+        when = f"the next {heartbeat} brings them, or one a second later"
+        lines.append(f"the targets of epoch {found.epoch} are not there yet: {when}")
+    members = sorted(found.members, key=lambda one: one.member)
+    holders = {
+        (topic, number): one
+        for one in members
+        for topic, numbers in (one.assignment or {}).items()
+        for number in numbers
+    }
+    for one in members:
+        if one.epoch == EPOCH_OF_LEFT_STATIC_MEMBER:
+            kept = _partitions(one.assignment) or "nothing"
+            lines.append(f"{one.member} says that it will be back: it keeps {kept} until its session is over")
+        waits: dict[str, dict[str, list[int]]] = {}
+        for topic, numbers in (one.target or {}).items():
+            for number in numbers:
+                holder = holders.get((topic, number))
+                if holder is not one:
+                    name = "" if holder is None else holder.member
+                    waits.setdefault(name, {}).setdefault(topic, []).append(number)
+        for name, partitions in sorted(waits.items()):
+            what = _partitions(partitions)
+            if not name:
+                lines.append(f"{one.member} gets {what} with its next heartbeat")
+            elif next(holder.epoch for holder in members if holder.member == name) == EPOCH_OF_LEFT_STATIC_MEMBER:
+                lines.append(f"{one.member} waits for {what} of {name}, which is away")
+            else:
+                lines.append(f"{one.member} waits for {what} of {name}, which is to give it up")
+    return lines
+
+
+def _partitions(assignment: dict[str, list[int]] | None) -> str:
+    if assignment is None:
+        return "(not partitions)"
+    return " ".join(f"{topic}:{ranges(assignment[topic])}" for topic in sorted(assignment))
+
+
+RETRY_S: Final = 0.5
+"""How long `watch` waits before it looks again for a server that does not answer."""
+
+
+def history(client: KafkaClient, group_id: str, *, as_json: bool, everything: bool, last: int | None) -> int:
+    """Print the history of a group; exit status 1 when nothing is known of it."""
+    values: Iterable[Value] = Events(client).upto_now(group_id)
+    if last is not None:
+        values = deque(values, last)
+    timeline = Timeline(everything=everything)
+    count = 0
+    for value in values:
+        count += 1
+        if as_json:
+            print_json(value)
+        else:
+            _print(timeline, value, "")
+    if not count:
+        raise RequestFailed(
+            f"there is no history of a group {group_id}: no member has joined it since its events are kept; "
+            "muster groups list shows the groups that there are"
+        )
+    return 0
+
+
+def watch(client: KafkaClient, group_id: str | None, *, as_json: bool, everything: bool) -> int:
+    """Print events from now on, until interrupted."""
+    events = Events(client)
+    ends = events.ends()
+    position = ends if group_id is None else {(one := events.partition_of(group_id)): ends[one]}
+    timelines: dict[str | None, Timeline] = {}
+    for value in _follow(client, events, position):
+        group = value["group"]
+        if group_id is not None and group != group_id:
+            continue
+        if as_json:
+            print_json(value)
+            continue
+        # groups that exist only for a short time must not be remembered for ever
+        timeline = timelines.setdefault(group, Timeline(dates=False, everything=everything))
+        _print(timeline, value, "" if group_id is not None or group is None else f"{group}: ")
+        if value["kind"] == "group_deleted":
+            del timelines[group]
+    return 0
+
+
+def _follow(client: KafkaClient, events: Events, position: dict[int, int]) -> Iterator[Value]:
+    """Every event from `position` on, also those that were written while the server did not answer."""
+    while True:
+        try:
+            yield from events.follow(position)
+        except RequestFailed:
+            where = client.address
+            say(f"muster groups watch: the connection to {where} was lost; waiting until it is back", sys.stderr)
+            events = _reconnected(client)
+            say(f"muster groups watch: {where} is back", sys.stderr)
+
+
+def _reconnected(client: KafkaClient) -> Events:
+    patience = Event()
+    while True:
+        try:
+            client.reconnect()
+            return Events(client)
+        except RequestFailed:
+            patience.wait(RETRY_S)
+
+
+def _print(timeline: Timeline, value: Value, group: str) -> None:
+    for line in timeline.feed(value):
+        time, space, text = line.partition(" ")
+        say(f"{time}{space}{group}{text}")
+
+
+NEWEST: Final = 20_000
+"""The most events of a group's partition that are read."""
+
+
+def verdict_of(client: KafkaClient, group_id: str) -> Verdict | None:
+    """One sentence about a group; None: the cluster keeps no events, or none of this group."""
+    if client.topics([OF_GROUPS.topic]).get(OF_GROUPS.topic) is None:
+        return None
+    return _episodes(client, group_id).verdict
+
+
+def print_episodes(client: KafkaClient, group_id: str, *, as_json: bool) -> int:
+    """Print the history of a group in episodes, and the verdict. Raises RequestFailed when nothing is known of it."""
+    found = _episodes(client, group_id)
+    if found.verdict is None:
+        raise RequestFailed(f"no rebalance of a group {group_id} is among the last {NEWEST:,} events of its partition")
+    now_ms = wall_now_ms()
+    for one in found.episodes:
+        if as_json:
+            print_json(
+                {"kind": one.kind, "from": one.from_ms, "until": one.until_ms, "members": one.members,
+                 "rebalances": one.rebalances, "cost_ms": one.cost_ms, "confidence": one.confidence}
+            )  # fmt: skip
+        else:
+            say_sentence(episode_sentence(one, now_ms))
+    if as_json:
+        print_json({"verdict": found.verdict.text, "level": found.verdict.level})
+    else:
+        say_sentence(f"verdict: {found.verdict.text}")
+    return 0
+
+
+def _episodes(client: KafkaClient, group_id: str) -> Told:
+    return told(Events(client).newest(group_id, NEWEST), wall_now_ms())

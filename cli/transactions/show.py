@@ -1,0 +1,275 @@
+"""`muster transactions list`, `describe` and `history`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from muster.cli.options.groups import TRANSACTION_STATES
+from muster.cli.output import print_json, print_table, ranges, say
+from muster.cli.running_server import one_of, run_with_client
+from muster.client.connection import RequestFailed, sentence
+from muster.client.event_reader import OF_GROUPS, OF_TRANSACTIONS, Events, Value
+from muster.client.kafka_client import TRANSACTIONAL_ID, KafkaClient
+from muster.coordinator.config.error import ConfigError
+from muster.coordinator.history.transaction_timeline import OFFSETS_TOPIC, TransactionTimeline
+from muster.coordinator.history.words import seconds
+from muster.coordinator.system.wall_time import format_wall, wall_now_ms
+from muster.protocol.api import ApiKey
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import UnrepresentableField
+from muster.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from muster.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+NO_DURATION: Final = -1
+_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def run_list(options: argparse.Namespace) -> int:
+    """Run `muster transactions list`, and return the exit status."""
+
+    def check() -> None:
+        options.state = one_of("--state", options.state, TRANSACTION_STATES)
+        if options.open_longer_than is not None:
+            options.open_longer_than = milliseconds("--open-longer-than", options.open_longer_than)
+
+    def answer(client: KafkaClient) -> int:
+        return list_transactions(
+            client, options.state, options.producer_id, options.pattern, options.open_longer_than,
+            as_json=options.json,
+        )  # fmt: skip
+
+    return run_with_client("muster transactions list", options, answer, check)
+
+
+def run_describe(options: argparse.Namespace) -> int:
+    """Run `muster transactions describe`, and return the exit status."""
+    return run_with_client(
+        "muster transactions describe", options, lambda client: describe(client, options.ids, as_json=options.json)
+    )
+
+
+def run_history(options: argparse.Namespace) -> int:
+    """Run `muster transactions history`, and return the exit status."""
+
+    def answer(client: KafkaClient) -> int:
+        return history(client, options.id, as_json=options.json, everything=options.all, last=options.last)
+
+    return run_with_client("muster transactions history", options, answer)
+
+
+def milliseconds(option: str, text: str) -> int:
+    """A duration with its unit. Raises ConfigError."""
+    match = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", text)
+    if match is None:
+        raise ConfigError(f"{option} {text}: a time such as 500ms, 10s, 5m or 2h was expected")
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def list_transactions(
+    client: KafkaClient,
+    states: Sequence[str],
+    producer_ids: Sequence[int],
+    pattern: str | None,
+    open_ms: int | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Print all transactional ids, by name; exit status 1 when some server does not list its own."""
+    request = ListTransactionsRequest(
+        list(states), list(producer_ids), NO_DURATION if open_ms is None else open_ms, pattern
+    )
+    rows, missing = all_transactions(client, request)
+    if as_json:
+        for one in rows:
+            print_json({"transactional_id": one.transactional_id, "producer_id": one.producer_id,
+                        "state": one.transaction_state})  # fmt: skip
+    elif rows:
+        cells = [(one.transactional_id, one.producer_id, one.transaction_state) for one in rows]
+        print_table(("TRANSACTIONAL ID", "PRODUCER ID", "STATE"), cells)
+    elif not missing:
+        kind = " of that kind" if states or producer_ids or pattern is not None or open_ms is not None else ""
+        say(f"there are no transactional ids{kind}")
+    for why in missing:
+        say(f"muster transactions list: {why}", sys.stderr)
+    return 1 if missing else 0
+
+
+def all_transactions(client: KafkaClient, request: ListTransactionsRequest) -> tuple[list[TransactionState], list[str]]:
+    """The transactional ids of every node, by name; and why some nodes do not list theirs. Raises RequestFailed."""
+    found: list[TransactionState] = []
+    missing: list[str] = []
+    for node in client.every_node():
+        try:
+            answer: ListTransactionsResponse = node.ask(ApiKey.LIST_TRANSACTIONS, request)
+        except UnrepresentableField as error:
+            raise RequestFailed(
+                f"{node.address} cannot list transactions by duration or pattern: it is too old; leave "
+                "--open-longer-than and --pattern out"
+            ) from error
+        if answer.error_code:
+            missing.append(f"{node.address} does not list its transactions: {sentence(answer.error_code)}")
+        if answer.unknown_state_filters:
+            unknown = ", ".join(answer.unknown_state_filters)
+            raise RequestFailed(
+                f"--state {unknown}: {node.address} does not know that state; Empty, Ongoing, PrepareCommit, "
+                "PrepareAbort, CompleteCommit and CompleteAbort are states"
+            )
+        found.extend(answer.transaction_states)
+    return sorted(found, key=lambda one: one.transactional_id), missing
+
+
+class Description(NamedTuple):
+    """One transactional id. `began`: wall ms, None when no transaction is open; `coordinator`: HOST:PORT."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    began: int | None
+    coordinator: str
+    topics: dict[str, list[int]]
+    """Partitions that the transaction has written to, and that have no marker yet."""
+
+
+def describe(client: KafkaClient, ids: Sequence[str], *, as_json: bool) -> int:
+    """Print each transactional id; exit status 1 when one of them does not exist."""
+    status = 0
+    for number, name in enumerate(dict.fromkeys(ids)):
+        try:
+            found = describe_id(client, name)
+        except RequestFailed as failure:
+            say(f"muster transactions describe: {failure}", sys.stderr)
+            status = 1
+            continue
+        if as_json:
+            print_json(found._asdict())
+        else:
+            if number:
+                say("")
+            _print(found)
+    return status
+
+
+def describe_id(client: KafkaClient, name: str) -> Description:
+    """The description of one transactional id. Raises RequestFailed."""
+    node, answer = client.ask_coordinator(
+        name,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        DescribeTransactionsRequest([name]),
+        lambda answer: [one.error_code for one in answer.transaction_states],
+        TRANSACTIONAL_ID,
+    )
+    (row,) = answer.transaction_states
+    if row.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        raise RequestFailed(f"there is no transactional id {name}: muster transactions list shows those that there are")
+    if row.error_code:
+        raise RequestFailed(f"transactional id {name} cannot be described: {sentence(row.error_code)}")
+    began = row.transaction_start_time_ms if row.transaction_start_time_ms > 0 and row.topics else None
+    return Description(
+        name,
+        row.transaction_state,
+        row.producer_id,
+        row.producer_epoch,
+        row.transaction_timeout_ms,
+        began,
+        node.address,
+        {one.topic: sorted(one.partitions) for one in sorted(row.topics, key=lambda one: one.topic)},
+    )
+
+
+def _print(found: Description) -> None:
+    about = f"timeout {seconds(found.timeout_ms)}, coordinator {found.coordinator}"
+    say(
+        f"transactional id {found.transactional_id}: {found.state}, producer {found.producer_id} epoch "
+        f"{found.producer_epoch} ({about})"
+    )
+    if found.began is not None:
+        open_for = seconds(max(wall_now_ms() - found.began, 0))
+        say(f"open since {format_wall(found.began, '%Y-%m-%d %H:%M:%S')}, for {open_for}")
+    if found.topics:
+        print_table(("TOPIC", "PARTITIONS"), [(topic, ranges(rows)) for topic, rows in found.topics.items()])
+
+
+COUNTS: Final = {"transaction_committed": "transactions_committed", "transaction_aborted": "transactions_aborted"}
+"""The event of a transaction's end, and the matching event of its groups."""
+EARLIER_MS: Final = 100
+"""A transaction may seem complete so much earlier than in the event of its group. Two readings of the clock are
+compared, and one may be as old as an iteration of the event loop.
+"""
+COUNTED_MS: Final = 5_000
+"""An event counts several transactions. The last of them ended at most so long after the first."""
+
+
+class Groups:
+    """The groups of some transactions."""
+
+    def __init__(self, client: KafkaClient, ended: Iterable[Value]) -> None:
+        """`ended`: events of transactional ids. The cluster is read only if some of their transactions have offsets."""
+        partitions: set[int] = set()
+        producers: set[int] = set()
+        for value in ended:
+            topics = (value.get("topics") or {}) if value["kind"] in COUNTS else {}
+            if topics.get(OFFSETS_TOPIC):
+                partitions.update(topics[OFFSETS_TOPIC])
+                producers.add(value["producer_id"])
+        self._counts = list(_counts(client, partitions, producers)) if partitions else []
+
+    def of(self, value: Mapping[str, Any]) -> Sequence[str]:
+        """The groups of a transaction that has ended; empty if they are not known, or it has none."""
+        kind, epoch, at_ms = COUNTS[value["kind"]], value["producer_epoch"], value["time"]
+        found = {
+            one["group"]
+            for one in self._counts
+            if one["kind"] == kind
+            and one["producer_id"] == value["producer_id"]
+            and one["first_epoch"] <= epoch + 1  # the marker may have the next epoch already
+            and epoch <= one["last_epoch"]
+            and one["time"] - EARLIER_MS <= at_ms <= one["time"] + COUNTED_MS
+        }
+        return sorted(found)
+
+
+def _counts(client: KafkaClient, partitions: set[int], producers: set[int]) -> Iterable[Value]:
+    kinds = set(COUNTS.values())
+    try:
+        events = Events(client, OF_GROUPS)
+        for partition in sorted(partitions):
+            for value in events.of_partition(partition):
+                if value["kind"] in kinds and value.get("producer_id") in producers:
+                    yield value
+    except RequestFailed:  # the history of groups is switched off, or may not be read
+        return
+
+
+def history(client: KafkaClient, name: str, *, as_json: bool, everything: bool, last: int | None) -> int:
+    """Print the history of a transactional id; exit status 1 when nothing is known of it."""
+    values: Iterable[Value] = Events(client, OF_TRANSACTIONS).upto_now(name)
+    if last is not None:
+        values = deque(values, last)
+    values = list(values)
+    if not values:
+        raise RequestFailed(
+            f"there is no history of a transactional id {name}: no producer has used it since its events are kept; "
+            "muster transactions list shows the ids that there are"
+        )
+    if as_json:
+        for value in values:
+            print_json(value)
+        return 0
+    timeline = TransactionTimeline(everything=everything, groups=Groups(client, values).of)
+    for value in values:
+        for line in timeline.feed(value):
+            say(line)
+    for line in timeline.end(wall_now_ms()):
+        say(line)
+    return 0

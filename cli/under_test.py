@@ -1,0 +1,164 @@
+"""The commands for the test control of a server: `muster faults`, `muster time`, and part of `muster groups`.
+
+docs/testcontrol.md describes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+from muster.cli.options.servers import REQUEST_FILTERS
+from muster.cli.output import as_json, print_json, print_table, say
+from muster.cli.running_server import WRONG, Control, ControlFailed, path, run_with_control, show
+
+SCENARIO_S: Final = 60.0
+"""How long the start of a scenario may take."""
+ADVANCE_S: Final = 600.0
+"""How long an advance of time may take."""
+
+
+def rule_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The rule that the options of `add` describe, as JSON."""
+    names = (*(name.replace("-", "_") for name in REQUEST_FILTERS), "node", "min_version", "max_version")
+    match = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    times = ("times", "on_call", "every", "with_probability", "seed")
+    when = {name: getattr(options, name) for name in times if getattr(options, name) is not None}
+    when |= {name: True for name in ("once", "until_released") if getattr(options, name)}
+    then = _then(options)
+    for name in ("where", "every_ms"):
+        # the server refuses options that do not fit the action, in words
+        if getattr(options, name) is not None:
+            then[name] = getattr(options, name)
+    return {"match": match, "then": then, "when": when, "name": options.name}
+
+
+def _then(options: argparse.Namespace) -> dict[str, Any]:
+    valued = (
+        ("error", "error", "error"),
+        ("delay", "delay", "ms"),
+        ("trickle", "trickle", "size"),
+        ("throttle", "throttle", "ms"),
+        ("older_broker", "older-broker", "release"),
+    )
+    for option, action, field in valued:
+        value = getattr(options, option)
+        if value is not None:
+            return {"do": action, field: value}
+    plain = ("lose_answer", "cut", "hold", "note")
+    return {"do": next(name for name in plain if getattr(options, name)).replace("_", "-")}
+
+
+def run_faults(options: argparse.Namespace) -> int:
+    """Run the command with the control; exit status 1 when the server refuses, 2 when a value is wrong."""
+    return run_with_control(f"muster faults {options.verb}", options, lambda control: _faults(options, control))
+
+
+def _faults(options: argparse.Namespace, control: Control) -> int:
+    verb, in_json = options.verb, options.json
+    if verb == "add":
+        show(control.ask("POST", path("faults"), rule_of(options)), in_json=in_json)
+    elif verb == "list":
+        shown = ("id", "name", "match", "then", "when", "hits", "held")
+        _rows(control.ask("GET", path("faults"))["rules"], shown, in_json=in_json)
+    elif verb == "release":
+        show(control.ask("POST", path("faults", options.id, "release")), in_json=in_json)
+    elif verb == "remove":
+        control.ask("DELETE", path("faults", options.id))
+    elif verb == "clear":
+        control.ask("DELETE", path("faults"))
+    elif verb == "log":
+        names = ("number", "rule", "api", "client_id", "group", "did")
+        _rows(control.ask("GET", path("fault-log"))["hits"], names, in_json=in_json)
+    elif verb == "scenarios":
+        _scenarios(control.ask("GET", path("scenarios")), in_json=in_json)
+    elif verb == "start":
+        body = _parameters(options, control)
+        show(control.ask("POST", path("scenarios", options.scenario), body, wait_s=SCENARIO_S), in_json=in_json)
+    else:
+        control.ask("DELETE", path("scenarios", options.id))
+    return 0
+
+
+def _parameters(options: argparse.Namespace, control: Control) -> dict[str, str | int]:
+    """The values of NAME=VALUE, with the types of the scenario's parameters: a group may be called 1. Raises
+    ControlFailed.
+    """
+    for one in options.parameters:
+        if "=" not in one:
+            raise ControlFailed(f"{one}: NAME=VALUE was expected", WRONG)
+    given = dict(one.split("=", 1) for one in options.parameters)
+    kinds = control.ask("GET", path("scenarios"))["kinds"]
+    numbers = {
+        parameter["name"]
+        for kind in kinds
+        if kind["name"] == options.scenario
+        for parameter in kind["parameters"]
+        if parameter["type"] == "integer"
+    }
+    return {
+        name: int(value) if name in numbers and value.isascii() and value.isdigit() else value
+        for name, value in given.items()
+    }
+
+
+def _scenarios(answer: dict[str, Any], *, in_json: bool) -> None:
+    if in_json:
+        show(answer, in_json=True)
+        return
+    for kind in answer["kinds"]:
+        named = [f"{one['name']}={one.get('default', '…')}" for one in kind["parameters"]]
+        say(" ".join([kind["name"], *named]))
+        say(f"    {kind['about']}")
+    for one in answer["running"]:
+        say(f"{one['id']} {one['name']}: {'; '.join(one['steps'])}")
+
+
+def _rows(rows: list[dict[str, Any]], names: tuple[str, ...], *, in_json: bool) -> None:
+    if in_json:
+        for row in rows:
+            print_json(row)
+        return
+    print_table(
+        names,
+        [[as_json(row[name]) if isinstance(row[name], dict) else row[name] for name in names] for row in rows],
+    )
+
+
+def run_time(options: argparse.Namespace) -> int:
+    """Run the command with the control; exit status 1 when the server refuses."""
+    return run_with_control(f"muster time {options.verb}", options, lambda control: _time(options, control))
+
+
+def _time(options: argparse.Namespace, control: Control) -> int:
+    if options.verb == "show":
+        answer = control.ask("GET", path("time"))
+    elif options.verb == "advance":
+        answer = control.ask("POST", path("time", "advance"), {"ms": options.ms}, wait_s=ADVANCE_S)
+    elif options.verb == "run-until":
+        given = {"condition": options.condition, "group": options.group, "members": options.members}
+        given |= {"partitions": options.partitions, "limit_ms": options.limit_ms}
+        body = {name: value for name, value in given.items() if value is not None}
+        answer = control.ask("POST", path("time", "run-until"), body, wait_s=ADVANCE_S)
+    else:
+        answer = control.ask("POST", path("time", options.verb))
+    show(answer, in_json=options.json)
+    return 0
+
+
+def run_group(options: argparse.Namespace) -> int:
+    """Run the command with the control; exit status 1 when the server refuses, or a wait fails."""
+    return run_with_control(f"muster groups {options.verb}", options, lambda control: _group(options, control))
+
+
+def _group(options: argparse.Namespace, control: Control) -> int:
+    where = path("groups", options.group, options.verb)
+    if options.verb == "wait-stable":
+        given = {"members": options.members, "partitions": options.partitions, "timeout_ms": options.timeout_ms}
+        body = {name: value for name, value in given.items() if value is not None}
+        show(control.ask("POST", where, body, wait_s=options.timeout_ms / 1000), in_json=options.json)
+    elif options.verb == "rebalance":
+        control.ask("POST", where)
+    else:
+        control.ask("POST", where, {"member": options.member})
+    return 0
