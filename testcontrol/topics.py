@@ -201,8 +201,8 @@ class Topics:
             (one.key, one.value, list(one.headers)) if one.headers else (one.key, one.value) for one in records
         ]
         batch = batches.build(pairs, timestamp_ms=timestamp_ms)
-        check = partition.check(batch, read_header(batch), now)
-        checked = check(allowed(partition.log.config.max_message_bytes))
+        most = allowed(partition.log.config.max_message_bytes)
+        checked = partition.check(batch, read_header(batch), now, most)
         appended = partition.append(checked.batch, checked.header, now)
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         partition.log.when_durable(

@@ -6,9 +6,9 @@ The composition root (`coordinator.server`) fills this plain object. It decides 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
 import structlog
 
@@ -41,41 +41,48 @@ Respond = Callable[[Message | None], None]
 """
 
 
+PLAIN_ROWS: Final = 50
+"""**The rule of rows.** What clients send all the time is handled by plain functions. A request of at most so many rows
+is handled within the call of its handler. A request of more rows is a job, which calls the same functions for so many
+rows in each step. What administrators send is a job from the beginning (`in_steps`): its small requests end within the
+call, too.
+"""
+
 Request = TypeVar("Request", bound=Message)
+T = TypeVar("T")
 JobOfRequest = Callable[["Node", RequestContext, Request], Job[Message | None]]
 Handle = Callable[["Node", RequestContext, Request, Respond], None]
 
 
-def in_slices(job: JobOfRequest[Request]) -> Handle[Request]:
-    """A handler that answers with the result of a job (`coordinator.system.jobs`)."""
-
-    @wraps(job)
-    def handle(node: Node, context: RequestContext, request: Request, respond: Respond) -> None:
-        node.run(context, respond, job(node, context, request))
-
-    return handle
+def parts(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The rows of a large request, `PLAIN_ROWS` at a time."""
+    for start in range(0, len(rows), PLAIN_ROWS):
+        yield rows[start : start + PLAIN_ROWS]
 
 
-def to_the_end(job: JobOfRequest[Request]) -> Handle[Request]:
-    """`in_slices` for a job that changes shared state. The job is completed even when its client does not wait for it
-    any more.
+@overload
+def in_steps(job: JobOfRequest[Request], /) -> Handle[Request]: ...
+@overload
+def in_steps(*, changes: bool = ..., forwarded: bool = ...) -> Callable[[JobOfRequest[Request]], Handle[Request]]: ...
+def in_steps(job: Any = None, /, *, changes: bool = False, forwarded: bool = False) -> Any:
+    """A handler that answers with the result of a job (`coordinator.system.jobs`).
+
+    `changes`: the job changes shared state. It is completed even when its client does not wait for it any more.
+    `forwarded`: as `changes`, for what Kafka's brokers forward to their controller. The decision is based on all
+    earlier decisions of any node.
     """
+    if job is None:
+        return partial(in_steps, changes=changes, forwarded=forwarded)
 
     @wraps(job)
-    def handle(node: Node, context: RequestContext, request: Request, respond: Respond) -> None:
-        node.run_to_end(context, respond, job(node, context, request))
-
-    return handle
-
-
-def on_the_newest(job: JobOfRequest[Request]) -> Handle[Request]:
-    """`to_the_end` for what Kafka's brokers forward to their controller. The decision is based on all earlier decisions
-    of any node.
-    """
-
-    @wraps(job)
-    def handle(node: Node, context: RequestContext, request: Request, respond: Respond) -> None:
-        node.run_to_end(context, respond, node.on_the_newest(job(node, context, request)))
+    def handle(node: Node, context: RequestContext, request: Any, respond: Respond) -> None:
+        work = job(node, context, request)
+        if forwarded:
+            node.run_to_end(context, respond, node.on_the_newest(work))
+        elif changes:
+            node.run_to_end(context, respond, work)
+        else:
+            node.run(context, respond, work)
 
     return handle
 
@@ -146,7 +153,6 @@ class Node:
         "routing",
         "serves_consumer_groups",
         "sessions",
-        "short_ways",
         "slices",
         "topics",
         "transactions",
@@ -194,8 +200,6 @@ class Node:
         """Whether the node serves the new group protocol (KIP-848). None means that this was not asked yet."""
         self.delegation_tokens: DelegationTokens | None = None
         """None means that no `delegation.token.secret.key` is configured."""
-        self.short_ways = True
-        """Whether requests may use the functions of `api.short`. Tests and `bench` compare both."""
         self.draw_uuid = draw_uuid or uuids.draw_uuid
         self._most_sessions = fetch_sessions
         self.forget_sessions()
@@ -210,9 +214,9 @@ class Node:
         drawn = self.draw_uuid()
         return (int.from_bytes(drawn[:4]) + int.from_bytes(drawn[-4:])) & 0x7FFF_FFFF
 
-    def run(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
-        """Answer a request with the result of a job (`coordinator.system.jobs`)."""
-        self.slices.run(job, respond, context.channel)
+    def run(self, context: RequestContext, done: Callable[[T], object], job: Job[T]) -> None:
+        """Give `done` the result of a job, unless the connection ends before (`coordinator.system.jobs`)."""
+        self.slices.run(job, done, context.channel)
 
     def on_the_newest(self, job: Job[Message | None]) -> Job[Message | None]:
         """Run the job after this node has applied all earlier decisions."""

@@ -2,7 +2,7 @@
 
 It knows batches and offsets, and nothing of topics, groups or requests. `Log` is the log of one partition. `LogManager`
 has the logs of a data directory. `batches` builds and reads record batches, with `aiokafka_records`, the only module
-that imports aiokafka. `headers` and `validation` need no codec.
+that imports aiokafka. `headers` needs no codec.
 """
 
 from muster.coordinator.log import checkpoints
@@ -31,7 +31,6 @@ from muster.coordinator.log.manager import LogManager
 from muster.coordinator.log.position import AppendResult, TimestampOffset
 from muster.coordinator.log.records import batches
 from muster.coordinator.log.records.headers import BatchHeader
-from muster.coordinator.log.records.validation import check_form, check_size, first_batch, only_batch
 from muster.coordinator.log.settings import LogConfig, LogSettings
 from muster.coordinator.log.storage.files import FileStorage, FilesystemSync
 from muster.coordinator.log.storage.interfaces import File, Storage
@@ -73,9 +72,5 @@ __all__ = [
     "UnsupportedCompression",
     "WrongDirectory",
     "batches",
-    "check_form",
-    "check_size",
     "checkpoints",
-    "first_batch",
-    "only_batch",
 ]

@@ -216,7 +216,7 @@ class UnifiedLog:
         appending.
 
         The batches are stored otherwise unchanged; a bytearray may be changed in place. Their CRC is not checked here:
-        see `records.validation`. `marker`: the content of the batch, which then need not be read. Raises
+        see `topics.validation`. `marker`: the content of the batch, which then need not be read. Raises
         FencedLeaderEpoch, RecordListTooLarge, CorruptBatch or LogOffline.
         """
         if self._availability.failure is not None:

@@ -9,7 +9,6 @@ nothing about topics, parses no request and waits for nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.coordinator.log import BatchHeader, Log
@@ -68,13 +67,12 @@ class Partition:
 
     # -- appending
 
-    def check(self, batch: Batch, header: BatchHeader, now: Now) -> Callable[[Allowed], Checked]:
-        """Return the check of the one batch of a client's row (Produce v3+). The check may run in any thread.
+    def check(self, batch: Batch, header: BatchHeader, now: Now, most: Allowed) -> Checked:
+        """Check the one batch of a client's row (Produce v3+). Return what `append` takes. It may run in any thread.
 
-        The check returns what `append` takes. `header` is from `only_batch`. Raises `ApiError`; the check raises that
-        too, or a `BatchError`.
+        `header` is from `only_batch`. `most`: the limits of the unpacked batch. Raises `ApiError` or a `BatchError`.
         """
-        return partial(checked, batch, header, self.log.config, now.wall_ms, f"{self.topic}-{self.index}")
+        return checked(batch, header, self.log.config, now.wall_ms, self.topic, self.index, most)
 
     def loading_producers(self) -> Job[None]:
         """A job after which the state of producers is in memory: then appends with a producer id take no time.

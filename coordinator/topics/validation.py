@@ -1,17 +1,45 @@
-"""What a topic's configs require of a client's batch: keys, timestamps and codec (Kafka's LogValidator).
+"""What is checked of a client's batch (Kafka's ProduceRequest, UnifiedLog and LogValidator).
 
-Pure: it gets a batch and settings, and returns the batch for the log or refuses it. It may run in any thread.
+Three functions make the checks, in Kafka's order. `first_batch` refuses a whole request, and `only_batch` refuses a row
+before anything is appended. `checked` refuses a batch: by its header, and by what the configs of its topic require of
+its records. It returns what to store. All of them are pure, and may run in any thread.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from muster.coordinator.log import LogConfig, batches, check_form, check_size
+from google_crc32c import value as crc32c
+
+from muster.coordinator.log import (
+    BatchError,
+    BatchTooLarge,
+    CorruptBatch,
+    InvalidRecords,
+    LogConfig,
+    UnsupportedCompression,
+    batches,
+)
 from muster.coordinator.log.records.batches import Record
-from muster.coordinator.log.records.compression import CODECS, LITTLE, Allowed
-from muster.coordinator.log.records.headers import BatchHeader, read_header, set_timestamps
-from muster.coordinator.topics.errors import InvalidRecords
+from muster.coordinator.log.records.compression import CODECS, LITTLE, ZSTD, Allowed
+from muster.coordinator.log.records.headers import (
+    COMPRESSION_MASK,
+    CONTROL,
+    CRC_START,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME,
+    MAGIC,
+    MAGIC_POSITION,
+    MIN_LENGTH,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    Buffer,
+    read_header,
+    set_timestamps,
+    unpack_header,
+)
+from muster.coordinator.topics.errors import InvalidRecords as RefusedRecords
 from muster.protocol.errors import ErrorCode
 
 Batch = bytes | bytearray | memoryview
@@ -19,6 +47,8 @@ Batch = bytes | bytearray | memoryview
 NO_TIMESTAMP = -1
 ANY_AGE_MS = 2**63 - 1
 """The value of message.timestamp.before.max.ms when no record is too old."""
+_LEGACY_OVERHEAD: Final = 14
+"""The least size of a message of magic 0."""
 
 MOST_FAULTS = 10_000
 """The most refused records that an answer names; Kafka names all."""
@@ -34,40 +64,112 @@ class Checked(NamedTuple):
     unpacked_bytes: int
 
 
+def first_batch(data: Buffer) -> BatchHeader | None:
+    """Return the header of the first batch in a row of Produce; None without a whole batch v2.
+
+    Kafka checks it before anything else of the request: is it part of a transaction (RequestUtils.flag)?
+
+    Raises CorruptBatch, in Kafka's words, for bytes that no batch could be: the whole request is refused then.
+    """
+    if len(data) >= HEADER_SIZE:
+        header = BatchHeader._make(unpack_header(data))
+        if header.magic == MAGIC and MIN_LENGTH <= header.length <= len(data) - LENGTH_OVERHEAD:
+            return header
+    if _size_of_batch(data, 0) is None or data[MAGIC_POSITION] != MAGIC:
+        return None
+    raise CorruptBatch(f"the batch has a length below the minimum {MIN_LENGTH}")
+
+
+def only_batch(data: Buffer, header: BatchHeader | None, *, allow_zstd: bool = True) -> BatchHeader:
+    """Return the header of the one batch v2 of a row in Produce v3+ (ProduceRequest.validateRecords).
+
+    `header`: from `first_batch`. As on Kafka, bytes after the batch that are less than a batch are ignored:
+    `header.size` is what to append. `allow_zstd`: Produce v7+. Raises a BatchError.
+    """
+    if header is None:
+        raise _no_batch(data)
+    if header.compression == ZSTD and not allow_zstd:
+        raise UnsupportedCompression("zstd is allowed from Produce version 7")
+    if header.size < len(data) and _size_of_batch(data, header.size) is not None:
+        raise InvalidRecords("a partition of a Produce request must have exactly one record batch")
+    return header
+
+
+def _no_batch(data: Buffer) -> InvalidRecords:
+    if len(data) == 0:
+        return InvalidRecords("a partition of a Produce request must have one record batch, it has none")
+    if _size_of_batch(data, 0) is None:
+        return InvalidRecords("a partition of a Produce request must have one record batch, its bytes end before that")
+    return InvalidRecords(f"Produce version 3 and later take batches of magic {MAGIC} only, not {data[16]}")
+
+
+def _size_of_batch(data: Buffer, position: int) -> int | None:
+    """Return the size of the batch at `position`, of any magic; None when the bytes end before the batch does.
+
+    To Kafka such bytes are no batch (ByteBufferLogInputStream.nextBatchSize). Raises CorruptBatch for bytes that no
+    batch could be.
+    """
+    left = len(data) - position
+    if left < LENGTH_OVERHEAD:
+        return None
+    length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+    if length < _LEGACY_OVERHEAD:
+        raise CorruptBatch(f"Record size {length} is less than the minimum record overhead ({_LEGACY_OVERHEAD})")
+    if left <= MAGIC_POSITION:
+        return None
+    magic = data[position + MAGIC_POSITION]
+    if magic > MAGIC:
+        raise CorruptBatch(f"Invalid magic found in record: {magic if magic < 128 else magic - 256}")
+    return length + LENGTH_OVERHEAD if length + LENGTH_OVERHEAD <= left else None
+
+
 def is_little(batch: Batch, header: BatchHeader) -> bool:
     """Whether to try with `LITTLE` first. The batch may have more records than its header says."""
     return len(batch) <= LITTLE.unpacked_bytes and header.record_count <= LITTLE.parts
 
 
 def checked(
-    batch: Batch, header: BatchHeader, config: LogConfig, wall_ms: int, partition: str, most: Allowed
+    batch: Batch, header: BatchHeader, config: LogConfig, wall_ms: int, topic: str, partition: int, most: Allowed
 ) -> Checked:
-    """Return what `partition` ("topic-3") stores of a client's batch.
+    """Return what a partition stores of a client's batch.
 
     The batch gets the topic's own codec (compression.type), and the greatest timestamp of its records, whatever the
     header says. The log sets the offsets later. `header` is from `only_batch`.
 
-    Raises a `BatchError` (MoreThanAllowed: more than `most`), or `InvalidRecords`. INVALID_RECORD: keys are missing in
-    a compacted topic. INVALID_TIMESTAMP: a timestamp is out of the topic's range.
+    Raises a `BatchError` (MoreThanAllowed: more than `most`), or `InvalidRecords` of topics. INVALID_RECORD: keys are
+    missing in a compacted topic. INVALID_TIMESTAMP: a timestamp is out of the topic's range.
     """
-    if header.size < len(batch):
+    attributes, size = header.attributes, header.length + LENGTH_OVERHEAD
+    if size < len(batch):
         # as Kafka: part of another batch behind the first is dropped
-        batch = memoryview(batch)[: header.size]
-    check_form(batch, header, config.max_message_bytes)
+        batch = memoryview(batch)[:size]
+    is_right = (
+        size <= config.max_message_bytes
+        and header.base_offset == 0
+        and attributes & COMPRESSION_MASK <= ZSTD
+        and not attributes & CONTROL
+        and 0 < header.record_count == header.last_offset_delta + 1
+        and (header.base_sequence >= 0 or header.producer_id == NO_PRODUCER_ID)
+        and crc32c(bytes(batch[CRC_START:])) == header.crc
+    )
+    if not is_right:
+        raise _fault(batch, header, config.max_message_bytes)
     found = batches.plain(batch, header, most)
-    unpacked_bytes = len(found.data) if header.compression else 0
-    stamps, claims = config.stamps_append_time, header.is_log_append_time
+    compression = attributes & COMPRESSION_MASK
+    unpacked_bytes = len(found.data) if compression else 0
+    stamps, claims = config.stamps_append_time, attributes & LOG_APPEND_TIME != 0
     each = config.compacts or (claims if stamps else config.message_timestamp_before_max_ms != ANY_AGE_MS)
     if not each:
         greatest = batches.greatest_timestamp(found)
         each = not (stamps or NO_TIMESTAMP < greatest <= wall_ms + config.message_timestamp_after_max_ms)
     if each:
-        greatest = _check_each(found, config, wall_ms, partition)
-    codec = CODECS.get(config.compression_type, header.compression)
-    if codec != header.compression:
+        greatest = _check_each(found, config, wall_ms, f"{topic}-{partition}")
+    codec = CODECS.get(config.compression_type, compression)
+    if codec != compression:
         batch = batches.recompress(found, codec)
         header = read_header(batch)
-        check_size(header, config.max_message_bytes)
+        if header.size > config.max_message_bytes:
+            raise _too_large(header, config.max_message_bytes)
     if not stamps and (claims or greatest != header.max_timestamp):
         batch = bytearray(batch)
         set_timestamps(batch, greatest)
@@ -75,8 +177,37 @@ def checked(
     return Checked(batch, header, unpacked_bytes)
 
 
+def _fault(batch: Batch, header: BatchHeader, max_message_bytes: int) -> BatchError:
+    """The first fault of a header, in the order of UnifiedLog.analyzeAndValidateRecords and LogValidator.validateBatch.
+    Its `error_code` is Kafka's answer.
+    """
+    delta, count = header.last_offset_delta, header.record_count
+    if header.compression > ZSTD:
+        return UnsupportedCompression(f"unknown compression type {header.compression}")
+    if header.base_offset != 0:
+        return InvalidRecords(f"the base offset of a batch from a client must be 0, it is {header.base_offset}")
+    if header.size > max_message_bytes:
+        return _too_large(header, max_message_bytes)
+    if crc32c(bytes(batch[CRC_START:])) != header.crc:
+        return CorruptBatch(f"the batch's CRC is not the one it carries ({header.crc:#010x})")
+    if header.is_control:
+        return InvalidRecords("clients are not allowed to write control records")
+    if delta < 0:
+        return InvalidRecords(f"the batch has an invalid range of offsets: 0 to {delta}")
+    if count <= 0:
+        return InvalidRecords(f"the batch says that it has {count} records")
+    if count != delta + 1:
+        return InvalidRecords(f"{count} records do not make the offsets 0 to {delta}")
+    return InvalidRecords(f"sequence {header.base_sequence} from producer id {header.producer_id}")
+
+
+def _too_large(header: BatchHeader, max_message_bytes: int) -> BatchTooLarge:
+    # as on Kafka also for a batch that was compressed again
+    return BatchTooLarge(f"the batch has {header.size} bytes, the topic takes at most {max_message_bytes}")
+
+
 def _check_each(batch: batches.Plain, config: LogConfig, wall_ms: int, partition: str) -> int:
-    """Return the greatest timestamp when all records are valid. Raises `InvalidRecords`."""
+    """Return the greatest timestamp when all records are valid. Raises `RefusedRecords`."""
     header = batch.header
     oldest = wall_ms - config.message_timestamp_before_max_ms
     newest = wall_ms + config.message_timestamp_after_max_ms
@@ -108,10 +239,10 @@ def _check_each(batch: batches.Plain, config: LogConfig, wall_ms: int, partition
             faults.append((index, fault))
     if wrong_time:
         sentence = "One or more records have been rejected due to invalid timestamp"
-        raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, sentence, faults)
+        raise RefusedRecords(ErrorCode.INVALID_TIMESTAMP, sentence, faults)
     if faults:
         shown = ", ".join(f"RecordError(batchIndex={at}, message='{fault}')" for at, fault in faults[:_SHOWN])
-        raise InvalidRecords(
+        raise RefusedRecords(
             ErrorCode.INVALID_RECORD,
             f"One or more records have been rejected due to {found} record errors in total, and only showing the "
             f"first three errors at most: [{shown}]",

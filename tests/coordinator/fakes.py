@@ -30,6 +30,8 @@ class FakeProducers:
 class FakeLog:
     """A log of records instead of bytes, that can be told to fail and to be durable later."""
 
+    knows_producers = True
+
     def __init__(self) -> None:
         self.rows: list[Record] = []
         self.config = LogConfig()

@@ -8,7 +8,7 @@ from typing import Final
 from muster.coordinator.api.acls.refusals import Refusal, authorizer_for, closes
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, on_the_newest
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.acls import (
     ANY,
     MATCH,
@@ -40,7 +40,7 @@ WRITTEN_AT_ONCE: Final = 500
 """So many entries take effect in one iteration of the event loop."""
 
 
-@on_the_newest
+@in_steps(forwarded=True)
 def handle_create_acls(
     node: Node, context: RequestContext, request: CreateAclsRequest
 ) -> Job[CreateAclsResponse | None]:

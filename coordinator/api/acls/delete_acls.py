@@ -7,7 +7,7 @@ from typing import Final
 from muster.coordinator.api.acls.refusals import Refusal, authorizer_for, closes, filter_of
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, on_the_newest
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.acl_selection import AclSelection
 from muster.coordinator.security.acls import Acl, AclFilter
 from muster.coordinator.security.authorizer import Operation
@@ -35,7 +35,7 @@ MOST_FILTERS: Final = 1_000
 _TOO_MANY: Final = f"Cannot remove more than {MOST_DELETED} acls in a single delete operation."
 
 
-@on_the_newest
+@in_steps(forwarded=True)
 def handle_delete_acls(
     node: Node, context: RequestContext, request: DeleteAclsRequest
 ) -> Job[DeleteAclsResponse | None]:

@@ -7,7 +7,7 @@ from typing import Final
 from muster.coordinator.api.acls.refusals import Refusal, authorizer_for, closes, filter_of
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import Operation
 from muster.coordinator.system.jobs import Job
 from muster.protocol.messages.describe_acls import (
@@ -22,7 +22,7 @@ _ROW_BYTES: Final = 10
 """Size of an entry in an answer, and of a resource, without their texts."""
 
 
-@in_slices
+@in_steps
 def handle_describe_acls(
     node: Node, context: RequestContext, request: DescribeAclsRequest
 ) -> Job[DescribeAclsResponse | None]:

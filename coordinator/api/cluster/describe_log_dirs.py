@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from muster.coordinator.api.answer_size import NO_LIMIT, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.log import FileStorage, MemoryStorage, Storage
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job
@@ -27,7 +27,7 @@ IN_MEMORY = "memory"
 """The path in an answer when the logs are in memory."""
 
 
-@in_slices
+@in_steps
 def handle_describe_log_dirs(
     node: Node, context: RequestContext, request: DescribeLogDirsRequest
 ) -> Job[DescribeLogDirsResponse]:

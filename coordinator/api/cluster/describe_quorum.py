@@ -9,7 +9,7 @@ from typing import Final
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.cluster.refusals import may_describe_cluster
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.metadata_log import LEADER_EPOCH
 from muster.coordinator.topics.names import METADATA_TOPIC
@@ -27,7 +27,7 @@ _ROW_BYTES: Final = 80
 """Size of a row in an answer, and of each replica in it."""
 
 
-@in_slices
+@in_steps
 def handle_describe_quorum(
     node: Node, context: RequestContext, request: DescribeQuorumRequest
 ) -> Job[DescribeQuorumResponse]:

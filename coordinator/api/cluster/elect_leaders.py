@@ -9,7 +9,7 @@ from typing import Final
 from muster.coordinator.api.cluster.refusals import may_alter_cluster
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, on_the_newest
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.api.version_rules import elections_tell_one_error
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics import leadership
@@ -30,7 +30,7 @@ UNCLEAN: Final = 1
 """ElectionType. An unclean election loses no records here, because every replica has the whole log."""
 
 
-@on_the_newest
+@in_steps(forwarded=True)
 def handle_elect_leaders(
     node: Node, context: RequestContext, request: ElectLeadersRequest
 ) -> Job[ElectLeadersResponse]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from muster.coordinator.api.cluster.refusals import may_alter_cluster
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, on_the_newest
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 
-@on_the_newest
+@in_steps(forwarded=True)
 def handle_unregister_broker(
     node: Node, context: RequestContext, request: UnregisterBrokerRequest
 ) -> Job[UnregisterBrokerResponse]:

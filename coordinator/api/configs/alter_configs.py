@@ -16,7 +16,7 @@ from muster.coordinator.api.configs.operations import DELETE, Changes, applied, 
 from muster.coordinator.api.configs.resources import Kind, check_altered_broker, check_altered_loggers, check_authorized
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, on_the_newest
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.properties import client_metrics, dynamic, group
 from muster.coordinator.properties.definition import InvalidProperty, InvalidRequest
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
@@ -45,7 +45,7 @@ Row = TypeVar("Row", incremental.AlterConfigsResource, full.AlterConfigsResource
 Answer = TypeVar("Answer", incremental.AlterConfigsResourceResponse, full.AlterConfigsResourceResponse)
 
 
-@on_the_newest
+@in_steps(forwarded=True)
 def handle_incremental_alter_configs(
     node: Node, context: RequestContext, request: incremental.IncrementalAlterConfigsRequest
 ) -> Job[incremental.IncrementalAlterConfigsResponse]:
@@ -71,7 +71,7 @@ def handle_incremental_alter_configs(
     return incremental.IncrementalAlterConfigsResponse(responses=responses)
 
 
-@on_the_newest
+@in_steps(forwarded=True)
 def handle_alter_configs(
     node: Node, context: RequestContext, request: full.AlterConfigsRequest
 ) -> Job[full.AlterConfigsResponse]:

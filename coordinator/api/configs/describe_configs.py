@@ -14,7 +14,7 @@ from muster.coordinator.api.configs.resources import (
     check_described_loggers,
 )
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.properties import describe
 from muster.coordinator.properties.describe import SOURCE_LOGGER, Entry
 from muster.coordinator.properties.documentation import documentation as all_documentation
@@ -39,7 +39,7 @@ _ROW_BYTES: Final = 16
 """Size of a row in an answer, without its texts."""
 
 
-@in_slices
+@in_steps
 def handle_describe_configs(
     node: Node, context: RequestContext, request: DescribeConfigsRequest
 ) -> Job[DescribeConfigsResponse]:

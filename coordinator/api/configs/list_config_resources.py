@@ -8,7 +8,7 @@ from typing import Final
 from muster.coordinator.api.answer_size import TOO_LARGE, AnswerSize
 from muster.coordinator.api.configs.resources import Kind
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.api.version_rules import lists_all_config_resources
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job
@@ -24,7 +24,7 @@ _ROW_BYTES: Final = 5
 _ALL = (Kind.TOPIC, Kind.BROKER, Kind.BROKER_LOGGER, Kind.CLIENT_METRICS, Kind.GROUP)
 
 
-@in_slices
+@in_steps
 def handle_list_config_resources(
     node: Node, context: RequestContext, request: ListConfigResourcesRequest
 ) -> Job[ListConfigResourcesResponse]:

@@ -9,7 +9,7 @@ from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, Answer
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ask_each, distinct
 from muster.coordinator.api.hash_order import by_coordinator
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
 from muster.coordinator.state_machine.interface import Command
 from muster.coordinator.system.jobs import Job, PendingResult
@@ -26,7 +26,7 @@ _MOST_FILTERS = 50
 _PASSED_OVER = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-@in_slices
+@in_steps
 def handle_describe_groups(
     node: Node, context: RequestContext, request: DescribeGroupsRequest
 ) -> Job[DescribeGroupsResponse]:
@@ -94,7 +94,7 @@ def _size(row: DescribedGroup) -> int:
     )
 
 
-@in_slices
+@in_steps
 def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsRequest) -> Job[ListGroupsResponse]:
     """Ask every shard. A shard that is loading fails the whole request. A shard that is offline, or led by another
     node, is skipped: Metadata shows that its partition has no leader.
@@ -140,7 +140,7 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
     return ListGroupsResponse(groups=groups)
 
 
-@in_slices
+@in_steps
 def handle_delete_groups(
     node: Node, context: RequestContext, request: DeleteGroupsRequest
 ) -> Job[DeleteGroupsResponse]:

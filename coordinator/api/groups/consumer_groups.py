@@ -11,7 +11,7 @@ from muster.coordinator.api.answer_size import MOST_ANSWER_BYTES, TOO_LARGE, TOO
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE, ask_each, distinct
 from muster.coordinator.api.hash_order import by_coordinator
-from muster.coordinator.api.node import Node, Respond, in_slices
+from muster.coordinator.api.node import Node, Respond, in_steps
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.describe import DescribeCommand, Snapshot, member_row
 from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES, ascending_names, distinct_names
@@ -149,7 +149,7 @@ def _error_of(pattern: str) -> str | None:
     return None
 
 
-@in_slices
+@in_steps
 def handle_consumer_group_describe(
     node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Job[ConsumerGroupDescribeResponse]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import add_partitions, add_topic, in_pieces
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.runtime.group_coordinator.error_responses import refuse
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.state_machine.interface import Command
@@ -22,7 +22,7 @@ from muster.protocol.messages.offset_delete import (
 )
 
 
-@in_slices
+@in_steps
 def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDeleteRequest) -> Job[Message]:
     """Unknown partitions are refused by row. The group is asked even when no other row remains, for its own errors.
     Each step handles some rows. An error of the group ends the request.

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from muster.coordinator.api.answer_size import TOO_LARGE, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, ask_each, in_pieces
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.api.version_rules import offsets_by_topic_id
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.state_machine.interface import Command
@@ -60,7 +60,7 @@ class _Piece(NamedTuple):
     goes_on: bool = False
 
 
-@in_slices
+@in_steps
 def handle_offset_fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Job[OffsetFetchResponse]:
     """One row per group, in the order of the request. A group's error stands in its row."""
     return _Fetch(node, context, request).run()

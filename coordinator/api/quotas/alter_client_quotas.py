@@ -9,7 +9,7 @@ from typing import Final
 from muster.assignors.java_order import spread, walked
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, on_the_newest
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.quotas.entities import (
     IP,
     Entity,
@@ -56,7 +56,7 @@ MOST_LOOKED_UP: Final = 20
 _Answer = AlterClientQuotasResponseEntryData
 
 
-@on_the_newest
+@in_steps(forwarded=True)
 def handle_alter_client_quotas(
     node: Node, context: RequestContext, request: AlterClientQuotasRequest
 ) -> Job[AlterClientQuotasResponse]:

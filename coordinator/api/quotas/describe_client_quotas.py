@@ -6,7 +6,7 @@ from typing import Final
 
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.quotas.entities import CLIENT_ID, IP, TYPES, USER, EntityFilter, bucket_of, in_javas_order
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job
@@ -34,7 +34,7 @@ _IP_ALONE: Final = (
 )
 
 
-@in_slices
+@in_steps
 def handle_describe_client_quotas(
     node: Node, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> Job[DescribeClientQuotasResponse]:

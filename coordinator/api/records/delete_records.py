@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.log import LogError
 from muster.coordinator.security.authorizer import Operation, ResourceType
@@ -20,7 +20,7 @@ from muster.protocol.messages.delete_records import (
 NO_LOW_WATERMARK = -1
 
 
-@in_slices
+@in_steps
 def handle_delete_records(
     node: Node, context: RequestContext, request: DeleteRecordsRequest
 ) -> Job[DeleteRecordsResponse]:

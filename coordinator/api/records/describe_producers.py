@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.log import LogError
 from muster.coordinator.log.producers.state import Producer, Producers
@@ -26,7 +26,7 @@ _ROW_BYTES = 40
 """Size of a row in an answer."""
 
 
-@in_slices
+@in_steps
 def handle_describe_producers(
     node: Node, context: RequestContext, request: DescribeProducersRequest
 ) -> Job[DescribeProducersResponse]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.api.records.led_here import named_here
 from muster.coordinator.api.version_rules import knows_timestamp
 from muster.coordinator.log import LogError
@@ -32,7 +32,7 @@ EARLIEST_PENDING_UPLOAD = -6
 READ_COMMITTED = 1
 
 
-@in_slices
+@in_steps
 def handle_list_offsets(node: Node, context: RequestContext, request: ListOffsetsRequest) -> Job[ListOffsetsResponse]:
     """Answer each partition by itself. A partition that is named twice is refused and has one answer. Topics that the
     client may not describe stand last, as on Kafka.

@@ -5,7 +5,7 @@ KIP-320).
 from __future__ import annotations
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.api.records.led_here import named_here
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job
@@ -20,7 +20,7 @@ from muster.protocol.messages.offset_for_leader_epoch import (
 )
 
 
-@in_slices
+@in_steps
 def handle_offset_for_leader_epoch(
     node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Job[OffsetForLeaderEpochResponse]:

@@ -5,39 +5,45 @@ As on Kafka, the first batches of all rows are checked first, and then each row.
 appended. The partition accepts or refuses a batch. This module finds the rows, reports refusals, and answers when the
 logs are durable. With acks=0 a client gets no answer: a refusal can only end its connection. The client then asks for
 metadata again.
+
+`_Produce.run` handles a request of at most `PLAIN_ROWS` rows within its call. A request of more rows is a job
+(`_Produce.in_steps`), which calls the same methods for some rows in each step. A large batch, or a log whose producers
+are not loaded, needs a job too (`_Produce.appending`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import cache
-from importlib import import_module
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, Respond, in_slices
+from muster.coordinator.api.node import PLAIN_ROWS, Node, Respond, parts
 from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.api.records.produce_answers import NO_OFFSET, WITHOUT_START, fail, refused, with_leaders
-from muster.coordinator.api.version_rules import (
-    produce_adds_partitions,
-    produce_allows_zstd,
-    produce_by_topic_id,
-    produce_knows_abortable,
+from muster.coordinator.api.transactions.verification import (
+    Verification,
+    Wanted,
+    as_produce_error,
+    produce_knows,
+    verdict_of,
 )
-from muster.coordinator.log import BatchHeader, CorruptBatch, LogError, LogOffline, first_batch, only_batch
+from muster.coordinator.api.version_rules import produce_allows_zstd, produce_by_topic_id
+from muster.coordinator.log import BatchHeader, CorruptBatch, LogError, LogOffline
 from muster.coordinator.log.errors import MoreThanAllowed
-from muster.coordinator.log.producers.verification import Guard
-from muster.coordinator.log.records.compression import LITTLE, Allowed, Unpacking
+from muster.coordinator.log.records.compression import Unpacking
+from muster.coordinator.log.records.headers import TRANSACTIONAL
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.state_machine.interface import Producer
 from muster.coordinator.system.jobs import Job, OffloadedWork, PendingResult
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.topic import Topic
-from muster.coordinator.topics.validation import Batch, Checked, is_little
+from muster.coordinator.topics.validation import Batch, Checked, first_batch, is_little, only_batch
 from muster.protocol.errors import ErrorCode, error_name
 from muster.protocol.messages.produce import (
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -45,97 +51,57 @@ from muster.protocol.messages.produce import (
     TopicProduceResponse,
 )
 
-_VERIFICATION = "muster.coordinator.api.transactions.verification"
-"""This module is imported with the first batch of a transaction."""
-ROWS_AT_ONCE = 50
-"""So many topics and partitions are checked without a pause. The checks of each before the append take some
-microseconds.
-"""
-ACKS_NONE = 0
-ACKS_LEADER = 1
-ACKS_ALL = -1
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+ACKS = ACKS_NONE, ACKS_LEADER, ACKS_ALL
 
 
 def handle_produce(node: Node, context: RequestContext, request: ProduceRequest, respond: Respond) -> None:
-    """Append each partition's batch. (`api.short` does the same for one batch of a transaction.)"""
-    transactional_id = request.transactional_id
-    if transactional_id is None or not node.short_ways or not _short_way()(node, context, request, respond):
-        produce(node, context, request, respond)
-
-
-@cache
-def _short_way() -> Any:
-    return import_module("muster.coordinator.api.short.produce").take
-
-
-@in_slices
-def produce(node: Node, context: RequestContext, request: ProduceRequest) -> Job[ProduceResponse | None]:
     """Append each partition's batch. The answer leaves when every append is as durable as the topic requires."""
-    on_its_way = _Produce(node, context, request.acks)
+    produce = _Produce(node, context, request, respond)
     rows = len(request.topic_data)
     for topic in request.topic_data:
         rows += len(topic.partition_data)
-    many = rows > ROWS_AT_ONCE
-    try:
-        firsts, transactional_id = yield from _first_batches(node, context, request, many)
-        accepted = yield from on_its_way.look_at(request, firsts, many)
-        if transactional_id is not None:
-            accepted = yield from on_its_way.verify(transactional_id, accepted)
-    except (ApiError, CorruptBatch) as refusal:
-        yield from on_its_way.refuse_all(request, refusal)
+    if rows > PLAIN_ROWS:
+        node.run(context, respond, produce.in_steps())
     else:
-        yield from on_its_way.append(accepted)
-    on_its_way.one_done()
-    if not on_its_way.all_done.is_there:
-        yield on_its_way.all_done
-    topics = (yield from on_its_way.collecting()) if many else None
-    return on_its_way.answer(topics)
+        produce.run()
 
 
-def _first_batches(
-    node: Node, context: RequestContext, request: ProduceRequest, many: bool
-) -> Job[tuple[list[BatchHeader | None], str | None]]:
-    """The header of the first batch of each row, in order. Also the transactional id, if one of the batches is in a
-    transaction.
+class _Row:
+    """A row of a request. Only the last row of a partition is appended, if the row is accepted."""
 
-    `many`: the rows are so many that the job must pause.
+    __slots__ = (
+        "answer",
+        "checked",
+        "header",
+        "log_start_offset",
+        "partition",
+        "produce",
+        "records",
+        "topic",
+        "wanted",
+    )
 
-    Raises what refuses the whole request: CorruptBatch, and `ApiError`. TRANSACTIONAL_ID_AUTHORIZATION_FAILED is for a
-    batch of a transaction from a client that gave no transactional id.
-    """
-    firsts: list[BatchHeader | None] = []
-    transactional_id, is_transactional = request.transactional_id, False
-    for topic in request.topic_data:
-        for row in topic.partition_data:
-            header = first_batch(row.records or b"")
-            firsts.append(header)
-            is_transactional = is_transactional or (header is not None and header.is_transactional)
-            if many:
-                yield None
-        if many:
-            yield None
-    if not is_transactional:
-        return firsts, None
-    if transactional_id is None or not node.authorizer.allows(
-        context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
-    ):
-        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    return firsts, transactional_id
-
-
-class _Accepted:
-    """A row whose batch will be appended, and its answer. `guard`: for a batch that was verified to be part of its
-    transaction.
-    """
-
-    __slots__ = ("answer", "guard", "header", "records", "topic")
-
-    def __init__(self, topic: Topic, records: Batch, header: BatchHeader, answer: PartitionProduceResponse) -> None:
+    def __init__(
+        self, produce: _Produce, topic: Topic, records: Batch, header: BatchHeader, answer: PartitionProduceResponse
+    ) -> None:
+        self.produce = produce
         self.topic = topic
         self.records = records
         self.header = header
         self.answer = answer
-        self.guard: Guard | None = None
+        self.partition: Partition | None = None
+        self.log_start_offset = NO_OFFSET
+        self.wanted: Wanted | None = None
+        """What the transaction coordinator is asked."""
+        self.checked: Checked | None = None
+        """The batch to store, once the records were checked."""
+
+    def flushed(self, failure: LogOffline | None) -> None:
+        """The batch is durable, or the disk has failed."""
+        if failure is not None:
+            fail(self.answer, failure)
+        self.produce.one_done()
 
 
 _Key = tuple[str, bytes]
@@ -145,236 +111,319 @@ _Key = tuple[str, bytes]
 class _Produce:
     """One request in progress: its rows, and the appends that its answer waits for."""
 
-    __slots__ = ("_acks", "_context", "_has_moved", "_node", "_now", "_pending", "_rows", "_unpacking", "all_done")
+    __slots__ = (
+        "_accepted", "_all_done", "_answers", "_context", "_has_moved", "_headers", "_is_transactional",
+        "_node", "_now", "_pending", "_request", "_respond", "_unpacking",
+    )  # fmt: skip
 
-    def __init__(self, node: Node, context: RequestContext, acks: int) -> None:
+    def __init__(self, node: Node, context: RequestContext, request: ProduceRequest, respond: Respond) -> None:
         self._node = node
         self._context = context
-        self._acks = acks
+        self._request = request
+        self._respond = respond
         self._now = node.clock.now()
         self._unpacking = Unpacking()
-        self._rows: dict[_Key, dict[int, PartitionProduceResponse]] = {}
+        self._headers: list[BatchHeader | None] = []
+        """The headers of the first batches of rows that were read and not checked yet."""
+        self._is_transactional = False
+        """Whether one of these batches is in a transaction."""
+        self._answers: dict[_Key, dict[int, PartitionProduceResponse]] = {}
         """One answer for each partition, however often the request names it."""
+        self._accepted: dict[tuple[_Key, int], _Row] = {}
         self._pending = 1
         """The number of appends that are not durable yet, plus one while the request itself is being read."""
+        self._all_done: PendingResult | None = None
+        """What waits for the appends, in a job. Without it, the answer is sent."""
         self._has_moved = False
         """Whether another node leads one of the partitions."""
-        self.all_done = PendingResult()
 
-    def refuse_all(self, request: ProduceRequest, refusal: ApiError | LogError) -> Job[None]:
-        """Append nothing. Every partition gets the same error."""
-        for topic in request.topic_data:
-            for row in topic.partition_data:
-                self._answers(topic)[row.index] = refused(row.index, refusal)
-                yield None
+    # ---- the order of the work: at once, or in steps
 
-    def look_at(
-        self, request: ProduceRequest, firsts: Sequence[BatchHeader | None], many: bool
-    ) -> Job[Collection[_Accepted]]:
-        """The rows to append, after every row was checked. If a partition is named twice, its last row counts. But the
-        refusal of any of these rows is the answer for the partition, as on Kafka.
-        """
-        allow_zstd = produce_allows_zstd(self._context.api_version)
-        by_id = produce_by_topic_id(self._context.api_version)
-        accepted: dict[tuple[_Key, int], _Accepted] = {}
-        headers = iter(firsts)
-        for data in request.topic_data:
-            key = (data.name, data.topic_id)
-            topic = self._find(data, by_id)
-            if many:
-                yield None
-            for row, first in zip(data.partition_data, headers, strict=False):
-                answers = self._answers(data)
-                if many:
+    def run(self) -> None:
+        """Handle a request of few rows."""
+        topics = self._request.topic_data
+        try:
+            for data in topics:
+                self._read(data.partition_data)
+            if self._is_transactional:
+                self._check_transactional_id()
+            self._headers.reverse()
+            for data in topics:
+                self._check(data, self._find(data), data.partition_data)
+            verification = self._verification() if self._is_transactional else None
+        except (ApiError, CorruptBatch) as refusal:
+            for data in topics:
+                self._refuse(data, data.partition_data, refusal)
+            self.one_done()
+            return
+        if verification is None:
+            self._append_all()
+        else:
+            verification.ask()
+
+    def _append_verified(self) -> None:
+        if not self._context.channel.closed:
+            self._append_all()
+
+    def _append_all(self) -> None:
+        for number, row in enumerate(self._accepted.values()):
+            if not self._append(row):
+                rest = [*self._accepted.values()][number:]
+                self._node.run(self._context, lambda _: self.one_done(), self._appending(rest))
+                return
+        self.one_done()
+
+    def in_steps(self) -> Job[ProduceResponse | None]:
+        """`run` for a request of many rows."""
+        topics, self._all_done = self._request.topic_data, PendingResult()
+        try:
+            for data in topics:
+                for rows in parts(data.partition_data):
+                    self._read(rows)
                     yield None
+                yield None
+            if self._is_transactional:
+                self._check_transactional_id()
+            self._headers.reverse()
+            for data in topics:
+                topic = self._find(data)
+                for rows in parts(data.partition_data):
+                    self._check(data, topic, rows)
+                    yield None
+                yield None
+            verification = self._verification() if self._is_transactional else None
+        except (ApiError, CorruptBatch) as refusal:
+            for data in topics:
+                for rows in parts(data.partition_data):
+                    self._refuse(data, rows, refusal)
+                    yield None
+        else:
+            if verification is not None:
+                yield from verification.asking()
+            yield from self._appending(self._accepted.values())
+        self.one_done()
+        if not self._all_done.is_there:
+            yield self._all_done
+        for answers in self._answers.values():
+            for _ in answers:
+                yield None  # one step for each row that is encoded
+        return self._response()
+
+    def _appending(self, rows: Iterable[_Row]) -> Job[None]:
+        """Append batches in steps."""
+        for row in rows:
+            while not self._append(row):
                 try:
-                    found = _with_partition(topic, row.index)
-                    header = only_batch(row.records or b"", first, allow_zstd=allow_zstd)
+                    yield from self._prepare(row)
                 except (ApiError, LogError) as error:
-                    answers[row.index] = refused(row.index, error)
-                    continue
-                answer = PartitionProduceResponse(row.index)
-                if row.index not in answers or not answers[row.index].error_code:
-                    answers[row.index] = answer
-                accepted[key, row.index] = _Accepted(found, row.records or b"", header, answer)
-        return accepted.values()
+                    self._fail(row, error)
+                    break
+            yield None
 
-    def _answers(self, data: TopicProduceData) -> dict[int, PartitionProduceResponse]:
-        return self._rows.setdefault((data.name, data.topic_id), {})
+    # ---- the checks before any append
 
-    def _find(self, data: TopicProduceData, by_id: bool) -> Topic | int:
+    def _read(self, rows: Sequence[PartitionProduceData]) -> None:
+        """Read the first batches of rows. Raises CorruptBatch, which refuses the whole request."""
+        for row in rows:
+            header = first_batch(row.records or b"")
+            self._headers.append(header)
+            if header is not None and header.attributes & TRANSACTIONAL:
+                self._is_transactional = True
+
+    def _check_transactional_id(self) -> None:
+        """Check that the client may write with its transactional id. Raises `ApiError`, also when it gave none."""
+        transactional_id = self._request.transactional_id
+        if transactional_id is None or not self._node.authorizer.allows(
+            self._context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+        ):
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+    def _find(self, data: TopicProduceData) -> Topic | int:
         """The topic, or the error of all its rows. Only a client that may write to the topic learns whether it
         exists.
         """
-        topics = self._node.topics
-        topic = topics.by_id.get(data.topic_id) if by_id else topics.by_name.get(data.name)
-        if topic is None and by_id:
-            return ErrorCode.UNKNOWN_TOPIC_ID
+        topics, context = self._node.topics, self._context
+        if produce_by_topic_id(context.api_version):
+            topic = topics.by_id.get(data.topic_id)
+            if topic is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            topic = topics.by_name.get(data.name)
         name = data.name if topic is None else topic.name
-        if not self._node.authorizer.allows(self._context, Operation.WRITE, ResourceType.TOPIC, name):
+        if not self._node.authorizer.allows(context, Operation.WRITE, ResourceType.TOPIC, name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return topic or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def verify(self, transactional_id: str, accepted: Collection[_Accepted]) -> Job[Collection[_Accepted]]:
-        """The batches that may be appended, with guards for those of a transaction. Its coordinator is asked once for
-        all of them. Raises `ApiError` for batches of more than one producer.
+    def _check(self, data: TopicProduceData, topic: Topic | int, rows: Sequence[PartitionProduceData]) -> None:
+        """Accept or refuse rows of a topic. If a partition is named twice, its last row counts. But the refusal of any
+        of these rows is the answer for the partition, as on Kafka.
         """
-        theirs = [one for one in accepted if one.header.is_transactional and one.header.producer_id >= 0]
-        producers = {Producer(one.header.producer_id, one.header.producer_epoch) for one in theirs}
-        if len(producers) > 1:
-            what = "Transactional records contained more than one producer ID"
-            raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, what)
-        if not theirs:
-            return accepted
-        verification = import_module(_VERIFICATION)
-        version = self._context.api_version
-        knows = verification.Knows(produce_adds_partitions(version), produce_knows_abortable(version))
-        wanted = [
-            verification.Wanted(one.topic.name, one.answer.index, partition.log, one.header.base_sequence)
-            for one in theirs
-            if (partition := _led_here_or_none(self._node, one.topic, one.answer.index)) is not None
-        ]
-        found = yield from verification.verifying(
-            self._node, self._context.client, transactional_id, producers.pop(), wanted, knows, again=True
-        )
-        verified = []
-        for one in accepted:
-            verdict = found.get((one.topic.name, one.answer.index)) if one.header.is_transactional else None
-            if isinstance(verdict, ApiError | LogError):
-                fail(one.answer, verification.as_produce_error(verdict, knows))
-            else:
-                one.guard = verdict
-                verified.append(one)
-        return verified
-
-    def append(self, accepted: Iterable[_Accepted]) -> Job[None]:
-        """Append the batches, or put the refusal into the answer."""
-        is_first = True
-        for one in accepted:
-            if not is_first:
-                yield None
-            is_first = False
-            topic, answer = one.topic, one.answer
-            log_start_offset = NO_OFFSET
+        key = data.name, data.topic_id
+        answers = self._answers.setdefault(key, {})
+        allow_zstd = produce_allows_zstd(self._context.api_version)
+        for row in rows:
+            index, records, first = row.index, row.records or b"", self._headers.pop()
             try:
-                if self._acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
-                    raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
-                if topic.internal:
-                    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
-                partition = led_here(self._node, topic, answer.index)
-                log_start_offset = partition.log.start_offset
-                yield from self._append(partition, one)
+                if isinstance(topic, int):
+                    raise ApiError(topic)
+                if not 0 <= index < len(topic.partitions):
+                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                header = only_batch(records, first, allow_zstd=allow_zstd)
             except (ApiError, LogError) as error:
-                fail(answer, error)
-                self._has_moved |= error.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-                if error.error_code not in WITHOUT_START:
-                    answer.log_start_offset = log_start_offset
+                answers[index] = refused(index, error)
+                continue
+            answer = PartitionProduceResponse(index)
+            if index not in answers or not answers[index].error_code:
+                answers[index] = answer
+            self._accepted[key, index] = _Row(self, topic, records, header, answer)
 
-    def _append(self, partition: Partition, one: _Accepted) -> Job[None]:
-        """Append one batch. Raises `ApiError` or an error of the log."""
-        records, header, answer = one.records, one.header, one.answer
-        check = partition.check(records, header, self._now)
-        most = self._unpacking.allowed(partition.log.config.max_message_bytes)
-        stored = _little(check, records, header, most)
-        if stored is None:
+    def _refuse(
+        self, data: TopicProduceData, rows: Sequence[PartitionProduceData], refusal: ApiError | LogError
+    ) -> None:
+        """Append nothing. Every partition gets the same error."""
+        answers = self._answers.setdefault((data.name, data.topic_id), {})
+        for row in rows:
+            answers[row.index] = refused(row.index, refusal)
+
+    # ---- transactions
+
+    def _verification(self) -> Verification | None:
+        """The question to the transaction coordinator, about partitions in which the transaction is not open. None
+        means that the coordinator need not be asked.
+
+        Raises `ApiError` for batches of more than one producer.
+        """
+        knows, now_ms = produce_knows(self._context.api_version), self._now.wall_ms
+        producer: Producer | None = None
+        wanted: list[Wanted] = []
+        for row in self._accepted.values():
+            header = row.header
+            if not header.attributes & TRANSACTIONAL or header.producer_id < 0:
+                continue
+            if producer is None:
+                producer = Producer(header.producer_id, header.producer_epoch)
+            elif producer != (header.producer_id, header.producer_epoch):
+                what = "Transactional records contained more than one producer ID"
+                raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, what)
+            index = row.answer.index
             try:
-                stored = yield OffloadedWork(lambda: check(most))
+                partition = row.partition = led_here(self._node, row.topic, index)
+            except ApiError:
+                continue  # the append reports the reason
+            log, sequence = partition.log, header.base_sequence
+            verdict = verdict_of(log, producer, sequence, knows, now_ms)
+            if verdict is not None:
+                row.wanted = Wanted(row.topic.name, index, log, sequence, verdict)
+                wanted.append(row.wanted)
+        if not wanted or producer is None:
+            return None
+        return Verification(
+            self._node, self._context, self._request.transactional_id or "", producer, knows, wanted,
+            self._append_verified, waits=True,
+        )  # fmt: skip
+
+    # ---- one append
+
+    def _append(self, row: _Row) -> bool:
+        """Append a batch, or put the refusal into the answer. False: nothing was done, and `_prepare` comes first."""
+        header, checked, wanted = row.header, row.checked, row.wanted
+        guard: Any = None if wanted is None else wanted.verdict
+        if isinstance(guard, ApiError | LogError):
+            fail(row.answer, as_produce_error(guard, produce_knows(self._context.api_version)))
+            return True
+        try:
+            partition = self._partition_of(row)
+            log = partition.log
+            row.log_start_offset = log.start_offset
+            if checked is None:
+                if not is_little(row.records, header):
+                    return False
+                checked = row.checked = partition.check(row.records, header, self._now, self._unpacking.at_once)
+                self._unpacking.note(checked.unpacked_bytes)
+            if header.producer_id >= 0 and not log.knows_producers:
+                return False
+            appended = partition.append(checked.batch, checked.header, self._now, guard)
+        except MoreThanAllowed:
+            return False  # the batch is large, though its compressed size is small
+        except (ApiError, LogError) as error:
+            self._fail(row, error)
+            return True
+        answer = row.answer
+        answer.base_offset, end_offset, answer.log_append_time_ms = appended
+        answer.log_start_offset = log.start_offset
+        if self._request.acks != ACKS_NONE:
+            self._pending += 1
+            log.when_flushed(end_offset, row.flushed)
+        return True
+
+    def _prepare(self, row: _Row) -> Job[None]:
+        """Check a large batch in the thread, and load the producers of its log. Raises `ApiError` or an error of
+        the log.
+        """
+        partition = self._partition_of(row)
+        if row.checked is None:
+            most = self._unpacking.allowed(partition.log.config.max_message_bytes)
+            try:
+                row.checked = yield OffloadedWork(partial(partition.check, row.records, row.header, self._now, most))
             except MoreThanAllowed:
                 self._unpacking.note(most.unpacked_bytes)
                 raise
-        self._unpacking.note(stored.unpacked_bytes)
-        if header.producer_id >= 0 and not partition.log.knows_producers:
+            self._unpacking.note(row.checked.unpacked_bytes)
+        if row.header.producer_id >= 0:
             yield from partition.loading_producers()
-        appended = partition.append(stored.batch, stored.header, self._now, one.guard)
-        answer.base_offset = appended.base_offset
-        answer.log_append_time_ms = appended.log_append_time_ms
-        answer.log_start_offset = partition.log.start_offset
-        if self._acks != ACKS_NONE:
-            self._pending += 1
 
-            def durable(failure: LogOffline | None) -> None:
-                if failure is not None:
-                    fail(answer, failure)
-                self.one_done()
+    def _partition_of(self, row: _Row) -> Partition:
+        """The partition of a row, if the request may append to it here. Raises `ApiError`."""
+        if self._request.acks not in ACKS:
+            raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
+        topic, partition = row.topic, row.partition
+        if topic.internal:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
+        if partition is None or partition.closed:
+            partition = row.partition = led_here(self._node, topic, row.answer.index)
+        return partition
 
-            partition.log.when_flushed(appended.end_offset, durable)
+    def _fail(self, row: _Row, error: ApiError | LogError) -> None:
+        fail(row.answer, error)
+        self._has_moved |= error.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if error.error_code not in WITHOUT_START:
+            row.answer.log_start_offset = row.log_start_offset
+
+    # ---- the answer
 
     def one_done(self) -> None:
         """One append fewer to wait for. The answer leaves after the last one."""
         self._pending -= 1
         if not self._pending:
-            self.all_done(None)
+            if self._all_done is None:
+                self._respond(self._response())
+            else:
+                self._all_done(None)
 
-    def answer(self, topics: list[TopicProduceResponse] | None = None) -> ProduceResponse | None:
-        """The answer. It is None for acks=0. `topics`: the result of `collecting`."""
-        if self._acks == ACKS_NONE:
+    def _response(self) -> ProduceResponse | None:
+        """The answer. It is None for acks=0."""
+        if self._request.acks == ACKS_NONE:
             self._end_connection_on_error()
             return None
-        response = ProduceResponse(self._topics() if topics is None else topics)
+        response = ProduceResponse(
+            [TopicProduceResponse(*key, list(answers.values())) for key, answers in self._answers.items() if answers]
+        )
         return with_leaders(self._node, self._context, response) if self._has_moved else response
-
-    def _topics(self) -> list[TopicProduceResponse]:
-        return [
-            TopicProduceResponse(name, topic_id, list(rows.values())) for (name, topic_id), rows in self._rows.items()
-        ]
-
-    def collecting(self) -> Job[list[TopicProduceResponse]]:
-        """The rows of an answer to a large request."""
-        topics: list[TopicProduceResponse] = []
-        for (name, topic_id), rows in self._rows.items():
-            topics.append(TopicProduceResponse(name, topic_id, list(rows.values())))
-            yield None
-        return topics
 
     def _end_connection_on_error(self) -> None:
         """End the connection if a row was refused, as KafkaApis.sendResponseCallback of Produce does: the client
         expects no answer.
         """
-        failed = [(key, row) for key, rows in self._rows.items() for row in rows.values() if row.error_code]
+        failed = [(key, row) for key, rows in self._answers.items() for row in rows.values() if row.error_code]
         if failed:
             (name, topic_id), row = failed[0]
-            refused = CloseConnection(
+            topic = self._node.topics.by_id.get(topic_id)
+            refusal = CloseConnection(
                 "a Produce request with acks=0 was refused",
-                topic=name or self._name(topic_id),
+                topic=name or (topic_id.hex() if topic is None else topic.name),
                 partition=row.index,
                 error=error_name(row.error_code),
                 refused_partitions=len(failed),
                 client_id=self._context.client.client_id,
             )
-            self._context.channel.end(refused)
-
-    def _name(self, topic_id: bytes) -> str:
-        topic = self._node.topics.by_id.get(topic_id)
-        return topic_id.hex() if topic is None else topic.name
-
-
-def _with_partition(topic: Topic | int, index: int) -> Topic:
-    """The topic, if it has the partition. Raises `ApiError`."""
-    if isinstance(topic, int):
-        raise ApiError(topic)
-    if not 0 <= index < len(topic.partitions):
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return topic
-
-
-def _led_here_or_none(node: Node, topic: Topic, index: int) -> Partition | None:
-    """The partition, if this node leads it. For None, `append` later reports the reason."""
-    try:
-        return led_here(node, topic, index)
-    except ApiError:
-        return None
-
-
-def _little(check: Callable[[Allowed], Checked], batch: Batch, header: BatchHeader, most: Allowed) -> Checked | None:
-    """Check a small batch at once. None means that the batch is large, though its compressed size may be small. Raises
-    the errors of `check`.
-    """
-    if not is_little(batch, header):
-        return None
-    here = min(LITTLE, most)
-    try:
-        return check(here)
-    except MoreThanAllowed:
-        if here is most:
-            raise
-        return None
+            self._context.channel.end(refusal)

@@ -10,7 +10,7 @@ from typing import Final
 from muster.coordinator.api.answer_size import AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, in_slices, on_the_newest
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.security.principal import ANONYMOUS, KafkaPrincipal
 from muster.coordinator.security.sasl.delegation_tokens import (
@@ -52,7 +52,7 @@ LAST_MS: Final = (1 << 63) - 1
 _ROW_BYTES: Final = 160
 
 
-@on_the_newest
+@in_steps(forwarded=True)
 def handle_create_delegation_token(
     node: Node, context: RequestContext, request: CreateDelegationTokenRequest
 ) -> Job[CreateDelegationTokenResponse]:
@@ -120,7 +120,7 @@ def _may_ask(context: RequestContext) -> bool:
     return is_known and not authentication.by_token
 
 
-@on_the_newest
+@in_steps(forwarded=True)
 def handle_renew_delegation_token(
     node: Node, context: RequestContext, request: RenewDelegationTokenRequest
 ) -> Job[RenewDelegationTokenResponse]:
@@ -143,7 +143,7 @@ def handle_renew_delegation_token(
     return answer
 
 
-@on_the_newest
+@in_steps(forwarded=True)
 def handle_expire_delegation_token(
     node: Node, context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> Job[ExpireDelegationTokenResponse]:
@@ -212,7 +212,7 @@ def _write(node: Node, record: Message, answer: CreateDelegationTokenResponse | 
         yield from until_durable(node, [answer])
 
 
-@in_slices
+@in_steps
 def handle_describe_delegation_token(
     node: Node, context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> Job[DescribeDelegationTokenResponse]:

@@ -14,7 +14,7 @@ from muster.coordinator.api.answer_size import MOST_ANSWER_BYTES, TOO_LARGE, TOO
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.hash_order import in_hash_order
-from muster.coordinator.api.node import Node, in_slices, on_the_newest
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.security.sasl.scram import BY_TYPE, MAX_ITERATIONS, MIN_ITERATIONS
 from muster.coordinator.system.jobs import Job
@@ -49,7 +49,7 @@ _ROW_BYTES: Final = 30
 """Size of a user in an answer, without the name."""
 
 
-@in_slices
+@in_steps
 def handle_describe_user_scram_credentials(
     node: Node, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> Job[DescribeUserScramCredentialsResponse]:
@@ -90,7 +90,7 @@ def handle_describe_user_scram_credentials(
     return DescribeUserScramCredentialsResponse(results=results)
 
 
-@on_the_newest
+@in_steps(forwarded=True)
 def handle_alter_user_scram_credentials(
     node: Node, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> Job[AlterUserScramCredentialsResponse]:

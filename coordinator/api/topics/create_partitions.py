@@ -7,7 +7,7 @@ from typing import Final
 from muster.coordinator.api.context import RequestContext, charge_of
 from muster.coordinator.api.durable import timed_out, until_durable
 from muster.coordinator.api.hash_order import in_hash_order
-from muster.coordinator.api.node import Node, on_the_newest
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.system.jobs import Job, counting
 from muster.coordinator.topics.errors import ApiError
@@ -27,7 +27,7 @@ _PLACES: Final = {
 """Topics whose partitions cannot be increased, and what these partitions hold."""
 
 
-@on_the_newest
+@in_steps(forwarded=True)
 def handle_create_partitions(
     node: Node, context: RequestContext, request: CreatePartitionsRequest
 ) -> Job[CreatePartitionsResponse]:

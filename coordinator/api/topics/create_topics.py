@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from muster.coordinator.api.context import RequestContext, charge_of
 from muster.coordinator.api.durable import timed_out, until_durable
 from muster.coordinator.api.hash_order import in_hash_order
-from muster.coordinator.api.node import Node, on_the_newest
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.properties import describe
 from muster.coordinator.security.authorizer import Operation, ResourceType, may_create_topic
 from muster.coordinator.system.jobs import Job
@@ -25,7 +25,7 @@ from muster.protocol.messages.create_topics import (
 )
 
 
-@on_the_newest
+@in_steps(forwarded=True)
 def handle_create_topics(
     node: Node, context: RequestContext, request: CreateTopicsRequest
 ) -> Job[CreateTopicsResponse]:

@@ -8,7 +8,7 @@ from itertools import chain
 
 from muster.coordinator.api.context import RequestContext, charge_of
 from muster.coordinator.api.durable import timed_out, until_durable
-from muster.coordinator.api.node import Node, on_the_newest
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.api.version_rules import tells_deletion_disabled
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job
@@ -24,7 +24,7 @@ _ID_TOO = "The provided topic name maps to an ID that was already supplied."
 _NEITHER_NOR_BOTH = ("You may not specify both topic name and topic id.", "Neither topic name nor id were specified.")
 
 
-@on_the_newest
+@in_steps(forwarded=True)
 def handle_delete_topics(
     node: Node, context: RequestContext, request: DeleteTopicsRequest
 ) -> Job[DeleteTopicsResponse]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from muster.coordinator.api.answer_size import NO_LIMIT, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.cluster_image import NO_BROKER
@@ -31,7 +31,7 @@ _ROW_BYTES: Final = 40
 """Size of a row in an answer, without its text."""
 
 
-@in_slices
+@in_steps
 def handle_describe_topic_partitions(
     node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Job[DescribeTopicPartitionsResponse]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from muster.coordinator.api.cluster.refusals import may_alter_cluster, may_describe_cluster
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, Respond, on_the_newest
+from muster.coordinator.api.node import Node, Respond, in_steps
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics import leadership
 from muster.coordinator.topics.creation import check_brokers
@@ -30,7 +30,7 @@ from muster.protocol.messages.list_partition_reassignments import (
 )
 
 
-@on_the_newest
+@in_steps(forwarded=True)
 def handle_alter_partition_reassignments(
     node: Node, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Job[AlterPartitionReassignmentsResponse]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import allowed_names, ask_each
-from muster.coordinator.api.node import Node, Respond, in_slices
+from muster.coordinator.api.node import Node, Respond, in_steps
 from muster.coordinator.api.version_rules import add_partitions_comes_from_broker, transaction_version
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job, PendingResult
@@ -37,7 +37,7 @@ _AT_ONCE: Final = 100
 """One step checks so many partitions of one topic."""
 
 
-@in_slices
+@in_steps
 def handle_add_partitions_to_txn(
     node: Node, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Job[AddPartitionsToTxnResponse]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from muster.coordinator.api.answer_size import TOO_LARGE, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE, ask_each, distinct
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.system.jobs.matching import Budget, matching
@@ -38,7 +38,7 @@ T = TypeVar("T")
 _PASSED_OVER: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-@in_slices
+@in_steps
 def handle_describe_transactions(
     node: Node, context: RequestContext, request: DescribeTransactionsRequest
 ) -> Job[DescribeTransactionsResponse]:
@@ -77,7 +77,7 @@ def handle_describe_transactions(
     return DescribeTransactionsResponse(transaction_states=rows)
 
 
-@in_slices
+@in_steps
 def handle_list_transactions(
     node: Node, context: RequestContext, request: ListTransactionsRequest
 ) -> Job[ListTransactionsResponse]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.topics.errors import ApiError
@@ -19,7 +19,7 @@ UNKNOWN = -1
 """No producer id, and no epoch."""
 
 
-@in_slices
+@in_steps
 def handle_init_producer_id(
     node: Node, context: RequestContext, request: InitProducerIdRequest
 ) -> Job[InitProducerIdResponse]:

@@ -2,20 +2,27 @@
 
 The group's partition of __consumer_offsets must be in the transaction: the transaction coordinator is asked. For newer
 clients, this request adds the partition. Then the group's shard decides, as for OffsetCommit.
+
+A request of at most `PLAIN_ROWS` rows is handled within its call. More rows need a job. The shard gets them in pieces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
-from importlib import import_module
+from collections.abc import Sequence
 from typing import Any
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.gather import ROWS_AT_ONCE, add_topic, allowed_names, ask_each, in_pieces
-from muster.coordinator.api.node import Node, Respond, in_slices
-from muster.coordinator.api.transactions.verification import Knows, Wanted, verifying
-from muster.coordinator.api.version_rules import txn_commit_adds_partitions, txn_commit_knows_abortable
+from muster.coordinator.api.gather import add_topic, ask_each, in_pieces
+from muster.coordinator.api.node import PLAIN_ROWS, Node, Respond
+from muster.coordinator.api.transactions.verification import (
+    NOT_LOADED,
+    Knows,
+    Verdict,
+    Verification,
+    Wanted,
+    commit_knows,
+    verdict_of,
+)
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand, least_bytes, same_for_all
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.producers.verification import Guard
@@ -27,6 +34,7 @@ from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
 from muster.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -41,42 +49,172 @@ _Topics = dict[str, TxnOffsetCommitResponseTopic]
 
 def handle_txn_offset_commit(
     node: Node, context: RequestContext, request: TxnOffsetCommitRequest, respond: Respond
-) -> None:
-    """Write the offsets to the log of the group's shard. (`api.short` does the same for a few of them.)"""
-    if not node.short_ways or not _short_way()(node, context, request, respond):
-        txn_offset_commit(node, context, request, respond)
-
-
-@cache
-def _short_way() -> Any:
-    return import_module("muster.coordinator.api.short.txn_offset_commit").take
-
-
-@in_slices
-def txn_offset_commit(
-    node: Node, context: RequestContext, request: TxnOffsetCommitRequest
-) -> Job[TxnOffsetCommitResponse]:
+) -> TxnOffsetCommitResponse | None:
     """Write the offsets to the log of the group's shard, then answer. Each partition has its own error."""
     if not node.authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return same_for_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return same_for_all(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    known, answers = yield from _sort_out(node, context, request.topics)
-    if known:
-        # without valid rows the group is not asked, so that no partition is added to the transaction
-        pieces = [_piece(request, topics) for _, topics in in_pieces(known, "partitions")]
-        yield from _commit(node, context, request, pieces, answers)
-    if sum(len(answer.partitions) for answer in answers.values()) > ROWS_AT_ONCE:
-        for answer in answers.values():
+    rows = len(request.topics)
+    for topic in request.topics:
+        rows += len(topic.partitions)
+    commit = _Commit(node, context, request, respond)
+    if rows > PLAIN_ROWS:
+        node.run(context, respond, commit.in_steps())
+        return None
+    return commit.run()
+
+
+class _Commit:
+    """One request in progress."""
+
+    __slots__ = ("_answers", "_context", "_is_whole", "_node", "_producer", "_request", "_respond", "_shard", "_wanted")
+
+    _wanted: Wanted
+    """What the coordinator is asked about: the group's partition of __consumer_offsets."""
+
+    def __init__(self, node: Node, context: RequestContext, request: TxnOffsetCommitRequest, respond: Respond) -> None:
+        self._node = node
+        self._context = context
+        self._request = request
+        self._respond = respond
+        self._producer = Producer(request.producer_id, request.producer_epoch)
+        self._shard: GroupShard = node.routing.shard(request.group_id)
+        self._answers: _Topics = {}
+        self._is_whole = True
+        """Whether the answer is the response of the shard: no row is refused here, and no topic is named twice."""
+
+    # ---- at once
+
+    def run(self) -> TxnOffsetCommitResponse | None:
+        """Handle a request of few rows."""
+        request, shard = self._request, self._shard
+        known = request.topics = self._existing(request.topics)
+        if not known:
+            # the group is not asked, so that no partition is added to the transaction
+            return self._response()
+        if not request.group_id:
+            self._answer(same_for_all(request, ErrorCode.INVALID_GROUP_ID))
+        elif not shard.active:
+            self._commit(None)  # the shard itself reports this error
+        else:
+            log, knows = shard.runtime.log, commit_knows(self._context.api_version)
+            verdict = verdict_of(log, self._producer, -1, knows, self._node.clock.now().wall_ms)
+            if verdict is None:
+                self._commit(None)
+            else:
+                self._verification(knows, verdict).ask()
+        return None
+
+    def _verified(self) -> None:
+        if not self._context.channel.closed:
+            verdict = self._wanted.verdict
+            if isinstance(verdict, ApiError | LogError):
+                self._answer(same_for_all(self._request, append_error(verdict)))
+            else:
+                self._commit(verdict)
+
+    def _commit(self, guard: Guard | None) -> None:
+        self._submit(self._request, guard, self._respond if self._is_whole else self._answer)
+
+    def _answer(self, response: Message | None) -> None:
+        self._add(self._request, response)
+        self._respond(self._response())
+
+    # ---- in steps
+
+    def in_steps(self) -> Job[TxnOffsetCommitResponse]:
+        """`run` for a request of many rows. All rows are in one transaction, and the coordinator is asked once."""
+        request, shard = self._request, self._shard
+        pieces: list[TxnOffsetCommitRequest] = []
+        size = 0
+        for _, topics in in_pieces(request.topics, "partitions"):
+            known = self._existing(topics)
+            if known:
+                pieces.append(_piece(request, known))
+                size += sum(least_bytes(request.group_id, topic) for topic in known)
+            yield None
+        guard: Guard | None = None
+        error = 0
+        if pieces and not request.group_id:
+            error = ErrorCode.INVALID_GROUP_ID
+        elif pieces and shard.active:
+            yield from self._verification(commit_knows(self._context.api_version), NOT_LOADED).asking()
+            verdict = self._wanted.verdict
+            if isinstance(verdict, ApiError | LogError):
+                error = append_error(verdict)
+            else:
+                guard = verdict
+        if not error and len(pieces) > 1 and size > shard.most_bytes:
+            error = ErrorCode.UNKNOWN_SERVER_ERROR
+
+        def ask(piece: TxnOffsetCommitRequest, token: PendingResult) -> None:
+            if error:
+                token(same_for_all(piece, error))
+            else:
+                self._submit(piece, guard, token)
+
+        yield from ask_each(pieces, ask, self._add)
+        for answer in self._answers.values():
             for _ in answer.partitions:
                 yield None  # one step for each row that is encoded
-    return TxnOffsetCommitResponse(topics=[*answers.values()])
+        return self._response()
 
+    # ---- both
 
-@cache
-def knows_of(version: int) -> Knows:
-    """What a client with this version knows."""
-    return Knows(txn_commit_adds_partitions(version), txn_commit_knows_abortable(version))
+    def _existing(self, topics: Sequence[TxnOffsetCommitRequestTopic]) -> list[TxnOffsetCommitRequestTopic]:
+        """The rows of existing partitions that the client may commit. The answer gets the other rows, with errors."""
+        known: list[TxnOffsetCommitRequestTopic] = []
+        names = [topic.name for topic in topics]
+        if len(names) > 1 and len(set(names)) < len(names):
+            self._is_whole = False
+        allowed = self._node.authorizer.allowed(self._context, Operation.READ, ResourceType.TOPIC, names)
+        by_name = self._node.topics.image.by_name
+        for topic in topics:
+            name = topic.name
+            found = by_name.get(name)
+            count = 0 if found is None or name not in allowed else found.partitions
+            for row in topic.partitions:
+                if not 0 <= row.partition_index < count:
+                    self._refuse(topic, count, name in allowed)
+                    break
+            if topic.partitions:
+                known.append(topic)
+        return known
+
+    def _refuse(self, topic: TxnOffsetCommitRequestTopic, count: int, is_allowed: bool) -> None:
+        """Refuse the partitions of a topic from `count` on, and keep the others."""
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        bad = [
+            TxnOffsetCommitResponsePartition(row.partition_index, error)
+            for row in topic.partitions
+            if not 0 <= row.partition_index < count
+        ]
+        topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < count]
+        add_topic(self._answers, topic.name, TxnOffsetCommitResponseTopic(topic.name, bad))
+        self._is_whole = False
+
+    def _verification(self, knows: Knows, verdict: Verdict) -> Verification:
+        shard = self._shard
+        self._wanted = Wanted(GROUP_OFFSETS_TOPIC, shard.partition, shard.runtime.log, -1, verdict)
+        return Verification(
+            self._node, self._context, self._request.transactional_id, self._producer, knows, (self._wanted,),
+            self._verified, waits=False,
+        )  # fmt: skip
+
+    def _submit(self, piece: TxnOffsetCommitRequest, guard: Guard | None, respond: Respond) -> None:
+        """Commit offsets: the transaction has the group's partition of __consumer_offsets."""
+        shard, producer = self._shard, self._producer
+        refusal = shard.append_error(producer, guard)
+        shard.submit(TxnCommitCommand(piece, respond, self._context.client, refusal), producer)
+
+    def _add(self, _: TxnOffsetCommitRequest, response: Any) -> None:
+        """Add the rows of a piece to the answer."""
+        for topic in response.topics:
+            add_topic(self._answers, topic.name, topic)
+
+    def _response(self) -> TxnOffsetCommitResponse:
+        return TxnOffsetCommitResponse(topics=[*self._answers.values()])
 
 
 def _piece(request: TxnOffsetCommitRequest, topics: list[TxnOffsetCommitRequestTopic]) -> TxnOffsetCommitRequest:
@@ -90,92 +228,3 @@ def _piece(request: TxnOffsetCommitRequest, topics: list[TxnOffsetCommitRequestT
         request.group_instance_id,
         topics,
     )
-
-
-def _commit(
-    node: Node,
-    context: RequestContext,
-    request: TxnOffsetCommitRequest,
-    pieces: Sequence[TxnOffsetCommitRequest],
-    answers: _Topics,
-) -> Job[None]:
-    """Verify once, then ask the shard, some rows in each step. All rows are in one transaction."""
-    shard = node.routing.shard(request.group_id)
-    producer = Producer(request.producer_id, request.producer_epoch)
-    guard, error = yield from _verified(node, context, request.transactional_id, producer, shard, request.group_id)
-    if not error and len(pieces) > 1:
-        size = sum(least_bytes(request.group_id, topic) for piece in pieces for topic in piece.topics)
-        error = ErrorCode.UNKNOWN_SERVER_ERROR if size > shard.most_bytes else 0
-
-    def ask(piece: TxnOffsetCommitRequest, token: PendingResult) -> None:
-        if error:
-            token(same_for_all(piece, error))
-            return
-        refusal = shard.append_error(producer, guard)
-        shard.submit(TxnCommitCommand(piece, token, context.client, refusal), producer)
-
-    def take(_: TxnOffsetCommitRequest, response: Any) -> None:
-        for topic in response.topics:
-            add_topic(answers, topic.name, topic)
-
-    if len(pieces) == 1:
-        answer = PendingResult()
-        ask(pieces[0], answer)
-        take(pieces[0], (yield answer))
-    else:
-        yield from ask_each(pieces, ask, take)
-
-
-def _verified(
-    node: Node, context: RequestContext, transactional_id: str, producer: Producer, shard: GroupShard, group_id: str
-) -> Job[tuple[Guard | None, int]]:
-    """The guard with which the log accepts the offsets, or the error."""
-    if not group_id:
-        return None, ErrorCode.INVALID_GROUP_ID
-    if not shard.active:
-        return None, 0  # the shard itself reports this error
-    knows = knows_of(context.api_version)
-    wanted = Wanted(GROUP_OFFSETS_TOPIC, shard.partition, shard.runtime.log, -1)
-    found = yield from verifying(node, context.client, transactional_id, producer, (wanted,), knows, again=False)
-    verdict = found[GROUP_OFFSETS_TOPIC, shard.partition]
-    if isinstance(verdict, ApiError | LogError):
-        return None, append_error(verdict)
-    return verdict, 0
-
-
-def _in_parts(topics: Sequence[TxnOffsetCommitRequestTopic]) -> Iterator[TxnOffsetCommitRequestTopic]:
-    """The topics. A topic with very many rows is divided into several."""
-    for topic in topics:
-        rows = topic.partitions
-        for start in range(0, max(len(rows), 1), ROWS_AT_ONCE):
-            is_whole = len(rows) <= ROWS_AT_ONCE
-            yield topic if is_whole else TxnOffsetCommitRequestTopic(topic.name, rows[start : start + ROWS_AT_ONCE])
-
-
-def _sort_out(
-    node: Node, context: RequestContext, topics: Sequence[TxnOffsetCommitRequestTopic]
-) -> Job[tuple[list[TxnOffsetCommitRequestTopic], _Topics]]:
-    """The rows of existing partitions, and the refused rows with their errors."""
-    known: list[TxnOffsetCommitRequestTopic] = []
-    refused: _Topics = {}
-    image = node.topics.image
-    names = [topic.name for topic in topics]
-    allowed = yield from allowed_names(node, context, Operation.READ, ResourceType.TOPIC, names)
-    for topic in _in_parts(topics):
-        yield None
-        found = image.by_name.get(topic.name)
-        count = 0 if found is None else found.partitions
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if topic.name not in allowed:
-            count, error = 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        bad = [
-            TxnOffsetCommitResponsePartition(row.partition_index, error)
-            for row in topic.partitions
-            if not 0 <= row.partition_index < count
-        ]
-        if bad:
-            topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < count]
-            add_topic(refused, topic.name, TxnOffsetCommitResponseTopic(topic.name, bad))
-        if topic.partitions:
-            known.append(topic)
-    return known, refused

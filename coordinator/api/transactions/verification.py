@@ -10,25 +10,26 @@ version of both.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.api.node import Node
-from muster.coordinator.api.version_rules import transaction_version
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.node import PLAIN_ROWS, Node
+from muster.coordinator.api.version_rules import (
+    produce_adds_partitions,
+    produce_knows_abortable,
+    transaction_version,
+    txn_commit_adds_partitions,
+    txn_commit_knows_abortable,
+)
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.interfaces import Log
 from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard
-from muster.coordinator.state_machine.interface import Client, Producer
+from muster.coordinator.state_machine.interface import Producer
 from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.transactions.commands import PartitionErrors, PartitionsAsked, TransactionCommand
 from muster.protocol.errors import ErrorCode, error_name
-
-ROWS_AT_ONCE: Final = 50
-"""So many partitions are checked without a pause."""
-
-Place = tuple[str, int]
-"""Topic and partition."""
 
 
 class Knows(NamedTuple):
@@ -42,83 +43,176 @@ class Knows(NamedTuple):
     """The client knows TRANSACTION_ABORTABLE: Produce 11, TxnOffsetCommit 4 and later. Others get INVALID_TXN_STATE."""
 
 
-class Wanted(NamedTuple):
-    """A partition that a batch of a transaction is for. `sequence`: the sequence of the batch, or -1 for a batch that a
-    coordinator writes.
+@cache
+def produce_knows(version: int) -> Knows:
+    """What the client of a Produce with this version knows."""
+    return Knows(produce_adds_partitions(version), produce_knows_abortable(version))
+
+
+@cache
+def commit_knows(version: int) -> Knows:
+    """What the client of a TxnOffsetCommit with this version knows."""
+    return Knows(txn_commit_adds_partitions(version), txn_commit_knows_abortable(version))
+
+
+NOT_LOADED: Final = ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+"""Stands for a log whose producers have to be loaded first."""
+
+Verdict = Guard | ApiError | LogError | None
+"""A guard to append with, or the refusal. None: the transaction is open in the log, and nobody need be asked."""
+
+
+class Wanted:
+    """A partition that a batch of a transaction is for, and what is known about it. `sequence`: the sequence of the
+    batch, or -1 for a batch that a coordinator writes.
     """
 
-    topic: str
-    partition: int
-    log: Log
-    sequence: int
+    __slots__ = ("log", "partition", "sequence", "topic", "verdict")
+
+    def __init__(self, topic: str, partition: int, log: Log, sequence: int, verdict: Verdict) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.log = log
+        self.sequence = sequence
+        self.verdict = verdict
 
 
-Verified = Mapping[Place, Guard | ApiError | LogError | None]
-"""For each partition, the guard to append with, or the refusal. None means that the transaction is already
-open there.
-"""
+def verdict_of(log: Log, producer: Producer, sequence: int, knows: Knows, now_ms: int) -> Verdict:
+    """What the log itself says about a batch of a transaction. A guard may be used once the coordinator has agreed."""
+    if not log.knows_producers:
+        return NOT_LOADED
+    producer_id, epoch = producer
+    try:
+        return log.producers.verification(producer_id, epoch, sequence, supports_epoch_bump=knows.adds, now_ms=now_ms)
+    except LogError as error:
+        return error
 
 
-def verifying(
-    node: Node,
-    client: Client,
-    transactional_id: str,
-    producer: Producer,
-    wanted: Sequence[Wanted],
-    knows: Knows,
-    *,
-    again: bool,
-) -> Job[Verified]:
-    """Ask the transaction coordinator once for all partitions in which the transaction is not open yet.
-
-    `again`: whether to ask the coordinator again for a while if the transaction before is just ending. This is for
-    clients whose partitions are added. Without it, they get the error at once.
+class Verification:
+    """The question of one request to the transaction coordinator, about partitions in which the transaction is not
+    open yet. `done` is called without arguments when each of them has its verdict.
     """
-    if not (knows.adds or node.topics.settings.transaction_partition_verification_enable):
-        trusted: dict[Place, Guard | ApiError | LogError | None] = {}
-        for one in wanted:
-            failure = yield from _loading(one.log)
-            trusted[one.topic, one.partition] = failure or NOT_NEEDED
-        return trusted
-    began_ms = node.clock.machine.mono_ms()
-    while True:
-        found = yield from _ask_once(node, client, transactional_id, producer, wanted, knows)
-        if not (again and knows.adds and _is_ending(found)):
-            return found
-        settings, now_ms = node.topics.settings, node.clock.machine.mono_ms()
-        if now_ms - began_ms >= settings.add_partitions_to_txn_retry_backoff_max_ms:
-            return found
-        later = PendingResult()
-        node.clock.machine.call_at(now_ms + settings.add_partitions_to_txn_retry_backoff_ms, partial(later, None))
-        yield later
 
+    __slots__ = ("_context", "_done", "_knows", "_node", "_producer", "_transactional_id", "_waits", "_wanted")
 
-def _ask_once(
-    node: Node, client: Client, transactional_id: str, producer: Producer, wanted: Sequence[Wanted], knows: Knows
-) -> Job[Verified]:
-    found: dict[Place, Guard | ApiError | LogError | None] = {}
-    topics: dict[str, list[int]] = {}
-    many, now_ms = len(wanted) > ROWS_AT_ONCE, node.clock.now().wall_ms
-    for topic, index, log, sequence in wanted:
-        if many:
-            yield None
-        failure = None if log.producers.is_loaded else (yield from _loading(log))
-        if failure is not None:
-            found[topic, index] = failure
-            continue
+    def __init__(
+        self, node: Node, context: RequestContext, transactional_id: str, producer: Producer, knows: Knows,
+        wanted: Sequence[Wanted], done: Callable[[], object], *, waits: bool,
+    ) -> None:  # fmt: skip
+        """`waits`: whether the coordinator is asked again for a while if the transaction before is just ending. This is
+        for clients whose partitions are added. Without it, they get the error at once.
+        """
+        self._node = node
+        self._context = context
+        self._transactional_id = transactional_id
+        self._producer = producer
+        self._knows = knows
+        self._wanted = wanted
+        self._done = done
+        self._waits = waits and knows.adds
+
+    def ask(self) -> None:
+        """Ask once for all partitions of at most `PLAIN_ROWS`. Their verdicts are new."""
+        topics: dict[str, list[int]] = {}
+        is_plain = self._knows.adds or self._verifies_all
+        for one in self._wanted:
+            verdict = one.verdict
+            if type(verdict) is Guard:
+                topics.setdefault(one.topic, []).append(one.partition)
+            elif verdict is NOT_LOADED:
+                is_plain = False
+        if not is_plain:
+            self._run()
+        elif topics:
+            self._ask(topics, self)
+        else:
+            self._done()
+
+    def __call__(self, response: PartitionErrors) -> None:
+        """The coordinator has answered."""
         try:
-            guard = log.producers.verification(*producer, sequence, supports_epoch_bump=knows.adds, now_ms=now_ms)
-        except LogError as error:
-            found[topic, index] = error
-            continue
-        found[topic, index] = guard
-        if guard is not None:
-            topics.setdefault(topic, []).append(index)
-    if topics:
-        errors = yield from _ask(node, client, transactional_id, producer, topics, knows)
-        for place, code in errors.items():
-            found[place] = ApiError(code)
-    return found
+            if response.errors:
+                self._enter(response)
+                if self._is_ending():
+                    self._run(was_asked=True)
+                    return
+            self._done()
+        except Exception as error:  # noqa: BLE001 - a bug costs this connection, not those that are answered with it
+            self._context.channel.fault(error)
+
+    def _run(self, *, was_asked: bool = False) -> None:
+        self._node.run(self._context, lambda _: self._done(), self.asking(was_asked=was_asked))
+
+    def asking(self, *, was_asked: bool = False) -> Job[None]:
+        """`ask` in steps: for many partitions, for logs whose producers are not loaded, and for further attempts.
+
+        `was_asked`: the first attempt was made.
+        """
+        if not (self._knows.adds or self._verifies_all):
+            for one in self._wanted:
+                one.verdict = (yield from _loading(one.log)) or NOT_NEEDED
+            return
+        machine, settings = self._node.clock.machine, self._node.topics.settings
+        began_ms = machine.mono_ms()
+        while True:
+            if not was_asked:
+                yield from self._ask_once()
+            was_asked, now_ms = False, machine.mono_ms()
+            if not self._is_ending() or now_ms - began_ms >= settings.add_partitions_to_txn_retry_backoff_max_ms:
+                return
+            later = PendingResult()
+            machine.call_at(now_ms + settings.add_partitions_to_txn_retry_backoff_ms, partial(later, None))
+            yield later
+
+    def _ask_once(self) -> Job[None]:
+        topics: dict[str, list[int]] = {}
+        now_ms = self._node.clock.now().wall_ms
+        for number, one in enumerate(self._wanted, 1):
+            failure = None if one.log.producers.is_loaded else (yield from _loading(one.log))
+            one.verdict = failure or verdict_of(one.log, self._producer, one.sequence, self._knows, now_ms)
+            if type(one.verdict) is Guard:
+                topics.setdefault(one.topic, []).append(one.partition)
+            if not number % PLAIN_ROWS:
+                yield None
+        if topics:
+            answer = PendingResult()
+            self._ask(topics, answer)
+            self._enter((yield answer))
+
+    @property
+    def _verifies_all(self) -> bool:
+        return self._node.topics.settings.transaction_partition_verification_enable
+
+    def _ask(self, topics: Mapping[str, Sequence[int]], answer: Callable[[Any], object]) -> None:
+        """Ask the transaction coordinator. `answer` gets its `PartitionErrors`."""
+        transactional_id, adds, transactions = self._transactional_id, self._knows.adds, self._node.transactions
+        asked = PartitionsAsked(transactional_id, *self._producer, not adds, topics)
+        if transactional_id and transactions.routing.ready:
+            command = TransactionCommand(asked, answer, self._context.client, transaction_version(adds))
+            transactions.ask(transactional_id, command)
+        else:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE if transactional_id else ErrorCode.INVALID_REQUEST
+            answer(PartitionErrors(asked, {(topic, index): error for topic in topics for index in topics[topic]}))
+
+    def _enter(self, response: PartitionErrors) -> None:
+        """Enter the errors of the coordinator, as a client of this kind knows them."""
+        errors = response.errors
+        for one in self._wanted if errors else ():
+            error = errors.get((one.topic, one.partition))
+            if error is None:
+                continue
+            if error == ErrorCode.PRODUCER_FENCED:
+                error = ErrorCode.INVALID_PRODUCER_EPOCH  # producers expect this error from the leader of a partition
+            elif error == ErrorCode.TRANSACTION_ABORTABLE and not self._knows.knows_abortable:
+                error = ErrorCode.INVALID_TXN_STATE
+            one.verdict = ApiError(error)
+
+    def _is_ending(self) -> bool:
+        """Whether to ask again, because the transaction before is just ending."""
+        return self._waits and any(
+            isinstance(one.verdict, ApiError) and one.verdict.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+            for one in self._wanted
+        )
 
 
 def _loading(log: Log) -> Job[ApiError | LogError | None]:
@@ -130,54 +224,6 @@ def _loading(log: Log) -> Job[ApiError | LogError | None]:
     except OSError as error:
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     return None
-
-
-def _ask(
-    node: Node,
-    client: Client,
-    transactional_id: str,
-    producer: Producer,
-    topics: Mapping[str, list[int]],
-    knows: Knows,
-) -> Job[dict[Place, int]]:
-    """The errors of the coordinator, as a client of this kind knows them."""
-    if not transactional_id or not node.transactions.routing.ready:
-        error = ErrorCode.COORDINATOR_NOT_AVAILABLE if transactional_id else ErrorCode.INVALID_REQUEST
-        return {(topic, index): error for topic in topics for index in topics[topic]}
-    answer = PendingResult()
-    question(node, client, transactional_id, producer, topics, knows, answer)
-    response: PartitionErrors = yield answer
-    return {place: heard(error, knows) for place, error in response.errors.items()}
-
-
-def question(
-    node: Node,
-    client: Client,
-    transactional_id: str,
-    producer: Producer,
-    topics: Mapping[str, Sequence[int]],
-    knows: Knows,
-    answer: Callable[[Any], object],
-) -> None:
-    """Ask the transaction coordinator. `answer` gets its `PartitionErrors`."""
-    asked = PartitionsAsked(transactional_id, *producer, not knows.adds, topics)
-    command = TransactionCommand(asked, answer, client, transaction_version(knows.adds))
-    node.transactions.ask(transactional_id, command)
-
-
-def heard(error: int, knows: Knows) -> int:
-    """An error of the coordinator, as a client of this kind knows it."""
-    if error == ErrorCode.PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH  # producers expect this error from the leader of a partition
-    if error == ErrorCode.TRANSACTION_ABORTABLE and not knows.knows_abortable:
-        return ErrorCode.INVALID_TXN_STATE
-    return error
-
-
-def _is_ending(found: Verified) -> bool:
-    return any(
-        isinstance(one, ApiError) and one.error_code == ErrorCode.CONCURRENT_TRANSACTIONS for one in found.values()
-    )
 
 
 # ---- Produce

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.runtime.transaction_coordinator.marker_writer import MarkerWriter, end_marker
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job, PendingResult
@@ -27,7 +27,7 @@ and are reported without a pause.
 """
 
 
-@to_the_end
+@in_steps(changes=True)
 def handle_write_txn_markers(
     node: Node, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> Job[WriteTxnMarkersResponse]:

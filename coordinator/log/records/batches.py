@@ -217,6 +217,8 @@ def plain(data: Buffer, header: BatchHeader, most: Allowed) -> Plain:
     Raises MoreThanAllowed. Raises InvalidRecords where a batch of the log would raise CorruptBatch. Its CRC was right,
     so it did not arrive damaged. After an answer CORRUPT_MESSAGE a client would send it again for ever.
     """
+    if len(data) <= UNCOUNTED_BYTES and not header.attributes & COMPRESSION_MASK and header.record_count <= most.parts:
+        return Plain(data, header, False)
     try:
         found = unpack(data, header, most.unpacked_bytes)
     except CorruptBatch as error:

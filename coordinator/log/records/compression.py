@@ -70,11 +70,13 @@ def allowed(max_message_bytes: int) -> Allowed:
 class Unpacking:
     """Counts the unpacked bytes of one request's batches."""
 
-    __slots__ = ("_left", "_used")
+    __slots__ = ("_left", "_used", "at_once")
 
     def __init__(self) -> None:
         self._left = REQUEST_UNPACKED_BYTES
         self._used = False
+        self.at_once = LITTLE
+        """The limits of the next batch, if it is read on the event loop."""
 
     def allowed(self, max_message_bytes: int) -> Allowed:
         """Return the limits of the next batch. The first one may always be as large as any single batch."""
@@ -88,6 +90,8 @@ class Unpacking:
         if unpacked_bytes:
             self._left = max(self._left - unpacked_bytes, 0)
             self._used = True
+            if self._left < LITTLE.unpacked_bytes:
+                self.at_once = Allowed(self._left, LITTLE.parts)
 
 
 def unpack(batch: Buffer, header: BatchHeader, limit: int) -> Buffer:

@@ -32,7 +32,9 @@ def send(node: Node, request: Message, version: int | None = None, context: Requ
     served = SERVED[api_named(type(request).__name__.removesuffix("Request")).key]
     context = context or make_context(served.key, served.max_version if version is None else version)
     answers = Answers()
-    handler(served.key)(node, context, request, answers)
+    at_once = handler(served.key)(node, context, request, answers)
+    if at_once is not None:
+        answers(at_once)
     return answers
 
 

@@ -12,8 +12,6 @@ from muster.coordinator.log import (
     SharedSync,
     Storage,
     batches,
-    first_batch,
-    only_batch,
 )
 from muster.coordinator.log.records.compression import allowed
 from muster.coordinator.properties.definition import Value
@@ -27,6 +25,7 @@ from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.partition import Appended, Partition
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.topics import Topics
+from muster.coordinator.topics.validation import first_batch, only_batch
 
 
 class Started(Defaults):
@@ -99,7 +98,7 @@ def add_topic(topics: Topics, name: str = "t", partitions: int = 1, **configs: s
 def produce(partition: Partition, data: bytes, now: Now) -> Appended:
     """Append what a client's Produce request holds for this partition."""
     most = allowed(partition.log.config.max_message_bytes)
-    stored = partition.check(data, only_batch(data, first_batch(data)), now)(most)
+    stored = partition.check(data, only_batch(data, first_batch(data)), now, most)
     return partition.append(stored.batch, stored.header, now)
 
 

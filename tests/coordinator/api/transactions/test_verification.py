@@ -8,14 +8,21 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api.transactions import verification
-from muster.coordinator.api.transactions.verification import Knows, Verified, Wanted, as_produce_error
+from muster.coordinator.api.transactions.verification import (
+    NOT_LOADED,
+    Knows,
+    Verdict,
+    Verification,
+    Wanted,
+    as_produce_error,
+    verdict_of,
+)
 from muster.coordinator.log import Log, MemoryStorage
 from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.state_machine.interface import Client, Producer
 from muster.coordinator.system.clock import ManualClock
-from muster.coordinator.system.jobs import JobQueue
+from muster.coordinator.system.jobs import Job, JobQueue, PendingResult
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.settings import TopicSettings
 from muster.protocol.errors import ErrorCode
@@ -28,26 +35,43 @@ CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 class Bench:
-    """Two partitions, and what verifies for them."""
+    """Two partitions, and what verifies for them. `in_steps`: the job verifies, as for many partitions."""
 
-    def __init__(self, **settings: bool) -> None:
+    def __init__(self, in_steps: bool = False, **settings: bool) -> None:
+        self.in_steps = in_steps
         self.clock = ManualClock()
         self.transactions = FakeTransactions()
         self.slices = JobQueue(self.clock)
         self.closed = False
         topics = SimpleNamespace(settings=TopicSettings(**settings))
-        self.node: Any = SimpleNamespace(clock=self.clock, transactions=self.transactions, topics=topics)
+        self.node: Any = SimpleNamespace(
+            clock=self.clock, transactions=self.transactions, topics=topics, run=self.run_for
+        )
+        self.context: Any = SimpleNamespace(channel=self, client=Client("c", "/h"))
         manager = manage(MemoryStorage())
         self.logs: list[Log] = [manager.open_log("t", index, config=SMALL, topic_id=b"t" * 16) for index in range(2)]
-        self.found: list[Verified] = []
+        self.found: list[dict[int, Verdict]] = []
 
     def fault(self, error: Exception) -> None:
         raise error
 
+    def run_for(self, _: Any, done: Any, job: Job[None]) -> None:
+        self.slices.run(job, done, self)
+
     def verify(self, knows: Knows, *partitions: int, producer: Producer = P, again: bool = False) -> None:
-        wanted = [Wanted("t", index, self.logs[index], 0) for index in partitions or (0, 1)]
-        job = verification.verifying(self.node, Client("c", "/h"), "tx", producer, wanted, knows, again=again)
-        self.slices.run(job, self.found.append, self)
+        indexes, now_ms = partitions or (0, 1), self.clock.now().wall_ms
+        wanted = [Wanted("t", index, self.logs[index], 0, NOT_LOADED) for index in indexes]
+
+        def done(*_: object) -> None:
+            self.found.append({one.partition: one.verdict for one in wanted})
+
+        asks = Verification(self.node, self.context, "tx", producer, knows, wanted, done, waits=again)
+        if self.in_steps:
+            self.run_for(None, done, asks.asking())
+            return
+        for one in wanted:
+            one.verdict = verdict_of(one.log, producer, one.sequence, knows, now_ms)
+        asks.ask()
 
     def codes(self) -> list[int | None]:
         """The error of each partition of the last answer; None: it may be appended to."""
@@ -59,9 +83,13 @@ class Bench:
         log.append(0, batch(b"v", **P._asdict(), base_sequence=0, transactional=True), wall_ms=5)
 
 
-@pytest.fixture
-def bench() -> Bench:
-    return Bench()
+@pytest.fixture(params=[False, True], ids=["at once", "in steps"])
+def bench(request: pytest.FixtureRequest) -> Bench:
+    bench = Bench(request.param)
+    for log in bench.logs:
+        for _ in log.producers.loading():
+            pass
+    return bench
 
 
 @pytest.mark.parametrize(("knows", "verify_only", "version"), [(OLDEST, True, 0), (OLD, True, 0), (NEW, False, 2)])
@@ -75,28 +103,28 @@ def test_all_partitions_are_asked_for_at_once(bench: Bench, knows: Knows, verify
 
 def test_only_those_are_asked_for_where_the_transaction_is_not_open(bench: Bench) -> None:
     bench.verify(NEW, 0)
-    bench.write(0, bench.found[0]["t", 0])
+    bench.write(0, bench.found[0][0])
     bench.verify(NEW)
     assert bench.transactions.asked[1][4] == {"t": [1]}
-    assert bench.found[1]["t", 0] is None
-    bench.write(1, bench.found[1]["t", 1])
+    assert bench.found[1][0] is None
+    bench.write(1, bench.found[1][1])
     bench.verify(NEW)
     assert len(bench.transactions.asked) == 2
-    assert bench.found[2] == {("t", 0): None, ("t", 1): None}
+    assert bench.found[2] == {0: None, 1: None}
 
 
 def test_a_marker_voids_the_guard(bench: Bench) -> None:
     bench.verify(OLD)
     bench.logs[0].append_marker(0, EndMarker(*P, True, 0, 0), wall_ms=6)
     with pytest.raises(Exception) as refused:  # noqa: PT011 - its code is looked at
-        bench.write(0, bench.found[0]["t", 0])
+        bench.write(0, bench.found[0][0])
     assert refused.value.error_code == ErrorCode.INVALID_TXN_STATE  # type: ignore[attr-defined]
-    bench.write(1, bench.found[0]["t", 1])
+    bench.write(1, bench.found[0][1])
 
 
 def test_an_old_epoch_is_refused_without_asking(bench: Bench) -> None:
     bench.verify(NEW)
-    bench.write(0, bench.found[0]["t", 0])
+    bench.write(0, bench.found[0][0])
     bench.verify(NEW, producer=Producer(7, 2))
     assert bench.codes() == [ErrorCode.INVALID_PRODUCER_EPOCH, None]
     assert bench.transactions.asked[-1][4] == {"t": [1]}
@@ -197,18 +225,12 @@ def test_the_answer_is_awaited(bench: Bench) -> None:
     assert bench.codes() == [None, None]
 
 
-def test_a_client_that_went_is_not_waited_for(bench: Bench) -> None:
-    bench.transactions.holds = True
-    bench.verify(NEW)
-    bench.closed = True
-    bench.transactions.held.pop()()
-    assert bench.found == []
-
-
-def test_many_partitions_are_looked_at_in_slices(bench: Bench) -> None:
-    wanted = [Wanted("t", index, bench.logs[index % 2], 0) for index in range(60)]
-    job = verification.verifying(bench.node, Client("c", "/h"), "tx", P, wanted, NEW, again=False)
-    assert [next(job) for _ in range(60)] == [None] * 60
+def test_many_partitions_are_verified_in_steps(bench: Bench) -> None:
+    wanted = [Wanted("t", index, bench.logs[index % 2], 0, NOT_LOADED) for index in range(120)]
+    asks = Verification(bench.node, bench.context, "tx", P, NEW, wanted, lambda: None, waits=False)
+    job = asks.asking()
+    assert [next(job) for _ in range(2)] == [None] * 2
+    assert isinstance(next(job), PendingResult)
 
 
 @pytest.mark.parametrize("enabled", [True, False])

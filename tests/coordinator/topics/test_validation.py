@@ -1,4 +1,5 @@
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -8,21 +9,21 @@ from muster.coordinator.log import (
     BatchTooLarge,
     CorruptBatch,
     InvalidRecords,
+    LogConfig,
     UnsupportedCompression,
     batches,
-    check_form,
-    first_batch,
-    only_batch,
 )
 from muster.coordinator.log.records import compression
 from muster.coordinator.log.records.headers import Buffer, set_crc
+from muster.coordinator.topics.validation import checked, first_batch, only_batch
 from tests.coordinator.log.support import NOW, batch
 
 
 def validate_produce(data: Buffer, *, max_message_bytes: int, allow_zstd: bool = True) -> BatchHeader:
-    """All the checks of a header, in the order in which Produce makes them."""
+    """All checks of a batch, in the order in which Produce makes them."""
     header = only_batch(data, first_batch(data), allow_zstd=allow_zstd)
-    check_form(data, header, max_message_bytes)
+    config = replace(LogConfig(), max_message_bytes=max_message_bytes)
+    checked(data, header, config, NOW, "t", 0, compression.allowed(max_message_bytes))
     return header
 
 
