@@ -13,19 +13,29 @@ With pytest, the fixture `muster` is there as soon as this is installed (`docs/t
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from muster.testcontrol.errors import CannotBeDone, WaitFailed, WrongValue
-    from muster.testcontrol.nodes import NodeView
-    from muster.testcontrol.topics import NewRecord, Record
-    from muster.testcontrol.views import GroupView, MemberView
-    from muster.testing.aio import AsyncGroup, AsyncNode, AsyncTopic
-    from muster.testing.case import MusterTestCase
-    from muster.testing.server import AsyncMuster, Muster
-    from muster.testing.server_lines import Line
-    from muster.testing.sync import Group, Node, Topic
+    from muster.testing.public import (
+        AsyncGroup,
+        AsyncMuster,
+        AsyncNode,
+        AsyncTopic,
+        CannotBeDone,
+        Group,
+        GroupView,
+        Line,
+        MemberView,
+        Muster,
+        MusterTestCase,
+        NewRecord,
+        Node,
+        NodeView,
+        Record,
+        Topic,
+        WaitFailed,
+        WrongValue,
+    )
 
 __all__ = [
     "AsyncGroup",
@@ -48,35 +58,16 @@ __all__ = [
     "WrongValue",
 ]
 
-# pytest loads the plugin of this package in each run, even if no test needs a server. So nothing is imported before a
-# test uses it.
-_WHERE: Final = {
-    "AsyncGroup": "muster.testing.aio",
-    "AsyncMuster": "muster.testing.server",
-    "AsyncNode": "muster.testing.aio",
-    "AsyncTopic": "muster.testing.aio",
-    "CannotBeDone": "muster.testcontrol.errors",
-    "Group": "muster.testing.sync",
-    "GroupView": "muster.testcontrol.views",
-    "Line": "muster.testing.server_lines",
-    "MemberView": "muster.testcontrol.views",
-    "Muster": "muster.testing.server",
-    "MusterTestCase": "muster.testing.case",
-    "NewRecord": "muster.testcontrol.topics",
-    "Node": "muster.testing.sync",
-    "NodeView": "muster.testcontrol.nodes",
-    "Record": "muster.testcontrol.topics",
-    "Topic": "muster.testing.sync",
-    "WaitFailed": "muster.testcontrol.errors",
-    "WrongValue": "muster.testcontrol.errors",
-}
-
 
 def __getattr__(name: str) -> Any:
-    """A name of this package, imported at its first use."""
-    if name not in _WHERE:
+    """A name of this package, imported at its first use. pytest loads the plugin of this package in each run. So
+    nothing is imported before a test uses it.
+    """
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_WHERE[name]), name)
+    from muster.testing import public
+
+    found = globals()[name] = getattr(public, name)
     return found
 
 

@@ -9,7 +9,7 @@ assert fault.hits == 2
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -30,7 +30,7 @@ from muster.testcontrol.faults.matching import Match, Request
 from muster.testcontrol.faults.older_broker import OlderBroker
 from muster.testcontrol.faults.rule import When, every, on_call, once, times, until_released, with_probability
 from muster.testing.loop_bridge import LoopBridge, raise_failure
-from muster.testing.verbs import Behind
+from muster.testing.verbs import Awaited, Behind, Blocking, Handle, verb
 
 __all__ = [
     "Action",
@@ -72,27 +72,19 @@ FaultList = list["Fault"]
 AsyncFaultList = list["AsyncFault"]
 
 
-class Fault:
-    """One rule that is or was in force. As a context manager it is removed at the end of the block."""
-
+class _FaultVerbs(Handle):
     def __init__(self, portal: LoopBridge, behind: Behind, rule: Any) -> None:
+        super().__init__(portal, behind)
         self.id: str = rule.id
-        self._portal = portal
-        self._behind = behind
         self._rule = rule
 
     def __repr__(self) -> str:
-        return f"Fault({self._rule.to_json()!r})"
+        return f"{type(self).__name__}({self._rule.to_json()!r})"
 
     def describe(self) -> dict[str, Any]:
         """The rule as it is now: `match`, `then`, `when`, `name`, the numbers `seen`, `hits`, `held`, and `spent`."""
         found: dict[str, Any] = self._rule.to_json()
         return found
-
-    def log(self) -> Hits:
-        """The requests that it hit, oldest first."""
-        found: Hits = self._portal.call(lambda: self._behind().faults.log.after())
-        return [hit for hit in found if hit["rule"] == self.id]
 
     @property
     def hits(self) -> int:
@@ -104,13 +96,30 @@ class Fault:
         """The number of requests and answers that it holds now."""
         return int(self._rule.held)
 
+    @verb
+    def log(self) -> Hits:
+        """The requests that it hit, oldest first."""
+        return [hit for hit in self._behind().faults.log.after() if hit["rule"] == self.id]
+
+    @verb
     def release(self) -> None:
         """Release what it holds; a rule with `until_released` ends. Raises NoSuchFault."""
-        self._portal.call(lambda: self._behind().faults.release(self.id))
+        return self._behind().faults.release(self.id)
 
+    @verb
     def remove(self) -> None:
         """Remove it, and release what it holds; has no effect after the first call."""
-        self._portal.call(lambda: _removed(self._behind(), self.id))
+        faults = self._behind().faults
+        if any(rule.id == self.id for rule in faults.rules):
+            faults.remove(self.id)
+
+    @verb
+    def _take_failure(self) -> BaseException | None:
+        return self._behind().take_failure(self.id)
+
+
+class Fault(_FaultVerbs, Blocking):
+    """One rule that is or was in force. As a context manager it is removed at the end of the block."""
 
     def __enter__(self) -> Self:
         return self
@@ -118,15 +127,47 @@ class Fault:
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
         if self._portal.is_open:
             self.remove()
-            raise_failure(self._portal.call(lambda: self._behind().take_failure(self.id)), error)
+            raise_failure(self._take_failure(), error)
 
 
-class Faults:
+class AsyncFault(_FaultVerbs, Awaited):
+    """One rule that is or was in force, for asynchronous tests."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+    ) -> None:
+        if self._portal.is_open:
+            await self.remove()
+            raise_failure(await self._take_failure(), error)
+
+
+class _FaultsVerbs(Handle):
+    @verb
+    def _add(self, match: Match, then: Action, when: When, name: str) -> Any:
+        return self._behind().faults.add(match, then, when, name=name)
+
+    @verb
+    def _rules(self) -> Sequence[Any]:
+        return self._behind().faults.rules
+
+    @verb
+    def log(self, after: int = 0) -> Hits:
+        """The hits of all rules, oldest first; the newest thousand are kept. `after`: only hits with a greater
+        `number`.
+        """
+        return self._behind().faults.log.after(after)
+
+    @verb
+    def clear(self) -> None:
+        """Remove all rules."""
+        return self._behind().faults.clear()
+
+
+class Faults(_FaultsVerbs, Blocking):
     """All rules of a server."""
-
-    def __init__(self, portal: LoopBridge, behind: Behind) -> None:
-        self._portal = portal
-        self._behind = behind
 
     @property
     def aio(self) -> AsyncFaults:
@@ -137,111 +178,22 @@ class Faults:
         """Put a rule in force: which requests, what happens to them (by default they are only noted), and when. Raises
         WrongFault.
         """
-        rule = self._portal.call(lambda: self._behind().faults.add(match, then, when, name=name))
-        return Fault(self._portal, self._behind, rule)
-
-    def log(self, after: int = 0) -> Hits:
-        """The hits of all rules, oldest first; the newest thousand are kept. `after`: only hits with a greater
-        `number`.
-        """
-        found: Hits = self._portal.call(lambda: self._behind().faults.log.after(after))
-        return found
-
-    def clear(self) -> None:
-        """Remove all rules."""
-        self._portal.call(lambda: self._behind().faults.clear())
+        return Fault(self._portal, self._behind, self._add(match, then, when, name))
 
     def list(self) -> FaultList:
         """All rules in the order in which they were added, also spent ones and those of scenarios."""
-        return [
-            Fault(self._portal, self._behind, rule) for rule in self._portal.call(lambda: self._behind().faults.rules)
-        ]
+        return [Fault(self._portal, self._behind, rule) for rule in self._rules()]
 
 
-class AsyncFault:
-    """One rule that is or was in force, for asynchronous tests."""
-
-    def __init__(self, fault: Fault, portal: LoopBridge, behind: Behind) -> None:
-        self.sync = fault
-        self._portal = portal
-        self._behind = behind
-
-    @property
-    def id(self) -> str:
-        """The id of the rule in the log."""
-        return self.sync.id
-
-    @property
-    def hits(self) -> int:
-        """The number of requests that it acted on."""
-        return self.sync.hits
-
-    @property
-    def held(self) -> int:
-        """The number of requests and answers that it holds now."""
-        return self.sync.held
-
-    def describe(self) -> dict[str, Any]:
-        """See `Fault.describe`."""
-        return self.sync.describe()
-
-    async def log(self) -> Hits:
-        """The requests that it hit, oldest first."""
-        found: Hits = await self._portal.awaited(lambda: self._behind().faults.log.after())
-        return [hit for hit in found if hit["rule"] == self.id]
-
-    async def release(self) -> None:
-        """Release what it holds; a rule with `until_released` ends. Raises NoSuchFault."""
-        await self._portal.awaited(lambda: self._behind().faults.release(self.id))
-
-    async def remove(self) -> None:
-        """Remove it, and release what it holds; has no effect after the first call."""
-        await self._portal.awaited(lambda: _removed(self._behind(), self.id))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
-    ) -> None:
-        if self._portal.is_open:
-            await self.remove()
-            raise_failure(await self._portal.awaited(lambda: self._behind().take_failure(self.id)), error)
-
-
-class AsyncFaults:
+class AsyncFaults(_FaultsVerbs, Awaited):
     """All rules of a server, for asynchronous tests."""
-
-    def __init__(self, portal: LoopBridge, behind: Behind) -> None:
-        self._portal = portal
-        self._behind = behind
 
     async def add(
         self, match: Match = EVERYTHING, then: Action = NOTED, when: When = ALWAYS, *, name: str = ""
     ) -> AsyncFault:
-        """Put a rule in force: which requests, what happens to them (by default they are only noted), and when. Raises
-        WrongFault.
-        """
-        rule = await self._portal.awaited(lambda: self._behind().faults.add(match, then, when, name=name))
-        return AsyncFault(Fault(self._portal, self._behind, rule), self._portal, self._behind)
-
-    async def log(self, after: int = 0) -> Hits:
-        """The hits of all rules, oldest first; the newest thousand are kept. `after`: only hits with a greater
-        `number`.
-        """
-        found: Hits = await self._portal.awaited(lambda: self._behind().faults.log.after(after))
-        return found
-
-    async def clear(self) -> None:
-        """Remove all rules."""
-        await self._portal.awaited(lambda: self._behind().faults.clear())
+        """See `Faults.add`."""
+        return AsyncFault(self._portal, self._behind, await self._add(match, then, when, name))
 
     async def list(self) -> AsyncFaultList:
         """See `Faults.list`."""
-        rules: Iterable[Any] = await self._portal.awaited(lambda: self._behind().faults.rules)
-        return [AsyncFault(Fault(self._portal, self._behind, rule), self._portal, self._behind) for rule in rules]
-
-
-def _removed(verbs: Any, rule_id: str) -> None:
-    if any(rule.id == rule_id for rule in verbs.faults.rules):
-        verbs.faults.remove(rule_id)
+        return [AsyncFault(self._portal, self._behind, rule) for rule in await self._rules()]

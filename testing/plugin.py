@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
+    from muster.testing.handles import Group, Topic
     from muster.testing.reports import Used
     from muster.testing.server import Muster
-    from muster.testing.sync import Group, Topic
 
 PARTITIONS: Final = 3
 """The default number of partitions of the topic of `muster_topic`."""

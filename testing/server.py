@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from muster.coordinator.config.listeners import show
 from muster.testcontrol import checks
 from muster.testcontrol.errors import WrongValue
-from muster.testing.aio import AsyncGroup, AsyncNode, AsyncTopic
+from muster.testing.handles import AsyncGroup, AsyncNode, AsyncTopic, Group, Node, Topic
 from muster.testing.loop_bridge import LoopBridge, raise_failure
 from muster.testing.server_lines import ServerLines
 from muster.testing.settings import Given, TopicsGiven, Value, merged
-from muster.testing.sync import Group, Node, Topic
 from muster.testing.verbs import OnThisLoop, Runner, Verbs
 
 if TYPE_CHECKING:

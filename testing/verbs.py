@@ -1,12 +1,27 @@
 """The interface between `muster.testing` and the server behind its `portal`. That is a server in this process, or one
-that is reached by Kafka's protocol. Both have verbs of the same names. This module makes them verbs of one topic, group
-or node.
+that is reached by Kafka's protocol. Both have verbs of the same names.
+
+A method with the decorator `verb` or `wait` runs on the server's event loop. It is defined once. Classes of `Blocking`
+have it as a function that returns when it is done, for tests without an event loop. Classes of `Awaited` have it as a
+coroutine function, for asynchronous tests. Both have its signature and its docstring.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    overload,
+    runtime_checkable,
+)
 
 from muster.testcontrol import checks
 from muster.testcontrol.errors import WrongValue
@@ -14,6 +29,12 @@ from muster.testcontrol.topics import NewRecord
 from muster.testcontrol.views import MemberView
 from muster.testing.loop_bridge import LoopBridge
 from muster.testing.server_lines import ServerLines
+
+__tracebackhide__ = True
+"""pytest shows the line of the test instead."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 DEFAULT_TIMEOUT: Final = 10.0
 """The default limit of a wait, in seconds."""
@@ -114,6 +135,90 @@ class OnThisLoop(Protocol):
 
 Behind = Callable[[], Verbs]
 """The verbs of the running server. Raises CannotBeDone when it does not run."""
+
+
+class Verb(Generic[P, R]):
+    """A method that runs on the server's event loop: see the module."""
+
+    def __init__(self, body: Callable[Concatenate[Any, P], R], *, waits: bool) -> None:
+        """`waits`: the verb has a `timeout`, so that it must not run where it would hold up an event loop."""
+        self.body = body
+        self.waits = waits
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, handle: Blocking, owner: type[Any]) -> Callable[P, R]: ...
+        @overload
+        def __get__(self, handle: Awaited, owner: type[Any]) -> Callable[P, Coroutine[Any, Any, R]]: ...
+        def __get__(self, handle: Any, owner: type[Any]) -> Any:
+            """A function, or a coroutine function."""
+
+
+def verb(body: Callable[Concatenate[Any, P], R]) -> Verb[P, R]:
+    """A verb; its body may return an awaitable of its result."""
+    return Verb(body, waits=False)
+
+
+def wait(body: Callable[Concatenate[Any, P], R]) -> Verb[P, R]:
+    """A verb that waits for as long as its `timeout`."""
+    return Verb(body, waits=True)
+
+
+class Handle:
+    """A thing of the server that verbs act on."""
+
+    def __init__(self, portal: LoopBridge, behind: Behind) -> None:
+        self._portal = portal
+        self._behind = behind
+
+
+class Blocking(Handle):
+    """A class whose verbs return when they are done."""
+
+    def __init_subclass__(cls) -> None:
+        _define_verbs(cls, _blocking)
+
+
+class Awaited(Handle):
+    """A class whose verbs are awaited."""
+
+    def __init_subclass__(cls) -> None:
+        _define_verbs(cls, _awaited)
+
+
+def _define_verbs(cls: type[Handle], make: Callable[[Verb[Any, Any]], Any]) -> None:
+    for base in reversed(cls.__mro__):
+        for name, found in vars(base).items():
+            if isinstance(found, Verb):
+                method = make(found)
+                method.__qualname__ = f"{cls.__qualname__}.{name}"
+                setattr(cls, name, method)
+
+
+def _blocking(found: Verb[Any, Any]) -> Any:
+    body = found.body
+
+    @wraps(body)
+    def run(self: Handle, *given: Any, **named: Any) -> Any:
+        def call() -> Any:
+            return body(self, *given, **named)
+
+        if found.waits:
+            return self._portal.wait(call, named.get("timeout", DEFAULT_TIMEOUT))
+        return self._portal.call(call)
+
+    return run
+
+
+def _awaited(found: Verb[Any, Any]) -> Any:
+    body = found.body
+
+    @wraps(body)
+    async def run(self: Handle, *given: Any, **named: Any) -> Any:
+        return await self._portal.awaited(lambda: body(self, *given, **named))
+
+    return run
 
 
 def records(

@@ -1,0 +1,33 @@
+"""The names of `muster.testing`. They load together, when the first of them is used."""
+
+from __future__ import annotations
+
+from muster.testcontrol.errors import CannotBeDone, WaitFailed, WrongValue
+from muster.testcontrol.nodes import NodeView
+from muster.testcontrol.topics import NewRecord, Record
+from muster.testcontrol.views import GroupView, MemberView
+from muster.testing.case import MusterTestCase
+from muster.testing.handles import AsyncGroup, AsyncNode, AsyncTopic, Group, Node, Topic
+from muster.testing.server import AsyncMuster, Muster
+from muster.testing.server_lines import Line
+
+__all__ = [
+    "AsyncGroup",
+    "AsyncMuster",
+    "AsyncNode",
+    "AsyncTopic",
+    "CannotBeDone",
+    "Group",
+    "GroupView",
+    "Line",
+    "MemberView",
+    "Muster",
+    "MusterTestCase",
+    "NewRecord",
+    "Node",
+    "NodeView",
+    "Record",
+    "Topic",
+    "WaitFailed",
+    "WrongValue",
+]
