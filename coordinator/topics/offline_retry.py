@@ -5,7 +5,7 @@ A damaged log waits for an operator. Shards and journals open their own logs aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
@@ -13,6 +13,7 @@ import structlog
 from muster.coordinator.log import LogError
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, at_once
+from muster.coordinator.topics.open_topics import Found
 
 _logger = structlog.get_logger("muster.topics")
 
@@ -20,11 +21,6 @@ LOOK_EVERY_MS: Final = 1_000
 """How often this module searches for offline logs."""
 MOST_LOOKS_APART: Final = 32
 """After each failure the pause between two tries doubles, up to so many searches."""
-
-Failed = tuple[str, int, Callable[[], object]]
-"""Topic, partition, and a function that opens the log again; it raises a LogError."""
-Found = Iterator[Failed | None]
-"""The search yields None where it may be interrupted."""
 
 
 class OfflineRetry:

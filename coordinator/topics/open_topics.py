@@ -6,7 +6,7 @@ nothing and writes no record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
@@ -16,7 +16,6 @@ from muster.coordinator.log import DamagedLog, Log, LogConfig, LogManager, LogOf
 from muster.coordinator.topics.cluster_image import Leader
 from muster.coordinator.topics.metadata_state import TopicState
 from muster.coordinator.topics.names import EVENTS_OF
-from muster.coordinator.topics.offline_retry import Found
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
@@ -26,6 +25,11 @@ LOOKED_AT_ONCE: Final = 2_000
 LOOKED_AT_IN_A_STEP: Final = 200
 """Partitions that are checked without a pause."""
 NOTHING_MADE: Mapping[int, Partition | None] = MappingProxyType({})
+
+Failed = tuple[str, int, Callable[[], object]]
+"""Topic, partition, and a function that opens the log again; it raises a LogError."""
+Found = Iterator[Failed | None]
+"""The search yields None where it may be interrupted."""
 
 _OF_SHARDS = frozenset((*EVENTS_OF, *EVENTS_OF.values()))
 """Topics whose logs are opened again by their shards and journals."""

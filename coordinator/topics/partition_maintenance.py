@@ -8,7 +8,8 @@ from typing import Final
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.catalogue import Catalogue
 from muster.coordinator.topics.names import METADATA_TOPIC
-from muster.coordinator.topics.offline_retry import Found, OfflineRetry
+from muster.coordinator.topics.offline_retry import OfflineRetry
+from muster.coordinator.topics.open_topics import Found
 from muster.coordinator.topics.settings import TopicSettings
 
 LOOKED_AT_ONCE: Final = 100
