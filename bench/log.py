@@ -21,9 +21,8 @@ from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.log import FileStorage, LogConfig, LogManager, LogSettings, SharedSync, UnifiedLog, batches
 from muster.coordinator.log.cleaning.cleaner import Cleaner
-from muster.coordinator.log.cleaning.compaction import Compaction
-from muster.coordinator.log.cleaning.log_to_clean import examine
-from muster.coordinator.log.cleaning.throttle import Throttle
+from muster.coordinator.log.cleaning.compaction import Compaction, Throttle
+from muster.coordinator.log.cleaning.job import examine
 from muster.coordinator.runtime.group_coordinator.record_codec import RecordCodec
 from muster.coordinator.runtime.loader import replay_chunk
 from muster.coordinator.system.clock import LoopClock

@@ -13,12 +13,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from muster.coordinator.log.append_listeners import AppendListeners
-from muster.coordinator.log.availability import Availability
 from muster.coordinator.log.checkpoints import LEADER_EPOCHS, encode_epochs
+from muster.coordinator.log.durability import AppendListeners, Availability
 from muster.coordinator.log.errors import LogError, LogOffline
+from muster.coordinator.log.file_names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_name
 from muster.coordinator.log.records.headers import read_header, whole_batches
-from muster.coordinator.log.segments.file_names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_name
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction, encode
 from muster.coordinator.log.settings import MAX_INT64

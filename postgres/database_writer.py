@@ -16,11 +16,10 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.log.availability import Availability
+from muster.coordinator.log import folders
 from muster.coordinator.log.checkpoints import partition_of
-from muster.coordinator.log.directory import topic_ids
-from muster.coordinator.log.directory.folder_names import read_other_name
-from muster.coordinator.log.durability import Durability, LogDurability
+from muster.coordinator.log.durability import Availability, DiskDurability, Durability
+from muster.coordinator.log.file_names import read_other_name
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.storage.interfaces import Storage
 from muster.coordinator.system.clock import Clock, Timer
@@ -158,12 +157,12 @@ class DatabaseWriter:
 
     # -- calls of the logs
 
-    def durability(self, segments: LogSegments, availability: Availability) -> LogDurability:
+    def durability(self, segments: LogSegments, availability: Availability) -> Durability:
         """See `Engine`. The metadata log is read from the database, and never written by this engine."""
         place = partition_of(segments.directory)
         if place == (METADATA_TOPIC, 0):
-            return Durability(segments, availability, segments.end_offset, None, wait_for_sync=False)
-        topic_id = topic_ids.read(self._storage, segments.directory)
+            return DiskDurability(segments, availability, segments.end_offset, None, wait_for_sync=False)
+        topic_id = folders.read_topic_id(self._storage, segments.directory)
         assert place is not None  # the log manager has made it
         assert topic_id is not None  # and has written the topic id there
         row, is_new = self._logs.get((topic_id, place[1])), False
@@ -187,7 +186,7 @@ class DatabaseWriter:
         """See `Engine`."""
         other, topic_id = read_other_name(folder), None
         if other is not None and self._storage.is_directory(folder):
-            topic_id = topic_ids.read(self._storage, folder) or other.uuid
+            topic_id = folders.read_topic_id(self._storage, folder) or other.uuid
         row = None if other is None or topic_id is None else self._logs.pop((topic_id, other.partition[1]), None)
         if row is None:
             return

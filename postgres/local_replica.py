@@ -15,12 +15,11 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from muster.coordinator.log import BatchHeader, LogConfig, MalformedCheckpoint, Storage, checkpoints
-from muster.coordinator.log.directory import topic_ids
-from muster.coordinator.log.opening.recovery import check_batch
+from muster.coordinator.log import BatchHeader, LogConfig, MalformedCheckpoint, Storage, checkpoints, folders
+from muster.coordinator.log.file_names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_name
 from muster.coordinator.log.producers import snapshot
+from muster.coordinator.log.recovery.segment_check import check_batch
 from muster.coordinator.log.segments.absence import SegmentFigures
-from muster.coordinator.log.segments.file_names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_name
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.storage.lock import LOCK_FILE
 from muster.coordinator.topics.names import INTERNAL_TOPICS, METADATA_TOPIC, METADATA_TOPIC_ID
@@ -143,7 +142,7 @@ class _Writing:
         self._epochs: list[tuple[int, int]] = []
         self._segment: SegmentWriting | None = None
         storage.make_directory(directory)
-        topic_ids.write(storage, directory, topic_id, sync=False)
+        folders.write_topic_id(storage, directory, topic_id, sync=False)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Begin at a checkpoint: the next batches follow it. Raises MalformedCheckpoint."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from muster.coordinator.log import DamagedLog, LogError, LogOffline, Storage
-from muster.coordinator.log.segments.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from muster.coordinator.log.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from muster.coordinator.system.clock import Clock
 from muster.postgres import local_replica
 from muster.postgres.figures import ClusterFigures

@@ -14,7 +14,7 @@ from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.history.timeline import Timeline
 from muster.coordinator.server import Server
 from muster.coordinator.state_machine.interface import Client
-from muster.coordinator.topics.topic import Topic
+from muster.coordinator.topics.open_topics import Topic
 from muster.protocol.errors import error_name
 from muster.protocol.message import Message
 from muster.protocol.messages.offset_commit import (

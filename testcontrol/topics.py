@@ -20,8 +20,8 @@ from muster.coordinator.server import Server
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST, USE_DEFAULT, NewTopic
 from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.open_topics import Topic
 from muster.coordinator.topics.partition import Partition
-from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode, error_name
 from muster.testcontrol import checks
 from muster.testcontrol.errors import CannotBeDone

@@ -23,12 +23,11 @@ from muster.cli.log.files import (
     segment_files,
 )
 from muster.cli.output import Progress, printing
-from muster.coordinator.log.checking.inspection import DAMAGE, Inspection
-from muster.coordinator.log.checkpoints import Partition
-from muster.coordinator.log.directory.last_stop import UNKNOWN, LastStop, read_last_stops
-from muster.coordinator.log.segments.file_names import LOG_SUFFIX
+from muster.coordinator.log.checkpoints import UNKNOWN, LastStop, Partition, read_last_stops
+from muster.coordinator.log.file_names import LOG_SUFFIX
+from muster.coordinator.log.recovery.inspection import DAMAGE, Inspection
 from muster.coordinator.log.storage.files import FileStorage
-from muster.coordinator.topics.folder_check import Misfit, misfits
+from muster.coordinator.topics.folder_repair import Misfit, misfits
 
 MOVE_IT = (
     "Stop the server and move the folder to one that can read it: the one that wrote it, or a newer version of this one"

@@ -16,7 +16,8 @@ from muster.cli.output import Progress, printing, say
 from muster.cli.output import as_json as line_of
 from muster.coordinator.log import BatchError, TruncatedBatch, batches
 from muster.coordinator.log.errors import InsaneIndex, MalformedCheckpoint, damage
-from muster.coordinator.log.position import Place as BytePlace
+from muster.coordinator.log.errors import Place as BytePlace
+from muster.coordinator.log.file_names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from muster.coordinator.log.producers import snapshot
 from muster.coordinator.log.records.headers import (
     DELETE_HORIZON,
@@ -28,7 +29,6 @@ from muster.coordinator.log.records.headers import (
     check_shape,
     read_header,
 )
-from muster.coordinator.log.segments.file_names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from muster.coordinator.log.segments.transaction_index import ENTRY_SIZE, VERSION, decode
 from muster.protocol.as_json import as_json, group_metadata_as_json
 from muster.protocol.message import MalformedMessage

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from muster.coordinator.log import checkpoints
-from muster.coordinator.log.checking.inspection import DAMAGE, NOTE, Finding
 from muster.coordinator.log.checkpoints import partition_of
-from muster.coordinator.log.directory import identity
 from muster.coordinator.log.errors import MalformedCheckpoint
-from muster.coordinator.log.segments.file_names import base_offset_of
+from muster.coordinator.log.file_names import base_offset_of
+from muster.coordinator.log.identity import problem_of
+from muster.coordinator.log.recovery.inspection import DAMAGE, NOTE, Finding
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -157,7 +157,7 @@ def _meta_properties(path: Path, *, has_logs: bool) -> Iterator[FileProblem]:
             yield FileProblem(Finding(NOTE, str(path), None, problem), PUT_BACK)
         return
     try:
-        mended = identity.problem_of(str(path), data)
+        mended = problem_of(str(path), data)
     except MalformedCheckpoint as error:
         problem = str(error).removeprefix(f"{path} ")
         yield FileProblem(Finding(DAMAGE, str(path), None, f"it {problem}"), PUT_BACK)

@@ -10,15 +10,15 @@ from pathlib import Path
 from muster.cli.log.check import MOVE_IT
 from muster.cli.log.files import OFFSETS_TOPIC, place_of
 from muster.cli.output import printing
-from muster.coordinator.log.checking import repair as repairing
-from muster.coordinator.log.checking.repair import Loss, Repair
-from muster.coordinator.log.directory.folder_names import read_other_name
 from muster.coordinator.log.errors import DirectoryLocked, LogError
+from muster.coordinator.log.file_names import read_other_name
+from muster.coordinator.log.recovery import repair as repairing
+from muster.coordinator.log.recovery.repair import Loss, Repair
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.uuids import draw_uuid
 from muster.coordinator.system.wall_time import wall_now_ms
+from muster.coordinator.topics.folder_repair import CannotRestore, belongs_to_a_topic, restore_stray
 from muster.coordinator.topics.metadata_log import topic_id_of
-from muster.coordinator.topics.restore_stray import CannotRestore, belongs_to_a_topic, restore_stray
 
 
 def run_repair(options: argparse.Namespace) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from muster.coordinator.properties.definition import Property
-from muster.coordinator.properties.rules import INTEGER_LIMITS
+from muster.coordinator.properties.definition import INTEGER_LIMITS, Property
 
 _KINDS = {"BOOLEAN": "true or false", "DOUBLE": "a number", "LIST": "a list with commas between"}
 

@@ -6,7 +6,6 @@ that imports aiokafka. `headers` needs no codec.
 """
 
 from muster.coordinator.log import checkpoints
-from muster.coordinator.log.directory.identity import Identity
 from muster.coordinator.log.errors import (
     BatchError,
     BatchTooLarge,
@@ -25,12 +24,13 @@ from muster.coordinator.log.errors import (
     UnsupportedCompression,
     WrongDirectory,
 )
-from muster.coordinator.log.interfaces import Log
+from muster.coordinator.log.identity import Identity
+from muster.coordinator.log.interfaces import AppendResult, Log
 from muster.coordinator.log.maintenance import Maintenance
 from muster.coordinator.log.manager import LogManager
-from muster.coordinator.log.position import AppendResult, TimestampOffset
 from muster.coordinator.log.records import batches
 from muster.coordinator.log.records.headers import BatchHeader
+from muster.coordinator.log.segments.reading import TimestampOffset
 from muster.coordinator.log.settings import LogConfig, LogSettings
 from muster.coordinator.log.storage.files import FileStorage, FilesystemSync
 from muster.coordinator.log.storage.interfaces import File, Storage

@@ -1,4 +1,8 @@
-"""How far a log is durable, which callers wait for that, and how the log is synced.
+"""Whether a log can still be written.
+
+Calls listeners after each append to a log.
+
+How far a log is durable, which callers wait for that, and how the log is synced.
 
 A sync never runs on the event loop. Only `flush` waits for the disk, at a stop.
 """
@@ -6,21 +10,103 @@ A sync never runs on the event loop. Only `flush` waits for the disk, at a stop.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, Protocol
 
 import structlog
 
-from muster.coordinator.log.append_listeners import AppendListeners
-from muster.coordinator.log.availability import Availability
-from muster.coordinator.log.errors import LogOffline
+from muster.coordinator.log.errors import DirectoryGone, LogOffline
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 from muster.coordinator.log.settings import MAX_INT64
 from muster.coordinator.log.storage.interfaces import File
 from muster.coordinator.log.storage.shared_sync import SharedSync, Sync, Waiter, Waiters
+
+_logger = structlog.get_logger("muster.log")
+
+
+class Availability:
+    """Whether a log can be written. After a failed write it cannot: a later append could follow a gap."""
+
+    __slots__ = ("_partition", "_topic", "failure", "when_offline")
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self._topic = topic
+        self._partition = partition
+        self.failure: LogOffline | None = None
+        """Why nothing can be appended any more; None while the log works."""
+        self.when_offline: Callable[[LogOffline], object] = _nothing
+        """Called when the log goes offline."""
+
+    def fail(self, path: str, error: OSError) -> LogOffline:
+        """Take the log offline, unless it is offline already. Returns the error to raise."""
+        is_told = isinstance(error, DirectoryGone)
+        failure = LogOffline(path, error.strerror or str(error), is_told=is_told)
+        if self.failure is None:
+            self.failure = failure
+            if not is_told:
+                _logger.error("a log is offline", topic=self._topic, partition=self._partition, path=path,
+                              reason=failure.reason)  # fmt: skip
+            self.when_offline(failure)
+        return failure
+
+    @contextlib.contextmanager
+    def failing(self, path: str) -> Iterator[None]:
+        """Take the log offline when the code inside raises OSError. Raises LogOffline then."""
+        try:
+            yield
+        except OSError as error:
+            raise self.fail(path, error) from error
+
+    def raise_if_offline(self) -> None:
+        """Raises LogOffline when the log is offline."""
+        if self.failure is not None:
+            raise LogOffline(self.failure.path, self.failure.reason, is_told=self.failure.is_told)
+
+    def come_back(self) -> None:
+        """Go on with the files that the log has kept open: the data directory is back."""
+        if self.failure is not None and self.failure.is_told:
+            self.failure = None
+
+    def close(self, path: str) -> LogOffline:
+        """Note that the log is closed. Returns the error for callers that still wait."""
+        if self.failure is None:
+            self.failure = LogOffline(path, "it is closed")
+        self.when_offline = _nothing  # a closed log stays in no reference cycle
+        return self.failure
+
+
+def _nothing(_: LogOffline) -> None:
+    """Do nothing: no one waits for the log."""
+
+
+class AppendListeners:
+    """Functions that are called after each append, and when more of the log has become durable.
+
+    They must be quick. `callbacks` has them in the order in which they were added. The caller iterates over it: a
+    method would cost one more call for each append.
+    """
+
+    __slots__ = ("callbacks",)
+
+    def __init__(self) -> None:
+        self.callbacks: tuple[Callable[[], object], ...] = ()
+
+    def add(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call it from now on. Returns a function that ends these calls."""
+        self.callbacks = (*self.callbacks, callback)
+
+        def remove() -> None:
+            self.callbacks = tuple(held for held in self.callbacks if held is not callback)
+
+        return remove
+
+    def clear(self) -> None:
+        """Remove all callbacks."""
+        self.callbacks = ()
+
 
 RESERVED_BYTES: Final = 64 * 1024
 """Bytes that a log which waits for its syncs reserves in advance. The sync of a file that does not grow writes only its
@@ -33,11 +119,10 @@ commit's CPU.
 
 `DirectoryMonitor` finds a removed file within a second.
 """
-_logger = structlog.get_logger("muster.log")
 REMOVED: Final = "somebody removed it while the server runs"
 
 
-class LogDurability(Protocol):
+class Durability(Protocol):
     """How far one log is durable: `Durability` uses the disk, and another engine its own way.
 
     The methods are those of `Durability`. `waits_for_sync`: durable means more than written. `is_copied`: the log's
@@ -82,14 +167,14 @@ class LogDurability(Protocol):
 class Engine(Protocol):
     """Makes logs durable elsewhere than on the disk of the data directory, which then is a copy."""
 
-    def durability(self, segments: LogSegments, availability: Availability) -> LogDurability:
+    def durability(self, segments: LogSegments, availability: Availability) -> Durability:
         """Return the durability of a log that was just opened."""
 
     def dropped(self, folder: str) -> None:
         """Note that the log in a folder of that name is not needed any more: its topic was deleted."""
 
 
-class Durability:
+class DiskDurability:
     """The durability of one log on the disk."""
 
     is_copied = False

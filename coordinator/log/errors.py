@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import errno
+from typing import NamedTuple
 
-from muster.coordinator.log.position import Place
+
+class Place(NamedTuple):
+    """A byte of a file."""
+
+    path: str
+    position: int
 
 
 class DirectoryGone(OSError):

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogOffline
-from muster.coordinator.log.position import AppendResult, TimestampOffset
 from muster.coordinator.log.records.headers import BatchHeader, Buffer
 from muster.coordinator.log.records.markers import EndMarker
+from muster.coordinator.log.segments.reading import TimestampOffset
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.shared_sync import Waiter
 from muster.coordinator.system.jobs import Job
 
 if TYPE_CHECKING:
-    from muster.coordinator.log.producers.tracker import ProducerTracker
+    from muster.coordinator.log.producers.state_manager import ProducerStateManager
+
+
+class AppendResult(NamedTuple):
+    """The result of an append (Kafka's LogAppendInfo, as far as a Produce response has it)."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 when the topic keeps the producer's own timestamps."""
+    log_start_offset: int
 
 
 class Log(Protocol):
@@ -57,7 +67,7 @@ class Log(Protocol):
         """Why nothing can be appended any more; None while the log works."""
 
     @property
-    def producers(self) -> ProducerTracker:
+    def producers(self) -> ProducerStateManager:
         """The producers with an id that write here, and their transactions; created at the first use."""
 
     @property

@@ -6,23 +6,20 @@ It is used from one thread. It reads no clock: the caller passes wall ms.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Container, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Any, Final
 
 import structlog
 
-from muster.coordinator.log import checkpoints, walks
-from muster.coordinator.log.checkpoints import Partition
-from muster.coordinator.log.directory.folder_names import DELETE_SUFFIX, STRAY_SUFFIX
-from muster.coordinator.log.directory.folders import PartitionFolders
-from muster.coordinator.log.directory.identity import Identity, identify
-from muster.coordinator.log.directory.last_stop import LastStop, LastStops
+from muster.coordinator.log import checkpoints
+from muster.coordinator.log.checkpoints import LastStop, LastStops, Partition
 from muster.coordinator.log.durability import Engine
-from muster.coordinator.log.errors import DamagedLog, DirectoryGone, LogOffline
-from muster.coordinator.log.opening.loader import LogLoader
-from muster.coordinator.log.position import Place
+from muster.coordinator.log.errors import DamagedLog, DirectoryGone, LogOffline, Place
+from muster.coordinator.log.file_names import DELETE_SUFFIX, LOG_SUFFIX, STRAY_SUFFIX
+from muster.coordinator.log.folders import PartitionFolders
+from muster.coordinator.log.identity import Identity, identify
+from muster.coordinator.log.recovery.loader import LogLoader
 from muster.coordinator.log.segments.absence import SegmentFigures
-from muster.coordinator.log.segments.file_names import LOG_SUFFIX
 from muster.coordinator.log.settings import LogConfig, LogSettings
 from muster.coordinator.log.storage.interfaces import Lock as DirectoryHeld
 from muster.coordinator.log.storage.interfaces import Storage
@@ -32,6 +29,11 @@ from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, at_once
 
 _logger = structlog.get_logger("muster.log")
+
+LOGS_AT_ONCE: Final = 100
+"""Logs in one step of a walk that does little for each: some 50 us."""
+SEGMENTS_AT_ONCE: Final = 100
+"""Segments of one log that retention removes in one step."""
 
 
 class LogManager:
@@ -123,7 +125,7 @@ class LogManager:
         elif was_gone is not None:
             _logger.warning("the data directory is back", directory=self.storage.root, what="the logs go on")
         if gone is not None or was_gone is not None:
-            self.behind(walks.heeding_the_directory(self.logs(), self.storage.root, lambda: self.gone))
+            self.behind(updating_availability(self.logs(), self.storage.root, lambda: self.gone))
 
     def _raise_if_gone(self) -> None:
         if self.gone is not None:
@@ -340,14 +342,14 @@ class LogManager:
 
         A log that fails meanwhile is offline; the walk continues with the others.
         """
-        return at_once(walks.enforcing_retention(self.logs(), wall_ms))
+        return at_once(enforcing_retention(self.logs(), wall_ms))
 
     def checkpointing(self) -> Job[None]:
         """`checkpoint` as a job, with the writes in a thread. Raises OSError."""
         for number, (key, log) in enumerate(list(self._logs.items()), 1):
             if self._logs.get(key) is log:  # else it was deleted meanwhile
                 self._last_stops.note(key, log.recovery_point, log.start_offset)
-            if not number % walks.LOGS_AT_ONCE:
+            if not number % LOGS_AT_ONCE:
                 yield None
         yield from self._last_stops.saving()
 
@@ -414,3 +416,42 @@ class LogManager:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+# -- jobs over all logs. With tens of thousands of partitions, no client waits for them. A job may omit logs that are
+# opened meanwhile. A log that is closed meanwhile does no harm.
+
+
+def enforcing_retention(logs: Iterable[UnifiedLog], wall_ms: int) -> Job[int]:
+    """Apply retention to all logs once; return how many segments were removed.
+
+    A log that fails meanwhile is offline; the walk continues with the others.
+    """
+    removed = 0
+    for log in logs:
+        went = SEGMENTS_AT_ONCE
+        while went >= SEGMENTS_AT_ONCE:
+            try:
+                went = log.enforce_retention(wall_ms, SEGMENTS_AT_ONCE)
+            except LogOffline:
+                went = 0
+            removed += went
+            yield None
+    return removed
+
+
+def updating_availability(
+    logs: Iterable[UnifiedLog], directory: str, why_gone: Callable[[], DirectoryGone | None]
+) -> Job[None]:
+    """Take each log offline while the data directory is missing, and bring it back afterwards.
+
+    `why_gone` is called again for each log.
+    """
+    for number, log in enumerate(logs, 1):
+        gone = why_gone()
+        if gone is None:
+            log.come_back()
+        elif log.failure is None:
+            log.go_offline(directory, gone)
+        if not number % LOGS_AT_ONCE:
+            yield None

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from importlib import import_module
-from typing import TYPE_CHECKING
 
 import structlog
 
-from muster.coordinator.log.availability import Availability
 from muster.coordinator.log.checkpoints import LEADER_EPOCHS
-from muster.coordinator.log.durability import Durability, Engine, LogDurability
+from muster.coordinator.log.durability import Availability, DiskDurability, Durability, Engine
 from muster.coordinator.log.errors import (
     BatchError,
     CorruptBatch,
@@ -27,7 +24,8 @@ from muster.coordinator.log.errors import (
     TruncatedBatch,
     damage,
 )
-from muster.coordinator.log.position import AppendResult, TimestampOffset
+from muster.coordinator.log.interfaces import AppendResult
+from muster.coordinator.log.producers.state_manager import ProducerStateManager
 from muster.coordinator.log.records.headers import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -40,18 +38,16 @@ from muster.coordinator.log.records.headers import (
     unpack_for_append,
 )
 from muster.coordinator.log.records.markers import EndMarker, build_marker
-from muster.coordinator.log.segments import reading, retention, timestamps, walk
+from muster.coordinator.log.segments import reading
 from muster.coordinator.log.segments.absence import with_what_it_needs
 from muster.coordinator.log.segments.leader_epochs import LeaderEpochs, store_epochs
-from muster.coordinator.log.segments.log_segments import LogSegments
+from muster.coordinator.log.segments.log_segments import LogSegments, count_given_up, retention_rules
+from muster.coordinator.log.segments.reading import TimestampOffset
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.settings import MAX_INT64, LogConfig
 from muster.coordinator.log.storage.interfaces import File
 from muster.coordinator.log.storage.shared_sync import SharedSync, Waiter
 from muster.coordinator.system.jobs import Job
-
-if TYPE_CHECKING:
-    from muster.coordinator.log.producers.tracker import ProducerTracker
 
 _COPY_LIMIT = 32 * 1024
 """Larger batches are written in two pieces rather than copied."""
@@ -83,12 +79,12 @@ class UnifiedLog:
         self.epochs = epochs
         self.closed_cleanly = False
         self._availability = Availability(topic, partition)
-        self.durability: LogDurability
+        self.durability: Durability
         if engine is None:
-            self.durability = Durability(segments, self._availability, recovery_point, sync, wait_for_sync)
+            self.durability = DiskDurability(segments, self._availability, recovery_point, sync, wait_for_sync)
         else:
             self.durability = engine.durability(segments, self._availability)
-        self._producers: ProducerTracker | None = None
+        self._producers: ProducerStateManager | None = None
 
     # -- state
 
@@ -137,20 +133,17 @@ class UnifiedLog:
         return self.segments.size_bytes
 
     @property
-    def producers(self) -> ProducerTracker:
+    def producers(self) -> ProducerStateManager:
         """The producers with an id that write here, and their transactions; created at the first use."""
         found = self._producers
         if found is None:
-            # the only import of the module for producers: a start without producers does not pay for it
-            tracker = import_module("muster.coordinator.log.producers.tracker")
             durability = self.durability
-            found = self._producers = tracker.ProducerTracker(
+            found = self._producers = ProducerStateManager(
                 self.segments,
                 durability.in_background,
                 lambda: durability.durable_offset,
                 keeps_batches=durability.is_copied,
             )
-            assert found is not None
         return found
 
     @property
@@ -380,7 +373,7 @@ class UnifiedLog:
 
         Raises DamagedLog for a batch that is not whole; the log is offline then.
         """
-        chunks = walk.replay(self.segments, self.start_offset if offset is None else offset, chunk_bytes)
+        chunks = reading.replay(self.segments, self.start_offset if offset is None else offset, chunk_bytes)
         return self._offline_when_damaged(chunks)
 
     def _offline_when_damaged(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -400,15 +393,15 @@ class UnifiedLog:
 
     def headers(self, offset: int | None = None) -> Iterator[BatchHeader]:
         """Yield the headers of the same batches."""
-        return walk.headers(self.segments, self.start_offset if offset is None else offset)
+        return reading.batch_headers(self.segments, self.start_offset if offset is None else offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> Job[TimestampOffset | None]:
         """A job that finds the first record with a timestamp of `timestamp_ms` or later; its result may be None."""
-        return with_what_it_needs(self.bring, lambda: timestamps.offset_for_timestamp(self.segments, timestamp_ms))
+        return with_what_it_needs(self.bring, lambda: reading.offset_for_timestamp(self.segments, timestamp_ms))
 
     def offset_of_max_timestamp(self) -> Job[TimestampOffset | None]:
         """A job that finds the first record with the greatest timestamp (ListOffsets -3); None if the log is empty."""
-        return with_what_it_needs(self.bring, lambda: timestamps.offset_of_max_timestamp(self.segments))
+        return with_what_it_needs(self.bring, lambda: reading.offset_of_max_timestamp(self.segments))
 
     def bring(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:
         """Fetch the segment that SegmentAbsent has named, see `absence.Bring`."""
@@ -435,8 +428,8 @@ class UnifiedLog:
             return 0
         segments = self.segments
         removed = 0
-        for why, is_given_up in retention.rules(segments, wall_ms, topic=self.topic, partition=self.partition):
-            count = retention.count_given_up(segments, self.durable_offset, is_given_up, most)
+        for why, is_given_up in retention_rules(segments, wall_ms, topic=self.topic, partition=self.partition):
+            count = count_given_up(segments, self.durable_offset, is_given_up, most)
             if count == 0:
                 continue
             if count == len(segments):

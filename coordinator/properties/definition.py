@@ -1,11 +1,166 @@
-"""One property: its name, type, default and valid values. It reads a value as Kafka's ConfigDef does."""
+"""One property: its name, type, default and valid values. It reads a value as Kafka's ConfigDef does.
+
+`rule_of` makes the rules of ConfigDef's validators from `table.json`, with Kafka's messages.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
+from functools import cache, partial
 from typing import NamedTuple
 
-from muster.coordinator.properties.rules import INTEGER_LIMITS, counts_once, java_double, rule_of
+INTEGER_LIMITS = {"SHORT": 2**15 - 1, "INT": 2**31 - 1, "LONG": 2**63 - 1}
+"""Greatest value of each integer type."""
+
+Raw = bool | int | float | str | tuple[str, ...] | None
+Rule = Callable[[str, Raw], str | None]
+"""Checks a value of the right type: property name and value -> Kafka's message, or None for a valid value."""
+
+_REPLICAS = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
+_VOTER = re.compile(r"[0-9]+@\[?[0-9a-zA-Z._:%-]*\]?:[0-9]+", re.ASCII)
+_AGE = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)?)?", re.ASCII | re.IGNORECASE)
+
+
+def java_double(value: float) -> str:
+    """A number as Java's Double.toString writes it: 0.5, 1.0E7, NaN."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    digits, _, exponent = f"{value!r}".partition("e")
+    if not exponent:  # repr writes exponents later than Java does
+        digits, _, exponent = f"{value:.17e}".partition("e")
+        for precision in range(17):
+            short = f"{value:.{precision}e}"
+            if float(short) == value:
+                digits, _, exponent = short.partition("e")
+                break
+    return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
+
+
+def _shown(value: Raw) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(value) + "]"
+    return java_double(value) if isinstance(value, float) else str(value)
+
+
+def _refusal(name: str, value: Raw, why: str) -> str:
+    return f"Invalid value {_shown(value)} for configuration {name}: {why}"
+
+
+def _number(text: str) -> int | float:
+    return float(text) if "." in text else int(text)
+
+
+def _range(text: str) -> Rule:
+    """ConfigDef.Range: numbers from a least to a greatest one; the greatest may be missing."""
+    low, _, high = text.strip("[]").partition(",...")
+    least = _number(low)
+    greatest = None if high in ("", ",") else _number(high.lstrip(","))
+
+    def check(name: str, value: Raw) -> str | None:
+        if not isinstance(value, int | float):
+            return None
+        if value < least:
+            return _refusal(name, value, f"Value must be at least {least}")
+        if greatest is not None and value > greatest:
+            return _refusal(name, value, f"Value must be no more than {greatest}")
+        return None
+
+    return check
+
+
+def _gzip_level(name: str, value: Raw) -> str | None:
+    """GzipCompression's levels: 1 to 9, or -1 for the default of zlib."""
+    fine = isinstance(value, int) and (value == -1 or 1 <= value <= 9)
+    return None if fine else _refusal(name, value, "Value must be between 1 and 9 or equal to -1")
+
+
+def _one_of(values: list[str], any_case: bool, name: str, value: Raw) -> str | None:
+    """ConfigDef.ValidString, or CaseInsensitiveValidString."""
+    word = value.upper() if any_case and isinstance(value, str) else value
+    if word in values:
+        return None
+    note = " (case insensitive)" if any_case else ""
+    return _refusal(name, value, f"String must be one of{note}: {', '.join(values)}")
+
+
+def _list_of(values: list[str], empty_allowed: bool, name: str, value: Raw) -> str | None:
+    """ConfigDef.ValidList: any words when `values` is empty."""
+    if not isinstance(value, tuple):
+        return None
+    if not value and not empty_allowed:
+        valid = f"[{', '.join(values)}]" if values else "any non-empty value"
+        return f"Configuration '{name}' must not be empty. Valid values include: {valid}"
+    for word in value:
+        if not word:
+            return f"Configuration '{name}' values must not be empty."
+        if values and word not in values:
+            return _refusal(name, word, f"String must be one of: {', '.join(values)}")
+    return None
+
+
+def _non_empty(name: str, value: Raw) -> str | None:
+    """ConfigDef.NonEmptyString."""
+    return _refusal(name, value, "String must be non-empty") if value == "" else None
+
+
+def _throttled_replicas(name: str, value: Raw) -> str | None:
+    """ThrottledReplicaListValidator: `*`, or pairs partition:broker."""
+    if not isinstance(value, tuple) or value == ("*",) or not any(value) or all(map(_REPLICAS.fullmatch, value)):
+        return None
+    form = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    why = f"{name} must be the literal '*' or a list of replicas in the following format: {form}"
+    return _refusal(name, value, why)
+
+
+def _quorum_voters(name: str, value: Raw) -> str | None:
+    """QuorumConfig's voters: id@host:port."""
+    if isinstance(value, tuple) and all(map(_VOTER.fullmatch, value)):
+        return None
+    return f"Invalid configuration value for {name}. Each entry should be in the form `{{id}}@{{host}}:{{port}}`."
+
+
+def _offset_reset(name: str, value: Raw) -> str | None:
+    """ShareGroupAutoOffsetResetStrategy: earliest, latest, or an age as an ISO 8601 duration."""
+    if isinstance(value, str) and (value in ("earliest", "latest") or _AGE.fullmatch(value)):
+        return None
+    form = "'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'"
+    return _refusal(name, value, f"Invalid value `{value}` for configuration {name}. The value must be either {form}.")
+
+
+_NAMED: dict[str, Rule] = {
+    "[1,...,9] or -1": _gzip_level,
+    "[latest, earliest, by_duration:PnDTnHnMn.nS]": _offset_reset,
+    "non-empty string": _non_empty,
+    "throttled replicas": _throttled_replicas,
+    "quorum voters": _quorum_voters,
+}
+
+
+def counts_once(valid: str) -> bool:
+    """Whether a rule's text is that of a list that keeps each word once."""
+    return valid.startswith(("some of ", "no twice"))
+
+
+@cache
+def rule_of(valid: str) -> Rule:
+    """Return the rule of a text in the table (`lookup` lists the forms)."""
+    if valid in _NAMED:
+        return _NAMED[valid]
+    if valid.startswith("["):
+        return _range(valid)
+    body, _, empty = valid.partition(", ")
+    for start, any_case in (("any case of ", True), ("one of ", False)):
+        if body.startswith(start):
+            return partial(_one_of, body.removeprefix(start).split("|"), any_case)
+    words = body.removeprefix("some of ").split("|") if body.startswith("some of ") else []
+    return partial(_list_of, words, empty != "not empty")
+
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """A parsed value: LIST is a tuple, CLASS and PASSWORD are text. None occurs only where Kafka's default is null."""

@@ -19,7 +19,7 @@ from muster.coordinator.properties.lookup import (
     TOPIC,
     TOPIC_SYNONYMS,
 )
-from muster.coordinator.properties.topic import broker_default
+from muster.coordinator.properties.resource_configs import broker_default
 
 SOURCE_TOPIC = 1
 SOURCE_DYNAMIC_BROKER = 2

@@ -1,4 +1,6 @@
-"""The properties by name. Kafka's are in `table.json`, distilled from the jars of Apache Kafka 4.3 by tools/properties.
+"""The properties by name: Muster's own, and those of Kafka 4.3 in `table.json`.
+
+tools/properties has made the table from the jars of Apache Kafka.
 
 A row of the table is [name, type, default, valid, importance, update mode, internal].
 
@@ -8,18 +10,66 @@ A row of the table is [name, type, default, valid, importance, update mode, inte
 * For a list, `valid` is "some of a|b", or "no twice" for any words.
 * `valid` may also be the name of a special rule.
 * The update mode is that of broker properties ("read-only", "per-broker", "cluster-wide") or "".
+
+`documentation` has Kafka's texts, for DescribeConfigs with IncludeDocumentation (KIP-569).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from muster.coordinator.properties.definition import Property
-from muster.coordinator.properties.own import OWN
+
+ABOUT = {
+    "muster.cluster.id": "The id of the cluster that this node belongs to; without it the one in the data directory, "
+    "else a new one.",
+    "muster.cluster.cache.bytes": "With --cluster: how many bytes of older segments of topics a node keeps on disk: "
+    "others are read from the database. Those of compacted topics and of the coordinators are kept beside these.",
+    "muster.cluster.segment.bytes": "With --cluster: how large a segment of a topic becomes at most, if segment.bytes "
+    "does not say less. Whoever comes to lead a partition reads its newest segment; an older one is read as a whole.",
+    "muster.group.events.enable": "Write what happens in groups to the topic __group_events.",
+    "muster.group.events.retention.bytes": "How much of each partition of __group_events is kept; read when the topic "
+    "is created.",
+    "muster.group.events.retention.ms": "How long __group_events keeps events; read when the topic is created.",
+    "muster.transaction.events.enable": "Write what happens to transactional ids to the topic __transaction_events.",
+    "muster.transaction.events.retention.bytes": "How much of each partition of __transaction_events is kept; read "
+    "when the topic is created.",
+    "muster.transaction.events.retention.ms": "How long __transaction_events keeps events; read when the topic is "
+    "created.",
+    "muster.queued.max.response.bytes": "How many bytes of answers that clients have not read yet may be in memory: "
+    "a Fetch takes at most a quarter of what is left. -1: no limit.",
+    "muster.nodes": "How many brokers the process is, each with its own ports and id, on the same logs.",
+    "muster.nodes.racks": "The racks of these brokers, in order, if they do not all stand in that of broker.rack.",
+    "muster.offsets.durability": 'With "commit" an offset is on the disk before it is acknowledged; with "os" it is in '
+    "the page cache, as on Kafka.",
+    "muster.sasl.jaas.file": "A file in the syntax of Java's login configuration, with the section KafkaServer or, for "
+    "one listener, name.KafkaServer: the users of PLAIN and what other mechanisms have there. What is given by "
+    "sasl.jaas.config comes before it. It is read anew when it changes.",
+}
+"""The purpose of each property, for DescribeConfigs."""
+
+OWN = (
+    ("muster.sasl.jaas.file", "STRING", None, "non-empty string", "MEDIUM", "read-only", False),
+    ("muster.group.events.enable", "BOOLEAN", "true", None, "LOW", "read-only", False),
+    ("muster.group.events.retention.bytes", "LONG", "134217728", "[-1,...]", "LOW", "read-only", False),
+    ("muster.group.events.retention.ms", "LONG", "604800000", "[-1,...]", "LOW", "read-only", False),
+    ("muster.transaction.events.enable", "BOOLEAN", "true", None, "LOW", "read-only", False),
+    ("muster.transaction.events.retention.bytes", "LONG", "33554432", "[-1,...]", "LOW", "read-only", False),
+    ("muster.transaction.events.retention.ms", "LONG", "604800000", "[-1,...]", "LOW", "read-only", False),
+    ("muster.queued.max.response.bytes", "LONG", "134217728", "[-1,...]", "MEDIUM", "read-only", False),
+    ("muster.offsets.durability", "STRING", "commit", "one of commit|os", "MEDIUM", "read-only", False),
+    ("muster.nodes", "INT", "1", "[1,...,100]", "MEDIUM", "read-only", False),
+    ("muster.nodes.racks", "LIST", "", None, "LOW", "read-only", False),
+    ("muster.cluster.cache.bytes", "LONG", "1073741824", "[0,...]", "MEDIUM", "read-only", False),
+    ("muster.cluster.segment.bytes", "INT", "33554432", "[1024,...]", "MEDIUM", "read-only", False),
+    ("muster.cluster.id", "STRING", None, "non-empty string", "LOW", "read-only", False),
+)
+
 
 _TABLE: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("table.json").read_bytes())
 
@@ -53,3 +103,18 @@ DYNAMIC_SECURITY: Final[Sequence[str]] = _TABLE["DYNAMIC_SECURITY"]
 """DynamicBrokerConfig.DYNAMIC_SECURITY_CONFIGS."""
 OUTSIDE: Final[Sequence[str]] = _TABLE["OUTSIDE"]
 """Names that Kafka reads without a definition: those of JmxReporter and StandardAuthorizer."""
+
+
+def documentation(kind: str) -> Mapping[str, str]:
+    """The texts by property. `kind`: broker, topic, group or client-metrics. A broker also has Muster's own
+    properties.
+    """
+    return read_documentation()[kind]
+
+
+@cache
+def read_documentation() -> Mapping[str, Mapping[str, str]]:
+    """Read all texts."""
+    found: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("documentation.json").read_bytes())
+    found["broker"].update(ABOUT)
+    return found

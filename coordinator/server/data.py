@@ -10,8 +10,7 @@ import structlog
 from muster.coordinator.config import Config
 from muster.coordinator.log import FilesystemSync, LogManager, LogSettings
 from muster.coordinator.log.cleaning.cleaner import Cleaner
-from muster.coordinator.log.directory_monitor import monitoring
-from muster.coordinator.log.maintenance import Maintenance
+from muster.coordinator.log.maintenance import Maintenance, monitoring
 from muster.coordinator.log.storage.open_files import OF_THIS_PROCESS
 from muster.coordinator.server.machine import Machine
 from muster.coordinator.system.clock import Clock

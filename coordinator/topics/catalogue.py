@@ -1,36 +1,145 @@
 """The catalogue: the topics that the metadata log names, and their open partitions.
 
-A change is written here, and is in force at once: logs are opened and closed as its records say. `pending_changes`
-waits until a change is durable, and then publishes it. Other modules decide the changes.
+A change is written here, and is in force at once: logs are opened and closed as its records say. `PendingChanges` waits
+until it is durable. Only then groups get the new image and clients their answer, and files of deleted topics are
+removed. So no client relies on a change that a power cut may undo. Other modules decide the changes.
 """
 
 from __future__ import annotations
 
 import base64
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.log import DamagedLog, Identity, LogConfig, LogManager, LogOffline
-from muster.coordinator.log.storage.shared_sync import Waiter
+from muster.coordinator.log.storage.shared_sync import Waiter, Waiters
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job
-from muster.coordinator.topics.configs import TopicConfigs
+from muster.coordinator.topics.configs import DynamicConfigs, TopicConfigs
 from muster.coordinator.topics.creation import Home
-from muster.coordinator.topics.dynamic_configs import DynamicConfigs
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import MetadataLog, encode
 from muster.coordinator.topics.metadata_state import MetadataState
 from muster.coordinator.topics.names import METADATA_TOPIC
-from muster.coordinator.topics.open_topics import NOTHING_MADE, OpenTopics
+from muster.coordinator.topics.open_topics import NOTHING_MADE, OpenTopics, Topic
 from muster.coordinator.topics.partition import Partition
-from muster.coordinator.topics.pending_changes import PendingChanges
 from muster.coordinator.topics.stray_folders import Strays
-from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.config_record import ConfigRecord
 from muster.protocol.messages.metadata_records.partition_record import PartitionRecord
+
+
+class PendingChanges:
+    """Knows which changes are durable, by the version of the metadata log's state."""
+
+    __slots__ = (
+        "_doomed",
+        "_image",
+        "_is_published",
+        "_publish",
+        "_published",
+        "_remove",
+        "_settling",
+        "_sync",
+        "_version",
+        "_waiters",
+        "version",
+    )
+
+    def __init__(
+        self,
+        version: Callable[[], int],
+        sync: Callable[[Waiter], object],
+        image: Callable[[], TopicsImage],
+        publish: Callable[[TopicsImage], object],
+        remove: Callable[[Sequence[str]], object],
+    ) -> None:
+        """`version`: returns the version of the present state.
+
+        `sync`: calls back when all present records are durable, or a sync has failed. `image`: makes the image of the
+        present topics. `publish`: gives an image to all subscribers. `remove`: removes folders from the disk.
+        """
+        self._version = version
+        self._sync = sync
+        self._image = image
+        self._publish = publish
+        self._remove = remove
+        self.version = version()
+        """All changes before this version are durable and published."""
+        self._settling = False
+        self._is_published = True
+        self._published = 0
+        """The version of the newest image that was published."""
+        self._waiters = Waiters()
+        self._doomed: deque[tuple[int, Sequence[str]]] = deque()
+
+    def changed(self, *, topics: bool, doomed: Sequence[str] = ()) -> None:
+        """Note a change, of topics (`topics`) or of something else. `doomed`: folders of deleted topics."""
+        if topics:
+            self._is_published = False
+        if doomed:
+            self._doomed.append((self._version(), doomed))
+        self._settle()
+
+    def when_durable(self, callback: Waiter) -> None:
+        """Call `callback(None)` when all changes so far are durable and published: at once if they are.
+
+        When the disk fails, call `callback(error)`. The changes are then in force, but a power cut may undo them.
+        """
+        version = self._version()
+        if version <= self.version:
+            callback(None)
+        else:
+            self._waiters.add(version, callback)
+            self._settle()
+
+    def resume(self) -> None:
+        """Go on after the log works again."""
+        if self.version < self._version() or not self._is_published:
+            self._settle()
+
+    def publish(self) -> None:
+        """Publish the present image at once: at a start, before the first client connects."""
+        self._is_published = True
+        self._tell(self._image())
+
+    def _tell(self, image: TopicsImage) -> None:
+        if image.version > self._published:
+            self._published = image.version
+            self._publish(image)
+
+    def _settle(self) -> None:
+        if self._settling:
+            return
+        self._settling = True
+        version = self._version()
+        # the present image: a change during the sync must not be published with it
+        image = None if self._is_published else self._image()
+        self._is_published = True
+        self._sync(lambda failure: self._settled(version, image, failure))
+
+    def _settled(self, version: int, image: TopicsImage | None, failure: LogOffline | None) -> None:
+        self._settling = False
+        if failure is not None:
+            if image is not None:
+                self._is_published = False
+            self._waiters.fail(failure)
+            return
+        self.version = version
+        if image is not None:
+            self._tell(image)
+        doomed: list[str] = []
+        while self._doomed and self._doomed[0][0] <= version:
+            doomed += self._doomed.popleft()[1]
+        if doomed:
+            self._remove(doomed)
+        self._waiters.release(version)
+        if version < self._version() or not self._is_published:
+            self._settle()
+
 
 CLOSED_AT_ONCE: Final = 20
 """Partitions of a deleted topic whose logs are closed and renamed in one step."""

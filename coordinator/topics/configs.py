@@ -1,20 +1,27 @@
-"""A topic's configs: whether they may be set, and the `LogConfig` that they and the broker's properties make.
+"""The configs of topics: whether they may be set, and the `LogConfig` that they and the broker's properties make.
 
-`coordinator.properties` has the definitions, types and ranges. This module makes `LogConfig`s and refusals. Pure.
+`coordinator.properties` has the definitions, types and ranges. `DynamicConfigs` applies configs that change while the
+broker runs. Logs get their topic's configs and those of the broker. Subscribers get the configs of groups.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from muster.coordinator.log import LogConfig
-from muster.coordinator.properties import topic
 from muster.coordinator.properties.definition import InvalidProperty
 from muster.coordinator.properties.live import Live
+from muster.coordinator.properties.resource_configs import effective_topic, validate_topic
+from muster.coordinator.system.clock import Clock
 from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.metadata_state import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE, MetadataState
+from muster.coordinator.topics.open_topics import OpenTopics
 from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.metadata_records.config_record import ConfigRecord
 
 _FIELDS = tuple((field.name, field.name.replace("_", ".")) for field in dataclasses.fields(LogConfig))
 
@@ -44,7 +51,7 @@ class TopicConfigs:
     def check(self, configs: Mapping[str, str | None]) -> None:
         """Check whether a topic may have these configs. Raises `ApiError`: INVALID_CONFIG with Kafka's sentence."""
         try:
-            topic.validate(configs, self.broker.value)
+            validate_topic(configs, self.broker.value)
         except InvalidProperty as error:
             raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
@@ -55,7 +62,77 @@ class TopicConfigs:
         if made is None:
             if len(self._made) >= MOST_MADE:
                 self._made.clear()
-            effective = topic.effective(configs, self.broker.value)
+            effective = effective_topic(configs, self.broker.value)
             values: dict[str, Any] = {field: effective[name] for field, name in _FIELDS}
             made = self._made[key] = LogConfig(**values)
         return made
+
+
+CONFIGURED_AT_ONCE: Final = 200
+"""Topics whose logs get a new config in one iteration of the event loop."""
+
+
+class DynamicConfigs:
+    """Applies the configs that were set for the brokers."""
+
+    def __init__(self, configs: TopicConfigs, clock: Clock, node_id: int, topics: OpenTopics) -> None:
+        self._configs = configs
+        self._clock = clock
+        self._own_name = str(node_id)
+        self._topics = topics
+        self._subscribers: list[Callable[[], object]] = []
+        self._others: list[tuple[str, Live, Callable[[], object]]] = []
+        self._of_groups: list[Callable[[str, Mapping[str, str]], object]] = []
+
+    def subscribe(self, callback: Callable[[], object]) -> None:
+        """Call back whenever properties of this broker were changed (`TopicConfigs.broker` has them)."""
+        self._subscribers.append(callback)
+
+    def also(self, node_id: int, live: Live, changed: Callable[[], object], state: MetadataState) -> None:
+        """Keep the properties of another broker of this process in `live` up to date. `changed` is called after a
+        change.
+        """
+        self._others.append((str(node_id), live, changed))
+        live.set(
+            state.resource_configs(BROKER_RESOURCE, ALL_BROKERS), state.resource_configs(BROKER_RESOURCE, str(node_id))
+        )
+
+    def subscribe_groups(self, callback: Callable[[str, Mapping[str, str]], object], state: MetadataState) -> None:
+        """Call back with the name and the configs of each group that has configs: now, and whenever they change."""
+        self._of_groups.append(callback)
+        for name in state.resources(GROUP_RESOURCE):
+            callback(name, state.resource_configs(GROUP_RESOURCE, name))
+
+    def written(self, records: Sequence[Message], state: MetadataState) -> None:
+        """Apply the configs in records of the metadata log that have changed the state."""
+        given = [one for one in records if isinstance(one, ConfigRecord)]
+        if any(one.resource_type == BROKER_RESOURCE for one in given):
+            self.take_in(state)
+        for name in dict.fromkeys([one.resource_name for one in given if one.resource_type == GROUP_RESOURCE]):
+            for callback in self._of_groups:
+                callback(name, state.resource_configs(GROUP_RESOURCE, name))
+
+    def take_in(self, state: MetadataState) -> None:
+        """Apply the configs of all brokers and of this one. A job updates the logs, a few topics in each iteration."""
+        cluster_wide = state.resource_configs(BROKER_RESOURCE, ALL_BROKERS)
+        own = state.resource_configs(BROKER_RESOURCE, self._own_name)
+        for name, live, changed in self._others:
+            its_own = state.resource_configs(BROKER_RESOURCE, name)
+            if (cluster_wide, its_own) != (live.cluster_wide, live.own):
+                live.set(cluster_wide, its_own)
+                changed()
+        if not self._configs.set_broker(cluster_wide, own):
+            return
+        for callback in self._subscribers:
+            callback()
+        by_name = self._topics.by_name
+        names = iter(list(by_name))
+
+        def configure_some() -> None:
+            some = list(islice(names, CONFIGURED_AT_ONCE))
+            for topic in filter(None, map(by_name.get, some)):
+                self._topics.configure(topic)
+            if some:
+                self._clock.machine.call_at(self._clock.machine.mono_ms(), configure_some)
+
+        configure_some()

@@ -1,4 +1,4 @@
-"""The one writer of the metadata log `__cluster_metadata-0`, and the state that the log describes.
+"""The metadata log `__cluster_metadata-0`, and the state that the log describes.
 
 Each change is decided (by pure functions such as `creation`) and appended as one batch of Kafka's own records. Then the
 function that replays the log takes the records in. This module holds no partition.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from muster.coordinator.log import BatchHeader, Log, LogConfig, LogError, Storage, batches
 from muster.coordinator.log.errors import CorruptBatch
@@ -227,3 +228,18 @@ def topic_id_of(storage: Storage, name: str) -> bytes | None:
         return METADATA_TOPIC_ID
     topic = read_state(storage).topics.get(name)
     return None if topic is None else topic.topic_id
+
+
+class SharedMetadataLogWriter(Protocol):
+    """The metadata log of several nodes. Each node may write. (`postgres.shared_metadata_log` is one.)"""
+
+    @property
+    def snapshot(self) -> Sequence[bytes]:
+        """The state before the log's first record here, as batches; asked for once."""
+
+    def writing(self, records: Sequence[Message]) -> Job[bool]:
+        """Add records that were decided on the present state, as one change.
+
+        True: the records count, and this node has taken them in. False: another node has written before; its records
+        are taken in, and the caller decides again. Raises `ApiError` when the result is unknown, or the write fails.
+        """

@@ -21,8 +21,8 @@ from muster.coordinator.topics.validation import Batch, Checked, checked
 from muster.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from muster.coordinator.log.producers.append_checks import VerificationGuard
     from muster.coordinator.log.producers.state import Producers
-    from muster.coordinator.log.producers.verification import Guard
     from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 
 NO_EPOCH = -1
@@ -84,7 +84,7 @@ class Partition:
         if not producers.is_loaded:
             yield from producers.loading()
 
-    def append(self, batch: Batch, header: BatchHeader, now: Now, guard: Guard | None = None) -> Appended:
+    def append(self, batch: Batch, header: BatchHeader, now: Now, guard: VerificationGuard | None = None) -> Appended:
         """Append a checked batch of a client.
 
         `guard`: the guard of `log.producers.verification` for a batch of a transaction. Raises `ApiError`, or an error

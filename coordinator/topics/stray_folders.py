@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 
 from muster.coordinator.log import LogManager, MalformedCheckpoint, checkpoints
-from muster.coordinator.log.directory.folder_names import DELETE_SUFFIX, STRAY_SUFFIX, OtherName
+from muster.coordinator.log.file_names import DELETE_SUFFIX, STRAY_SUFFIX, OtherName
 from muster.coordinator.topics.metadata_state import MetadataState
 from muster.coordinator.topics.names import METADATA_TOPIC, PARTITIONS_PROPERTIES
 

@@ -17,11 +17,16 @@ from muster.coordinator.system.jobs import Job, SerialJobs
 from muster.coordinator.topics import leadership
 from muster.coordinator.topics.catalogue import Catalogue
 from muster.coordinator.topics.configs import TopicConfigs
-from muster.coordinator.topics.creation import USE_DEFAULT, NewTopic, check_name, decide_creation, decide_growth
+from muster.coordinator.topics.creation import (
+    USE_DEFAULT,
+    NewTopic,
+    check_name,
+    decide_creation,
+    decide_growth,
+    internal_topic,
+)
 from muster.coordinator.topics.errors import ApiError
-from muster.coordinator.topics.internal_topics import internal_topic
-from muster.coordinator.topics.metadata_log import MetadataLog, decoding
-from muster.coordinator.topics.metadata_log_writer import Keeper
+from muster.coordinator.topics.metadata_log import MetadataLog, SharedMetadataLogWriter, decoding
 from muster.coordinator.topics.metadata_state import MetadataState, TopicState
 from muster.coordinator.topics.names import (
     EVENTS_OF,
@@ -29,11 +34,11 @@ from muster.coordinator.topics.names import (
     INTERNAL_TOPICS,
     TRANSACTION_STATE_TOPIC,
 )
+from muster.coordinator.topics.open_topics import Topic
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.partition_maintenance import PartitionMaintenance
 from muster.coordinator.topics.settings import TopicSettings
-from muster.coordinator.topics.start import load_own, load_shared
-from muster.coordinator.topics.topic import Topic
+from muster.coordinator.topics.startup import load_own, load_shared
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.config_record import ConfigRecord
@@ -75,7 +80,7 @@ class Topics:
         *,
         partitions_are_given: Callable[[str], bool] = lambda _: True,
         racks: Mapping[int, str | None] | None = None,
-        keeper: Keeper | None = None,
+        keeper: SharedMetadataLogWriter | None = None,
     ) -> None:
         """`logs` is open already, and `identity` is its result. Nothing is read before `load`.
 
@@ -378,7 +383,7 @@ class Topics:
             callback(image)
 
 
-def _deciding(keeper: Keeper, decide: Callable[[], Sequence[Message]]) -> Job[None]:
+def _deciding(keeper: SharedMetadataLogWriter, decide: Callable[[], Sequence[Message]]) -> Job[None]:
     """Write what `decide` returns. When another node was first, decide again. Raises `ApiError`, as `decide` does."""
     while not (yield from keeper.writing(decide())):
         pass

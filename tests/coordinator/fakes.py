@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from muster.coordinator.log import BatchError, CorruptBatch, DamagedLog
-from muster.coordinator.log.position import Place
+from muster.coordinator.log.errors import Place
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.state_machine.interface import Now, Producer, Record
 from muster.protocol.message import Message

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from muster.coordinator.log import LogConfig, MemoryStorage
-from muster.coordinator.log.segments.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, base_offset_of
+from muster.coordinator.log.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, base_offset_of
 from muster.coordinator.log.segments.segment import Segment
 from muster.postgres import local_replica
 from muster.simulation.world import World

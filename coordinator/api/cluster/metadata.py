@@ -22,7 +22,7 @@ from muster.coordinator.topics.cluster_image import NO_BROKER
 from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import INTERNAL_TOPICS, name_fault
-from muster.coordinator.topics.topic import Topic
+from muster.coordinator.topics.open_topics import Topic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.metadata import (

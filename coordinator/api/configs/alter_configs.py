@@ -17,7 +17,7 @@ from muster.coordinator.api.configs.resources import Kind, check_altered_broker,
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, in_steps
-from muster.coordinator.properties import client_metrics, dynamic, group
+from muster.coordinator.properties import dynamic, resource_configs
 from muster.coordinator.properties.definition import InvalidProperty, InvalidRequest
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job, counting
@@ -169,7 +169,7 @@ def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: b
         elif kind == Kind.BROKER:
             _check_min_isr(name, changes, present)
         elif kind == Kind.CLIENT_METRICS:
-            for _ in client_metrics.validate(name, after, _is_pattern):
+            for _ in resource_configs.validate_client_metrics(name, after, _is_pattern):
                 yield None
         else:
             _check_group(node, name, after)
@@ -216,7 +216,7 @@ def _check_topic(node: Node, name: str, after: Mapping[str, str]) -> None:
 def _check_group(node: Node, name: str, after: Mapping[str, str]) -> None:
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
-    group.validate(after, node.config.value)
+    resource_configs.validate_group(after, node.config.value)
 
 
 def _check_min_isr(name: str, changes: Changes, present: Mapping[str, str]) -> None:

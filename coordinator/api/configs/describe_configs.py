@@ -17,7 +17,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.properties import describe
 from muster.coordinator.properties.describe import SOURCE_LOGGER, Entry
-from muster.coordinator.properties.documentation import documentation as all_documentation
+from muster.coordinator.properties.lookup import documentation as all_documentation
 from muster.coordinator.security.authorizer import Operation
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError

@@ -10,7 +10,7 @@ from typing import Final
 from muster.coordinator.api.configs.resources import Kind
 from muster.coordinator.properties.lookup import BROKER, DYNAMIC_ONLY
 from muster.coordinator.properties.lookup import TOPIC as TOPIC_PROPERTIES
-from muster.coordinator.properties.topic import list_append, list_subtract
+from muster.coordinator.properties.resource_configs import list_append, list_subtract
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.incremental_alter_configs import AlterableConfig

@@ -19,8 +19,8 @@ from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, Reso
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.fetch_sessions import FetchRow
+from muster.coordinator.topics.open_topics import Topic
 from muster.coordinator.topics.partition import Partition
-from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
 

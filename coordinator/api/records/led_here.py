@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from muster.coordinator.api.node import Node
 from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.open_topics import Topic
 from muster.coordinator.topics.partition import Partition
-from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
 
 

@@ -38,8 +38,8 @@ from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.state_machine.interface import Producer
 from muster.coordinator.system.jobs import Job, OffloadedWork, PendingResult
 from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.open_topics import Topic
 from muster.coordinator.topics.partition import Partition
-from muster.coordinator.topics.topic import Topic
 from muster.coordinator.topics.validation import Batch, Checked, first_batch, is_little, only_batch
 from muster.protocol.errors import ErrorCode, error_name
 from muster.protocol.messages.produce import (

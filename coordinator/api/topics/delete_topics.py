@@ -13,7 +13,7 @@ from muster.coordinator.api.version_rules import tells_deletion_disabled
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
-from muster.coordinator.topics.topic import Topic
+from muster.coordinator.topics.open_topics import Topic
 from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse

@@ -14,7 +14,7 @@ from muster.coordinator.security.authorizer import Operation, ResourceType, auth
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.cluster_image import NO_BROKER
 from muster.coordinator.topics.names import INTERNAL_TOPICS, name_fault
-from muster.coordinator.topics.topic import Topic
+from muster.coordinator.topics.open_topics import Topic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,

@@ -25,7 +25,7 @@ from muster.coordinator.api.transactions.verification import (
 )
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand, least_bytes, same_for_all
 from muster.coordinator.log.errors import LogError
-from muster.coordinator.log.producers.verification import Guard
+from muster.coordinator.log.producers.append_checks import VerificationGuard
 from muster.coordinator.runtime.append_errors import append_error
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.security.authorizer import Operation, ResourceType
@@ -114,7 +114,7 @@ class _Commit:
             else:
                 self._commit(verdict)
 
-    def _commit(self, guard: Guard | None) -> None:
+    def _commit(self, guard: VerificationGuard | None) -> None:
         self._submit(self._request, guard, self._respond if self._is_whole else self._answer)
 
     def _answer(self, response: Message | None) -> None:
@@ -134,7 +134,7 @@ class _Commit:
                 pieces.append(_piece(request, known))
                 size += sum(least_bytes(request.group_id, topic) for topic in known)
             yield None
-        guard: Guard | None = None
+        guard: VerificationGuard | None = None
         error = 0
         if pieces and not request.group_id:
             error = ErrorCode.INVALID_GROUP_ID
@@ -202,7 +202,7 @@ class _Commit:
             self._verified, waits=False,
         )  # fmt: skip
 
-    def _submit(self, piece: TxnOffsetCommitRequest, guard: Guard | None, respond: Respond) -> None:
+    def _submit(self, piece: TxnOffsetCommitRequest, guard: VerificationGuard | None, respond: Respond) -> None:
         """Commit offsets: the transaction has the group's partition of __consumer_offsets."""
         shard, producer = self._shard, self._producer
         refusal = shard.append_error(producer, guard)

@@ -24,7 +24,7 @@ from muster.coordinator.api.version_rules import (
 )
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.interfaces import Log
-from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard
+from muster.coordinator.log.producers.append_checks import NOT_NEEDED, VerificationGuard
 from muster.coordinator.state_machine.interface import Producer
 from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.topics.errors import ApiError
@@ -58,7 +58,7 @@ def commit_knows(version: int) -> Knows:
 NOT_LOADED: Final = ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 """Stands for a log whose producers have to be loaded first."""
 
-Verdict = Guard | ApiError | LogError | None
+Verdict = VerificationGuard | ApiError | LogError | None
 """A guard to append with, or the refusal. None: the transaction is open in the log, and nobody need be asked."""
 
 
@@ -117,7 +117,7 @@ class Verification:
         is_plain = self._knows.adds or self._verifies_all
         for one in self._wanted:
             verdict = one.verdict
-            if type(verdict) is Guard:
+            if type(verdict) is VerificationGuard:
                 topics.setdefault(one.topic, []).append(one.partition)
             elif verdict is NOT_LOADED:
                 is_plain = False
@@ -170,7 +170,7 @@ class Verification:
         for number, one in enumerate(self._wanted, 1):
             failure = None if one.log.producers.is_loaded else (yield from _loading(one.log))
             one.verdict = failure or verdict_of(one.log, self._producer, one.sequence, self._knows, now_ms)
-            if type(one.verdict) is Guard:
+            if type(one.verdict) is VerificationGuard:
                 topics.setdefault(one.topic, []).append(one.partition)
             if not number % PLAIN_ROWS:
                 yield None

@@ -6,33 +6,23 @@ All threads together never take more than `CPU_SHARE` of a core. The Clock drive
 from __future__ import annotations
 
 from heapq import heapify, heappop
-from importlib import import_module
 from threading import Event
-from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from muster.coordinator.log import checkpoints
-from muster.coordinator.log.checkpoints import Partition
-from muster.coordinator.log.cleaning.throttle import Throttle
-from muster.coordinator.log.directory.last_stop import load_offsets
-from muster.coordinator.log.directory.offset_file import OffsetFile
+from muster.coordinator.log.checkpoints import OffsetCheckpointFile, Partition, load_offsets
+from muster.coordinator.log.cleaning.compaction import Throttle
+from muster.coordinator.log.cleaning.job import CleaningJob, LogToClean, examine
 from muster.coordinator.log.errors import LogError
-from muster.coordinator.log.manager import LogManager
+from muster.coordinator.log.manager import LOGS_AT_ONCE, LogManager
 from muster.coordinator.log.storage.shared_sync import SharedSync
 from muster.coordinator.log.unified_log import UnifiedLog
-from muster.coordinator.log.walks import LOGS_AT_ONCE
 from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.jobs import Job
 
-if TYPE_CHECKING:
-    from muster.coordinator.log.cleaning.job import CleaningJob
-    from muster.coordinator.log.cleaning.log_to_clean import LogToClean
-
 CPU_SHARE = 0.2
 """The share of one core for all threads together. With this share the event loop hardly waits longer."""
-_ROOM: Final = "muster.coordinator.log.cleaning"
-"""The package of the compaction. It is imported when a log has something to compact: a start does not wait for it."""
 _logger = structlog.get_logger("muster.log")
 
 
@@ -61,7 +51,7 @@ class Cleaner:
         """A heap of the due logs of the last survey whose compaction has not begun: the dirtiest first."""
         self._is_looking = self._look_again = False
         self._clean_up_to = load_offsets(manager.storage, checkpoints.CLEANER_OFFSETS)
-        self._file = OffsetFile(manager.storage, checkpoints.CLEANER_OFFSETS)
+        self._file = OffsetCheckpointFile(manager.storage, checkpoints.CLEANER_OFFSETS)
         self._is_saving = False
         self._changes = self._saved = 0
         """The offsets: how often they have changed, and the change up to which they were written."""
@@ -175,7 +165,7 @@ class Cleaner:
         if not is_free or log.failure is not None or not log.config.compacts or len(log.segments) < 2:
             return None
         clean = log.durability.clean_offset if log.durability.is_copied else self._clean_up_to.get(key)
-        found: LogToClean = import_module(f"{_ROOM}.log_to_clean").examine(log, clean, self._clock.now().wall_ms)
+        found = examine(log, clean, self._clock.now().wall_ms)
         return found if found.segments and found.end_offset != self._undecided.get(key) else None
 
     def _begin(self, found: LogToClean) -> None:
@@ -186,8 +176,7 @@ class Cleaner:
             cpu_share=self._cpu_share / threads,
             bytes_per_second=max(settings.log_cleaner_io_max_bytes_per_second / threads, 1.0),
         )
-        make = import_module(f"{_ROOM}.job").CleaningJob
-        job = make(self._manager, self._workers, found, throttle, now.wall_ms, self._ended)
+        job = CleaningJob(self._manager, self._workers, found, throttle, now.wall_ms, self._ended)
         self._running[found.log.topic, found.log.partition] = job
         job.begin()
 

@@ -1,29 +1,69 @@
 """One compaction of one log, without the event loop (Kafka: Cleaner).
 
 It finds the latest record of each key, and then writes the segments again without the other records. It runs in a
-thread, and uses the files of the log, but no object of it.
+thread, and uses the files of the log, but no object of it. `Throttle` makes it pause (Kafka: Throttler). CPython runs
+one thread at a time. A thread that computes for long delays the event loop by some ms each time.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from threading import Event
 from typing import NamedTuple
 
-from muster.coordinator.log.cleaning.offset_map import OffsetMap
-from muster.coordinator.log.cleaning.producers import Fact, LastRecordOf, ProducersInLog, Undecided
+from muster.coordinator.log.cleaning.offset_map import Fact, LastRecordOf, OffsetMap, ProducersInLog, Undecided
 from muster.coordinator.log.cleaning.record_filter import RecordFilter
-from muster.coordinator.log.cleaning.throttle import Throttle
 from muster.coordinator.log.errors import BatchError, CorruptBatch
+from muster.coordinator.log.file_names import LOG_SUFFIX
 from muster.coordinator.log.records.building import assemble
 from muster.coordinator.log.records.compression import compress
 from muster.coordinator.log.records.headers import HEADER_SIZE, is_old, iterate, read_header, whole_batches
 from muster.coordinator.log.records.markers import read_marker
 from muster.coordinator.log.records.old_format import as_batch, runs
-from muster.coordinator.log.segments.cleaned_file import CleanedFile
-from muster.coordinator.log.segments.file_names import LOG_SUFFIX
+from muster.coordinator.log.segments.cleaned_segment import CleanedFile
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.interfaces import File, Storage
+from muster.coordinator.system.clock import thread_cpu_s
+
+SLICE_S = 0.001
+"""How long the work runs before it may pause."""
+
+
+class Stopped(Exception):
+    """The server stops: the work must end."""
+
+
+class Throttle:
+    """The pauses of one job. When `stop` is set, `spent` raises `Stopped`."""
+
+    def __init__(self, stop: Event, *, cpu_share: float, bytes_per_second: float) -> None:
+        """`cpu_share`: share of one core, up to 1 (no pauses). `bytes_per_second`: the limit of bytes read and
+        written.
+        """
+        self._stop = stop
+        self._pause_per_s = (1 - cpu_share) / cpu_share
+        self._bytes_per_second = bytes_per_second
+        self._bytes = 0
+        self._since_s = thread_cpu_s()
+
+    def begin(self) -> None:
+        """Go on with the job, perhaps in another thread than before."""
+        self._since_s = thread_cpu_s()
+
+    def spent(self, count: int) -> None:
+        """Note that so many bytes were read or written, and pause if necessary. Raises Stopped."""
+        self._bytes += count
+        now_s = thread_cpu_s()
+        used_s = now_s - self._since_s
+        if used_s < SLICE_S and not self._stop.is_set():
+            return
+        pause_s = max(used_s * self._pause_per_s, self._bytes / self._bytes_per_second - used_s)
+        self._bytes = 0
+        if self._stop.wait(pause_s) if pause_s > 0 else self._stop.is_set():
+            raise Stopped
+        self._since_s = thread_cpu_s()
+
 
 CHUNK_BYTES = 48 * 1024
 """Bytes between two checks of the clock: half a millisecond of work."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster.coordinator.log.cleaning.offset_map import NOT_PLAIN, OffsetMap, unpacked_rows
-from muster.coordinator.log.cleaning.producers import ProducersInLog
+from muster.coordinator.log.cleaning.offset_map import NOT_PLAIN, OffsetMap, ProducersInLog, unpacked_rows
 from muster.coordinator.log.errors import CorruptBatch
 from muster.coordinator.log.records.building import assemble, empty, payload
 from muster.coordinator.log.records.compression import compress

@@ -1,4 +1,4 @@
-"""The two sparse indexes of a segment, in memory and in Kafka's file formats (OffsetIndex, TimeIndex).
+"""The two sparse indexes of a segment (Kafka: OffsetIndex, TimeIndex), and the search for a batch from an entry on.
 
 An index file is written whole (on roll, flush and close), and read whole when it is first needed. A missing or insane
 file is rebuilt from the log, so nothing here must survive a crash.
@@ -12,9 +12,16 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import Final
 
-from muster.coordinator.log.errors import InsaneIndex, TruncatedBatch
-from muster.coordinator.log.records.headers import HEADER_SIZE, read_header
-from muster.coordinator.log.segments.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from muster.coordinator.log.errors import CorruptBatch, InsaneIndex, TruncatedBatch
+from muster.coordinator.log.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from muster.coordinator.log.records.headers import (
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    check_shape,
+    read_header,
+    unpack_bounds,
+)
 from muster.coordinator.log.storage.interfaces import File, Storage
 
 OFFSET_ENTRY = 8
@@ -190,3 +197,43 @@ def load_indexes(
         if found != index.offsets[-1]:
             raise InsaneIndex("its last entry is not that of a batch")
     return index, time_index
+
+
+def batch_size(data: bytes, at: int) -> int:
+    """Return the size in bytes of the batch that begins at `at`."""
+    length: int = unpack_bounds(data, at)[1]
+    return length + LENGTH_OVERHEAD
+
+
+def find_offset(data: bytes, offset: int, file: File, position: int) -> int:
+    """Return where the first batch in `data` begins that ends at `offset` or after it.
+
+    Without such a batch, return the negated number of bytes that were searched. `data` begins with a batch, at byte
+    `position` of `file`. Raises CorruptBatch.
+    """
+    at, stop = 0, len(data) - HEADER_SIZE
+    while at <= stop:
+        base, length, magic, delta = unpack_bounds(data, at)
+        if magic != MAGIC:
+            return _find_any(data, at, offset, file, position)
+        if base + delta >= offset:
+            return at
+        at += length + LENGTH_OVERHEAD
+    if at > MAX_RELATIVE_OFFSET:
+        raise CorruptBatch(f"{file.path} has a batch of impossible length behind byte {position}")
+    return -at if at else _find_any(data, 0, offset, file, position)
+
+
+def _find_any(data: bytes, at: int, offset: int, file: File, position: int) -> int:
+    """The same search from `at` on, for batches of any format."""
+    try:
+        while at < len(data):
+            header = read_header(data, at)
+            check_shape(header, position + at)
+            if header.last_offset >= offset:
+                return at
+            at += header.length + LENGTH_OVERHEAD
+    except CorruptBatch as error:
+        if at == 0:
+            raise CorruptBatch(f"{file.path} has no whole batch at byte {position}") from error
+    return -at

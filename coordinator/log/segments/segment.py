@@ -12,8 +12,14 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from muster.coordinator.log.errors import CorruptBatch, InsaneIndex, LogError, TruncatedBatch
-from muster.coordinator.log.position import Place
+from muster.coordinator.log.errors import CorruptBatch, InsaneIndex, LogError, Place, TruncatedBatch
+from muster.coordinator.log.file_names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SUFFIXES,
+    TIME_INDEX_SUFFIX,
+)
 from muster.coordinator.log.records.headers import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -24,24 +30,18 @@ from muster.coordinator.log.records.headers import (
     unpack_header,
 )
 from muster.coordinator.log.segments.absence import AbsentFile, SegmentFigures
-from muster.coordinator.log.segments.cleaned_file import CleanedFile
-from muster.coordinator.log.segments.file_names import (
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SUFFIXES,
-    TIME_INDEX_SUFFIX,
-)
+from muster.coordinator.log.segments.cleaned_segment import CleanedFile
 from muster.coordinator.log.segments.index import (
     MAX_RELATIVE_OFFSET,
     OFFSET_ENTRY,
     TIME_ENTRY,
     OffsetIndex,
     TimeIndex,
+    batch_size,
+    find_offset,
     load_indexes,
     store_indexes,
 )
-from muster.coordinator.log.segments.search import batch_size, find_offset
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.interfaces import File, Storage
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 
 import structlog
 
 from muster.coordinator.groups.common.group_configs import GroupConfigured, IntervalConfigured, OwnConfig
 from muster.coordinator.properties.live import Live
+from muster.coordinator.properties.resource_configs import effective_group
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.runtime.routing import Routing
 
@@ -30,9 +30,7 @@ class DynamicGroupConfigs:
 
     def configured(self, group_id: str, configs: Mapping[str, str]) -> None:
         """A group has these configs from now on."""
-        # It is imported here because few servers configure single groups.
-        group = import_module("muster.coordinator.properties.group")
-        values, outside = group.effective(configs, self._live.static.value)
+        values, outside = effective_group(configs, self._live.static.value)
         for name in outside:
             log.warning("a group is configured beyond what the broker allows now: the bound counts",
                         group=group_id, property=name, configured=configs[name], counts=values[name])  # fmt: skip

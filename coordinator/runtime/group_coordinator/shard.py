@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         UpgradePrepared,
     )
     from muster.coordinator.groups.consumer.steady import SteadyMember
-    from muster.coordinator.log.producers.verification import Guard
+    from muster.coordinator.log.producers.append_checks import VerificationGuard
     from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 log = structlog.get_logger("muster.shard")
@@ -248,7 +248,7 @@ class GroupShard:
             events=_events_of_end,
         )
 
-    def append_error(self, producer: Producer, guard: Guard | None) -> int:
+    def append_error(self, producer: Producer, guard: VerificationGuard | None) -> int:
         """The error code that prevents an append of this producer's transaction now; 0 when nothing does.
 
         `guard`: of the log's `verification`. Call this just before `submit`.

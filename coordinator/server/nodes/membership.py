@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from muster.coordinator.runtime.transaction_coordinator.other_nodes import Peers
     from muster.coordinator.system.jobs import JobQueue
     from muster.coordinator.topics.leadership import Place
-    from muster.coordinator.topics.metadata_log_writer import Keeper
+    from muster.coordinator.topics.metadata_log import SharedMetadataLogWriter
     from muster.coordinator.topics.topics import Topics
     from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
 
@@ -36,7 +36,7 @@ class Membership(Protocol):
     """This process as one node among others, in place of `nodes.cluster.Cluster`. (See `postgres.membership`.)"""
 
     @property
-    def keeper(self) -> Keeper:
+    def keeper(self) -> SharedMetadataLogWriter:
         """What writes the metadata log."""
 
     @property

@@ -8,7 +8,7 @@ import pytest
 
 from muster.coordinator.api.node import Node
 from muster.coordinator.log import DamagedLog, LogError, LogOffline
-from muster.coordinator.log.position import Place
+from muster.coordinator.log.errors import Place
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest

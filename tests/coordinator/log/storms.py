@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from muster.coordinator.log import DamagedLog, Log, LogConfig, LogError, LogManager, MemoryStorage, batches
-from muster.coordinator.log.checking.repair import repair
 from muster.coordinator.log.cleaning.cleaner import Cleaner
+from muster.coordinator.log.recovery.repair import repair
 from muster.coordinator.system.clock import ManualClock
 from muster.simulation.faulty_storage import Died, FaultyStorage
 from tests.coordinator.log.cleaning.test_compaction import rows_of

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.log import DamagedLog, FileStorage, Log, LogManager, LogOffline, directory_monitor
-from muster.coordinator.log.directory_monitor import CHECK_EVERY_MS, DirectoryMonitor, monitoring
+from muster.coordinator.log import DamagedLog, FileStorage, Log, LogManager, LogOffline, maintenance
+from muster.coordinator.log.maintenance import CHECK_EVERY_MS, DirectoryMonitor, monitoring
 from muster.coordinator.system.clock import ManualClock
 from tests.coordinator.log.support import NOW, PendingResult, batch, everything, manage
 
@@ -155,7 +155,7 @@ def test_a_log_whose_files_were_removed_stays_offline(tmp_path: Path, synced: bo
 
 
 def test_a_few_logs_are_looked_at_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directory_monitor, "LOGS_EACH", 3)
+    monkeypatch.setattr(maintenance, "LOGS_EACH", 3)
     running = Running(tmp_path / "data")
     logs = [running.log(index, synced=False) for index in range(5)]
     shutil.rmtree(running.root / "t-0")

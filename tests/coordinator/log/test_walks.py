@@ -8,9 +8,8 @@ import pytest
 import structlog
 
 from muster.coordinator.log import MemoryStorage
-from muster.coordinator.log.checkpoints import RECOVERY_POINTS
-from muster.coordinator.log.directory.offset_file import OffsetFile
-from muster.coordinator.log.walks import LOGS_AT_ONCE, SEGMENTS_AT_ONCE, enforcing_retention
+from muster.coordinator.log.checkpoints import RECOVERY_POINTS, OffsetCheckpointFile
+from muster.coordinator.log.manager import LOGS_AT_ONCE, SEGMENTS_AT_ONCE, enforcing_retention
 from muster.coordinator.system.jobs import Job, OffloadedWork, at_once
 from tests.coordinator.log.support import NOW, SMALL, batch, manage
 
@@ -64,7 +63,7 @@ def test_a_checkpoint_of_many_logs_takes_many_steps_and_its_lines_are_made_in_a_
 
 def test_what_was_given_last_stays_in_the_file_whoever_writes_last() -> None:
     storage = MemoryStorage()
-    file = OffsetFile(storage, RECOVERY_POINTS)
+    file = OffsetCheckpointFile(storage, RECOVERY_POINTS)
     job = file.saving({("t", 0): 1})
     late: Any = next(job)
     file.save({("t", 0): 2})

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from muster.coordinator.api.configs.alter_configs import _is_pattern
-from muster.coordinator.properties.client_metrics import validate
 from muster.coordinator.properties.definition import InvalidProperty
+from muster.coordinator.properties.resource_configs import validate_client_metrics
 
 
 def validated(match: str) -> Iterator[None]:
-    return validate("m", {"match": match}, _is_pattern)
+    return validate_client_metrics("m", {"match": match}, _is_pattern)
 
 
 @pytest.mark.parametrize("pattern", ["a.*", "(a|b)+", "(?i)k{3}", "[[:alpha:]]", " client-[0-9] "])

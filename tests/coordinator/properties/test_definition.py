@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.properties.definition import InvalidProperty, Property, text_of
+from muster.coordinator.properties.definition import InvalidProperty, Property, java_double, text_of
 from muster.coordinator.properties.lookup import BROKER, CLIENT_METRICS, GROUP, TOPIC
-from muster.coordinator.properties.rules import java_double
 
 ANSWERS = json.loads(gzip.decompress((Path(__file__).parent / "kafka_answers.json.gz").read_bytes()))
 TABLES = {"broker": BROKER, "topic": TOPIC, "group": GROUP}

@@ -11,7 +11,7 @@ from muster.coordinator.properties import describe
 from muster.coordinator.properties.definition import WIRE_TYPES
 from muster.coordinator.properties.describe import Entry
 from muster.coordinator.properties.live import Live
-from muster.coordinator.properties.own import ABOUT
+from muster.coordinator.properties.lookup import ABOUT
 
 FOUND: dict[str, Any] = json.loads((Path(__file__).parent / "kafka_describe.json").read_text())
 GIVEN: dict[str, str] = FOUND["properties"]

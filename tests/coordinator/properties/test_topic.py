@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.properties import topic
+from muster.coordinator.properties import resource_configs
 from muster.coordinator.properties.definition import InvalidProperty, Value
 from muster.coordinator.properties.lookup import BROKER, TOPIC
 
@@ -13,7 +13,7 @@ def default_value(name: str) -> Value:
 
 def test_values_are_typed() -> None:
     given: dict[str, str | None] = {"retention.ms": " 5 ", "cleanup.policy": "compact, delete", "preallocate": "TRUE"}
-    assert topic.validate(given, default_value) == {
+    assert resource_configs.validate_topic(given, default_value) == {
         "cleanup.policy": ("compact", "delete"),
         "preallocate": True,
         "retention.ms": 5,
@@ -40,12 +40,14 @@ def test_values_are_typed() -> None:
 )
 def test_refused_with_kafkas_message(configs: dict[str, str | None], message: str) -> None:
     with pytest.raises(InvalidProperty) as caught:
-        topic.validate(configs, default_value)
+        resource_configs.validate_topic(configs, default_value)
     assert str(caught.value) == message
 
 
 def test_without_anything_given_every_property_has_kafkas_default() -> None:
-    assert topic.effective({}, default_value) == {name: prop.default_value for name, prop in TOPIC.items()}
+    assert resource_configs.effective_topic({}, default_value) == {
+        name: prop.default_value for name, prop in TOPIC.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -64,14 +66,14 @@ def test_the_brokers_value_counts_when_the_topic_says_nothing(given: dict[str, V
     def broker(synonym: str) -> Value:
         return given[synonym] if synonym in given else BROKER[synonym].default_value
 
-    assert topic.effective({}, broker)[name] == value
+    assert resource_configs.effective_topic({}, broker)[name] == value
     own = "12345" if TOPIC[name].type != "LIST" else "delete"
-    assert topic.effective({name: own}, broker)[name] == 12345
+    assert resource_configs.effective_topic({name: own}, broker)[name] == 12345
 
 
 def test_lists_grow_and_shrink() -> None:
-    assert topic.list_append("delete", "compact,delete") == "delete,compact"
-    assert topic.list_subtract("delete,compact", "delete") == "compact"
+    assert resource_configs.list_append("delete", "compact,delete") == "delete,compact"
+    assert resource_configs.list_subtract("delete,compact", "delete") == "compact"
 
 
 @pytest.mark.parametrize(
@@ -89,4 +91,7 @@ def test_lists_grow_and_shrink() -> None:
     ],
 )
 def test_words_of_lists_are_taken_as_they_are(current: str | None, change: str, more: str, fewer: str) -> None:
-    assert (topic.list_append(current, change), topic.list_subtract(current, change)) == (more, fewer)
+    assert (resource_configs.list_append(current, change), resource_configs.list_subtract(current, change)) == (
+        more,
+        fewer,
+    )

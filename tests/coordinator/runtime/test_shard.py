@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.log import DamagedLog, LogOffline, batches
-from muster.coordinator.log.position import Place
+from muster.coordinator.log.errors import Place
 from muster.coordinator.state_machine.deadlines import Deadline
 from muster.coordinator.state_machine.interface import Command, Now, Output, Producer
 from muster.protocol.errors import ErrorCode

@@ -8,7 +8,7 @@ import pytest
 
 from muster.coordinator.log import MemoryStorage, batches, checkpoints
 from muster.coordinator.system.jobs import at_once
-from muster.coordinator.topics import adopt
+from muster.coordinator.topics import startup
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.coordinator.topics.topics import Topics
@@ -229,6 +229,6 @@ def test_long_batches_are_read_for_it() -> None:
         )
         for number in (8, 9_000)
     )
-    assert len(data) > 2 * adopt.CHUNK_BYTES
+    assert len(data) > 2 * startup.CHUNK_BYTES
     storage.save(f"{TRANSACTION_STATE_TOPIC}-0/{NAME}", data)
     assert at_once(make_topics(storage, transaction_state_log_num_partitions=1).drawing_producer_id()) == 9_001

@@ -15,7 +15,7 @@ from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import MetadataLog
 from muster.coordinator.topics.metadata_state import TOPIC_RESOURCE
 from muster.coordinator.topics.names import METADATA_TOPIC
-from muster.coordinator.topics.offline_retry import LOOK_EVERY_MS
+from muster.coordinator.topics.partition_maintenance import LOOK_EVERY_MS
 from muster.coordinator.topics.topics import Topics
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.topics.support import add_topic, batch, make_topics, produce

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.log import LogOffline
 from muster.coordinator.system.clock import ManualClock
-from muster.coordinator.topics.offline_retry import LOOK_EVERY_MS, MOST_LOOKS_APART, OfflineRetry
+from muster.coordinator.topics.partition_maintenance import LOOK_EVERY_MS, MOST_LOOKS_APART, OfflineRetry
 
 LONG_MS = 10 * MOST_LOOKS_APART * LOOK_EVERY_MS
 

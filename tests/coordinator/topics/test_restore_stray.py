@@ -16,7 +16,7 @@ from muster.coordinator.log import FileStorage, batches, checkpoints
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics.names import METADATA_TOPIC
-from muster.coordinator.topics.rebuild_topics import KEEP_ALL
+from muster.coordinator.topics.startup import KEEP_ALL
 from muster.coordinator.topics.topics import Topics
 from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
 

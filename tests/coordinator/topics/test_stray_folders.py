@@ -14,9 +14,9 @@ from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics import stray_folders as strays
 from muster.coordinator.topics.creation import NewTopic
-from muster.coordinator.topics.folder_check import misfits
+from muster.coordinator.topics.folder_repair import misfits
 from muster.coordinator.topics.names import METADATA_TOPIC
-from muster.coordinator.topics.rebuild_topics import KEEP_ALL
+from muster.coordinator.topics.startup import KEEP_ALL
 from muster.coordinator.topics.topics import Topics
 from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
 

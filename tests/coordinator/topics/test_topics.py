@@ -14,8 +14,8 @@ from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics import catalogue
+from muster.coordinator.topics.configs import CONFIGURED_AT_ONCE
 from muster.coordinator.topics.creation import NewTopic
-from muster.coordinator.topics.dynamic_configs import CONFIGURED_AT_ONCE
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_state import (
     BROKER_RESOURCE,

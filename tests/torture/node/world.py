@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.log import LogOffline, MemoryStorage, checkpoints
-from muster.coordinator.log.checking.inspection import Inspection
-from muster.coordinator.log.directory.last_stop import UNKNOWN, read_last_stops
+from muster.coordinator.log.checkpoints import UNKNOWN, read_last_stops
+from muster.coordinator.log.recovery.inspection import Inspection
 from muster.protocol.message import Message
 from muster.simulation import world
 from muster.simulation.actor import Actor

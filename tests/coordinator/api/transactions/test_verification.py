@@ -18,7 +18,7 @@ from muster.coordinator.api.transactions.verification import (
     verdict_of,
 )
 from muster.coordinator.log import Log, MemoryStorage
-from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard
+from muster.coordinator.log.producers.append_checks import NOT_NEEDED, VerificationGuard
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.state_machine.interface import Client, Producer
 from muster.coordinator.system.clock import ManualClock
@@ -97,7 +97,7 @@ def test_all_partitions_are_asked_for_at_once(bench: Bench, knows: Knows, verify
     bench.verify(knows)
     assert bench.transactions.asked == [("tx", (7, 3), verify_only, version, {"t": [0, 1]})]
     guards = list(bench.found[0].values())
-    assert all(isinstance(guard, Guard) for guard in guards)
+    assert all(isinstance(guard, VerificationGuard) for guard in guards)
     bench.write(0, guards[0])
 
 

@@ -12,7 +12,7 @@ import structlog
 
 from muster.coordinator.log import Log, LogConfig, LogManager, MemoryStorage, batches
 from muster.coordinator.log.cleaning.cleaner import Cleaner
-from muster.coordinator.log.cleaning.log_to_clean import examine
+from muster.coordinator.log.cleaning.job import examine
 from muster.coordinator.log.records.headers import DELETE_HORIZON, BatchHeader, set_crc
 from muster.coordinator.log.records.markers import build_marker
 from muster.coordinator.log.segments.transaction_index import decode as decode_index

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from muster.coordinator.log.cleaning import throttle as module
-from muster.coordinator.log.cleaning.throttle import Stopped, Throttle
+from muster.coordinator.log.cleaning import compaction as module
+from muster.coordinator.log.cleaning.compaction import Stopped, Throttle
 
 
 class Waits(threading.Event):

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from muster.coordinator.log import LogConfig, LogManager, MemoryStorage, UnifiedLog
-from muster.coordinator.log.producers.verification import NOT_NEEDED
+from muster.coordinator.log.producers.append_checks import NOT_NEEDED
 from muster.coordinator.log.records.headers import BatchHeader, iterate
 from muster.coordinator.log.records.markers import EndMarker, read_marker
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction

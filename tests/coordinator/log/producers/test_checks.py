@@ -11,8 +11,7 @@ from muster.coordinator.log.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from muster.coordinator.log.producers.checks import MAX_EPOCH
-from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard
+from muster.coordinator.log.producers.append_checks import MAX_EPOCH, NOT_NEEDED, VerificationGuard
 from muster.coordinator.log.records.headers import read_header
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.topics.partition import Appended, Partition
@@ -28,13 +27,18 @@ def target() -> Partition:
 
 
 def append(
-    target: Partition, sequence: int = 0, *, epoch: int = 0, guard: Guard | None = None, transactional: bool = True
+    target: Partition,
+    sequence: int = 0,
+    *,
+    epoch: int = 0,
+    guard: VerificationGuard | None = None,
+    transactional: bool = True,
 ) -> Appended:
     data = batch(b"a", producer_id=ID, producer_epoch=epoch, base_sequence=sequence, transactional=transactional)
     return target.append(data, read_header(data), NOW, guard)
 
 
-def verify(target: Partition, sequence: int = 0, *, epoch: int = 0, bumps: bool = False) -> Guard | None:
+def verify(target: Partition, sequence: int = 0, *, epoch: int = 0, bumps: bool = False) -> VerificationGuard | None:
     return target.log.producers.verification(ID, epoch, sequence, supports_epoch_bump=bumps, now_ms=NOW.wall_ms)
 
 
@@ -53,7 +57,7 @@ def test_the_first_batch_of_a_transaction_needs_a_guard_and_the_next_ones_do_not
     refused(lambda: append(target), InvalidTxnState)
     guard = verify(target)
     assert guard is not None
-    refused(lambda: append(target, guard=Guard()), InvalidTxnState)
+    refused(lambda: append(target, guard=VerificationGuard()), InvalidTxnState)
     append(target, guard=guard)
     assert verify(target, 1) is None
     append(target, 1)

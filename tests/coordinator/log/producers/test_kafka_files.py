@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.log import LogConfig, LogManager
-from muster.coordinator.log.producers import tracker
+from muster.coordinator.log.producers import state_manager
 from muster.coordinator.log.producers.snapshot import decode, row_of
 from muster.coordinator.log.records.headers import iterate
 from muster.coordinator.log.records.markers import build_marker, read_marker
@@ -39,7 +39,7 @@ def rows(data: bytes) -> list[bytes]:
 def test_what_kafka_noted_is_what_its_log_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = brokers(tmp_path).open_log("tx", 0, config=LogConfig(retention_ms=-1))
     with monkeypatch.context() as patched:
-        patched.setattr(tracker.walk, "batches", lambda *_: pytest.fail("the log is read"))
+        patched.setattr(state_manager, "segment_batches", lambda *_: pytest.fail("the log is read"))
         known = told(log)
     assert known == expected(stored(log))
     assert log.producers.last_stable_offset(log.end_offset) == 16

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.log.errors import LogError
-from muster.coordinator.log.producers.checks import check_epoch, check_sequence, earlier_append
+from muster.coordinator.log.producers.append_checks import check_epoch, check_sequence, earlier_append
 from muster.coordinator.log.producers.state import (
     KEPT_BATCHES,
     MAX_SEQUENCE,

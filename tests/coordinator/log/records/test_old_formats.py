@@ -27,12 +27,12 @@ from muster.coordinator.log import (
     UnsupportedCompression,
     batches,
 )
-from muster.coordinator.log.checking.inspection import DAMAGE, NOTE, Inspection
+from muster.coordinator.log.checkpoints import LastStop
 from muster.coordinator.log.cleaning.cleaner import Cleaner
-from muster.coordinator.log.directory.last_stop import LastStop
 from muster.coordinator.log.errors import UnreadableLog
 from muster.coordinator.log.records import old_format
 from muster.coordinator.log.records.headers import BatchHeader, iterate, read_header, set_crc, whole_batches
+from muster.coordinator.log.recovery.inspection import DAMAGE, NOTE, Inspection
 from muster.coordinator.system.jobs import at_once
 from tests.coordinator.log.cleaning.test_compaction import COMPACTED, Bench
 from tests.coordinator.log.support import NOW, SMALL, batch, manage

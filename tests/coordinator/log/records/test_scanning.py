@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.log import CorruptBatch, batches
-from muster.coordinator.log.cleaning.offset_map import OffsetMap
-from muster.coordinator.log.cleaning.producers import ProducersInLog
+from muster.coordinator.log.cleaning.offset_map import OffsetMap, ProducersInLog
 from muster.coordinator.log.records import scanning
 from muster.coordinator.log.records.building import assemble, empty, payload
 from muster.coordinator.log.records.headers import HEADER_SIZE, check_crc, read_header

@@ -4,7 +4,7 @@ import pytest
 
 from muster.coordinator.log import Log, LogConfig, MemoryStorage, batches
 from muster.coordinator.log.records import compression
-from muster.coordinator.log.segments.timestamps import MANY_RECORDS
+from muster.coordinator.log.segments.reading import MANY_RECORDS
 from muster.coordinator.system.jobs import Job, OffloadedWork, at_once
 from tests.coordinator.log.support import NOW, batch, manage
 

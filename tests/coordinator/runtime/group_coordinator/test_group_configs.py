@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.config import ConfigError, load
-from muster.coordinator.properties import group
+from muster.coordinator.properties import resource_configs
 from muster.coordinator.properties.live import Live
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -84,8 +84,8 @@ def test_what_is_set_is_brought_within_the_bounds() -> None:
         "?": "1",
     }
     values = {BEAT: 5_000, INTERVAL: 15_000}
-    assert group.effective(configs, Live().value) == (values, [BEAT, INTERVAL])
-    assert group.effective({BEAT: "5001"}, Live().value) == ({BEAT: 5_001}, [])
+    assert resource_configs.effective_group(configs, Live().value) == (values, [BEAT, INTERVAL])
+    assert resource_configs.effective_group({BEAT: "5001"}, Live().value) == ({BEAT: 5_001}, [])
 
 
 async def test_a_broker_may_be_told_to_leave_the_protocol_alone() -> None:

@@ -18,7 +18,7 @@ from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
 from muster.coordinator.log import Log, batches
-from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard
+from muster.coordinator.log.producers.append_checks import NOT_NEEDED, VerificationGuard
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.log.storage.memory import MemoryFile, MemoryStorage
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
@@ -502,7 +502,7 @@ class TestRecordsOfATransaction:
 
     A = Producer(7, 3)
 
-    def commit(self, bench: Bench, producer: Producer, guard: Guard | None) -> int:
+    def commit(self, bench: Bench, producer: Producer, guard: VerificationGuard | None) -> int:
         topic = TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 5)])
         request = TxnOffsetCommitRequest("tx", "g", *producer, topics=[topic])
         answers = Answers()
@@ -511,7 +511,7 @@ class TestRecordsOfATransaction:
         bench.clock.advance(0)
         return int(answers.one().topics[0].partitions[0].error_code)
 
-    def guard(self, bench: Bench, producer: Producer = A) -> Guard | None:
+    def guard(self, bench: Bench, producer: Producer = A) -> VerificationGuard | None:
         return bench.log.producers.verification(*producer, -1, supports_epoch_bump=False, now_ms=0)
 
     def test_they_are_written_in_the_transaction_of_their_producer(self) -> None:

@@ -1,0 +1,104 @@
+"""The names of files and folders in a data directory, and their names during a change: Kafka's."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from muster.coordinator.log.checkpoints import Partition
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+"""The state of producers where a segment begins, or where the log ended when it was closed."""
+SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+"""The files that a segment may have in its directory."""
+
+DELETED_SUFFIX: Final = ".deleted"
+"""The file is to be removed."""
+TEMPORARY_SUFFIX: Final = ".tmp"
+"""The file is being written."""
+CLEANED_SUFFIX: Final = ".cleaned"
+"""A compaction is writing the file."""
+SWAP_SUFFIX: Final = ".swap"
+"""A compaction has written the whole file: it is valid, and replaces other segments."""
+REPLACES_SUFFIX: Final = ".replaces"
+"""The note beside a `.log.swap`: the offset up to which it replaces segments.
+
+Kafka uses the end of its last batch. A tombstone in one of the segments may have removed the records after that batch.
+"""
+ASIDE_SUFFIX: Final = ".aside"
+"""The file was taken out of a log, and is kept."""
+_DIGITS: Final = 20
+
+
+def segment_name(base_offset: int) -> str:
+    """Return the name of a segment's files without their suffix: the base offset in 20 digits."""
+    return f"{base_offset:020d}"
+
+
+def base_offset_of(name: str) -> int | None:
+    """Return the base offset in the name of a segment's file; None for any other name."""
+    digits, suffix = name[:_DIGITS], name[_DIGITS:]
+    return int(digits) if len(digits) == _DIGITS and digits.isdigit() and suffix in SUFFIXES else None
+
+
+def is_leftover(name: str) -> bool:
+    """Whether only a running change has a file of this name."""
+    return name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, SWAP_SUFFIX)) or is_replaces_note(name)
+
+
+def is_replaces_note(name: str) -> bool:
+    """Whether it is the note beside a compacted segment, and not a segment with a longer name."""
+    return len(name) == _DIGITS + len(REPLACES_SUFFIX) and name.endswith(REPLACES_SUFFIX)
+
+
+def encode_replaces(end_offset: int) -> bytes:
+    """Encode the note that ends in REPLACES_SUFFIX."""
+    return f"0\n{end_offset}\n".encode()
+
+
+def decode_replaces(data: bytes) -> int | None:
+    """Return the end offset in such a note; None when it is not one."""
+    lines = data.split()
+    return int(lines[1]) if len(lines) == 2 and lines[0] == b"0" and lines[1].isdigit() else None
+
+
+DELETE_SUFFIX: Final = "-delete"
+"""The partition was deleted; a thread removes its files later."""
+STRAY_SUFFIX: Final = "-stray"
+"""The folder belongs to no existing topic; it is left alone."""
+MOST_BYTES: Final = 255
+"""The limit of file systems for a name."""
+_OTHER_NAME = re.compile(
+    r"(?P<topic>.+)-(?P<index>\d{1,10})\.(?P<uuid>[0-9a-f]{32})(?P<suffix>-delete|-stray)", re.ASCII
+)
+
+
+class OtherName(NamedTuple):
+    """The parts of such a name."""
+
+    partition: Partition
+    """The topic and index. A name that was too long has only the beginning of the topic."""
+    suffix: str
+    uuid: bytes
+    """In a deleted topic's folder this is the topic's id, because the file with the id may be removed already."""
+
+
+def other_name(partition: Partition, uuid: bytes, suffix: str) -> str:
+    """Return a new name for the folder of a partition. `uuid`: 16 bytes that no other folder of it has."""
+    topic, index = partition
+    rest = f"-{index}.{uuid.hex()}{suffix}"
+    return topic[: MOST_BYTES - len(rest)] + rest
+
+
+def read_other_name(name: str) -> OtherName | None:
+    """Return the parts of such a name; None for any other name."""
+    found = _OTHER_NAME.fullmatch(name)
+    return (
+        None
+        if found is None
+        else OtherName((found["topic"], int(found["index"])), found["suffix"], bytes.fromhex(found["uuid"]))
+    )

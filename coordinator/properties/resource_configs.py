@@ -1,0 +1,231 @@
+"""Checks the configs of topics, groups and client metrics (Kafka: LogConfig, GroupConfig, ClientMetricsConfigs)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from muster.coordinator.properties.definition import InvalidProperty, InvalidRequest, Value
+from muster.coordinator.properties.lookup import CLIENT_METRICS, GROUP, GROUP_SYNONYMS, TOPIC, TOPIC_SYNONYMS
+
+
+def validate_topic(configs: Mapping[str, str | None], broker: Callable[[str], Value]) -> dict[str, Value]:
+    """Return a topic's own configuration, parsed. Raises InvalidProperty with Kafka's text for INVALID_CONFIG.
+
+    `broker`: returns the value of a broker property. The checks have Kafka's order: null values, unknown names, each
+    value by type and range. The values that must fit together are checked last.
+    """
+    nulls = [name for name, text in configs.items() if text is None]
+    if nulls:
+        raise InvalidProperty(nulls[0], None, f"Null value not supported for topic configs: {','.join(nulls)}")
+    for name in configs:
+        if name not in TOPIC:
+            raise InvalidProperty(name, None, f"Unknown topic config name: {name}")
+    values = {name: prop.parse(text) for name, prop in TOPIC.items() if (text := configs.get(name)) is not None}
+    _fit_together(values, broker)
+    return values
+
+
+def _fit_together(values: Mapping[str, Value], broker: Callable[[str], Value]) -> None:
+    """LogConfig.validateValues, with its refusals of tiered storage, which Muster does not have."""
+    least, greatest = (
+        values[name] if name in values else broker_default(name, broker)
+        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    )
+    if isinstance(least, int) and isinstance(greatest, int) and least > greatest:
+        raise InvalidProperty(
+            "min.compaction.lag.ms",
+            str(least),
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({greatest})",
+        )
+    if values.get("remote.storage.enable") is True:
+        raise InvalidProperty(
+            "remote.storage.enable",
+            "true",
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage.",
+        )
+
+
+def effective_topic(configs: Mapping[str, str], broker: Callable[[str], Value]) -> dict[str, Value]:
+    """Return every topic property with its effective value: the topic's own, else the broker's, else the default.
+
+    `configs` has passed `validate`. `broker`: returns the value of a broker property, None when it has none.
+    """
+    return {
+        name: prop.parse(configs[name]) if name in configs else broker_default(name, broker)
+        for name, prop in TOPIC.items()
+    }
+
+
+def broker_default(name: str, broker: Callable[[str], Value]) -> Value:
+    """The value of a topic property when the topic does not set it (KafkaConfig.extractLogConfigMap)."""
+    for synonym, factor in TOPIC_SYNONYMS.get(name, ()):
+        value = broker(synonym)
+        if value is None:
+            continue
+        if name == "retention.ms" and isinstance(value, int) and value < 0:
+            return -1  # KafkaConfig.logRetentionTimeMillis: any negative number means for ever
+        return value * factor if factor != 1 and isinstance(value, int) else value
+    return TOPIC[name].default_value
+
+
+def list_append(current: str | None, change: str) -> str:
+    """Return a list's text after IncrementalAlterConfigs' APPEND (KIP-339). Words are used unchanged, with their
+    blanks.
+    """
+    held = [word for word in (current or "").split(",") if word]
+    return ",".join([*held, *(word for word in dict.fromkeys(_java_split(change)) if word not in held)])
+
+
+def list_subtract(current: str | None, change: str) -> str:
+    """Return a list's text after IncrementalAlterConfigs' SUBTRACT. Of a word that occurs twice, one is removed."""
+    held = [word for word in (current or "").split(",") if word]
+    for word in _java_split(change):
+        if word in held:
+            held.remove(word)
+    return ",".join(held)
+
+
+def _java_split(text: str) -> list[str]:
+    """Java's String.split: without empty words at the end, but "" is one word."""
+    words = text.split(",")
+    while len(words) > 1 and not words[-1]:
+        words.pop()
+    return words if text else [""]
+
+
+def validate_group(configs: Mapping[str, str], broker: Callable[[str], Value]) -> None:
+    """Raises InvalidProperty with Kafka's text. `broker`: returns the value of a broker property."""
+    for name in configs:
+        if name not in GROUP:
+            raise InvalidProperty(name, configs[name], f"Unknown group config name: {name}")
+    values: dict[str, Value] = {}
+    for name, prop in GROUP.items():
+        above = GROUP_SYNONYMS[name]
+        if name in configs:
+            values[name] = prop.parse(configs[name])
+        else:
+            values[name] = prop.default_value if above is None else broker(above)
+    for name, word, bound, limit in _bounds(broker):
+        value = values[name]
+        if (
+            isinstance(value, int)
+            and isinstance(limit, int)
+            and (value < limit if word == "greater" else value > limit)
+        ):
+            raise InvalidProperty(name, configs.get(name), f"{name} must be {word} than or equal to {bound}")
+    for kind in ("consumer", "share", "streams"):
+        session, beat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        longer, shorter = values[session], values[beat]
+        if isinstance(longer, int) and isinstance(shorter, int) and longer <= shorter:
+            raise InvalidProperty(session, configs.get(session), f"{session} must be greater than {beat}")
+
+
+def effective_group(configs: Mapping[str, str], broker: Callable[[str], Value]) -> tuple[dict[str, int], list[str]]:
+    """Return a group's numbers, each limited to the broker's present bounds, and the names of those outside (Kafka:
+    GroupConfig.evaluate).
+
+    A number may be outside because the bounds were others when it was set.
+    """
+    values: dict[str, int] = {}
+    for name, text in configs.items():
+        try:
+            value = GROUP[name].parse(text) if name in _BOUNDED else None
+        except InvalidProperty:  # another program may have written the log with this value
+            continue
+        if isinstance(value, int):
+            values[name] = value
+    outside: list[str] = []
+    for name, word, _, limit in _bounds(broker):
+        value = values.get(name)
+        if (
+            isinstance(value, int)
+            and isinstance(limit, int)
+            and (value < limit if word == "greater" else value > limit)
+        ):
+            values[name] = limit
+            outside.append(name)
+    return values, outside
+
+
+_BOUNDED = (
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+    "consumer.assignment.interval.ms",
+    "share.heartbeat.interval.ms",
+    "share.session.timeout.ms",
+    "share.record.lock.duration.ms",
+    "share.delivery.count.limit",
+    "share.partition.max.record.locks",
+    "share.assignment.interval.ms",
+    "streams.heartbeat.interval.ms",
+    "streams.session.timeout.ms",
+    "streams.num.standby.replicas",
+    "streams.assignment.interval.ms",
+)
+"""In the order in which Kafka checks them."""
+_STANDBYS = "streams.num.standby.replicas"
+
+
+def _bounds(broker: Callable[[str], Value]) -> Iterator[tuple[str, str, str, Value]]:
+    """(group property, "greater" or "less", broker property, its value)."""
+    for name in _BOUNDED:
+        kind, _, rest = name.partition(".")
+        if name == _STANDBYS:
+            yield name, "less", "group.streams.max.standby.replicas", broker("group.streams.max.standby.replicas")
+            continue
+        for word, end in (("greater", "min"), ("less", "max")):
+            bound = f"group.{kind}.{end}.{rest}"
+            yield name, word, bound, broker(bound)
+
+
+INTERVAL_MS: Final = "interval.ms"
+MATCH: Final = "match"
+LEAST_INTERVAL_MS: Final = 100
+GREATEST_INTERVAL_MS: Final = 3_600_000
+
+_MATCHED = frozenset(
+    (
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    )
+)
+"""The properties of clients by which a subscription selects them (ClientMetricsConfigs.ClientMatchingParams)."""
+
+
+def validate_client_metrics(name: str, configs: Mapping[str, str], is_pattern: Callable[[str], bool]) -> Iterator[None]:
+    """Raises InvalidRequest or InvalidProperty with Kafka's text, depending on how Kafka classifies the fault.
+
+    It yields before each pattern, because `is_pattern` may take some milliseconds to compile one.
+    """
+    if not name:
+        raise InvalidRequest("Subscription name can't be empty")
+    for key in configs:
+        if key not in CLIENT_METRICS:
+            raise InvalidRequest(f"Unknown client metrics configuration: {key}")
+    values = {key: CLIENT_METRICS[key].parse(text) for key, text in configs.items()}
+    interval_ms = values.get(INTERVAL_MS)
+    if isinstance(interval_ms, int) and not LEAST_INTERVAL_MS <= interval_ms <= GREATEST_INTERVAL_MS:
+        raise InvalidRequest(
+            f"Invalid value {interval_ms} for {INTERVAL_MS}, interval must be between {LEAST_INTERVAL_MS} and "
+            f"{GREATEST_INTERVAL_MS} (1 hour)"
+        )
+    patterns = values.get(MATCH)
+    for pattern in patterns if isinstance(patterns, tuple) else ():
+        yield None
+        _check_pattern(pattern, is_pattern)
+
+
+def _check_pattern(pattern: str, is_pattern: Callable[[str], bool]) -> None:
+    """Check `name=regular expression`. Java's and RE2's expressions differ in details; every expression of RE2 is
+    accepted.
+    """
+    parts = pattern.split("=")
+    if len(parts) == 2 and parts[0].strip() in _MATCHED and parts[1].strip() and is_pattern(parts[1].strip()):
+        return
+    raise InvalidProperty(MATCH, pattern, f"Illegal client matching pattern: {pattern}")
