@@ -103,7 +103,7 @@ INNER = {
     "api/dispatch.MAX_ROUTES",
     "api/dispatch.MAX_ROUTES_BYTES",
     "config/topics.MAX_PARTITIONS",
-    "log/producers/checks.MAX_EPOCH",
+    "log/producers/append_checks.MAX_EPOCH",
     "log/producers/state.MAX_SEQUENCE",
     "log/records/headers.MAX_TIMESTAMP_POSITION",
     "log/segments/index.MAX_RELATIVE_OFFSET",
