@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from bench.codec import measure
 from muster.coordinator.security.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl, to_record
-from muster.coordinator.security.authorizer import Operation, ResourceType
-from muster.coordinator.security.principal import KafkaPrincipal
+from muster.coordinator.security.authorizer import KafkaPrincipal, Operation, ResourceType
 from muster.coordinator.security.standard_authorizer import StandardAuthorizer
 
 DECISION_US, CACHED_US = 3.0, 0.2

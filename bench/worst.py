@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from muster.coordinator.api.registry import SERVED
 from muster.coordinator.config import load
 from muster.coordinator.server import SWITCH_S, Server
-from muster.coordinator.system import garbage_collection
+from muster.coordinator.system import memory
 from muster.protocol import frames
 from muster.protocol.api import Api, api, api_named
 from muster.protocol.message import Message
@@ -316,7 +316,7 @@ async def run(wanted: list[str]) -> int:
         server = Server(load(listen="127.0.0.1:0", data_dir=Path(folder) / "data", topics=["t:3"], overrides=secure))
         port = (await server.start())[0].port
         sys.setswitchinterval(SWITCH_S)
-        garbage_collection.begin()
+        memory.limit_collections()
         watch = Watch()
         watch.install(loop)
         for served in SERVED.values():

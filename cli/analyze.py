@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from muster.client import hints, security
-from muster.coordinator.config.error import ConfigError
+from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.config.listeners import parse_addresses, show
 from muster.pipeline import arguments
 

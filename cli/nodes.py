@@ -15,7 +15,7 @@ from muster.cli.output import print_json, print_table, say
 from muster.cli.running_server import Control, ControlFailed, path
 from muster.client.connection import RequestFailed
 from muster.client.kafka_client import KafkaClient, read_command_config
-from muster.coordinator.config.error import ConfigError
+from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.config.listeners import parse_addresses, show
 from muster.coordinator.server.nodes.control import NAME
 from muster.protocol.api import ApiKey

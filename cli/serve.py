@@ -189,9 +189,9 @@ def _run(
         serve = serving(*control, starts_frozen=options.virtual_time)
     elif metrics is not None:
         # imported here: most servers serve no metrics
-        from muster.coordinator.server import figures
+        from muster.coordinator.server.metrics import serving_metrics
 
-        serve = figures.serving(*metrics)
+        serve = serving_metrics(*metrics)
     try:
         return server.run(config, ready, serve), ""
     except LogError as error:

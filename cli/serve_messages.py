@@ -75,7 +75,7 @@ def _in_the_clear(listener: Listener, live: Live) -> list[str]:
     """The secrets that its clients send over the network so that others can use them. SCRAM sends none."""
     if not listener.has_sasl or listener.has_tls or _is_loopback(listener.host):
         return []
-    from muster.coordinator.config.sasl import sasl_settings
+    from muster.coordinator.config.security import sasl_settings
 
     mechanisms = sasl_settings(listener, live).mechanisms
     kinds = {"PLAIN": "the passwords of PLAIN", "OAUTHBEARER": "the tokens of OAUTHBEARER"}
@@ -114,7 +114,7 @@ def _tls(listener: Listener, live: Live, warnings: list[str]) -> Iterator[str]:
 
 
 def _sasl(listener: Listener, live: Live, warnings: list[str]) -> Iterator[str]:
-    from muster.coordinator.config.sasl import sasl_settings
+    from muster.coordinator.config.security import sasl_settings
 
     settings = sasl_settings(listener, live)
     if not listener.has_tls:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from muster.coordinator.config.error import ConfigError
+from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.net.http_get import http_post
 from muster.coordinator.net.tls.context import client_context
 from muster.coordinator.net.tls.settings import TlsSettings

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 from muster.client import oauth_login
 from muster.client.oauth_login import OAUTHBEARER, Bearer
-from muster.coordinator.config.error import ConfigError
-from muster.coordinator.config.javaproperties import decode, parse
+from muster.coordinator.config.checks import ConfigError
+from muster.coordinator.config.sources import decode_properties, parse_properties
 from muster.coordinator.net.tls import stores
 from muster.coordinator.net.tls.context import client_context
 from muster.coordinator.net.tls.settings import TlsError, TlsSettings
@@ -126,7 +126,7 @@ def read(file: Path) -> ClientSecurity:
     """The security in a file. Raises ConfigError."""
     where = f"--command-config {file}"
     try:
-        properties = parse(decode(file.read_bytes()), where)
+        properties = parse_properties(decode_properties(file.read_bytes()), where)
     except OSError as error:
         raise ConfigError(f"{where} cannot be read: {error.strerror or error}") from error
     try:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from muster.coordinator.history.metrics import COUNTER, GAUGE, Metric, single
-from muster.coordinator.history.metrics_server import MetricsServer
 from muster.coordinator.server import Server
-from muster.coordinator.server.figures import ServerFigures
+from muster.coordinator.server.metrics import COUNTER, GAUGE, Metric, MetricsServer, ServerMetrics, single
 from muster.coordinator.system.clock import Clock
 from muster.postgres.figures import ClusterFigures
 from muster.postgres.node_session import Term
@@ -20,7 +18,7 @@ class ClusterMetrics(MetricsServer):
     def __init__(self, clock: Clock, host: str, port: int) -> None:
         super().__init__(clock, host, port, self._of_both)
         self._clock = clock
-        self._of_server = ServerFigures()
+        self._of_server = ServerMetrics()
         self.of_cluster = ClusterFigures()
 
     def open_server(self, *given: Any, **named: Any) -> Server:

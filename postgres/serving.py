@@ -17,7 +17,7 @@ from muster.coordinator.config import Config
 from muster.coordinator.config.listeners import show
 from muster.coordinator.net.listener import WILDCARDS
 from muster.coordinator.server import SWITCH_S, THIS_MACHINE, stopping_at_signals
-from muster.coordinator.system import garbage_collection
+from muster.coordinator.system import memory
 from muster.postgres.node_lifecycle import NodeLifecycle
 from muster.postgres.node_session import Term
 from muster.postgres.postgres import PostgresStore
@@ -84,7 +84,7 @@ async def _serve_from(
         )  # fmt: skip
 
     def serves(server: Any) -> None:
-        garbage_collection.begin()
+        memory.limit_collections()
         first = server.bound[0]
         ready("localhost" if first.host in WILDCARDS else first.host, first.port)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from muster.coordinator.config.listeners import show
 from muster.coordinator.server import Server
-from muster.coordinator.server.nodes.states import State, WrongNode
+from muster.coordinator.server.nodes.common import NodeState, WrongNode
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.errors import error_name
@@ -97,7 +97,7 @@ class Nodes:
     async def resume_all(self) -> None:
         """Continue all paused nodes."""
         for node_id, state in list(self._server.cluster.states.items()):
-            if state is State.PAUSED:
+            if state is NodeState.PAUSED:
                 await self.resume(node_id)
 
     async def return_(self, node_id: int) -> None:

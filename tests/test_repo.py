@@ -12,12 +12,12 @@ import pytest
 from muster.coordinator.api.registry import SERVED
 from muster.coordinator.config import load
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.history.settings import ObserveSettings
+from muster.coordinator.history.event_writer import HistorySettings
 from muster.coordinator.log.settings import LogSettings
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.properties.lookup import MUSTER
 from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
-from muster.coordinator.server.nodes.settings import ClusterSettings
+from muster.coordinator.server.nodes.common import LeadershipSettings
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.api import api
@@ -143,7 +143,7 @@ def test_the_configuration_page_lists_the_properties_that_do_something() -> None
     assert len(listed) == len(set(listed))
     config = load()
     rooms = (
-        *(ClusterSettings, GroupSettings, LogSettings, NetSettings, ObserveSettings, ShardSettings),
+        *(LeadershipSettings, GroupSettings, LogSettings, NetSettings, HistorySettings, ShardSettings),
         *(TopicSettings, TransactionSettings),
     )
     later = {field.name.replace("_", ".") for field in dataclasses.fields(TransactionSettings)}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from muster.client.kafka_client import Partition
-from muster.coordinator.config.error import ConfigError
+from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.system.wall_time import parse_wall_ms, wall_now_ms
 
 _DURATION: Final = re.compile(

@@ -17,7 +17,7 @@ from muster.cli.output import print_json, print_table, say
 from muster.cli.running_server import run_with_client
 from muster.client.connection import RequestFailed, sentence
 from muster.client.kafka_client import KafkaClient, Partition
-from muster.coordinator.config.error import ConfigError
+from muster.coordinator.config.checks import ConfigError
 from muster.protocol.api import ApiKey
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity

@@ -15,7 +15,7 @@ from muster.cli.running_server import one_of, run_with_client
 from muster.client.connection import RequestFailed, sentence
 from muster.client.event_reader import OF_GROUPS, OF_TRANSACTIONS, Events, Value
 from muster.client.kafka_client import TRANSACTIONAL_ID, KafkaClient
-from muster.coordinator.config.error import ConfigError
+from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.history.transaction_timeline import OFFSETS_TOPIC, TransactionTimeline
 from muster.coordinator.history.words import seconds
 from muster.coordinator.system.wall_time import format_wall, wall_now_ms

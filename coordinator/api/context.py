@@ -14,7 +14,7 @@ from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.decoded_requests import Decoded
 from muster.coordinator.api.unsent import Taken, Unsent
 from muster.coordinator.security.authentication import WITHOUT_AUTHENTICATION, Authentication
-from muster.coordinator.security.principal import KafkaPrincipal
+from muster.coordinator.security.authorizer import KafkaPrincipal
 from muster.coordinator.state_machine.interface import Client
 from muster.coordinator.topics.cluster_image import Endpoint
 

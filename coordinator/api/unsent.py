@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from muster.coordinator.system.clock import Clock, Timer
-from muster.coordinator.system.malloc import expect
+from muster.coordinator.system.memory import expect_block
 
 NO_LIMIT: Final = 1 << 62
 SHARE: Final = 4
@@ -83,7 +83,7 @@ class Taken:
 
     def set(self, size: int) -> None:
         """The answer now has so many bytes. 0 means that it was handed over or given up."""
-        expect(size)
+        expect_block(size)
         self._unsent.bytes += size - self.bytes
         self.bytes = size
 

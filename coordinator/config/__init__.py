@@ -7,8 +7,8 @@ them.
 
 from __future__ import annotations
 
+from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.config.config import Config
-from muster.coordinator.config.error import ConfigError
 from muster.coordinator.config.listeners import Listener
 from muster.coordinator.config.load import load
 

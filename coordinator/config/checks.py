@@ -1,12 +1,101 @@
-"""Checks between several properties, as far as Muster needs them: those of Kafka's KafkaConfig and its parts."""
+"""Checks of properties: their names, their values, and values that depend on each other, as in Kafka's KafkaConfig.
+
+Each refusal is a `ConfigError`: one sentence with the value, what was expected, and what to do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from muster.coordinator.config.error import ConfigError
-from muster.coordinator.properties.definition import Value
+from muster.coordinator.properties.definition import INTEGER_LIMITS, Property, Value
+from muster.coordinator.properties.lookup import BROKER, DYNAMIC_ONLY, MUSTER, OUTSIDE, TOPIC, TOPIC_SYNONYMS
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used. Its text is one sentence: the value, what was expected, what to do."""
+
+
+_LISTENER = "listener.name."
+_PLUG_INS = ("remote.log.storage.manager.impl.prefix", "remote.log.metadata.manager.impl.prefix")
+
+
+def find_property(name: str, given: Mapping[str, str]) -> Property | None:
+    """The definition of a property of this name, or None when Kafka 4.3 does not have it. `given` are all given
+    properties.
+
+    A listener's own property (`listener.name.<listener>[.<mechanism>].<property>`) has the definition of the property
+    that it overrides. Properties of plug-ins (config.providers.*, and those with a prefix of tiered storage) may be any
+    text.
+    """
+    found = BROKER.get(name) or MUSTER.get(name)
+    if found is not None:
+        return found
+    if name.startswith(_LISTENER):
+        return _of_listener(name)
+    if name in OUTSIDE or name.startswith("config.providers.") or _of_plug_in(name, given):
+        return Property(name, "STRING", None, None, "LOW", "read-only", False)
+    return DYNAMIC_ONLY.get(name)
+
+
+def _of_listener(name: str) -> Property | None:
+    _, dot, rest = name.removeprefix(_LISTENER).partition(".")
+    base = BROKER.get(rest) or BROKER.get(rest.partition(".")[2])
+    if not dot or base is None:
+        return None
+    return Property(name, base.type, None, base.valid, base.importance, base.update_mode, False)
+
+
+def _of_plug_in(name: str, given: Mapping[str, str]) -> bool:
+    prefixes = (given.get(prop) or BROKER[prop].default or "" for prop in _PLUG_INS)
+    return any(prefix and name.startswith(prefix) for prefix in prefixes)
+
+
+def name_hint(name: str) -> str:
+    """A suggestion for an unknown name, as the end of a sentence. It is empty when no known name is near."""
+    if name in TOPIC:
+        synonyms = TOPIC_SYNONYMS.get(name)
+        return (
+            f"; that is a property of topics, the broker's is {synonyms[0][0]}"
+            if synonyms
+            else ("; that is a property of topics only")
+        )
+    import difflib  # only needed to explain a mistake
+
+    near = difflib.get_close_matches(name.lower(), [*BROKER, *MUSTER], n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+_KINDS = {"BOOLEAN": "true or false", "DOUBLE": "a number", "LIST": "a list with commas between"}
+
+
+def expected_values(prop: Property) -> str:
+    """For instance `a whole number from 1 to 2147483647`, `one of gzip, lz4, …`."""
+    valid = prop.valid or ""
+    if prop.type in INTEGER_LIMITS:
+        limit = INTEGER_LIMITS[prop.type]
+        return "a whole number" + (_range(valid, limit) or f" from {-limit - 1} to {limit}")
+    if valid.startswith("["):
+        return _KINDS.get(prop.type, "text") + _range(valid)
+    body, _, empty = valid.partition(", ")
+    for start, words in (("one of ", "one of "), ("any case of ", "one of "), ("some of ", "a list of some of ")):
+        if body.startswith(start):
+            return words + body.removeprefix(start).replace("|", ", ")
+    if empty:
+        return "a list with commas between, not empty"
+    return valid if prop.type == "STRING" and valid else _KINDS.get(prop.type, valid or "text")
+
+
+def _range(valid: str, limit: int | None = None) -> str:
+    """`limit`: the greatest value where `valid` names none. None means that no limit exists."""
+    if valid == "[1,...,9] or -1":
+        return " from 1 to 9, or -1"
+    if not valid.startswith("["):
+        return ""
+    least, _, greatest = valid.strip("[]").partition(",...")
+    greatest = greatest.lstrip(",") or ("" if limit is None else str(limit))
+    return f" from {least} to {greatest}" if greatest else f" of at least {least}"
+
 
 SMALLEST_SEGMENT_BYTES: Final = 1 << 20
 """Kafka's minimum for the topic property `segment.bytes`. The broker properties that it is derived from may be

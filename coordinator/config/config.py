@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from muster.coordinator.config.authorization import Authorization
+from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.config.listeners import Listener, of_node, parse_endpoints, show
 from muster.coordinator.properties.definition import Property, Value
 from muster.coordinator.properties.live import LISTENER_PREFIX
@@ -16,6 +16,40 @@ from muster.coordinator.properties.lookup import BROKER, MUSTER
 
 if TYPE_CHECKING:
     from muster.assignors.assignor import Assignor
+
+AUTHORIZER: Final = "authorizer.class.name"
+SUPER_USERS: Final = "super.users"
+ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
+STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+class Authorization(NamedTuple):
+    """The settings of the StandardAuthorizer."""
+
+    super_users: tuple[str, ...]
+    """Principals, "User:alice", that may do everything."""
+    allows_when_open: bool
+    """Resources without access control entries are open to all."""
+
+
+def authorization_of(text: Callable[[str], str | None]) -> Authorization | None:
+    """The settings. None means that no authorizer is configured, and everybody may do everything. `text`: returns a
+    property's value as it was given.
+
+    Raises ConfigError with one sentence.
+    """
+    name = (text(AUTHORIZER) or "").strip()
+    if not name:
+        return None
+    if name != STANDARD:
+        raise ConfigError(f"{AUTHORIZER}: there is no authorizer {name}; expected {STANDARD}, or nothing for none")
+    users = tuple(filter(None, (user.strip() for user in (text(SUPER_USERS) or "").split(";"))))
+    for user in users:
+        if ":" not in user:
+            raise ConfigError(f"{SUPER_USERS}: '{user}' is no principal; expected TYPE:NAME, as in User:{user}")
+    # any other word means false, as for Java's Boolean.parseBoolean
+    return Authorization(users, (text(ALLOW_EVERYONE) or "").strip().lower() == "true")
+
 
 Settings = TypeVar("Settings")
 

@@ -1,21 +1,16 @@
 """Collecting the configuration: options override the environment, which overrides the file, which overrides defaults.
-Every name and value is checked.
+Every name and value is checked. `group.consumer.assignors` has Kafka's two strategies, by name or by class, and classes
+of the user.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from muster.coordinator.config import environment as environment_
-from muster.coordinator.config import javaproperties
-from muster.coordinator.config.assignors import ASSIGNORS, named
-from muster.coordinator.config.authorization import ALLOW_EVERYONE, AUTHORIZER, SUPER_USERS, authorization_of
-from muster.coordinator.config.checks import check
-from muster.coordinator.config.config import Config, Given
-from muster.coordinator.config.error import ConfigError
-from muster.coordinator.config.expected import expected
+from muster.coordinator.config.checks import ConfigError, check, expected_values, find_property, name_hint
+from muster.coordinator.config.config import ALLOW_EVERYONE, AUTHORIZER, SUPER_USERS, Config, Given, authorization_of
 from muster.coordinator.config.listeners import (
     Listener,
     assemble,
@@ -27,10 +22,17 @@ from muster.coordinator.config.listeners import (
     parse_protocols,
     show,
 )
-from muster.coordinator.config.names import hint, known
-from muster.coordinator.config.topics import parse_topics
+from muster.coordinator.config.sources import (
+    decode_properties,
+    parse_properties,
+    parse_topics,
+    properties_of_environment,
+)
 from muster.coordinator.properties.definition import InvalidProperty
 from muster.coordinator.properties.lookup import BROKER
+
+if TYPE_CHECKING:
+    from muster.assignors.assignor import Assignor
 
 DEFAULT_DATA_DIR = "muster-data"
 """The default data directory, under the working directory of the server."""
@@ -87,7 +89,7 @@ def load(
     config.authorization = authorization_of(config.text)
     if ASSIGNORS in given:
         words = config.value(ASSIGNORS)
-        config.assignors = named(words if isinstance(words, tuple) else ())
+        config.assignors = assignors_named(words if isinstance(words, tuple) else ())
     if any(listener.has_tls or listener.has_sasl for listener in listeners):
         from muster.coordinator.config.security import check_security  # most servers have none
 
@@ -100,14 +102,14 @@ def _from_file(file: Path) -> Iterator[tuple[str, _Raw]]:
         data = file.read_bytes()
     except OSError as error:
         raise ConfigError(f"the configuration file {file} cannot be read: {error.strerror or error}") from error
-    for name, text in javaproperties.parse(javaproperties.decode(data), str(file)).items():
+    for name, text in parse_properties(decode_properties(data), str(file)).items():
         yield name, _Raw(text, "file", str(file))
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, _Raw]]:
     if environment.get("CLUSTER_ID"):  # as the apache/kafka image has it
         yield "muster.cluster.id", _Raw(environment["CLUSTER_ID"], "environment", "CLUSTER_ID")
-    for name, (variable, text) in environment_.properties(environment).items():
+    for name, (variable, text) in properties_of_environment(environment).items():
         yield name, _Raw(text, "environment", variable)
 
 
@@ -159,13 +161,13 @@ def _read(raw: Mapping[str, _Raw], *, strict: bool) -> tuple[dict[str, Given], l
     variables: list[str] = []
     for name in sorted(raw):
         text, origin, where = raw[name]
-        prop = known(name, texts)
+        prop = find_property(name, texts)
         if prop is None:
-            why = f"Kafka 4.3 has none of that name{hint(name)}"
+            why = f"Kafka 4.3 has none of that name{name_hint(name)}"
             if strict or origin == "override":
                 raise ConfigError(f"unknown property {name} ({where}): {why}")
             if origin == "environment":  # they may be many: Kubernetes sets some for a service named kafka
-                near = hint(name).removeprefix("; ")
+                near = name_hint(name).removeprefix("; ")
                 variables.append(f"{where} ({near})" if near else where)
             else:
                 ignored.append(f"the property {name} ({where}) is ignored: {why}")
@@ -174,7 +176,7 @@ def _read(raw: Mapping[str, _Raw], *, strict: bool) -> tuple[dict[str, Given], l
             given[name] = Given(text, prop.parse(text), origin)
         except InvalidProperty as error:
             shown = "the value" if prop.sensitive else f"'{text}'"
-            raise ConfigError(f"{name}: {shown} ({where}) is not valid; expected {expected(prop)}") from error
+            raise ConfigError(f"{name}: {shown} ({where}) is not valid; expected {expected_values(prop)}") from error
     if variables:
         ignored.append(
             f"these variables of the environment name no property of Kafka 4.3 and are ignored: {', '.join(variables)}"
@@ -260,3 +262,37 @@ def _notes(ignored: Sequence[str], skipped: Sequence[str], given: Mapping[str, G
     yield from ignored
     if skipped:
         yield f"these listeners are the controller's and are not opened: {', '.join(skipped)}"
+
+
+ASSIGNORS: Final = "group.consumer.assignors"
+
+
+def assignors_named(words: Sequence[str]) -> Mapping[str, Assignor]:
+    """The strategies by the names that members may choose, in the given order. The first is the default.
+
+    Raises ConfigError with one sentence for an unknown name, and for a class that is not a strategy.
+    """
+    # imported here: not needed without this property
+    from muster.assignors import custom
+    from muster.assignors.builtin import SERVER_ASSIGNORS
+    from muster.coordinator.groups.consumer.assignors import BY_CLASS
+
+    found: dict[str, Assignor] = {}
+    for word in words:
+        name = BY_CLASS.get(word, word)
+        if name in SERVER_ASSIGNORS:
+            found.setdefault(name, SERVER_ASSIGNORS[name])
+            continue
+        if ":" not in word:
+            known = ", ".join(SERVER_ASSIGNORS)
+            raise ConfigError(
+                f"{ASSIGNORS}: there is no assignor {word}; expected {known}, or a class of yours as module:Class"
+            )
+        try:
+            assignor = custom.load(word)
+        except custom.UnusableStrategy as error:
+            raise ConfigError(f"{ASSIGNORS}: {error}") from error
+        if assignor.name in found or assignor.name in SERVER_ASSIGNORS:
+            raise ConfigError(f"{ASSIGNORS}: {word} is named {assignor.name}, as another assignor is")
+        found[assignor.name] = assignor
+    return found

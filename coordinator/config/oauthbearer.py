@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import structlog
 
-from muster.coordinator.config.error import ConfigError
+from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.config.listeners import Listener
 from muster.coordinator.net.http_get import http_get
 from muster.coordinator.net.jwks_source import MOST_BYTES, Aside, JwksFile, JwksUrl, Pace, read_file
@@ -22,10 +22,15 @@ from muster.coordinator.net.tls.context import client_context
 from muster.coordinator.net.tls.settings import TlsError, TlsSettings
 from muster.coordinator.properties.definition import Value
 from muster.coordinator.properties.live import LISTENER_PREFIX, Live
-from muster.coordinator.security.sasl.jwks import BadKeys
-from muster.coordinator.security.sasl.jwt import Expected, JwtCheck
-from muster.coordinator.security.sasl.oauthbearer import OAUTHBEARER, BearerToken, OAuthBearerExchange
-from muster.coordinator.security.sasl.unsecured_jwt import BadOption, UnsecuredCheck, UnsecuredOptions
+from muster.coordinator.security.sasl.jwt import BadKeys, Expected, JwtCheck
+from muster.coordinator.security.sasl.oauthbearer import (
+    OAUTHBEARER,
+    BadOption,
+    BearerToken,
+    OAuthBearerExchange,
+    UnsecuredCheck,
+    UnsecuredOptions,
+)
 from muster.coordinator.system.clock import Clock
 
 log = structlog.get_logger("muster.net")

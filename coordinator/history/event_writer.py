@@ -7,6 +7,7 @@ events are lost. The loss is logged once, and does not stop groups and transacti
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import structlog
@@ -15,6 +16,17 @@ from muster.coordinator.log import batches
 from muster.coordinator.log.errors import LogError, LogOffline, RecordListTooLarge
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySettings:
+    """The settings of the history from the configuration."""
+
+    muster_group_events_enable: bool = True
+    """Whether events of groups are written to __group_events."""
+    muster_transaction_events_enable: bool = True
+    """Whether events of transactional ids are written to __transaction_events."""
+
 
 log = structlog.get_logger("muster.events")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from muster.coordinator.history import epoch_words
+from muster.coordinator.history import words
 from muster.coordinator.history.words import Value, many, phrase, plural, seconds, short, who
 from muster.coordinator.system.wall_time import format_wall
 
@@ -39,11 +39,11 @@ class Timeline:
         if tell is None and kind == "rebalance_completed":
             text: str | None = self._completed(value)
         elif tell is None and kind == "epoch_reconciled":
-            text = epoch_words.reconciled(value, self._why(value), self._others(value["trigger"]), self._topics)
+            text = words.reconciled(value, self._why(value), self._others(value["trigger"]), self._topics)
         elif tell is None:
             text = _unknown(value) if self._everything else None
         elif kind == "epoch_bumped" and not value["members"]:
-            text = epoch_words.emptied(value)
+            text = words.emptied(value)
         elif kind in _DETAILS and not self._everything:
             text = None
         elif kind == "group_emptied" and not self._everything:
@@ -62,7 +62,7 @@ class Timeline:
             self._gone.append(member)
             self._went[member] = value
         elif kind == "epoch_bumped":
-            self._topics += value["topics"][: epoch_words.MOST - len(self._topics)]
+            self._topics += value["topics"][: words.MOST - len(self._topics)]
 
     def _date(self, value: Value) -> list[str]:
         day = format_wall(value["time"], "%Y-%m-%d", self._zone)
@@ -195,7 +195,7 @@ _TELL: Final[dict[str, Callable[[Value], str]]] = {
     "group_restless": lambda value: f"{value['text']}: {plural(value['times'], 'time')}",
     "rebalance_started": _started,
     "rebalance_failed": _failed,
-    **epoch_words.TELL,
+    **words.TELL,
     "offsets_deleted": lambda value: f"offsets were deleted ({value['cause'].replace('_', ' ')}): {_partitions(value)}",
     "offsets_expired": lambda value: f"offsets expired: {_partitions(value)}",
     "requests_refused": _refused,

@@ -2,7 +2,8 @@
 authentication pass, and any other request closes the connection.
 
 The requests behind the gate handle what passes. After the authentication they take the place of the gate. So the gate
-costs an authenticated connection nothing.
+costs an authenticated connection nothing. A client may have to re-authenticate (KIP-368). Until its session expires,
+everything is allowed, without cost; after that, only re-authentication.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from muster.coordinator.api.context import Channel
 from muster.coordinator.api.sink import Answer, Sink
 from muster.coordinator.net.connection import Connection
 from muster.coordinator.net.requests import Requests, Wrap
-from muster.coordinator.security.authentication import AUTHENTICATE, FAILED, HANDSHAKE
+from muster.coordinator.security.authentication import AUTHENTICATE, FAILED, HANDSHAKE, REAUTHENTICATE
 from muster.coordinator.system.clock import Clock, Timer
 from muster.protocol.api import ApiKey
 
@@ -30,7 +31,7 @@ PASSES: Final[Mapping[str, frozenset[int]]] = MappingProxyType(
 
 MOST_REQUESTS: Final = 10
 """The limit until the authentication is complete. A client of Kafka needs four requests."""
-MOST_MS: Final = 30_000
+MAX_AUTHENTICATION_MS: Final = 30_000
 """The time limit of the authentication. It begins with the connection, or after its TLS handshake."""
 
 
@@ -62,7 +63,7 @@ class AuthenticationGate:
         self._count = 0
         self._timer: Timer | None = None
         if clock is not None:
-            self._timer = clock.call_at(clock.mono_ms() + MOST_MS, self._too_late)
+            self._timer = clock.call_at(clock.mono_ms() + MAX_AUTHENTICATION_MS, self._too_late)
             channel.on_close(self._stop_timer)
 
     # ---- the connection's calls
@@ -116,10 +117,7 @@ class AuthenticationGate:
         authentication, clock = self._authentication, self._clock
         has_tokens = authentication.sasl is not None and authentication.sasl.has_tokens
         if clock is not None and (authentication.lifetime_ms is not None or has_tokens):
-            # imported here: hardly any listener has it
-            from muster.coordinator.net.session import Session
-
-            Session(self._channel, self._connection, requests, clock)
+            ReauthenticationTimer(self._channel, self._connection, requests, clock)
 
     def _take_raw(self, token: bytes) -> None:
         """Handle a token without a request around it. A client sends such tokens after SaslHandshake 0."""
@@ -145,7 +143,7 @@ class AuthenticationGate:
 
     def _too_late(self) -> None:
         self._timer = None
-        self.fail(CloseConnection(f"the client has not authenticated within {MOST_MS // 1000} s"))
+        self.fail(CloseConnection(f"the client has not authenticated within {MAX_AUTHENTICATION_MS // 1000} s"))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -167,3 +165,72 @@ class AuthenticationGate:
     def was_read(self) -> None:
         """See `Connection.was_read`."""
         self._connection.was_read()
+
+
+MAX_SESSION_MS: Final = 10 * 365 * 86_400_000
+"""The longest timer: the system cannot set a timer to the end of all times."""
+
+
+class ReauthenticationTimer:
+    """See the module. It is the `Requests` of the connection after the session has expired."""
+
+    def __init__(self, channel: Channel, connection: Connection, requests: Requests, clock: Clock) -> None:
+        self._authentication = channel.authentication
+        self._connection = connection
+        self._requests = requests
+        self._clock = clock
+        self._timer: Timer | None = None
+        self._is_over = False
+        self._authentication.on_proven = self._renew
+        channel.on_close(self._end)
+        self._renew()
+
+    def _renew(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._is_over:
+            self._is_over = False
+            self._connection.handled_by(self._requests)
+        lifetime_ms = self._authentication.lifetime_ms
+        if lifetime_ms is None:
+            self._timer = None
+        elif lifetime_ms:
+            self._timer = self._clock.call_at(self._clock.mono_ms() + min(lifetime_ms, MAX_SESSION_MS), self._over)
+        else:
+            self._over()
+
+    def _over(self) -> None:
+        self._timer = None
+        before = self._connection.handled_by(self)
+        if before is not None:
+            self._requests = before
+            self._is_over = True
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._authentication.on_proven = None
+
+    # ---- the connection's calls
+
+    @property
+    def is_reading(self) -> bool:
+        """See `Requests`."""
+        return self._requests.is_reading
+
+    def handle(self, data: bytes, start: int, end: int) -> Answer | None:
+        """Let the request pass if it is one of an authentication, or raise `CloseConnection`."""
+        api_key = int.from_bytes(data[start : start + 2], "big", signed=True) if end - start >= 2 else -1
+        again = self._authentication.state is REAUTHENTICATE
+        if api_key == ApiKey.SASL_HANDSHAKE or (again and api_key == ApiKey.SASL_AUTHENTICATE):
+            return self._requests.handle(data, start, end)
+        raise CloseConnection("its session is over: it has not authenticated again", api_key=api_key)
+
+    def closed(self) -> None:
+        """See `Requests`."""
+        self._requests.closed()
+
+    def wrapped(self, wrap: Wrap) -> Requests:
+        """See `Requests`."""
+        self._requests = self._requests.wrapped(wrap)
+        return self

@@ -30,7 +30,7 @@ from muster.coordinator.net.connection_core import (
 )
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.requests import Requests, Wrap
-from muster.coordinator.net.send_queue import undelivered_bytes
+from muster.coordinator.net.sockets import undelivered_bytes
 from muster.protocol.frames import InvalidFrameSize
 
 log = structlog.get_logger("muster.net")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from muster.coordinator.net.settings import NO_LIMIT
-from muster.coordinator.quotas.rate import Rate, Windows
+from muster.coordinator.quotas.managers import Rate, Windows
 from muster.coordinator.system.clock import Clock
 
 MOST_ADDRESSES: Final = 20_000

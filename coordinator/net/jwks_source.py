@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from muster.coordinator.security.sasl.jwks import BadKeys, JwkSet
+from muster.coordinator.security.sasl.jwt import BadKeys, JwkSet
 from muster.coordinator.security.sasl.oauthbearer import InvalidToken
 from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.jobs import Worker, outcome

@@ -18,9 +18,9 @@ import structlog
 
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.unsent import Reader, Unsent
-from muster.coordinator.net.addresses import numeric
 from muster.coordinator.net.request_memory import Holder, RequestMemory
 from muster.coordinator.net.settings import NetSettings
+from muster.coordinator.net.sockets import numeric
 from muster.coordinator.system.clock import Clock, Timer
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from itertools import count, islice
 from typing import Final, Protocol
 
-from muster.coordinator.net.addresses import network_of
 from muster.coordinator.net.connection_core import ConnectionCore
+from muster.coordinator.net.sockets import network_of
 from muster.coordinator.system.clock import Clock, Timer
-from muster.coordinator.system.malloc import expect
+from muster.coordinator.system.memory import expect_block
 
 FINISHING_PART: Final = 4
 """The divisor of the memory that is kept to finish requests beyond their share. One such request gets the same fraction
@@ -132,7 +132,7 @@ class RequestMemory:
         if account is None:
             if not whole + came:
                 return True
-            expect(came + missing)
+            expect_block(came + missing)
             account = self._open(holder)
         change = self._set(account, whole, came, missing)
         if not whole + came:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
-from muster.coordinator.system.bounded_names import BoundedNames
+from muster.coordinator.system.memory import BoundedNames
 from muster.protocol.hashing import group_partition
 
 _KEPT: Final = 100_000

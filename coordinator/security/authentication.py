@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from muster.coordinator.security.principal import ANONYMOUS, KafkaPrincipal
+from muster.coordinator.security.authorizer import ANONYMOUS, KafkaPrincipal
 
 if TYPE_CHECKING:
     from muster.coordinator.security.sasl.exchange import Exchange, SaslListener
+
 
 NOT_REQUIRED: Final = "not required"
 """The listener requires none: every request is handled, now and later."""

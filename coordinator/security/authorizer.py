@@ -7,9 +7,24 @@ Each node has one authorizer, and every handler asks it. It is `AllowAll`, as on
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from muster.coordinator.security.principal import KafkaPrincipal
+
+class KafkaPrincipal(NamedTuple):
+    """Kafka's KafkaPrincipal. ACLs and super.users contain its text."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+USER: Final = "User"
+"""The only principal type of Kafka."""
+ANONYMOUS: Final = KafkaPrincipal(USER, "ANONYMOUS")
+"""The principal of a connection that did not authenticate."""
+
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only resource of the type CLUSTER (Kafka's Resource.CLUSTER_NAME)."""

@@ -1,5 +1,6 @@
 """The subject of a certificate as Java writes it (X500Principal.getName, RFC 2253). It is the name of a client's
-principal, and `ssl.principal.mapping.rules` apply to it.
+principal, and `ssl.principal.mapping.rules` apply to it. The elements of DER that certificates and key stores need are
+here too; their errors are ValueError and IndexError.
 """
 
 from __future__ import annotations
@@ -8,7 +9,39 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from muster.coordinator.security.der import OID, SEQUENCE, element, expect, parts
+OCTETS: Final = 0x04
+OID: Final = 0x06
+SEQUENCE: Final = 0x30
+
+
+def parts(data: bytes, most: int | None = None) -> list[tuple[int, bytes]]:
+    """The elements in sequence, each with its type; at most the first `most`."""
+    found: list[tuple[int, bytes]] = []
+    at = 0
+    while at < len(data) and (most is None or len(found) < most):
+        tag, value, at = element(data, at)
+        found.append((tag, value))
+    return found
+
+
+def element(data: bytes, at: int) -> tuple[int, bytes, int]:
+    """Type and value of the element at a place, and where the next element begins."""
+    tag, length = data[at], data[at + 1]
+    at += 2
+    if length & 0x80:
+        width = length & 0x7F
+        length = int.from_bytes(data[at : at + width], "big")
+        at += width
+    if at + length > len(data):
+        raise ValueError("an element is cut off")
+    return tag, data[at : at + length], at + length
+
+
+def expect_tag(tag: int, wanted: int) -> None:
+    """Check that an element has this type."""
+    if tag != wanted:
+        raise ValueError(f"an element of type {wanted:#x} is expected, not {tag:#x}")
+
 
 KEYWORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -62,9 +95,9 @@ def alternative_names(certificate: bytes) -> frozenset[tuple[int, bytes]]:
 def _fields(certificate: bytes) -> list[tuple[int, bytes]]:
     """Serial number, algorithm, issuer, validity, subject, key, and further fields."""
     ((tag, outer),) = parts(certificate, 1)
-    expect(tag, SEQUENCE)
+    expect_tag(tag, SEQUENCE)
     ((tag, to_be_signed),) = parts(outer, 1)
-    expect(tag, SEQUENCE)
+    expect_tag(tag, SEQUENCE)
     fields = parts(to_be_signed)
     return fields[1:] if fields[0][0] == _VERSION else fields
 
@@ -82,7 +115,7 @@ def _relative_name(attributes: bytes) -> str:
 
 def _attribute(encoded: bytes) -> str:
     (tag, oid), (kind, value) = parts(encoded, 2)
-    expect(tag, OID)
+    expect_tag(tag, OID)
     number = _dotted(oid)
     keyword = KEYWORDS.get(number)
     if keyword is None or kind not in _TEXTS:

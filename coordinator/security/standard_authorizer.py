@@ -10,8 +10,7 @@ from collections.abc import Callable, Container, Iterable
 from typing import Final, NamedTuple
 
 from muster.coordinator.security.acls import ALLOW, AclRules, of_record
-from muster.coordinator.security.authorizer import Requester
-from muster.coordinator.security.principal import KafkaPrincipal
+from muster.coordinator.security.authorizer import KafkaPrincipal, Requester
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.access_control_entry_record import AccessControlEntryRecord
 from muster.protocol.messages.metadata_records.remove_access_control_entry_record import (

@@ -1,4 +1,6 @@
-"""The data of a running server: the logs, in their directory or in memory, and their maintenance."""
+"""The data of a running server: the logs, in their directory or in memory, and their maintenance. Also the topics and
+users that must exist before the first client connects.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import Final
 import structlog
 
 from muster.coordinator.config import Config
+from muster.coordinator.history.event_writer import HistorySettings
 from muster.coordinator.log import FilesystemSync, LogManager, LogSettings
 from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.maintenance import Maintenance, monitoring
@@ -15,7 +18,14 @@ from muster.coordinator.log.storage.open_files import OF_THIS_PROCESS
 from muster.coordinator.server.machine import Machine
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.file_limits import PROCESS_FILES
-from muster.coordinator.system.jobs import JobQueue
+from muster.coordinator.system.jobs import Job, JobQueue
+from muster.coordinator.topics.names import (
+    GROUP_EVENTS_TOPIC,
+    GROUP_OFFSETS_TOPIC,
+    TRANSACTION_EVENTS_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
+from muster.coordinator.topics.topics import Topics
 
 log = structlog.get_logger("muster.server")
 
@@ -95,3 +105,28 @@ class _Walks:
 
 def _nothing(_: object) -> None:
     pass
+
+
+def creating_first_topics(config: Config, topics: Topics, draw_uuid: Callable[[], bytes]) -> Job[None]:
+    """Create the missing topics of the coordinators and of the configuration, and write the given users. Raises
+    `topics.errors.ApiError`.
+    """
+    histories = config.settings(HistorySettings)
+    yield from topics.ensuring(GROUP_OFFSETS_TOPIC)
+    if histories.muster_group_events_enable:
+        yield from topics.ensuring(GROUP_EVENTS_TOPIC)
+    if histories.muster_transaction_events_enable and TRANSACTION_STATE_TOPIC in topics.by_name:
+        yield from topics.ensuring(TRANSACTION_EVENTS_TOPIC)
+    for name, partitions in config.topics:
+        topic = yield from topics.ensuring(name, partitions)
+        there = len(topic.partitions)
+        if there != partitions:
+            log.warning(
+                "a topic of --topic is there with another number of partitions: it stays as it is",
+                topic=name, partitions=there, wanted=partitions,
+            )  # fmt: skip
+    if config.users:
+        # imported here: hardly any server has given users
+        from muster.coordinator.config.scram_users import scram_records
+
+        yield from topics.writing(scram_records(config.users, topics.state.scram, draw_uuid))

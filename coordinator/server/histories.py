@@ -7,17 +7,58 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import import_module
 from typing import Any
 
+import structlog
+
 from muster.coordinator.groups.common.events import Event
-from muster.coordinator.history.event_writer import Row
+from muster.coordinator.history.event_writer import HistorySettings, Row
 from muster.coordinator.history.journal import Journal
-from muster.coordinator.history.observers import Observers, warn_restless
-from muster.coordinator.history.settings import ObserveSettings
+from muster.coordinator.runtime.group_coordinator.log_lines import log_event
+from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, TRANSACTION_EVENTS_TOPIC
 from muster.coordinator.topics.topics import Topics
+
+log = structlog.get_logger("muster.groups")
+
+
+def warn_restless(event: Event) -> None:
+    """Log that members of a group leave and join in a loop. `Journal` calls it."""
+    log.warning("a group is restless", group=event.group_id, what=event.facts["text"])
+
+
+class GroupObservers:
+    """The `Observer` of a shard."""
+
+    def __init__(self, journal: Journal | None, told: Callable[[Sequence[Event]], object] | None = None) -> None:
+        """`told` gets the events too."""
+        self.journal = journal
+        self._told = told
+
+    def tell(self, happened: Sequence[Event], now: Now) -> None:
+        """Give the events to the journal first, because it must not lose any."""
+        if self.journal is not None:
+            self.journal.tell(happened, now)
+        for event in happened:
+            log_event(event)
+        if self._told is not None:
+            self._told(happened)
+
+    def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
+        """For the journal only: the server's log reports all shards at once."""
+        if self.journal is not None:
+            self.journal.loaded(now, groups=groups, records=records, took_ms=took_ms)
+
+    def flush(self) -> None:
+        """An answer is about to show the events."""
+        if self.journal is not None:
+            self.journal.flush()
+
+    def close(self) -> None:
+        """No more events will follow."""
+        if self.journal is not None:
+            self.journal.close()
 
 
 class Histories:
@@ -25,7 +66,7 @@ class Histories:
 
     def __init__(
         self,
-        settings: ObserveSettings,
+        settings: HistorySettings,
         topics: Topics,
         clock: Clock,
         told: Callable[[Sequence[Event]], object] | None = None,
@@ -38,7 +79,7 @@ class Histories:
         self._observers: dict[tuple[str, int], Any] = {}
         """Observers by history topic and partition."""
 
-    def of_groups(self, index: int) -> Observers:
+    def of_groups(self, index: int) -> GroupObservers:
         """The observer of a partition of __consumer_offsets."""
         found = self._observers.get((GROUP_EVENTS_TOPIC, index))
         if found is None:
@@ -46,8 +87,8 @@ class Histories:
             if self._settings.muster_group_events_enable:
                 open_log = partial(self._topics.open.open_log, GROUP_EVENTS_TOPIC, index)
                 journal = Journal(index, open_log, self._clock, warn_restless)
-            found = self._observers[GROUP_EVENTS_TOPIC, index] = Observers(journal, self._told)
-        observers: Observers = found
+            found = self._observers[GROUP_EVENTS_TOPIC, index] = GroupObservers(journal, self._told)
+        observers: GroupObservers = found
         return observers
 
     def of_transactions(self, index: int) -> Any:
@@ -55,13 +96,14 @@ class Histories:
         found = self._observers.get((TRANSACTION_EVENTS_TOPIC, index))
         if found is None:
             # imported here: most servers have no transactions
-            room = import_module("muster.coordinator.history.transaction_journal")
-            lines = import_module("muster.coordinator.runtime.transaction_coordinator.log_lines")
+            from muster.coordinator.history.transaction_journal import TransactionJournal, TransactionObservers
+            from muster.coordinator.runtime.transaction_coordinator.log_lines import log_events
+
             journal = None
             if self._settings.muster_transaction_events_enable:
                 open_log = partial(self._topics.open.open_log, TRANSACTION_EVENTS_TOPIC, index)
-                journal = room.TransactionJournal(index, open_log, self._clock)
-            found = room.TransactionObservers(journal, lines.log_events)
+                journal = TransactionJournal(index, open_log, self._clock)
+            found = TransactionObservers(journal, log_events)
             self._observers[TRANSACTION_EVENTS_TOPIC, index] = found
         return found
 

@@ -14,7 +14,7 @@ import structlog
 from muster.coordinator.config import Config
 from muster.coordinator.net.listener import WILDCARDS
 from muster.coordinator.server.server import Server
-from muster.coordinator.system import garbage_collection
+from muster.coordinator.system import memory
 
 log = structlog.get_logger("muster.server")
 
@@ -51,7 +51,7 @@ async def serve(
             await server.stop()
             raise
     sys.setswitchinterval(SWITCH_S)
-    garbage_collection.begin()
+    memory.limit_collections()
     first = server.bound[0]
     if not stop.is_set():
         ready("localhost" if first.host in WILDCARDS else first.host, first.port)

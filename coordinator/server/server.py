@@ -6,7 +6,6 @@ import asyncio
 import errno
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import import_module
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -18,7 +17,7 @@ from muster.coordinator.api.observer import RequestObserver
 from muster.coordinator.config import Config
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.history.settings import ObserveSettings
+from muster.coordinator.history.event_writer import HistorySettings
 from muster.coordinator.log import LogManager, LogSettings
 from muster.coordinator.properties.live import Live
 from muster.coordinator.runtime import placement
@@ -28,16 +27,13 @@ from muster.coordinator.runtime.leaderships import LeaderShards
 from muster.coordinator.runtime.loader import Loader
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
-from muster.coordinator.server.access import open_authorizer, open_tokens
-from muster.coordinator.server.data import Data
-from muster.coordinator.server.first_topics import ensuring_first
+from muster.coordinator.server.data import Data, creating_first_topics
 from muster.coordinator.server.histories import Histories
 from muster.coordinator.server.machine import Machine
 from muster.coordinator.server.nodes.cluster import Cluster
-from muster.coordinator.server.nodes.common import Common
-from muster.coordinator.server.nodes.membership import Membership, told_endpoints
+from muster.coordinator.server.nodes.common import LeadershipSettings, Membership, SharedByNodes, advertised_endpoints
 from muster.coordinator.server.nodes.running_node import Bound, RunningNode
-from muster.coordinator.server.nodes.settings import ClusterSettings
+from muster.coordinator.server.nodes.security import make_authorizer, make_delegation_tokens
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, JobQueue, at_once, to_its_end
 from muster.coordinator.topics.configs import TopicConfigs
@@ -184,7 +180,7 @@ class Server:
                     self.slices,
                     self._data.identity.cluster_id,
                     config.rack,
-                    told_endpoints(config, [given.port for given in config.listeners]),
+                    advertised_endpoints(config, [given.port for given in config.listeners]),
                     histories.renew,
                     histories,
                 )
@@ -205,18 +201,18 @@ class Server:
             keeper=None if self._membership is None else self._membership.keeper,
         )
         self.topics.load()
-        self._histories = Histories(config.settings(ObserveSettings), self.topics, self.clock, self._told)
+        self._histories = Histories(config.settings(HistorySettings), self.topics, self.clock, self._told)
         await self._join(self._histories)
         self._reconfigured()
         self.topics.dynamic_configs.subscribe(self._reconfigured)
-        await self._do(ensuring_first(config, self.topics, self._machine.draw_uuid))
+        await self._do(creating_first_topics(config, self.topics, self._machine.draw_uuid))
         self.topics.publish()
 
     def _open_nodes(self) -> None:
         """Make every node with its shards. No shard is active yet."""
         config, topics, histories = self.config, self.topics, self._histories
         assert histories is not None
-        is_told = config.settings(ObserveSettings).muster_transaction_events_enable
+        is_told = config.settings(HistorySettings).muster_transaction_events_enable
         membership, configs = self._membership, self._configs
         if membership is None:
             self.cluster = Cluster(
@@ -224,7 +220,7 @@ class Server:
                 self.clock,
                 self.slices,
                 self._data.identity.cluster_id,
-                config.settings(ClusterSettings),
+                config.settings(LeadershipSettings),
                 histories.renew,
             )
         controller = self._controller = membership or self.cluster
@@ -234,12 +230,12 @@ class Server:
         leaders = partial(self.topics.open.leaders_of, GROUP_OFFSETS_TOPIC)
         transaction_leaders = partial(self.topics.open.leaders_of, TRANSACTION_STATE_TOPIC)
         self._to_load = len(configs)
-        common = Common(
+        common = SharedByNodes(
             machine=self._machine,
             clock=self.clock,
             slices=self.slices,
             topics=topics,
-            authorizer=open_authorizer(config, topics),
+            authorizer=make_authorizer(config, topics),
             open_dispatcher=self._open_dispatcher,
             observe=histories.of_groups,
             observe_transactions=histories.of_transactions,
@@ -264,7 +260,7 @@ class Server:
         topics.subscribe(hasher.topics_changed)
         hasher.topics_changed(topics.image)
         controller.begin(self.nodes)
-        stop_tokens = open_tokens(config, topics, self.clock, self.slices, [one.node for one in self.nodes])
+        stop_tokens = make_delegation_tokens(config, topics, self.clock, self.slices, [one.node for one in self.nodes])
         if stop_tokens is not None:
             self._stops.append(stop_tokens)
 
@@ -327,12 +323,13 @@ class Server:
         if self._controller is not None:
             self._controller.publish()
         if self._membership is not None:
-            await self._membership.listening(told_endpoints(self.config, [bound.port for bound in self.bound]))
+            await self._membership.listening(advertised_endpoints(self.config, [bound.port for bound in self.bound]))
         self.clock.read_first(lambda: any(node.input_waits() for node in self.nodes))
         if len(self.nodes) > 1 and self.config.data_dir is not None and self._machine.has_sockets:
             # imported here: most servers have one node
-            room = import_module("muster.coordinator.server.nodes.control")
-            self._control = room.Control(self.cluster, self.config.data_dir)
+            from muster.coordinator.server.nodes.control import Control
+
+            self._control = Control(self.cluster, self.config.data_dir)
             await self._control.start()
 
     # ---- stopping ----

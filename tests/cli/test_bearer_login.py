@@ -15,10 +15,9 @@ import pytest
 
 from muster.client import oauth_login, security
 from muster.client.oauth_login import MODULE, Bearer, InlineToken, NoToken
-from muster.coordinator.config.error import ConfigError
+from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.security.sasl.exchange import AuthenticationFailed
-from muster.coordinator.security.sasl.oauthbearer import OAuthBearerExchange
-from muster.coordinator.security.sasl.unsecured_jwt import UnsecuredCheck, UnsecuredOptions
+from muster.coordinator.security.sasl.oauthbearer import OAuthBearerExchange, UnsecuredCheck, UnsecuredOptions
 from muster.coordinator.system.wall_time import wall_now_ms
 
 SECRET = "hunter2"

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from muster.client.security import LoginFailed, User, librdkafka, login, read
-from muster.coordinator.config.error import ConfigError
-from muster.coordinator.security.sasl.exchange import AuthenticationFailed
-from muster.coordinator.security.sasl.plain import PlainExchange, PlainUsers
+from muster.coordinator.config.checks import ConfigError
+from muster.coordinator.security.sasl.exchange import AuthenticationFailed, PlainExchange, PlainUsers
 from muster.coordinator.security.sasl.scram import MECHANISMS, Credentials, ScramExchange
 from tests.support.certificates import Authority
 

@@ -12,7 +12,7 @@ from muster.cli import main
 from muster.cli.groups import plans
 from muster.cli.groups.plans import Chosen, Planned
 from muster.cli.parser import joined
-from muster.coordinator.config.error import ConfigError
+from muster.coordinator.config.checks import ConfigError
 
 RESET = ["groups", "offsets", "reset"]
 HERE = ["--bootstrap-server", "127.0.0.1:1"]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from muster.coordinator.system.bounded_names import BoundedNames
+from muster.coordinator.system.memory import BoundedNames
 
 
 def test_what_is_kept_is_bounded_by_number() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.coordinator.system import garbage_collection
+from muster.coordinator.system import memory
 
 MOST_AT_ONCE = 80_000
 """Some 7 ms of the processor."""
@@ -41,7 +41,7 @@ def largest(as_before: None) -> Iterator[dict[int, int]]:
 
     gc.collect()
     gc.callbacks.append(note)
-    garbage_collection.begin()
+    memory.limit_collections()
     yield found
     gc.callbacks.remove(note)
 
@@ -93,7 +93,7 @@ def test_no_run_looks_at_more_when_the_process_had_millions_before_it_began(as_b
         if phase == "start":
             largest = max(largest, sum(len(gc.get_objects(younger)) for younger in range(run["generation"] + 1)))
 
-    garbage_collection.begin()
+    memory.limit_collections()
     gc.callbacks.append(note)
     more = [[number] for number in range(600_000)]
     gc.callbacks.remove(note)
@@ -107,7 +107,7 @@ def test_cycles_are_found_while_they_are_young_however_many_objects_there_are() 
     for _ in range(10):
         garbage = cycle()
         for _ in range(4):  # the next collection does not find it if the last one came while it was made
-            kept += [[number] for number in range(2 * garbage_collection.EVERY_OBJECTS)]
+            kept += [[number] for number in range(2 * memory.EVERY_OBJECTS)]
         assert garbage() is None
 
 
@@ -116,21 +116,21 @@ def test_old_cycles_are_found_while_there_are_few_objects() -> None:
     one, other = Linked(), Linked()
     one.other, other.other = other, one
     gone = weakref.ref(one)
-    kept = [[number] for number in range(garbage_collection.MOST_OBJECTS // 2)]
+    kept = [[number] for number in range(memory.MOST_OBJECTS // 2)]
     for _ in range(20):
-        more = [[number] for number in range(garbage_collection.EVERY_OBJECTS)]
+        more = [[number] for number in range(memory.EVERY_OBJECTS)]
         del more
     del one, other
     for _ in range(10):
-        more = [[number] for number in range(2 * garbage_collection.EVERY_OBJECTS)]
+        more = [[number] for number in range(2 * memory.EVERY_OBJECTS)]
         del more
-    assert len(kept) == garbage_collection.MOST_OBJECTS // 2
+    assert len(kept) == memory.MOST_OBJECTS // 2
     assert gone() is None
 
 
 @pytest.mark.usefixtures("as_before")
 def test_it_may_begin_again() -> None:
     """A node of a cluster that comes back does."""
-    garbage_collection.begin()
-    garbage_collection.begin()
-    assert gc.callbacks.count(garbage_collection._after_collection) == 1
+    memory.limit_collections()
+    memory.limit_collections()
+    assert gc.callbacks.count(memory._after_collection) == 1

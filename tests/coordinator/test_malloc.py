@@ -9,7 +9,7 @@ import pytest
 from muster.coordinator.api.unsent import Taken, Unsent
 from muster.coordinator.net.connection_core import ConnectionCore
 from muster.coordinator.net.request_memory import RequestMemory
-from muster.coordinator.system import malloc
+from muster.coordinator.system import memory
 from muster.coordinator.system.clock import ManualClock
 
 
@@ -27,17 +27,17 @@ class Holder:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     calls: list[bool] = []
-    monkeypatch.setattr(malloc, "give_large_blocks_back", lambda: bool(calls.append(True)))
-    malloc._tell_once.cache_clear()
+    monkeypatch.setattr(memory, "give_large_blocks_back", lambda: bool(calls.append(True)))
+    memory._give_back_once.cache_clear()
     yield calls
-    malloc._tell_once.cache_clear()
+    memory._give_back_once.cache_clear()
 
 
 def test_it_is_told_once_before_the_first_large_request(told: list[bool]) -> None:
     requests = RequestMemory(ManualClock(), 1 << 30)
-    requests.charge(Holder(), 0, 1_000, malloc.WORTH_IT_BYTES - 1_001)
+    requests.charge(Holder(), 0, 1_000, memory.WORTH_IT_BYTES - 1_001)
     assert told == []
-    requests.charge(Holder(), 0, 1_000, malloc.WORTH_IT_BYTES - 1_000)
+    requests.charge(Holder(), 0, 1_000, memory.WORTH_IT_BYTES - 1_000)
     requests.charge(Holder(), 0, 1_000, 90_000_000)
     assert told == [True]
 

@@ -15,7 +15,7 @@ from muster.cli.serve_messages import files_of_others
 from muster.coordinator.api.security import sasl as handlers
 from muster.coordinator.config import ConfigError, load
 from muster.coordinator.net import authentication_gate
-from muster.coordinator.net.session import Session
+from muster.coordinator.net.authentication_gate import ReauthenticationTimer
 from muster.coordinator.security.sasl.scram import MECHANISMS
 from muster.coordinator.server import Server
 from muster.protocol.message import Message
@@ -167,7 +167,7 @@ async def test_few_requests_soon_and_small_ones(monkeypatch: pytest.MonkeyPatch)
         await client.ask(SaslHandshakeRequest("PLAIN"))
         client.send(SaslAuthenticateRequest(b"\0alice\0" + bytes(100)))
         assert await client.closed()
-    monkeypatch.setattr(authentication_gate, "MOST_MS", 20)
+    monkeypatch.setattr(authentication_gate, "MAX_AUTHENTICATION_MS", 20)
     async with client_of() as (_, client):
         with capture_logs() as logs:
             assert await client.closed()
@@ -214,7 +214,7 @@ async def test_a_session_that_is_over_can_only_be_renewed(monkeypatch: pytest.Mo
         for _ in range(2):
             assert (await plain(client)).session_lifetime_ms == 1
             (connection,) = connections(server)
-            await until(lambda connection=connection: type(connection._requests) is Session)
+            await until(lambda connection=connection: type(connection._requests) is ReauthenticationTimer)
         with capture_logs() as logs:
             client.send(FIND)
             assert await client.closed()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.coordinator.server import Server
-from muster.coordinator.server.nodes.states import State
+from muster.coordinator.server.nodes.common import NodeState
 from tests.e2e.workers import PARTITIONS, PATIENCE_S, WORKERS, Progress, at_work, quieten, tell
 from tests.support.muster import running
 
@@ -39,8 +39,8 @@ async def play(server: Server, names: list[str], changes: int, seed: int) -> dic
     nodes = server.cluster
     async with at_work({name: WORKERS[name] for name in names}, bootstrap, PATIENCE_S, names) as work:
         for _ in range(changes):
-            up = [one for one, state in nodes.states.items() if state is State.UP]
-            down = [one for one, state in nodes.states.items() if state in (State.STOPPED, State.KILLED)]
+            up = [one for one, state in nodes.states.items() if state is NodeState.UP]
+            down = [one for one, state in nodes.states.items() if state in (NodeState.STOPPED, NodeState.KILLED)]
             if down:
                 # a client that knows of one broker alone finds no other when that dies, as on Kafka (KIP-899)
                 await nodes.return_node(draw.choice(down))

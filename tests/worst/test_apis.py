@@ -12,7 +12,7 @@ import structlog
 
 from muster.coordinator.api.registry import SERVED
 from muster.coordinator.groups.consumer import target
-from muster.coordinator.history import pending_rows, schema
+from muster.coordinator.history import journal, schema
 from muster.coordinator.system import patterns
 from muster.coordinator.system.jobs import matching
 from muster.protocol.api import api, api_named
@@ -196,7 +196,7 @@ def test_events_with_all_of_the_metadata_of_members_are_found(states: States, mo
     monkeypatch.setattr(schema, "_long_protocols", lambda rows, most=0: protocols(rows, NEVER))
     for module, limit in (
         (schema, "MOST_METADATA_OF_ALL"), (schema, "MOST_BYTES"),
-        (pending_rows, "PIECES_AT_ONCE"), (pending_rows, "BYTES_AS_A_PIECE"),
+        (journal, "PIECES_AT_ONCE"), (journal, "BYTES_AS_A_PIECE"),
     ):  # fmt: skip
         monkeypatch.setattr(module, limit, NEVER)
     assert verdict_on(states, "LeaveGroup", case, 5, FEW).is_too_long

@@ -11,8 +11,7 @@ from muster.coordinator.api.answer_size import AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, in_steps
-from muster.coordinator.security.authorizer import Operation, ResourceType
-from muster.coordinator.security.principal import ANONYMOUS, KafkaPrincipal
+from muster.coordinator.security.authorizer import ANONYMOUS, KafkaPrincipal, Operation, ResourceType
 from muster.coordinator.security.sasl.delegation_tokens import (
     MOST_TOKENS,
     DelegationTokens,

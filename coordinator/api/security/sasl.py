@@ -22,7 +22,7 @@ from muster.coordinator.security.authentication import (
     REJECTED,
     Authentication,
 )
-from muster.coordinator.security.principal import USER, KafkaPrincipal
+from muster.coordinator.security.authorizer import USER, KafkaPrincipal
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse

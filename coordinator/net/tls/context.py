@@ -1,19 +1,113 @@
-"""The `ssl` context of a listener, made from its settings."""
+"""The `ssl` context of a listener, made from its settings: versions, cipher suites, keys, and the handshake's object.
+
+Java and Kafka use the names of the standard for cipher suites (TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384). OpenSSL has its
+own (ECDHE-RSA-AES256-GCM-SHA384).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import socket
 import ssl
 import tempfile
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
 
 from muster.coordinator.net.tls import stores
-from muster.coordinator.net.tls.cipher_suites import TLS_1_3, is_name, openssl_name
 from muster.coordinator.net.tls.settings import TlsError, TlsSettings
-from muster.coordinator.net.tls.ssl_object import ListenerSSLObject
 from muster.coordinator.security.ssl_principal import InvalidRules, SslPrincipalMapper
+
+TLS_1_3: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+"""The suites of TLS 1.3 that OpenSSL offers. Their names are the same."""
+_SUITE_NAME: Final = re.compile(
+    r"TLS_(ECDHE_ECDSA|ECDHE_RSA|DHE_RSA|DHE_DSS|RSA)_WITH_"
+    r"(?:(AES)_(128|256)_(GCM|CBC|CCM_8|CCM)(?:_(SHA|SHA256|SHA384))?|(CHACHA20_POLY1305)_SHA256)",
+    re.ASCII,
+)
+_EXCHANGES: Final[Mapping[str, str]] = MappingProxyType({"RSA": ""})
+
+
+def is_suite_name(name: str) -> bool:
+    """Whether it could be the name of a suite that Java knows."""
+    return re.fullmatch(r"(TLS|SSL)_[A-Z0-9a-z_]+", name) is not None
+
+
+def openssl_name(name: str) -> str | None:
+    """OpenSSL's name of a suite of TLS 1.2, or None if OpenSSL does not have it."""
+    found = _SUITE_NAME.fullmatch(name)
+    if found is None:
+        return None
+    exchange, aes, bits, mode, digest, chacha = found.groups()
+    words = [_EXCHANGES.get(exchange, exchange.replace("_", "-"))]
+    if chacha:
+        words.append("CHACHA20-POLY1305")
+    elif mode in ("CCM", "CCM_8"):
+        words += [f"{aes}{bits}", mode.replace("_", "")]
+        if digest:
+            return None
+    else:
+        words += [f"{aes}{bits}", *(["GCM"] if mode == "GCM" else []), digest or ""]
+        if not digest or (mode == "GCM" and digest == "SHA"):
+            return None
+    return "-".join(filter(None, words))
+
+
+class UnderWay(Protocol):
+    """The handshake of an object."""
+
+    @property
+    def socket(self) -> socket.socket:
+        """The plain socket."""
+
+    @property
+    def came(self) -> bytes:
+        """The bytes that were read from it before `ssl` had the transport."""
+
+    def may_go_on(self) -> bool:
+        """Whether the next step may be done. If not, `ssl` is called again when it may."""
+
+
+OF_THIS_TASK: Final[ContextVar[UnderWay | None]] = ContextVar("a handshake", default=None)
+"""The handshake that a task, and the tasks that it starts, are for."""
+
+
+class ListenerSSLObject(ssl.SSLObject):
+    """See the module. Java also sends a client the reason of a failed handshake. asyncio and uvloop only close the
+    connection. The client would take that for a network error and retry.
+    """
+
+    _incoming: ssl.MemoryBIO
+    _answers: ssl.MemoryBIO
+    _under_way: UnderWay | None
+
+    @classmethod
+    def _create(cls, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **how: Any) -> ListenerSSLObject:
+        made: ListenerSSLObject = super()._create(incoming, outgoing, **how)  # type: ignore[misc]  # SSLContext calls it
+        made._incoming, made._answers, made._under_way = incoming, outgoing, OF_THIS_TASK.get()
+        if made._under_way is not None and made._under_way.came:
+            incoming.write(made._under_way.came)
+        return made
+
+    def do_handshake(self) -> None:
+        """Do the next step if it may be done. When the handshake fails, send the alert."""
+        under_way = self._under_way
+        if under_way is not None and self._incoming.pending and not under_way.may_go_on():
+            raise ssl.SSLWantReadError
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError:
+            if under_way is not None:
+                with contextlib.suppress(OSError):  # the client has disconnected, or does not read
+                    under_way.socket.send(self._answers.read())
+            raise
+        self._under_way = None
+
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 """The supported versions. Java has disabled the older ones too."""
@@ -101,7 +195,7 @@ def _set_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> Iterator[str
     wanted = settings.ssl_cipher_suites
     if not wanted:
         return
-    wrong = [name for name in wanted if not is_name(name)]
+    wrong = [name for name in wanted if not is_suite_name(name)]
     if wrong:
         raise TlsError(f"ssl.cipher.suites: '{wrong[0]}' is no suite; expected names as {TLS_1_3[0]}")
     newest = [name for name in wanted if name in TLS_1_3]

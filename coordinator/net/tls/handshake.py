@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from muster.coordinator.net.tls.ssl_object import OF_THIS_TASK
+from muster.coordinator.net.tls.context import OF_THIS_TASK
 
 if TYPE_CHECKING:
     from muster.coordinator.net.connection import Connection

@@ -6,12 +6,109 @@ Java reads a PKCS12 file with the type JKS, and a JKS file with the type PKCS12.
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import re
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.net.tls import jks
 from muster.coordinator.net.tls.settings import TlsError, TlsSettings
+from muster.coordinator.security.distinguished_name import OCTETS, SEQUENCE, expect_tag, parts
+
+JKS_MAGIC: Final = bytes.fromhex("feedfeed")
+_PRIVATE_KEY: Final = 1
+_TRUSTED: Final = 2
+_WHITENER: Final = b"Mighty Aphrodite"
+_SHA1_BYTES: Final = 20
+
+
+class BadStore(ValueError):
+    """The bytes are not a key store in this format, or the password is wrong. The text has no secret in it."""
+
+
+class JavaKeyStore(NamedTuple):
+    """The content of a store. `keys`: (protected key, chain in DER), in the order of the store. `trusted`: certificates
+    in DER.
+    """
+
+    keys: tuple[tuple[bytes, tuple[bytes, ...]], ...]
+    trusted: tuple[bytes, ...]
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = len(JKS_MAGIC)
+
+    def number(self) -> int:
+        return int.from_bytes(self.take(4), "big")
+
+    def take(self, size: int) -> bytes:
+        end = self._at + size
+        if end > len(self._data):
+            raise BadStore("it is cut off")
+        taken, self._at = self._data[self._at : end], end
+        return taken
+
+    def text(self) -> bytes:
+        return self.take(int.from_bytes(self.take(2), "big"))
+
+    def certificate(self, version: int) -> bytes:
+        if version == 2:
+            self.text()
+        return self.take(self.number())
+
+
+def load_jks(data: bytes, password: str | None) -> JavaKeyStore:
+    """Read a store. Without a password its integrity is not checked, as in Java. Raises BadStore."""
+    if password is not None:
+        digest = hashlib.sha1(_bytes(password) + _WHITENER + data[:-_SHA1_BYTES], usedforsecurity=False).digest()
+        if not hmac.compare_digest(digest, data[-_SHA1_BYTES:]):
+            raise BadStore("it was changed, or the password is wrong")
+    reader = _Reader(data[:-_SHA1_BYTES])
+    version = reader.number()
+    if version not in (1, 2):
+        raise BadStore(f"it has version {version}; 1 and 2 are known")
+    keys: list[tuple[bytes, tuple[bytes, ...]]] = []
+    trusted: list[bytes] = []
+    for _ in range(reader.number()):
+        kind = reader.number()
+        reader.text()
+        reader.take(8)
+        if kind == _PRIVATE_KEY:
+            key = reader.take(reader.number())
+            keys.append((key, tuple(reader.certificate(version) for _ in range(reader.number()))))
+        elif kind == _TRUSTED:
+            trusted.append(reader.certificate(version))
+        else:
+            raise BadStore(f"it has an entry of type {kind}; 1 and 2 are known")
+    return JavaKeyStore(tuple(keys), tuple(trusted))
+
+
+def jks_private_key(protected: bytes, password: str) -> bytes:
+    """A key of a store, in PKCS #8. Raises BadStore."""
+    try:
+        ((tag, info),) = parts(protected, 1)
+        expect_tag(tag, SEQUENCE)
+        _, (tag, content) = parts(info, 2)
+        expect_tag(tag, OCTETS)
+    except (IndexError, ValueError) as error:
+        raise BadStore(f"its key cannot be read: {error}") from error
+    salt, hidden, check = content[:_SHA1_BYTES], content[_SHA1_BYTES:-_SHA1_BYTES], content[-_SHA1_BYTES:]
+    secret, stream = _bytes(password), b""
+    block = salt
+    while len(stream) < len(hidden):
+        block = hashlib.sha1(secret + block, usedforsecurity=False).digest()
+        stream += block
+    key = bytes(one ^ other for one, other in zip(hidden, stream, strict=False))
+    if not hmac.compare_digest(hashlib.sha1(secret + key, usedforsecurity=False).digest(), check):
+        raise BadStore("the password of its key is wrong")
+    return key
+
+
+def _bytes(password: str) -> bytes:
+    return password.encode("utf-16-be")
+
 
 TYPES: Final = ("PEM", "PKCS12", "JKS")
 MOST_BYTES: Final = 16 << 20
@@ -59,8 +156,8 @@ def key_pair(settings: TlsSettings) -> KeyPair:
         return _pem_pair(text, text, one, where, where)
     if one.ssl_keystore_password is None:
         raise TlsError(f"ssl.keystore.password is missing; {where} needs it")
-    data = _bytes(location, where)
-    if data.startswith(jks.MAGIC):
+    data = _file_bytes(location, where)
+    if data.startswith(JKS_MAGIC):
         return _java_pair(data, one.ssl_keystore_password, one.ssl_key_password or one.ssl_keystore_password, where)
     store = _pkcs12(data, one.ssl_keystore_password, where, "ssl.keystore.password")
     if store.key is None or store.cert is None:
@@ -99,7 +196,7 @@ def trusted(settings: TlsSettings) -> tuple[bytes, ...] | None:
         if one.ssl_truststore_password is not None:
             raise TlsError("ssl.truststore.password is not for PEM; leave it out")
         return _certificates(_text(location, where), where)
-    data = _bytes(location, where)
+    data = _file_bytes(location, where)
     found = _java_trusted(data, one.ssl_truststore_password, where)
     if not found:
         raise TlsError(f"{where} has no certificate")
@@ -124,7 +221,7 @@ def _check_inline_key(one: TlsSettings) -> None:
         raise TlsError("ssl.keystore.password is not for PEM, only ssl.key.password is; leave it out")
 
 
-def _bytes(location: str, where: str) -> bytes:
+def _file_bytes(location: str, where: str) -> bytes:
     try:
         with Path(location).open("rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -137,7 +234,7 @@ def _bytes(location: str, where: str) -> bytes:
 
 
 def _text(location: str, where: str) -> str:
-    return _bytes(location, where).decode("utf-8", "replace")
+    return _file_bytes(location, where).decode("utf-8", "replace")
 
 
 def _pem_pair(key_text: str, chain_text: str, one: TlsSettings, key_name: str, chain_name: str) -> KeyPair:
@@ -170,12 +267,12 @@ def _certificates(text: str, name: str) -> tuple[bytes, ...]:
 
 def _java_pair(data: bytes, password: str, key_password: str, where: str) -> KeyPair:
     try:
-        store = jks.load(data, password)
+        store = load_jks(data, password)
         if not store.keys:
             raise TlsError(f"{where} has no private key with its certificate")
         protected, chain = store.keys[0]
-        key = jks.private_key(protected, key_password)
-    except jks.BadStore as error:
+        key = jks_private_key(protected, key_password)
+    except BadStore as error:
         raise TlsError(f"{where} cannot be used: {error}") from error
     content = "\n".join(_lines(base64.b64encode(key).decode()))
     return KeyPair(f"-----BEGIN PRIVATE KEY-----\n{content}\n-----END PRIVATE KEY-----\n", chain)
@@ -183,10 +280,10 @@ def _java_pair(data: bytes, password: str, key_password: str, where: str) -> Key
 
 def _java_trusted(data: bytes, password: str | None, where: str) -> tuple[bytes, ...]:
     """Java trusts the trusted certificates of a store, and the first certificate of each key's chain."""
-    if data.startswith(jks.MAGIC):
+    if data.startswith(JKS_MAGIC):
         try:
-            store = jks.load(data, password)
-        except jks.BadStore as error:
+            store = load_jks(data, password)
+        except BadStore as error:
             raise TlsError(f"{where} cannot be used: {error}") from error
         return (*store.trusted, *(chain[0] for _, chain in store.keys if chain))
     from cryptography.hazmat.primitives.serialization import Encoding

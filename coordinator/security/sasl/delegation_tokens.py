@@ -12,7 +12,7 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from muster.coordinator.security.principal import USER, KafkaPrincipal
+from muster.coordinator.security.authorizer import USER, KafkaPrincipal
 from muster.coordinator.security.sasl.scram import ScramCredential, ScramMechanism, TokenCredential
 
 if TYPE_CHECKING:

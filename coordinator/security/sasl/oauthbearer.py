@@ -1,14 +1,20 @@
 """The mechanism OAUTHBEARER (RFC 7628): a client sends a token, as for Kafka's OAuthBearerSaslServer.
 
-`jwt.py` or `unsecured_jwt.py` checks the token. A client with a refused token gets the reason in JSON. It answers with
-one byte, and then it is rejected. Extensions are parsed and have no effect.
+`jwt.py` checks a signed token. Tokens without a signature are checked here, as in Kafka's
+OAuthBearerUnsecuredValidatorCallbackHandler: the server believes the name in the token. They are for tests only, and
+must be enabled by name. A client with a refused token gets the reason in JSON. It answers with one byte, and then it is
+rejected. Extensions are parsed and have no effect.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
+import math
 import re
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from muster.coordinator.security.sasl.exchange import AuthenticationFailed
 
@@ -99,3 +105,114 @@ def _read(message: bytes) -> tuple[str, str]:
     if auth is None or auth["scheme"].lower() != "bearer":
         raise AuthenticationFailed
     return found["id"] or "", auth["token"]
+
+
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+_URL: Final = str.maketrans("-_", "+/")
+_PREFIX: Final = "unsecuredValidator"
+_MOST_SKEW_MS: Final = (1 << 31) - 1
+
+
+class BadOption(ValueError):
+    """An option of the login module is invalid. The text names it."""
+
+
+class UnsecuredOptions(NamedTuple):
+    """The options of the login module."""
+
+    user_claim: str = "sub"
+    scope_claim: str = "scope"
+    scopes: tuple[str, ...] = ()
+    skew_ms: int = 0
+
+    @classmethod
+    def read(cls, options: Mapping[str, str]) -> UnsecuredOptions:
+        """Raises BadOption."""
+
+        def option(name: str, default: str = "") -> str:
+            return options.get(_PREFIX + name, "").strip() or default
+
+        scopes = tuple(option("RequiredScope").split())
+        if not all(map(_SCOPE.fullmatch, scopes)):
+            raise BadOption(f"{_PREFIX}RequiredScope has a scope with a letter that none may have")
+        skew = option("AllowableClockSkewMs", "0")
+        if not re.fullmatch(r"\+?[0-9]{1,10}", skew, re.ASCII) or int(skew) > _MOST_SKEW_MS:
+            raise BadOption(f"{_PREFIX}AllowableClockSkewMs is not a whole number of at least 0")
+        return cls(option("PrincipalClaimName", "sub"), option("ScopeClaimName", "scope"), scopes, int(skew))
+
+
+class UnsecuredCheck:
+    """Checks tokens."""
+
+    def __init__(self, options: UnsecuredOptions, wall_ms: Callable[[], int]) -> None:
+        self._options = options
+        self._wall_ms = wall_ms
+
+    def __call__(self, token: str) -> BearerToken:
+        """The client of this token, and when it expires. Raises InvalidToken."""
+        parts = token.split(".")
+        if len(parts) != 3 or not all(parts[:2]):
+            raise InvalidToken("it has not the three parts of an unsecured token")
+        header, claims = _object(parts[0]), _object(parts[1])
+        if header.get("alg") != "none" or parts[2]:
+            raise InvalidToken("it is not an unsecured token")
+        options, now_ms = self._options, self._wall_ms()
+        expires_s, issued_s = _seconds(claims, "exp"), _seconds(claims, "iat")
+        user = claims.get(options.user_claim)
+        if not isinstance(user, str) or not user.strip():
+            raise InvalidToken(f"it does not say who the client is ({options.user_claim})")
+        scopes = _scopes(claims, options.scope_claim)
+        if expires_s is None:
+            raise InvalidToken("it does not say when it expires (exp)")
+        if issued_s is not None and (1000 * issued_s > now_ms + options.skew_ms or expires_s <= issued_s):
+            raise InvalidToken("it is issued in the future, or after it expires")
+        if now_ms - options.skew_ms >= 1000 * expires_s:
+            raise InvalidToken("it has expired")
+        if not scopes.issuperset(options.scopes):
+            raise InvalidToken("it lacks a scope that is required", scope=f"[{', '.join(options.scopes)}]")
+        return BearerToken(user, math.floor(expires_s * 1000 + 0.5))
+
+
+def _object(part: str) -> dict[str, Any]:
+    """The values in Kafka's types: numbers, lists of texts, and text for everything else."""
+    try:
+        if "+" in part or "/" in part:
+            raise ValueError
+        found = json.loads(base64.b64decode(part.translate(_URL) + "=" * (-len(part) % 4), validate=True))
+    except (ValueError, RecursionError, binascii.Error):
+        raise InvalidToken("a part of it is not JSON in base64url") from None
+    if not isinstance(found, dict):
+        raise InvalidToken("a part of it is no JSON object")
+    return {name: _converted(value) for name, value in found.items()}
+
+
+def _converted(value: object) -> object:
+    if isinstance(value, list):
+        return [_text(one) for one in value]
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else _text(value)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if isinstance(value, dict | list) else json.dumps(value)
+
+
+def _seconds(claims: Mapping[str, Any], name: str) -> float | None:
+    value = claims.get(name)
+    if value is None:
+        return None
+    try:
+        seconds = float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        seconds = math.nan
+    if not abs(seconds) < 1e15:
+        raise InvalidToken(f"a time ({name}) is no number, or out of range")
+    return seconds
+
+
+def _scopes(claims: Mapping[str, Any], name: str) -> set[str]:
+    value = claims.get(name, [])
+    if isinstance(value, int | float):
+        raise InvalidToken(f"the scope ({name}) is neither a text nor a list")
+    return {one.strip() for one in ([value] if isinstance(value, str) else value) if one.strip()}

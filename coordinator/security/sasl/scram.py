@@ -16,8 +16,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from muster.coordinator.security.sasl.exchange import AuthenticationFailed
-from muster.coordinator.security.sasl.plain import OTHER_ID
+from muster.coordinator.security.sasl.exchange import OTHER_ID, AuthenticationFailed
 
 MIN_ITERATIONS: Final = 4_096
 MAX_ITERATIONS: Final = 16_384

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from muster.coordinator.runtime.group_coordinator.background_work import Nobody
+from muster.coordinator.server.nodes.common import NODE_ACTIONS, LeadershipSettings, NodeState, WrongNode
 from muster.coordinator.server.nodes.leader_changes import Journals, LeaderChanges
-from muster.coordinator.server.nodes.settings import ClusterSettings
-from muster.coordinator.server.nodes.states import ALLOWED, State, WrongNode
 from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.jobs import Job, JobQueue
 from muster.coordinator.topics import leadership
@@ -42,11 +41,11 @@ class Cluster:
         clock: Clock,
         slices: JobQueue,
         cluster_id: str,
-        settings: ClusterSettings,
+        settings: LeadershipSettings,
         renew: Journals,
     ) -> None:
         self.nodes: dict[int, RunningNode] = {}
-        self.states: dict[int, State] = {}
+        self.states: dict[int, NodeState] = {}
         self._topics = topics
         self._clock = clock
         self._slices = slices
@@ -60,7 +59,7 @@ class Cluster:
         """Begin with these nodes, which are live."""
         for node in nodes:
             self.nodes[node.node_id] = node
-            self.states[node.node_id] = State.UP
+            self.states[node.node_id] = NodeState.UP
         self.publish()
         if self._settings.auto_leader_rebalance_enable and len(self.nodes) > 1:
             self._balance_later()
@@ -101,9 +100,9 @@ class Cluster:
         if node is None:
             raise WrongNode(f"there is no node {node_id}; there are {', '.join(map(str, self.nodes))}")
         state = self.states[node_id]
-        if state not in ALLOWED[what]:
+        if state not in NODE_ACTIONS[what]:
             raise WrongNode(f"node {node_id} is {state.value}: it cannot be told to {what}")
-        self.states[node_id] = ALLOWED[what][state]
+        self.states[node_id] = NODE_ACTIONS[what][state]
         return node
 
     async def _done(self, job: Job[None]) -> None:
@@ -129,13 +128,13 @@ class Cluster:
             if node_id in self._topics.state.brokers:
                 self._changes.apply([leadership.leaving(self._topics.state, node_id)])
             await self._done(self._changes.abandoning(node_id))
-            if self.states[node_id] is not State.STOPPING:
+            if self.states[node_id] is not NodeState.STOPPING:
                 return  # it was killed meanwhile
             self._changes.fence(node_id)
         except ApiError:
-            self.states[node_id] = State.UP
+            self.states[node_id] = NodeState.UP
             raise
-        self.states[node_id] = State.STOPPED
+        self.states[node_id] = NodeState.STOPPED
         node.accept_no_more()
         node.resign()
         await node.answered()
@@ -172,10 +171,10 @@ class Cluster:
                 timer.cancel()
             await self._rejoin(node_id)
         except ApiError:
-            self.states[node_id] = State.PAUSED
+            self.states[node_id] = NodeState.PAUSED
             self._silent(node_id)
             raise
-        self.states[node_id] = State.UP
+        self.states[node_id] = NodeState.UP
         node.go_on()
         log.info("a node goes on", node=node_id)
 
@@ -210,7 +209,7 @@ class Cluster:
             registered = self._topics.state.brokers.get(node_id)
             if registered is not None and not registered.fenced:
                 self._changes.fence(node_id)
-            yield from self._changes.abandoning(node_id, anew=self.states[node_id] is not State.PAUSED)
+            yield from self._changes.abandoning(node_id, anew=self.states[node_id] is not NodeState.PAUSED)
             log.info("others lead what a dead node led", node=node_id)
         except ApiError as failure:
             # the disk has failed: try again after the session timeout
@@ -236,7 +235,7 @@ class Cluster:
             assert before is not None
             self.states[node_id] = before
             raise
-        self.states[node_id] = State.UP
+        self.states[node_id] = NodeState.UP
         self.publish()
         await self._done(self._changes.settling(node_id))
         log.info("a node has returned", node=node_id)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from muster.coordinator.api.node import Node
@@ -18,6 +17,7 @@ from muster.coordinator.properties.live import Live
 
 if TYPE_CHECKING:
     from muster.coordinator.quotas.entities import Entity
+    from muster.coordinator.server.nodes.client_quotas import ClientQuotaMetadataManager
 
 
 class ConnectionLimits:
@@ -30,25 +30,27 @@ class ConnectionLimits:
         self._live = live
         self._node = node
         self._throttled = throttled
-        self._quotas: Any = None
+        self._quotas: ClientQuotaMetadataManager | None = None
 
     def load(self, quotas: Mapping[Entity, Mapping[str, float]]) -> None:
         """Load the quotas that exist at a start."""
         if quotas:
-            self._in_force().load(quotas)
+            self._manager().load(quotas)
 
     def changed(self, records: Iterable[Any]) -> None:
         """ClientQuotaRecords were written."""
-        self._in_force().changed(records)
+        self._manager().changed(records)
 
-    def _in_force(self) -> Any:
-        """The object that puts quotas into force (`net.quotas.Quotas`)."""
+    def _manager(self) -> ClientQuotaMetadataManager:
+        """The object that puts quotas into force. It is made at the first quota or limit."""
         if self._quotas is None:
             # imported here: most servers have none
-            settings = self._config.settings(import_module("muster.coordinator.quotas.settings").QuotaSettings)
-            room = import_module("muster.coordinator.net.quotas")
-            self._quotas = room.Quotas(settings, self._node, self._throttled)
-            self.heed()
+            from muster.coordinator.quotas.managers import QuotaSettings
+            from muster.coordinator.server.nodes.client_quotas import ClientQuotaMetadataManager
+
+            settings = self._config.settings(QuotaSettings)
+            self._quotas = ClientQuotaMetadataManager(settings, self._node, self._throttled)
+            self.apply_properties()
         return self._quotas
 
     def check(self, live: Live) -> None:
@@ -61,7 +63,7 @@ class ConnectionLimits:
                         name, "0", f"Invalid value {what} for configuration Invalid dynamic configuration"
                     )
 
-    def heed(self) -> None:
+    def apply_properties(self) -> None:
         """Limit the connections by the present properties."""
         limits = self.limits
         if limits is None:
@@ -80,9 +82,10 @@ class ConnectionLimits:
         if self._quotas is not None:
             self._quotas.limit_connections(limits, rate, rates)
         elif any(each != NO_LIMIT for each in (rate, *rates.values())):
-            self._in_force()
+            self._manager()
 
     def look_up(self, host: str, done: Callable[[str | None], object]) -> None:
         """Resolve the address of a host, for limits of addresses."""
-        resolve = import_module("muster.coordinator.system.host_names").resolve
+        from muster.coordinator.system.host_names import resolve
+
         self._node.slices.worker.run(partial(resolve, host), lambda address, _: done(address))

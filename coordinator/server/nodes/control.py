@@ -16,7 +16,7 @@ import structlog
 
 from muster.coordinator.config.listeners import show
 from muster.coordinator.server.nodes.cluster import Cluster
-from muster.coordinator.server.nodes.states import WrongNode
+from muster.coordinator.server.nodes.common import WrongNode
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 

@@ -8,13 +8,12 @@ iteration of the event loop. So a partition never has more than one leader. An o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
-from muster.coordinator.server.nodes.states import State
+from muster.coordinator.server.nodes.common import NodeState
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics import leadership
 from muster.coordinator.topics.cluster_image import NO_BROKER, Broker, ClusterImage
@@ -56,7 +55,7 @@ class LeaderChanges:
         topics: Topics,
         cluster_id: str,
         nodes: Mapping[int, RunningNode],
-        states: Mapping[int, State],
+        states: Mapping[int, NodeState],
         renew: Journals,
     ) -> None:
         """`nodes` and `states`, by id, are live views."""
@@ -96,7 +95,7 @@ class LeaderChanges:
             for node in self._nodes.values():
                 node.leave()
             for node_id, node in self._nodes.items():
-                if self._states[node_id] is not State.KILLED:
+                if self._states[node_id] is not NodeState.KILLED:
                     node.take()
         for partition in left:
             partition.wake()
@@ -157,8 +156,9 @@ class LeaderChanges:
         if registered is None:
             raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
         yield from self.abandoning(broker_id)
-        record = import_module("muster.protocol.messages.metadata_records.unregister_broker_record")
-        self.apply([record.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=registered.epoch)])
+        from muster.protocol.messages.metadata_records.unregister_broker_record import UnregisterBrokerRecord
+
+        self.apply([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=registered.epoch)])
         log.info("a broker is no longer registered", node=broker_id)
 
     def settling(self, node_id: int) -> Job[None]:

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -21,10 +20,10 @@ from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.config import Config
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.log.storage.open_files import OF_THIS_PROCESS
-from muster.coordinator.net.addresses import with_port
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import PLAINTEXT, Listener, ListenerAddress
 from muster.coordinator.net.settings import NetSettings
+from muster.coordinator.net.sockets import with_port
 from muster.coordinator.properties.live import Live
 from muster.coordinator.runtime.group_coordinator.group_configs import DynamicGroupConfigs
 from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
@@ -34,10 +33,10 @@ from muster.coordinator.runtime.leaderships import Leaderships
 from muster.coordinator.runtime.loader import Loader
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
-from muster.coordinator.server.nodes.common import Common
+from muster.coordinator.server.nodes.common import SharedByNodes
 from muster.coordinator.server.nodes.connection_limits import ConnectionLimits
-from muster.coordinator.server.nodes.listener_security import ListenerSecurity
 from muster.coordinator.server.nodes.node_clock import NodeClock
+from muster.coordinator.server.nodes.security import ListenerSecurity
 from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.file_limits import PROCESS_FILES
 from muster.coordinator.topics.cluster_image import ClusterImage, Endpoint
@@ -66,7 +65,7 @@ class Bound(NamedTuple):
 class RunningNode:
     """See the module. `node`: the node as its handlers see it. `bound`: where it listens."""
 
-    def __init__(self, config: Config, live: Live, common: Common) -> None:
+    def __init__(self, config: Config, live: Live, common: SharedByNodes) -> None:
         self.node_id = config.node_id
         self.config = config
         self.live = live
@@ -157,7 +156,9 @@ class RunningNode:
 
     def _transaction_settings(self) -> Any:
         # imported here: most servers have no transactions, and making the class takes longer than all the rest
-        return self.config.settings(import_module("muster.coordinator.transactions.settings").TransactionSettings)
+        from muster.coordinator.transactions.settings import TransactionSettings
+
+        return self.config.settings(TransactionSettings)
 
     def load(self, loader: Loader) -> None:
         """At a start: load the shards that the node leads."""
@@ -214,7 +215,7 @@ class RunningNode:
         connections.limits = limits
         dispatcher = self._dispatcher = common.open_dispatcher(self.node)
         self.live.checks.append(connections.check)
-        connections.heed()
+        connections.apply_properties()
         ports = [bound.port for bound in self.bound]
         self.bound = []
         for place, given in enumerate(self.config.listeners):
@@ -246,7 +247,7 @@ class RunningNode:
 
     def reconfigured(self) -> None:
         """Properties were set while the node ran."""
-        self._connections.heed()
+        self._connections.apply_properties()
         self._security.renew()
 
     def _look_for_certificates(self) -> None:

@@ -15,8 +15,8 @@ from muster.coordinator.api.observer import AnsweredRequest
 from muster.coordinator.api.registry import SERVED
 from muster.coordinator.api.throttled import ThrottledRequests, with_throttle_time
 from muster.coordinator.log import batches
+from muster.coordinator.net.authentication_gate import ReauthenticationTimer
 from muster.coordinator.net.connection_core import MUTED, READY
-from muster.coordinator.net.session import Session
 from muster.coordinator.server import Server
 from muster.coordinator.system.jobs import at_once
 from muster.protocol import frames
@@ -300,10 +300,10 @@ async def test_a_session_that_is_over_when_quotas_come() -> None:
         await plain(client)
         assert server.nodes[0].limits is not None
         (connection,) = server.nodes[0].limits.connections
-        await until(lambda: isinstance(connection._requests, Session))  # type: ignore[attr-defined]
+        await until(lambda: isinstance(connection._requests, ReauthenticationTimer))  # type: ignore[attr-defined]
         record = ClientQuotaRecord([EntityData("user", "a")], "request_percentage", 1.0)
         at_once(server.topics.writing([record]))
         session = connection._requests  # type: ignore[attr-defined]
-        assert isinstance(session, Session)
+        assert isinstance(session, ReauthenticationTimer)
         assert isinstance(session._requests, ThrottledRequests)
         assert (await plain(client)).error_code == 0

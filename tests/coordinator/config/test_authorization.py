@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.config import ConfigError, load
-from muster.coordinator.config.authorization import STANDARD, Authorization
+from muster.coordinator.config.config import STANDARD, Authorization
 
 
 def authorization(*overrides: str) -> Authorization | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.config.environment import properties, property_name
+from muster.coordinator.config.sources import properties_of_environment, property_name
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_property_name(variable: str, name: str | None) -> None:
 
 def test_properties_keep_the_variable() -> None:
     environment = {"KAFKA_NUM_PARTITIONS": "3", "HOME": "/root", "KAFKA_OPTS": "-Xmx1g"}
-    assert properties(environment) == {"num.partitions": ("KAFKA_NUM_PARTITIONS", "3")}
+    assert properties_of_environment(environment) == {"num.partitions": ("KAFKA_NUM_PARTITIONS", "3")}

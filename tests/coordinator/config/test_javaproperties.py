@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.config import ConfigError
-from muster.coordinator.config.javaproperties import decode, parse
+from muster.coordinator.config.sources import decode_properties, parse_properties
 
 
 @pytest.mark.parametrize(
@@ -36,19 +36,19 @@ from muster.coordinator.config.javaproperties import decode, parse
     ],
 )
 def test_parse(text: str, found: dict[str, str]) -> None:
-    assert parse(text) == found
+    assert parse_properties(text) == found
 
 
 @pytest.mark.parametrize("text", ["a=\\u12", "a=\\uxyzw", "a=\\u"])
 def test_a_malformed_escape_names_the_file(text: str) -> None:
     with pytest.raises(ConfigError, match=r"x\.properties: malformed escape"):
-        parse(text, "x.properties")
+        parse_properties(text, "x.properties")
 
 
 def test_bytes_are_utf8_or_else_latin1() -> None:
-    assert decode("a=é".encode()) == "a=é"
-    assert decode("a=é".encode("latin-1")) == "a=é"
-    assert decode(b"\xef\xbb\xbfa=1") == "a=1"
+    assert decode_properties("a=é".encode()) == "a=é"
+    assert decode_properties("a=é".encode("latin-1")) == "a=é"
+    assert decode_properties(b"\xef\xbb\xbfa=1") == "a=1"
 
 
 def escaped(text: str) -> str:
@@ -59,13 +59,13 @@ def escaped(text: str) -> str:
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
 def test_what_is_written_is_read(found: dict[str, str]) -> None:
-    assert parse("\n".join(f"{escaped(name)}={escaped(text)}" for name, text in found.items())) == found
+    assert parse_properties("\n".join(f"{escaped(name)}={escaped(text)}" for name, text in found.items())) == found
 
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        found = parse(text)
+        found = parse_properties(text)
     except ConfigError:
         assert "\\u" in text
     else:

@@ -6,8 +6,7 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
-from muster.coordinator.config.decoy_credentials import SECRET_FILE, Iterations, secret
-from muster.coordinator.config.users import records
+from muster.coordinator.config.scram_users import SECRET_FILE, DecoyIterations, decoy_secret, scram_records
 from muster.coordinator.log.storage.memory import MemoryStorage
 from muster.coordinator.security.sasl.scram import MECHANISMS, Credentials
 from muster.protocol.messages.metadata_records.user_scram_credential_record import UserScramCredentialRecord
@@ -18,14 +17,14 @@ SHA256 = MECHANISMS["SCRAM-SHA-256"]
 def test_the_secret_is_kept() -> None:
     storage, drawn = MemoryStorage(), iter([b"a" * 16, b"b" * 16, b"c" * 16, b"d" * 16])
     storage.make_directory("")
-    first = secret(storage, lambda: next(drawn))
-    assert first == secret(storage, lambda: next(drawn)) == b"a" * 16 + b"b" * 16
+    first = decoy_secret(storage, lambda: next(drawn))
+    assert first == decoy_secret(storage, lambda: next(drawn)) == b"a" * 16 + b"b" * 16
     storage.save(SECRET_FILE, b"short")
-    assert secret(storage, lambda: next(drawn)) == b"c" * 16 + b"d" * 16
+    assert decoy_secret(storage, lambda: next(drawn)) == b"c" * 16 + b"d" * 16
 
 
 def credentials(state: Any, secret_: bytes = b"s" * 32) -> Credentials:
-    return Credentials(SHA256, lambda _: None, lambda: "", secret_, None, Iterations(lambda: cast(Any, state)))
+    return Credentials(SHA256, lambda _: None, lambda: "", secret_, None, DecoyIterations(lambda: cast(Any, state)))
 
 
 def test_iterations_are_those_of_the_others_as_often_as_they_have_them() -> None:
@@ -53,7 +52,7 @@ def test_a_made_up_credential_is_always_the_same() -> None:
 
 def test_users_of_the_command_line_have_salts_of_the_same_form() -> None:
     drawn = iter(bytes([number]) * 16 for number in range(100))
-    salts = [one.salt for one in records([("a", "p"), ("b", "q")], set(), lambda: next(drawn))]
+    salts = [one.salt for one in scram_records([("a", "p"), ("b", "q")], set(), lambda: next(drawn))]
     assert len(set(salts)) == 4
     for salt in (*salts, credentials(SimpleNamespace(version=1, scram={})).made_up("x").salt):
         assert 20 < len(salt) <= 26

@@ -9,10 +9,10 @@ from muster.coordinator.config import load
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.log.settings import LogSettings
 from muster.coordinator.net.settings import NetSettings
-from muster.coordinator.server.nodes.settings import ClusterSettings
+from muster.coordinator.server.nodes.common import LeadershipSettings
 from muster.coordinator.topics.settings import TopicSettings
 
-ROOMS = (ClusterSettings, GroupSettings, LogSettings, NetSettings, TopicSettings)
+ROOMS = (LeadershipSettings, GroupSettings, LogSettings, NetSettings, TopicSettings)
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.groups.common import events, unstable_members
 from muster.coordinator.groups.common.events import Event, MemberFacts
-from muster.coordinator.history.observers import warn_restless
 from muster.coordinator.history.timeline import Timeline
 from muster.coordinator.history.unstable_members import GROUP_RESTLESS, MOST_PLACES, UnstableMembers
+from muster.coordinator.server.histories import warn_restless
 from muster.pipeline.episodes.verdict import verdict
 from tests.coordinator.history.test_journal import Bench
 from tests.pipeline.episodes.timeline import Group, ms

@@ -8,8 +8,16 @@ from contextlib import suppress
 
 import pytest
 
-from muster.coordinator.history.metrics import COUNTER, GAUGE, Metric, single, text
-from muster.coordinator.history.metrics_server import MOST_CLIENTS, PATIENCE_MS, MetricsServer
+from muster.coordinator.server.metrics import (
+    COUNTER,
+    GAUGE,
+    MOST_CLIENTS,
+    PATIENCE_MS,
+    Metric,
+    MetricsServer,
+    prometheus_text,
+    single,
+)
 from muster.coordinator.system.clock import ManualClock
 from tests.support.muster import until
 
@@ -21,7 +29,7 @@ def test_the_text() -> None:
         Metric("muster_x_total", COUNTER, "X.", {("b", odd): 2.5, ("a", ""): 12345678901}, ("one", "two")),
         Metric("muster_none", GAUGE, "Nothing yet.", {}, ("state",)),
     ]
-    assert text(metrics) == (
+    assert prometheus_text(metrics) == (
         "# HELP muster_up It is\\nup \\\\ down.\n"
         "# TYPE muster_up gauge\n"
         "muster_up 1\n"
@@ -32,7 +40,7 @@ def test_the_text() -> None:
         "# HELP muster_none Nothing yet.\n"
         "# TYPE muster_none gauge\n"
     )
-    assert text([]) == ""
+    assert prometheus_text([]) == ""
 
 
 class Told:

@@ -13,7 +13,7 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event, MemberFacts
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.history import schema
-from muster.coordinator.history.pending_rows import BYTES_AS_A_PIECE, MOST_ROWS_WAITING, PIECES_AT_ONCE, PendingRows
+from muster.coordinator.history.journal import BYTES_AS_A_PIECE, MOST_ROWS_WAITING, PIECES_AT_ONCE, PendingRows
 from muster.coordinator.history.schema import (
     BYTES_A_PIECE,
     MOST_BYTES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
-from muster.coordinator.history.refusal_counts import LONGEST, MOST_BYTES, MOST_KINDS, RefusalCounts, is_cut
+from muster.coordinator.history.counts import LONGEST, MOST_BYTES, MOST_KINDS, RefusalCounts, is_cut
 
 
 def refusal(client: str = "c", error: int = 25, group: str = "g") -> Event:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event, MemberFacts, Trigger
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.history import journal, schema, transaction_counts
+from muster.coordinator.history import counts, journal, schema
 from muster.protocol.consumer import encode_assignment
 from muster.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -145,8 +145,8 @@ def test_an_event_that_is_no_cores() -> None:
 def kinds() -> list[str]:
     """Every kind that is written."""
     shell = [journal.SHARD_LOADED, journal.REQUESTS_REFUSED, journal.MEMBER_FENCED, journal.PRODUCER_FENCED]
-    shell += transaction_counts.KINDS.values()
-    counted = {events.REQUEST_REFUSED, *transaction_counts.KINDS}
+    shell += counts.COUNTED_ENDS.values()
+    counted = {events.REQUEST_REFUSED, *counts.COUNTED_ENDS}
     upto = list(vars(events)).index("NEW_MEMBER")
     core = [value for name, value in list(vars(events).items())[:upto] if name.isupper() and isinstance(value, str)]
     return [kind for kind in core if kind not in counted] + shell

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.history.transaction_schema import COUNTED, MOST_PARTITIONS, plain_json, to_json
+from muster.coordinator.history.transaction_journal import (
+    COUNTED,
+    MOST_PARTITIONS,
+    plain_transaction_json,
+    transaction_json,
+)
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.events import Event
 from tests.coordinator.history import happenings as happened
@@ -29,7 +34,7 @@ def test_every_field_of_every_kind_is_in_the_docs(event: Event) -> None:
     page = (Path(__file__).parents[3] / "docs" / "events.md").read_text(encoding="utf-8")
     page = page.partition("# What transactional ids did")[2]
     row = next(line for line in page.splitlines() if line.startswith("| ") and f"`{event.kind}`" in line)
-    value = json.loads(to_json(event, 5))
+    value = json.loads(transaction_json(event, 5))
     head = {name: value.pop(name) for name in ("v", "kind", "transactional_id", "time", "producer_id")}
     assert head == {"v": 1, "kind": event.kind, "transactional_id": "pay-1", "time": 5, "producer_id": 4000}
     assert value.pop("producer_epoch") == event.producer_epoch
@@ -37,9 +42,9 @@ def test_every_field_of_every_kind_is_in_the_docs(event: Event) -> None:
 
 
 def test_very_many_partitions_are_a_number() -> None:
-    value = json.loads(to_json(happened.added({"orders": list(range(MOST_PARTITIONS + 1))}), 5))
+    value = json.loads(transaction_json(happened.added({"orders": list(range(MOST_PARTITIONS + 1))}), 5))
     assert (value["topics"], value["partitions"]) == (None, MOST_PARTITIONS + 1)
-    value = json.loads(to_json(happened.ended(), 5))
+    value = json.loads(transaction_json(happened.ended(), 5))
     assert (value["topics"]["orders"], value["partitions"]) == ([0, 2], 3)
 
 
@@ -49,14 +54,14 @@ def test_every_kind_is_told() -> None:
 
 def test_names_in_any_script_and_none_at_all() -> None:
     event = Event(events.BEGUN, 'ü"\ud800', 1, 2, {})
-    assert json.loads(to_json(Event(events.BEGUN, 'ü"', 1, 2, {}), 5))["transactional_id"] == 'ü"'
-    assert to_json(event._replace(facts={"start_ms": 3}), 5).endswith(b',"began":3}')
-    assert json.loads(plain_json("shard_loaded", None, 5, {"partition": 1}))["transactional_id"] is None
+    assert json.loads(transaction_json(Event(events.BEGUN, 'ü"', 1, 2, {}), 5))["transactional_id"] == 'ü"'
+    assert transaction_json(event._replace(facts={"start_ms": 3}), 5).endswith(b',"began":3}')
+    assert json.loads(plain_transaction_json("shard_loaded", None, 5, {"partition": 1}))["transactional_id"] is None
 
 
 @pytest.mark.parametrize("event", EACH, ids=lambda event: event.kind)
 def test_the_text_is_what_a_general_encoder_makes(event: Event) -> None:
-    text = to_json(event, 5)
+    text = transaction_json(event, 5)
     assert text == json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":")).encode()
     facts = json.loads(text)
     for name, value in event.facts.items():

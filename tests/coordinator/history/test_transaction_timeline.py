@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC
 
-from muster.coordinator.history.transaction_schema import plain_json, to_json
+from muster.coordinator.history.transaction_journal import plain_transaction_json, transaction_json
 from muster.coordinator.history.transaction_timeline import TransactionTimeline, places
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.events import Event
@@ -14,7 +14,7 @@ from tests.coordinator.history.happenings import START, added, begun, ended, end
 
 def lines(*happened: Event, everything: bool = False, open_at: int | None = None) -> list[str]:
     timeline = TransactionTimeline(UTC, everything=everything)
-    told = [line for event in happened for line in timeline.feed(json.loads(to_json(event, START)))]
+    told = [line for event in happened for line in timeline.feed(json.loads(transaction_json(event, START)))]
     return told if open_at is None else told + timeline.end(open_at)
 
 
@@ -28,7 +28,7 @@ def test_a_transaction_is_one_line() -> None:
 
 def test_whose_offsets_they_are() -> None:
     timeline = TransactionTimeline(UTC, dates=False, groups=lambda value: ["g", value["kind"]])
-    (line,) = timeline.feed(json.loads(to_json(ended(), START)))
+    (line,) = timeline.feed(json.loads(transaction_json(ended(), START)))
     assert "; orders:0,2, offsets of g, transaction_committed; producer" in line
 
 
@@ -85,7 +85,7 @@ def test_what_the_journal_counts() -> None:
     timeline = TransactionTimeline(UTC, dates=False, everything=True)
 
     def said(kind: str, facts: dict[str, object]) -> str:
-        (line,) = timeline.feed(json.loads(plain_json(kind, "pay-1", START, facts)))
+        (line,) = timeline.feed(json.loads(plain_transaction_json(kind, "pay-1", START, facts)))
         return line.partition(" ")[2]
 
     what = "2 EndTxn requests of producer 4000 epoch 0 (client c, h) refused: PRODUCER_FENCED"

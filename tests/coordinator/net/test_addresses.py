@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.net.addresses import client_host, host_and_port, plain_host, with_port
+from muster.coordinator.net.sockets import client_host, host_and_port, plain_host, with_port
 
 
 @pytest.mark.parametrize(

@@ -11,18 +11,12 @@ from structlog.testing import capture_logs
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.observer import AnsweredRequest, ObservedRequests
-from muster.coordinator.net.authentication_gate import MOST_MS, MOST_REQUESTS, AuthenticationGate
+from muster.coordinator.net.authentication_gate import MAX_AUTHENTICATION_MS, MOST_REQUESTS, AuthenticationGate
 from muster.coordinator.net.connection import MAX_AUTHENTICATION_BYTES, Connection, Shared
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.settings import NetSettings
-from muster.coordinator.security.authentication import (
-    CHALLENGED,
-    COMPLETE,
-    MECHANISM_CHOSEN,
-    REJECTED,
-    Authentication,
-)
-from muster.coordinator.security.principal import ANONYMOUS, KafkaPrincipal
+from muster.coordinator.security.authentication import CHALLENGED, COMPLETE, MECHANISM_CHOSEN, REJECTED, Authentication
+from muster.coordinator.security.authorizer import ANONYMOUS, KafkaPrincipal
 from muster.coordinator.state_machine.interface import Client
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.topics.cluster_image import Endpoint
@@ -256,7 +250,7 @@ async def test_an_authentication_takes_few_requests_and_not_for_ever() -> None:
     slow, quick = Bench(), Bench()
     quick.receive(CHOICE, token(b"secret"))
     for bench in slow, quick:
-        bench.clock.advance(MOST_MS)
+        bench.clock.advance(MAX_AUTHENTICATION_MS)
     assert slow.transport.closed
     assert not quick.transport.closed
 

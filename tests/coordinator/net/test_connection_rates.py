@@ -10,7 +10,7 @@ import pytest
 from muster.coordinator.net import connection_rates, listener
 from muster.coordinator.net.connection_rates import ConnectionRates
 from muster.coordinator.net.settings import NO_LIMIT
-from muster.coordinator.quotas.rate import Windows
+from muster.coordinator.quotas.managers import Windows
 from muster.coordinator.server import Server
 from muster.coordinator.system.clock import ManualClock
 from muster.protocol.messages.incremental_alter_configs import (

@@ -20,7 +20,7 @@ from muster.coordinator.net.http_get import http_get
 from muster.coordinator.net.jwks_source import MOST_BYTES, Aside, JwksFile, JwksUrl, Pace
 from muster.coordinator.net.tls.context import client_context
 from muster.coordinator.net.tls.settings import TlsSettings
-from muster.coordinator.security.sasl.jwks import BadKeys
+from muster.coordinator.security.sasl.jwt import BadKeys
 from muster.coordinator.security.sasl.oauthbearer import InvalidToken
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import AtOnce

@@ -9,9 +9,7 @@ import pytest
 
 from muster.coordinator.quotas import managers
 from muster.coordinator.quotas.entities import Entity, entity_of
-from muster.coordinator.quotas.managers import ClientQuotas, QuotaManager
-from muster.coordinator.quotas.rate import Windows
-from muster.coordinator.quotas.settings import QuotaSettings
+from muster.coordinator.quotas.managers import ClientQuotas, QuotaManager, QuotaSettings, Windows
 
 IN_ORDER: list[tuple[Entity, tuple[str, str]]] = [
     (entity_of({"user": "u", "client-id": "c"}), ("u", "c")),

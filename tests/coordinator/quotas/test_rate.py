@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.quotas.rate import Rate, TokenBucket, Windows
+from muster.coordinator.quotas.managers import Rate, TokenBucket, Windows
 
 JAVAS = json.loads(Path(__file__).with_name("java-rates.json").read_text())
 

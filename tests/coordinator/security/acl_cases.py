@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.coordinator.security.acls import Acl, to_record
-from muster.coordinator.security.principal import KafkaPrincipal
+from muster.coordinator.security.authorizer import KafkaPrincipal
 from muster.coordinator.security.standard_authorizer import StandardAuthorizer
 
 NAMES = ("a", "ab", "abc", "abcd", "b", "ba", "a.b", "-a", "kafka-cluster", "hardcode", "har", "Ä", "ab\U0001f600")

@@ -18,7 +18,7 @@ from muster.coordinator.security.authentication import (
     Authentication,
     IllegalTransition,
 )
-from muster.coordinator.security.principal import ANONYMOUS, KafkaPrincipal
+from muster.coordinator.security.authorizer import ANONYMOUS, KafkaPrincipal
 
 ALICE = KafkaPrincipal("User", "alice")
 

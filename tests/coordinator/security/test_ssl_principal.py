@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from muster.coordinator.security.authorizer import ANONYMOUS
 from muster.coordinator.security.distinguished_name import BadCertificate, name, subject
-from muster.coordinator.security.principal import ANONYMOUS
 from muster.coordinator.security.ssl_principal import InvalidRules, NoName, SslPrincipalMapper
 
 from .principal_cases import FROZEN

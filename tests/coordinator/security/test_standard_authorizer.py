@@ -4,8 +4,13 @@ import pytest
 
 from muster.coordinator.security import standard_authorizer
 from muster.coordinator.security.acls import ALL, ALLOW, DENY, LITERAL, Acl, to_record
-from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations, may_create_topic
-from muster.coordinator.security.principal import KafkaPrincipal
+from muster.coordinator.security.authorizer import (
+    KafkaPrincipal,
+    Operation,
+    ResourceType,
+    authorized_operations,
+    may_create_topic,
+)
 from muster.coordinator.security.standard_authorizer import Denial, StandardAuthorizer, java_address
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.feature_level_record import FeatureLevelRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from muster.coordinator.history.transaction_schema import plain_json, to_json
+from muster.coordinator.history.transaction_journal import plain_transaction_json, transaction_json
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.events import Event
 from muster.pipeline.facts.transaction_events import merged, read_event, transactions_of_events
@@ -13,7 +13,7 @@ from tests.coordinator.history.happenings import START, added, begun, ended, end
 
 
 def values(*happened: tuple[int, Event]) -> list[dict[str, Any]]:
-    return [json.loads(to_json(event, START + at_ms)) for at_ms, event in happened]
+    return [json.loads(transaction_json(event, START + at_ms)) for at_ms, event in happened]
 
 
 def test_a_transaction_from_its_begin_to_its_markers() -> None:
@@ -47,9 +47,9 @@ def test_a_producer_that_was_fenced() -> None:
             (6, ended(events.ABORTED, events.NEW_PRODUCER)),
             (7, initialized(events.NEW_PRODUCER, fenced=(4000, 0), epoch=1)),
         ),
-        json.loads(plain_json("producer_fenced", "pay-1", START + 9, refused)),
-        json.loads(plain_json("producer_fenced", "pay-1", START + 9, refused | {"producer_id": 5})),
-        json.loads(plain_json("producer_fenced", "pay-1", START + 9, refused | {"producer_id": -1})),
+        json.loads(plain_transaction_json("producer_fenced", "pay-1", START + 9, refused)),
+        json.loads(plain_transaction_json("producer_fenced", "pay-1", START + 9, refused | {"producer_id": 5})),
+        json.loads(plain_transaction_json("producer_fenced", "pay-1", START + 9, refused | {"producer_id": -1})),
     ]
     (row,) = transactions_of_events("pay-1", told)
     assert (row["outcome"], row["cause"]) == ("aborted", "new_producer")

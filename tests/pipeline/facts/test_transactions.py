@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.coordinator.history.transaction_schema import to_json
+from muster.coordinator.history.transaction_journal import transaction_json
 from muster.coordinator.transactions import events as kinds
 from muster.coordinator.transactions.events import Event
 from muster.pipeline.facts.commit_walk import walked
@@ -49,7 +49,7 @@ def staged(spark: SparkSession, log: Path, folder: Path, wanted: Wanted = ALL) -
 
 
 def told(spark: SparkSession, *happened: Event | bytes) -> DataFrame:
-    values = [to_json(one, START + 10 * number) if isinstance(one, Event) else one
+    values = [transaction_json(one, START + 10 * number) if isinstance(one, Event) else one
               for number, one in enumerate(happened)]  # fmt: skip
     rows = [(EVENTS_TOPIC, 0, offset, START, b"pay-9", value, None, None, None, None)
             for offset, value in enumerate(values)]  # fmt: skip

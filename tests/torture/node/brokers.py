@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
-from muster.coordinator.server.nodes.states import State, WrongNode
+from muster.coordinator.server.nodes.common import NodeState, WrongNode
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.protocol.hashing import group_partition
@@ -106,7 +106,7 @@ class Brokers(World):
         if isinstance(request, ListTransactionsRequest):  # each knows its own
             self._asked += 1
             return PORT + self._asked % NODES
-        up = [node for node, state in nodes.items() if state is State.UP]
+        up = [node for node, state in nodes.items() if state is NodeState.UP]
         node = self._leader(request)
         if node not in nodes or self.random() < LATE:
             node = self.rng.choice(up or [*nodes])
@@ -154,7 +154,7 @@ class Brokers(World):
         """Who is active leads, in that epoch: the image and the leaderships change in one turn."""
         cluster = process.server.cluster
         for node_id, node in cluster.nodes.items():
-            if cluster.states[node_id] is not State.UP:
+            if cluster.states[node_id] is not NodeState.UP:
                 continue
             for topic, leaderships in (
                 (GROUP_OFFSETS_TOPIC, node.leaderships),

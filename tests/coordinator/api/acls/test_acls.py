@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.api import answer_size
 from muster.coordinator.api.acls import create_acls, delete_acls
-from muster.coordinator.config.authorization import ALLOW_EVERYONE, AUTHORIZER, STANDARD, SUPER_USERS
+from muster.coordinator.config.config import ALLOW_EVERYONE, AUTHORIZER, STANDARD, SUPER_USERS
 from muster.coordinator.server import Server
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import (

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.net.tls.cipher_suites import TLS_1_3, openssl_name
-from muster.coordinator.net.tls.context import TlsContext, build
+from muster.coordinator.net.tls.context import TLS_1_3, TlsContext, build, openssl_name
 from muster.coordinator.net.tls.settings import TlsSettings
 
 from .test_stores import KEYTOOL

@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
-from muster.coordinator.net.tls import jks
+from muster.coordinator.net.tls import stores
 from muster.coordinator.net.tls.context import build
 from muster.coordinator.net.tls.settings import TlsError, TlsSettings
 from muster.coordinator.net.tls.stores import key_pair, trusted
@@ -208,9 +208,9 @@ def test_a_damaged_java_key_store_never_raises_anything_else() -> None:
         for changed in (data[:at], data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]):
             for password in (None, "store-secret"):
                 try:
-                    for key, _ in jks.load(changed, password).keys:
-                        jks.private_key(key, "key-secret")
-                except jks.BadStore:
+                    for key, _ in stores.load_jks(changed, password).keys:
+                        stores.jks_private_key(key, "key-secret")
+                except stores.BadStore:
                     continue
 
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.security.sasl.exchange import AuthenticationFailed
-from muster.coordinator.security.sasl.plain import PlainExchange, PlainUsers
+from muster.coordinator.security.sasl.exchange import AuthenticationFailed, PlainExchange, PlainUsers
 from muster.coordinator.security.sasl.scram import (
     MECHANISMS,
     MOST_MESSAGE_BYTES,

@@ -11,10 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.security.sasl.exchange import AuthenticationFailed
-from muster.coordinator.security.sasl.jwks import BadKeys, JwkSet
-from muster.coordinator.security.sasl.jwt import Expected, JwtCheck
-from muster.coordinator.security.sasl.oauthbearer import BearerToken, InvalidToken, OAuthBearerExchange
-from muster.coordinator.security.sasl.unsecured_jwt import BadOption, UnsecuredCheck, UnsecuredOptions
+from muster.coordinator.security.sasl.jwt import BadKeys, Expected, JwkSet, JwtCheck
+from muster.coordinator.security.sasl.oauthbearer import (
+    BadOption,
+    BearerToken,
+    InvalidToken,
+    OAuthBearerExchange,
+    UnsecuredCheck,
+    UnsecuredOptions,
+)
 from tests.coordinator.security.sasl.bearer_cases import (
     ANOTHER_SCHEME,
     ANYBODY,

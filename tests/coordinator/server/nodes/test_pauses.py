@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from muster.coordinator.server.nodes.common import NodeState, WrongNode
 from muster.coordinator.server.nodes.node_clock import NodeClock
-from muster.coordinator.server.nodes.states import State, WrongNode
 from muster.coordinator.system.clock import GRACE_MS, ManualClock
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.errors import ErrorCode
@@ -53,7 +53,7 @@ async def test_others_lead_what_it_led_and_it_is_there_again() -> None:
         await server.cluster.resume_node(2)
         # its clients are told where to go, on the connections that they had
         assert (await answer).error_code == ErrorCode.NOT_COORDINATOR
-        assert server.cluster.states[2] is State.UP
+        assert server.cluster.states[2] is NodeState.UP
         assert server.topics.state.brokers[2].epoch == epoch
         assert len((await client.ask(DescribeClusterRequest())).brokers) == 3
         assert (await cluster.ask(1, ElectLeadersRequest(0, None, 5_000))).error_code == 0
@@ -106,7 +106,7 @@ async def test_the_only_node_of_a_server_in_use_is_not_paused() -> None:
     async with running() as server:
         with pytest.raises(WrongNode, match="node 1 is the only one: it is paused by kill -STOP"):
             server.cluster.pause_node(1)
-        assert server.cluster.states[1] is State.UP
+        assert server.cluster.states[1] is NodeState.UP
 
 
 def test_timers_of_one_that_stands_still_ring_after_a_while() -> None:

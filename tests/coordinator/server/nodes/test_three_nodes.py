@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.server import Server
-from muster.coordinator.server.nodes.states import WrongNode
+from muster.coordinator.server.nodes.common import WrongNode
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message

@@ -12,14 +12,12 @@ import structlog
 
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.throttled import meter
-from muster.coordinator.net.addresses import numeric
 from muster.coordinator.net.connection_rates import ConnectionRates
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.settings import NO_LIMIT
+from muster.coordinator.net.sockets import numeric
 from muster.coordinator.quotas.entities import CONNECTION_CREATION_RATE, IP, Entity, entity_of
-from muster.coordinator.quotas.managers import ClientQuotas
-from muster.coordinator.quotas.rate import Windows
-from muster.coordinator.quotas.settings import QuotaSettings
+from muster.coordinator.quotas.managers import ClientQuotas, QuotaSettings, Windows
 from muster.coordinator.system.host_names import resolve
 
 log = structlog.get_logger("muster.net")
@@ -27,7 +25,7 @@ log = structlog.get_logger("muster.net")
 Change = tuple[Entity, str, float | None]
 
 
-class Quotas:
+class ClientQuotaMetadataManager:
     """See the module. `rates`: the limits of new connections. None means that no limit exists."""
 
     def __init__(self, settings: QuotaSettings, node: Node, throttled: Callable[[Any, Any], Any]) -> None:

@@ -1,24 +1,117 @@
-"""The metrics of a server (`muster serve --metrics`, docs/metrics.md). Without this option nothing is counted."""
+"""The metrics of a server (`muster serve --metrics`, docs/metrics.md), in the text format of Prometheus (0.0.4).
+
+Without this option nothing is counted. The format needs two lines of code for each metric. The import of a library
+would take longer than that of all else here.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
 
 from muster.coordinator.api.observer import AnsweredRequest
 from muster.coordinator.config import Config
 from muster.coordinator.groups.common.events import Event
-from muster.coordinator.history.metrics import COUNTER, GAUGE, Metric, single
-from muster.coordinator.history.metrics_server import MetricsServer
 from muster.coordinator.server.process import Serve, serve
 from muster.coordinator.server.server import THIS_MACHINE, Server
 from muster.coordinator.system.clock import Clock, Timer
+from muster.coordinator.system.http_server import HttpServer, Limits, Request, Response
 from muster.coordinator.system.jobs import Job, to_its_end
 from muster.protocol.api import UnknownApi, api
 from muster.protocol.errors import error_name
+
+log = structlog.get_logger("muster.metrics")
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+COUNTER: Final = "counter"
+"""A counter only grows, from 0 at the start of the process. Its name ends in `_total`."""
+GAUGE: Final = "gauge"
+"""A gauge has its present value."""
+
+_VALUE: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+_HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric. `samples`: its values, each by a tuple of texts for its labels, in the order of `labels`.
+
+    A metric without labels has one value, by the key ().
+    """
+
+    name: str
+    kind: str
+    about: str
+    samples: Mapping[Any, float]
+    labels: tuple[str, ...] = ()
+
+
+def single(name: str, kind: str, about: str, value: float) -> Metric:
+    """A metric without labels."""
+    return Metric(name, kind, about, {(): value})
+
+
+def prometheus_text(metrics: Iterable[Metric]) -> str:
+    """The body of the answer."""
+    lines: list[str] = []
+    for metric in metrics:
+        lines.append(f"# HELP {metric.name} {metric.about.translate(_HELP)}")
+        lines.append(f"# TYPE {metric.name} {metric.kind}")
+        for values, value in sorted(metric.samples.items()):
+            pairs = zip(metric.labels, values, strict=True)
+            labels = ",".join(f'{label}="{one.translate(_VALUE)}"' for label, one in pairs)
+            lines.append(f"{metric.name}{{{labels}}} {value:.15g}" if labels else f"{metric.name} {value:.15g}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+MOST_BYTES: Final = 64 * 1024
+"""Most bytes of a request's body, which is ignored."""
+MOST_CLIENTS: Final = 20
+"""Most clients at the same time: usually one client reads the metrics."""
+PATIENCE_MS: Final = 10_000
+"""The timeout of a request, and of its answer. A client that asks less often connects anew each time."""
+
+
+class MetricsServer:
+    """See the module. `http`: the HTTP server that listens."""
+
+    def __init__(self, clock: Clock, host: str, port: int, collect: Callable[[], Awaitable[Iterable[Metric]]]) -> None:
+        """`port` 0: a free port. `collect` returns the present metrics."""
+        busy = _plain(503, f"{MOST_CLIENTS} connections are open already\n")
+        limits = Limits(MOST_BYTES, MOST_CLIENTS, PATIENCE_MS)
+        self.http = HttpServer(clock, host, port, limits, self._answer, busy, "metrics")
+        self._collect = collect
+
+    async def start(self) -> None:
+        """Listen. Raises CannotListen."""
+        await self.http.start()
+        log.info("metrics are told", address=f"http://{self.http.host}:{self.http.port}/metrics")
+
+    async def stop(self) -> None:
+        """Stop to listen and to answer. Harmless when it does not listen."""
+        await self.http.stop()
+
+    async def _answer(self, request: Request) -> Response:
+        if request.target.partition("?")[0] != "/metrics":
+            return _plain(404, "there is /metrics, and nothing else\n")
+        if request.method not in ("GET", "HEAD"):
+            return _plain(405, "GET it\n")
+        try:
+            return Response(200, CONTENT_TYPE, prometheus_text(await self._collect()).encode())
+        except Exception as error:  # an error of the program costs this answer, not the server
+            log.error("metrics could not be collected", exc_info=error)
+            return _plain(500, "a fault of the server, which its log has\n")
+
+
+def _plain(status: int, what: str) -> Response:
+    return Response(status, "text/plain", what.encode())
+
 
 LOOK_MS: Final = 100
 """How often the lateness of the event loop is measured."""
@@ -35,7 +128,7 @@ def _api_name(key: int) -> str:
         return str(key)
 
 
-class ServerFigures:
+class ServerMetrics:
     """The metrics of one process, also when several servers run in it one after the other. It is the `RequestObserver`
     of all of them.
     """
@@ -141,7 +234,7 @@ def _counting(server: Server) -> Job[list[Metric]]:
 class _Beside(MetricsServer):
     """The metrics, and the server that reports them, beside a server."""
 
-    def __init__(self, host: str, port: int, figures: ServerFigures, server: Server) -> None:
+    def __init__(self, host: str, port: int, figures: ServerMetrics, server: Server) -> None:
         super().__init__(THIS_MACHINE.clock(), host, port, figures.collect)
         self._figures, self._of = figures, server
 
@@ -156,11 +249,11 @@ class _Beside(MetricsServer):
         await super().stop()
 
 
-def serving(host: str, port: int) -> Serve:
+def serving_metrics(host: str, port: int) -> Serve:
     """The function for `server.run`: the usual server, with a metrics server beside it."""
 
     async def serve_it(config: Config, ready: Callable[[str, int], None]) -> None:
-        figures = ServerFigures()
+        figures = ServerMetrics()
         server = figures.server = Server(config, loaded=gc.freeze, observer=figures, told=figures.happened)
         await serve(config, ready, server, beside=_Beside(host, port, figures, server))
 

@@ -1,8 +1,9 @@
-"""Socket addresses as Kafka writes them. This module only knows the tuples of sockets."""
+"""Addresses of sockets as Kafka writes them, and the bytes that the operating system has not delivered yet."""
 
 from __future__ import annotations
 
 import socket
+import struct
 from ipaddress import ip_address
 from typing import Any
 
@@ -53,3 +54,23 @@ def numeric(host: str) -> str | None:
 def network_of(host: str) -> str:
     """The addresses that count as one client: an IPv4 address, or 64 bits of an IPv6 address (Java's text)."""
     return ":".join(host.split(":")[:4]) if ":" in host else host
+
+
+try:
+    import fcntl
+    import termios
+except ImportError:  # Windows: bytes that the system has count as delivered
+    fcntl = None  # type: ignore[assignment]
+
+
+def undelivered_bytes(descriptor: int) -> int:
+    """The bytes that the peer's system has not confirmed. 0 where the system does not report it, or for a negative
+    descriptor.
+    """
+    if fcntl is None or descriptor < 0:
+        return 0
+    try:
+        (size,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4)))
+    except OSError:
+        return 0
+    return int(size)

@@ -1,4 +1,4 @@
-"""Decoy SCRAM credentials for users that do not exist. They look like the credentials of existing users.
+"""SCRAM credentials of the users of `--user`, and decoy credentials for users that do not exist.
 
 A client that names a user gets a salt and a number of iterations, even if no such user exists. It must not notice this
 by asking again, not even after a restart. It must not get iterations that no user has.
@@ -6,22 +6,42 @@ by asking again, not even after a restart. It must not get iterations that no us
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from itertools import accumulate
 from typing import Final
 
 from muster.coordinator.log.storage.interfaces import Storage
-from muster.coordinator.security.sasl.scram import MIN_ITERATIONS
+from muster.coordinator.security.sasl.scram import MECHANISMS, MIN_ITERATIONS, base36
 from muster.coordinator.topics.metadata_state import MetadataState
+from muster.protocol.messages.metadata_records.user_scram_credential_record import UserScramCredentialRecord
+
+
+def scram_records(
+    users: Iterable[tuple[str, str]], present: Container[tuple[str, int]], draw_salt: Callable[[], bytes]
+) -> list[UserScramCredentialRecord]:
+    """A credential of each mechanism for each user, unless one exists: later changes stay."""
+    found: list[UserScramCredentialRecord] = []
+    for name, password in users:
+        for mechanism in MECHANISMS.values():
+            if (name, mechanism.type) not in present:
+                # these are like the ones of kafka-configs, and like those of decoys
+                drawn = hashlib.sha256(draw_salt() + draw_salt()).digest()
+                salt = base36(int.from_bytes(drawn[:17], "big") >> 6).encode()
+                salted = mechanism.salted(password, salt, MIN_ITERATIONS)
+                made = mechanism.credential(salt, salted, MIN_ITERATIONS)
+                found.append(UserScramCredentialRecord(name, mechanism.type, *made))
+    return found
+
 
 SECRET_FILE: Final = "scram.secret"
 _BYTES: Final = 32
 _ONE: Final = 1 << 32
 
 
-def secret(storage: Storage, draw: Callable[[], bytes]) -> bytes:
+def decoy_secret(storage: Storage, draw: Callable[[], bytes]) -> bytes:
     """The secret that salts are derived from. It is drawn when it is first needed, and kept in the data directory."""
     kept = storage.load(SECRET_FILE)
     if kept is not None and len(kept) == _BYTES:
@@ -31,7 +51,7 @@ def secret(storage: Storage, draw: Callable[[], bytes]) -> bytes:
     return drawn
 
 
-class Iterations:
+class DecoyIterations:
     """The iterations of a decoy. Each number is as frequent as among the existing users."""
 
     def __init__(self, state: Callable[[], MetadataState]) -> None:

@@ -1,6 +1,8 @@
-"""Counts of refused requests: one event for each cause and client in each second.
+"""Counts of one second, so that clients cannot fill a disk: refused requests, and ended transactions of groups.
 
-Their names have at most `MOST_BYTES`, so that refused clients cannot fill a disk. It sets no timer and writes nothing.
+One event for each cause and client counts refused requests; names have at most `MOST_BYTES`. One event for each group,
+producer and outcome counts transactions: a busy producer ends a hundred transactions a second. The module sets no timer
+and writes nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from json.encoder import encode_basestring as quote
 from typing import Any, Final
 
+from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.history.event_writer import record_key
 
@@ -92,3 +95,53 @@ def is_cut(name: str) -> bool:
 def key_of(name: str | None) -> bytes | None:
     """The key of an event from `take`. None for an event of several names, or with a name that was cut."""
     return None if name is None or is_cut(name) else record_key(name)
+
+
+COMMITTED: Final = "transactions_committed"
+"""producer_id, first_epoch, last_epoch, transactions (how many), offsets (how many in total): of one second."""
+ABORTED: Final = "transactions_aborted"
+"""As COMMITTED; none of these offsets ever counts."""
+COUNTED_ENDS: Final = {events.TRANSACTION_COMMITTED: COMMITTED, events.TRANSACTION_ABORTED: ABORTED}
+"""The kinds that are counted, and the kind of the event with the count."""
+MOST_TRANSACTION_COUNTS: Final = 500
+"""When there are this many different counts, they are written at once."""
+
+
+class TransactionCounts:
+    """The ends of the present second."""
+
+    __slots__ = ("_counts", "began_ms")
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str, int], list[int]] = {}
+        self.began_ms: int | None = None
+        """The time of the first end (wall ms). None before the first."""
+
+    def add(self, event: Event, wall_ms: int) -> None:
+        """Count a TRANSACTION_COMMITTED or TRANSACTION_ABORTED."""
+        if self.began_ms is None:
+            self.began_ms = wall_ms
+        facts: dict[str, Any] = event.facts
+        epoch = facts["producer_epoch"]
+        kind = event.kind, event.group_id, facts["producer_id"]
+        counted = self._counts.setdefault(kind, [epoch, epoch, 0, 0, wall_ms])
+        counted[1] = epoch
+        counted[2] += 1
+        counted[3] += sum(map(len, facts["offsets"].values()))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the number of kept counts has reached its limit."""
+        return len(self._counts) >= MOST_TRANSACTION_COUNTS
+
+    def take(self) -> Iterator[tuple[str, str, int, dict[str, int]]]:
+        """The events to write: kind and group, the time of the first end (wall ms), and the facts. All counts are
+        reset.
+        """
+        counts, self._counts, self.began_ms = self._counts, {}, None
+        for (kind, group_id, producer_id), (first, last, transactions, offsets, first_ms) in counts.items():
+            facts = {
+                "producer_id": producer_id, "first_epoch": first, "last_epoch": last, "transactions": transactions,
+                "offsets": offsets,
+            }  # fmt: skip
+            yield COUNTED_ENDS[kind], group_id, first_ms, facts
