@@ -16,19 +16,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline import arguments as args
-from muster.pipeline.compared import check_time, earlier, overlap_ms, sides
-from muster.pipeline.delta import EXTENSION, NoDelta
-from muster.pipeline.facts.build import build, unusable
-from muster.pipeline.facts.comparison import comparison
-from muster.pipeline.facts.schema import TABLES
-from muster.pipeline.failure import reason
+from muster.pipeline.arguments import DELTA, HTML, PARQUET
 from muster.pipeline.follow.command import follow
 from muster.pipeline.follow.manifest import NotOurs
-from muster.pipeline.formats import DELTA, HTML, PARQUET
-from muster.pipeline.java import NoJava
 from muster.pipeline.kept import kept
-from muster.pipeline.output import LARGE, check_place, remove, write_pages, write_table, write_text
-from muster.pipeline.persist import planned_once
+from muster.pipeline.output import (
+    EXTENSION,
+    LARGE,
+    NoDelta,
+    check_place,
+    reason,
+    remove,
+    write_pages,
+    write_table,
+    write_text,
+)
 from muster.pipeline.preflight import NotUsable, check_master, check_out
 from muster.pipeline.progress import Progress, quiet
 from muster.pipeline.published import published
@@ -38,11 +40,15 @@ from muster.pipeline.report.select import select
 from muster.pipeline.report.summary import WIDTH, text
 from muster.pipeline.safe_path import of_workers
 from muster.pipeline.session import UNSEEN_PLANS, open_session, suited, told_in_full
-from muster.pipeline.slim_home import slim_home
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BadOption
 from muster.pipeline.sources.segment_files import NoSource
+from muster.pipeline.spark_home import NoJava, slim_home
 from muster.pipeline.stage import Source, Staged, bytes_of, check, stage, table_kind
+from muster.pipeline.tables import planned_once
+from muster.pipeline.tables.build import build, unusable
+from muster.pipeline.tables.comparison import check_time, comparison, earlier, overlap_ms, sides
+from muster.pipeline.tables.schema import TABLES
 from muster.pipeline.wanted import ALL, Wanted
 from muster.pipeline.whatif.job import what_if
 from muster.pipeline.whatif.settings import DEFAULT_GRID, BadSetting, Setting, parse

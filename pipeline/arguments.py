@@ -1,15 +1,93 @@
-"""The options of an analysis. Needs nothing of Spark's, so that the help is there without it."""
+"""The options of an analysis, and of `--follow`. Needs nothing of Spark, so the help works without Spark."""
 
 from __future__ import annotations
 
 import argparse
 import datetime
 import os
+import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from muster.pipeline import follow_options as following
-from muster.pipeline.formats import FORMATS
+HTML: Final = "html"
+PARQUET: Final = "parquet"
+CSV: Final = "csv"
+JSON: Final = "json"
+DELTA: Final = "delta"
+FORMATS: Final = (HTML, PARQUET, CSV, JSON)
+"""What an analysis leaves behind; as Delta tables come in, and followers leave them."""
+
+
+KEEP_ALL: Final = "all"
+_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_OWN: Final = {"trigger": None, "once": False, "keep": None, "page_every": None, "table_format": None}
+"""What only goes with --follow, and what it is when it was not given."""
+
+
+class Follow(NamedTuple):
+    """How to follow, checked."""
+
+    trigger_ms: int
+    once: bool
+    keep_ms: int | None
+    """None: everything is kept."""
+    page_every: int
+    table_format: str
+
+
+def add_follow_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options to a parser."""
+    group = parser.add_argument_group("following a live cluster")
+    group.add_argument("--follow", action="store_true", help="keep tables and page up to date until it is ended")
+    group.add_argument("--trigger", metavar="TIME", help="so often it is read on (default: 10s)")
+    group.add_argument("--once", action="store_true", help="go on from the last time up to now, and end")
+    group.add_argument("--keep", metavar="TIME", help="for how long the log is kept: 36h, 7d, all (default: 7d)")
+    group.add_argument(
+        "--page-every", type=int, metavar="N", help="a new page with every Nth version of the tables (default: 6)"
+    )
+    group.add_argument("--table-format", choices=(PARQUET, DELTA), help="of the tables (default: parquet)")
+
+
+def read_follow_options(options: argparse.Namespace) -> Follow | None:
+    """Check what was given; None: it is not to follow. Raises ValueError with a sentence."""
+    if not options.follow:
+        for name, default in _OWN.items():
+            if getattr(options, name) != default:
+                raise ValueError(f"--{name.replace('_', '-')} goes with --follow: give that, or leave it out")
+        return None
+    _check_follow_source(options)
+    odd = [name for name in options.format.split(",") if name.strip().lower() not in (HTML, PARQUET)]
+    if odd:
+        raise ValueError(
+            f"--format {options.format}: --follow writes html and parquet; analyze what it left for others"
+        )
+    page_every = 6 if options.page_every is None else options.page_every
+    if page_every < 1:
+        raise ValueError(f"--page-every {page_every}: expected 1 or more")
+    return Follow(
+        _milliseconds("--trigger", options.trigger or "10s"),
+        options.once,
+        None if options.keep == KEEP_ALL else _milliseconds("--keep", options.keep or "7d"),
+        page_every if HTML in options.format else 0,
+        options.table_format or PARQUET,
+    )
+
+
+def _check_follow_source(options: argparse.Namespace) -> None:
+    if options.bootstrap_server is None:
+        raise ValueError(f"--follow {options.source}: a live cluster is followed: give --bootstrap-server HOST:PORT")
+    if options.until is not None:
+        raise ValueError(f"--follow goes on and on: leave --until {options.until} out")
+    if options.what_if not in ("default", "none"):
+        raise ValueError(f"--what-if {options.what_if}: --follow tells what happened; ask an analysis what would have")
+
+
+def _milliseconds(option: str, text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", text)
+    if match is None or int(match[1]) == 0:
+        raise ValueError(f"{option} {text}: a time such as 500ms, 10s, 36h or 7d was expected")
+    return int(match[1]) * _UNITS_MS[match[2]]
+
 
 OUT: Final = "muster-report"
 DEFAULT: Final = "default"
@@ -56,7 +134,7 @@ class Arguments(NamedTuple):
     verbose: bool
     compare: str | int | None = None
     """The folder of an earlier analysis, or a time (ms) that parts this one; None: nothing is compared."""
-    follow: following.Follow | None = None
+    follow: Follow | None = None
     """None: what there is now is analysed, and that is all."""
 
 
@@ -106,7 +184,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--master", metavar="URL", help="of a Spark cluster (default: this machine, or what spark-submit says)"
     )
     parser.add_argument("--verbose", action="store_true", help="when it fails, say where in the code")
-    following.add_options(parser)
+    add_follow_options(parser)
 
 
 def read(options: argparse.Namespace) -> Arguments:
@@ -125,7 +203,7 @@ def read(options: argparse.Namespace) -> Arguments:
 
     try:
         preflight.check_names(options.bootstrap_server, options.master, options.out)
-        follow = following.read(options)
+        follow = read_follow_options(options)
     except ValueError as error:
         raise BadArgument(str(error)) from None
     # spark-submit has started the JVM already, with the master that it was given

@@ -1,20 +1,138 @@
 """The decoder: raw rows of __consumer_offsets in, decoded rows out, both as Arrow.
 
-`decode_commits` reads offset commits with numpy, `decode_records` reads all else record by record. Each row that comes
-in comes out, of whatever kind it is.
+numpy decodes offset commits here, all rows of a batch at once: key types 0 and 1, value versions 0 to 4, tombstones.
+Nearly every row of a log looks like that. `decode_records` reads every other row by `protocol`, record by record, and
+reports what is wrong with it: another record, a damaged one, or a rare form such as metadata beyond 16 KB or an
+unknown tagged field. The numpy code need not explain failures, but it must read what `protocol` would read. Each row
+that is given is returned, of whatever kind it is.
+
+Key: type int16, group string, topic string, partition int32 (strings: length int16 and UTF-8). Value: version int16,
+offset int64, from version 3 on leader epoch int32, metadata string, commit timestamp int64, in version 1 expire
+timestamp int64. In version 4 the metadata has a compact length, and tagged fields follow, the topic's id as tag 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from muster.pipeline.decode_commits import decode_commits
 from muster.pipeline.decode_records import Row, decode_record
-from muster.pipeline.gather import Binary, Mask, batch_of
+from muster.pipeline.gather import Binary, Ints, Mask, batch_of, integers, numbers, octets, slices, texts, uuids
 from muster.pipeline.schema import DECODED, LOGGED, MALFORMED, OFFSET_COMMIT
+
+MAX_TYPE: Final = 1
+NO_EPOCH: Final = -1
+NO_TIMESTAMP: Final = -1
+_ID_TAG_SIZE: Final = 19
+"""Count of tags, tag, size, 16 bytes."""
+
+
+def decode_commits(keys: Binary, values: Binary) -> tuple[Mask, dict[str, pa.Array]]:
+    """Which rows are offset commits of the usual form, and their columns (KEYED and COMMIT of the schema) in the length
+    of the batch. What stands in the other rows of the columns means nothing.
+    """
+    taken, key_type, group, topic, partition = _keys(keys)
+    has_value = values.valid
+    value = _Values(values, key_type, taken & has_value)
+    taken &= ~has_value | value.fits
+    decoded: dict[str, pa.Array] = {}
+    for name, (start, end) in {"group": group, "topic": topic}.items():
+        decoded[name], bad = texts(slices(keys.data, start, end, taken))
+        if bad is not None:
+            taken &= ~bad
+    there = taken & has_value
+    decoded["metadata"], bad = texts(slices(values.data, value.metadata_start, value.metadata_end, there))
+    if bad is not None:
+        taken &= ~bad
+        there &= ~bad
+    expires = there & (value.expire_timestamp != NO_TIMESTAMP)
+    has_epoch = there & (value.leader_epoch != NO_EPOCH)
+    return taken, {
+        **decoded,
+        "key_type": numbers(key_type, pa.int16()),
+        "value_version": numbers(value.version, pa.int16(), there),
+        "is_tombstone": pa.array(~has_value),
+        "partition": numbers(partition, pa.int32()),
+        "committed_offset": numbers(value.offset, pa.int64(), there),
+        "leader_epoch": numbers(value.leader_epoch, pa.int32(), has_epoch),
+        "commit_timestamp_ms": numbers(value.commit_timestamp, pa.int64(), there),
+        "expire_timestamp_ms": numbers(value.expire_timestamp, pa.int64(), expires),
+        "topic_id": uuids(values.data, value.id_position, there & value.has_id),
+    }
+
+
+def _keys(keys: Binary) -> tuple[Mask, Ints, tuple[Ints, Ints], tuple[Ints, Ints], Ints]:
+    """Which keys are whole and of an offset commit; their type, bounds of group and topic, partition."""
+    data, start, end = keys.data, keys.starts, keys.ends
+    key_type = integers(data, start, 2)
+    taken = keys.valid & (end - start >= 10) & (key_type >= 0) & (key_type <= MAX_TYPE)
+    group_size = integers(data, start + 2, 2)
+    group_start = start + 4
+    group_end = group_start + group_size
+    taken &= (group_size >= 0) & (group_end + 6 <= end)
+    topic_at = np.where(taken, group_end, 0)
+    topic_size = integers(data, topic_at, 2)
+    topic_start = topic_at + 2
+    topic_end = topic_start + topic_size
+    taken &= (topic_size >= 0) & (topic_end + 4 <= end)
+    partition = integers(data, np.where(taken, topic_end, 0), 4)
+    return taken, key_type, (group_start, group_end), (topic_start, topic_end), partition
+
+
+class _Values:
+    """The fields of the values of the rows asked for; `fits` tells where they were read."""
+
+    def __init__(self, values: Binary, key_type: Ints, asked: Mask) -> None:
+        data, start, end = values.data, values.starts, values.ends
+        self.version = version = integers(data, start, 2)
+        fits = asked & (end - start >= 12) & (version >= 0) & np.where(key_type == 0, version == 0, version <= 4)
+        start = np.where(fits, start, 0)
+        self.offset = integers(data, start + 2, 8)
+        self.leader_epoch = np.where(version >= 3, integers(data, start + 10, 4), NO_EPOCH)
+        compact = version == 4
+        metadata_at = start + np.where(version >= 3, 14, 10)
+        fits &= metadata_at + 2 <= end
+        size, self.metadata_start = _metadata(data, metadata_at, compact)
+        self.metadata_end = self.metadata_start + size
+        fits &= (size >= 0) & (self.metadata_end + 8 <= end)
+        timestamp_at = np.where(fits, self.metadata_end, 0)
+        self.commit_timestamp = integers(data, timestamp_at, 8)
+        after = timestamp_at + 8
+        with_expiry = version == 1
+        fits &= ~with_expiry | (after + 8 <= end)
+        self.expire_timestamp = np.where(with_expiry, integers(data, after, 8), NO_TIMESTAMP)
+        self.id_position, self.has_id, tags_fit = _topic_id(values, after, compact & fits)
+        self.fits: Mask = fits & (~compact | tags_fit)
+
+
+def _metadata(data: np.ndarray, at: Ints, compact: Mask) -> tuple[Ints, Ints]:
+    """Size (below 0: not read here) and start of the metadata; its length is int16, or compact of one or two bytes."""
+    size, start = integers(data, at, 2), at + 2
+    if not compact.any():
+        return size, start
+    first = octets(data, at)
+    second = octets(data, at + 1)
+    one = first < 128
+    length = np.where(one, first, np.where(second < 128, (first & 127) | second << 7, 0)) - 1
+    return np.where(compact, length, size), np.where(compact & one, at + 1, start)
+
+
+def _topic_id(values: Binary, at: Ints, compact: Mask) -> tuple[Ints, Mask, Mask]:
+    """Where the topic's id stands, whether there is one, whether the tagged fields are none or that one alone."""
+    if not compact.any():
+        return at, compact, compact
+    at = np.where(compact, at, 0)
+    tags = octets(values.data, at)
+    none = compact & (at < values.ends) & (tags == 0)
+    alone = compact & (at + _ID_TAG_SIZE <= values.ends) & (tags == 1)
+    alone &= (octets(values.data, at + 1) == 0) & (octets(values.data, at + 2) == 16)
+    position = np.where(alone, at + 3, 0)
+    said = (integers(values.data, position, 8) != 0) | (integers(values.data, position + 8, 8) != 0)
+    return position, alone & said, none | alone
+
 
 _RAW_NAMES = {"log_partition": "partition", "log_offset": "offset", "log_timestamp_ms": "timestamp_ms"}
 

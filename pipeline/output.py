@@ -1,4 +1,8 @@
-"""Write the results of an analysis, tables and page, through Hadoop's file systems: anywhere that Spark can write."""
+"""Write the results of an analysis, tables and page, through Hadoop's file systems: anywhere that Spark can write.
+
+Delta Lake needs its jar: it is a source, and a format of a follower's tables, in which each version is a transaction.
+A failure in Spark becomes one sentence, without the places in Java, Scala and Python.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,64 @@ from typing import Any, Final
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from muster.pipeline.failure import reason
-from muster.pipeline.formats import CSV, JSON, PARQUET
+from muster.pipeline.arguments import CSV, JSON, PARQUET
 from muster.pipeline.preflight import NotUsable, check_out
+
+_CAUSE: Final = "Caused by: "
+"""How Java says what an error came from."""
+_OURS: Final = re.compile(r"^(?:.*: )?muster\.pipeline\.[\w.]+: (.+)$")
+"""How Python says, at the end of a traceback or in its place, what a source of the pipeline raised in a worker."""
+
+
+def reason(error: Exception) -> str:
+    """The error and its last cause. If the pipeline itself raised it in a worker, only that."""
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    ours = [match[1] for match in map(_OURS.match, lines) if match is not None]
+    if ours:
+        return ours[-1]
+    first = lines[1] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines[0]
+    causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
+    return f"{first}: {causes[-1]}" if causes and causes[-1] not in first else first
+
+
+EXTENSION: Final = {"spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension"}
+"""What a session has to be started with."""
+_FEW: Final = "spark.databricks.delta.snapshotPartitions"
+"""In how many parts the log of a table is read. The default of 50 is slow for tables of a few files."""
+_PARTS: Final = "2"
+_CATALOG: Final = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+
+
+class NoDelta(ValueError):
+    """Delta Lake is not there; the message says how to get it."""
+
+
+def prepare(spark: SparkSession, what: str) -> None:
+    """Prepare a session that was started with EXTENSION. Raises NoDelta; `what` needs Delta."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    try:
+        jvm.org.apache.spark.util.Utils.classForName(_CATALOG[1], True, False)
+    except Py4JError:
+        raise NoDelta(
+            f"{what}: Delta Lake is not among Spark's jars: for Spark 4.2 give "
+            "PYSPARK_SUBMIT_ARGS='--packages io.delta:delta-spark_4.2_2.13:4.4.0 pyspark-shell' "
+            "(or --packages to spark-submit), or take Parquet"
+        ) from None
+    spark.conf.set(*_CATALOG)
+    if spark.conf.get(_FEW, None) is None:
+        spark.conf.set(_FEW, _PARTS)
+
+
+def write_delta(table: DataFrame, folder: str) -> None:
+    """Replace the rows of a table. Readers see the old rows or the new ones."""
+    table.write.format("delta").mode("overwrite").save(folder)
+
 
 LARGE: Final = ("commits",)
 """Tables as long as the log. Of the others each text format is one file."""

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType, TimestampType
 
-from muster.pipeline.facts.comments import comment
-from muster.pipeline.facts.schema import NEVER_NULL, TABLES
+from muster.pipeline.tables.comments import comment
+from muster.pipeline.tables.schema import NEVER_NULL, TABLES
 
 MOMENTS: Final = {
     "time_ms": "time",

@@ -7,6 +7,11 @@ from typing import Final
 import pyarrow as pa
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+SOURCE_LOG: Final = "log"
+SOURCE_INFERRED: Final = "inferred"
+SOURCE_EVENTS: Final = "events"
+"""Values of the columns `source`: the log alone (generations, memberships, transactions), what the offsets log lets one
+infer (rebalances), and `__group_events` or `__transaction_events`."""
 
 PARTITIONS: Final = pa.list_(pa.struct([("topic", pa.string()), ("partitions", pa.list_(pa.int32()))]))
 

@@ -1,11 +1,13 @@
 """The first step of an analysis: read and decode a source once, and keep it as Parquet, each kind in its own files.
 
-A source is a data directory, copied segments, a live cluster, a table of raw rows, or any DataFrame of Kafka rows.
+A source is a data directory, copied segments, a live cluster, a table of raw rows, or any DataFrame of Kafka rows. The
+rows of `__transaction_state` and `__transaction_events` are staged too, and the transactions in the offsets partitions
+of a data directory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -13,32 +15,108 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from pyarrow import fs, parquet
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from muster.pipeline.arguments import DELTA, PARQUET
 from muster.pipeline.clock import now_ms
-from muster.pipeline.delta import prepare
-from muster.pipeline.facts.epoch_states import epochs_in
-from muster.pipeline.facts.events import EVENTS_TOPIC, events, malformed_events
-from muster.pipeline.facts.inputs import Inputs
-from muster.pipeline.facts.log_times import with_sound_times
-from muster.pipeline.facts.schema import EVENTS
-from muster.pipeline.formats import DELTA, PARQUET
-from muster.pipeline.output import is_local, plain
+from muster.pipeline.output import is_local, plain, prepare
 from muster.pipeline.schema import DECODED, KINDS, MALFORMED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW, UNKNOWN
 from muster.pipeline.sources.cluster import bounds, knock
-from muster.pipeline.sources.ends import ENDS, Reach, ends_of_cluster, ends_of_path, reach_of_cluster
-from muster.pipeline.sources.frame import raw_rows, some_rows
+from muster.pipeline.sources.frame import check_table, raw_rows, some_rows
 from muster.pipeline.sources.options import DECODED_ROWS, of_client
-from muster.pipeline.sources.parquet_rows import check_table
-from muster.pipeline.sources.segment_files import NoSource, file_system, find_segments
+from muster.pipeline.sources.segment_files import NoSource, SegmentFile, file_system, find_segments
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading
 from muster.pipeline.sources.spark_source import open_reader
-from muster.pipeline.sources.topic_names import names_of_cluster, names_of_path
-from muster.pipeline.stage_transactions import TOPICS as TRANSACTIONS
-from muster.pipeline.stage_transactions import stage_transactions
-from muster.pipeline.wanted import ALL, Wanted, is_wanted, with_last_before
+from muster.pipeline.sources.topics import (
+    ENDS,
+    Reach,
+    ends_of_cluster,
+    ends_of_path,
+    names_of_cluster,
+    names_of_path,
+    reach_of_cluster,
+)
+from muster.pipeline.sources.transactions import PARTS, partitions_of, parts_of
+from muster.pipeline.tables import batches_of
+from muster.pipeline.tables.epoch_states import epochs_in
+from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events, malformed_events
+from muster.pipeline.tables.log_times import with_sound_times
+from muster.pipeline.tables.schema import EVENTS
+from muster.pipeline.tables.transactions import EVENTS_TOPIC as TRANSACTION_EVENTS_TOPIC
+from muster.pipeline.tables.transactions import STATE_TOPIC, TransactionInputs, counts_of
+from muster.pipeline.wanted import ALL, Wanted, is_wanted, pattern_of, with_last_before
 from muster.pipeline.write import Work, work_of_reader, work_of_rows, write_decoded
+
+TRANSACTION_TOPICS: Final = (STATE_TOPIC, TRANSACTION_EVENTS_TOPIC)
+
+
+def stage_transactions(
+    raw_of: Callable[[str], DataFrame | None],
+    path: str | None,
+    decoded: DataFrame,
+    events: DataFrame | None,
+    folder: str,
+    wanted: Wanted,
+) -> TransactionInputs:
+    """Read it into `folder`. `raw_of`: the raw rows of a topic, None: there is none. `path`: of a data directory, if
+    the source is one. `decoded`: the rows of the offsets log; `events`: those of `__group_events`.
+    """
+    spark = decoded.sparkSession
+    found: list[DataFrame | None] = []
+    for topic in TRANSACTION_TOPICS:
+        raw = raw_of(topic)
+        if raw is not None:
+            # once from the source, then as often as need be
+            of_time(raw.select(*RAW.names), wanted).write.mode("overwrite").parquet(f"{folder}/raw_{topic}")
+            raw = spark.read.schema(from_arrow_schema(RAW)).parquet(f"{folder}/raw_{topic}").select(*RAW.names)
+        # a column that could name a topic tells nothing by being there
+        found.append(None if raw is None or raw.isEmpty() else raw)
+    states, told = found
+    parts = None
+    if path is not None and (states is not None or _has_transactions(decoded)):
+        some = _within(_transaction_parts(spark, path), wanted)
+        some.write.mode("overwrite").parquet(f"{folder}/transaction_parts")
+        parts = spark.read.schema(from_arrow_schema(PARTS)).parquet(f"{folder}/transaction_parts")
+    inputs = TransactionInputs(states, told, parts, of_groups=bool(wanted.groups))
+    return inputs._replace(counts=counts_of(events)) if inputs.there and events is not None else inputs
+
+
+def of_time(raw: DataFrame, wanted: Wanted) -> DataFrame:
+    """Raw rows of the wanted time; they are of no group."""
+    rows = raw.withColumn("group", F.lit(None).cast("string"))
+    return rows.where(is_wanted(wanted, F.col("timestamp_ms"), of_any_group=F.lit(True))).drop("group")
+
+
+def _has_transactions(decoded: DataFrame) -> bool:
+    return not decoded.where((F.col("kind") == OFFSET_COMMIT) & F.col("is_transactional")).isEmpty()
+
+
+def _transaction_parts(spark: SparkSession, path: str) -> DataFrame:
+    """A worker reads all of a partition, for a transaction may begin in one segment and end in another."""
+    partitions = partitions_of(path)
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column("number").to_pylist():
+                segments = tuple(SegmentFile(*one) for one in partitions[number])
+                yield from batches_of(parts_of(path, segments), PARTS)
+
+    tasks = min(len(partitions), max(spark.sparkContext.defaultParallelism, 1))
+    numbers = spark.range(0, len(partitions), 1, tasks).toDF("number")
+    return numbers.mapInArrow(read, from_arrow_schema(PARTS))
+
+
+def _within(parts: DataFrame, wanted: Wanted) -> DataFrame:
+    """Transactions that began in the wanted time, with the wanted groups."""
+    rows = parts.withColumn("group", F.lit(None).cast("string"))
+    rows = rows.where(is_wanted(wanted, F.col("start_ms"), of_any_group=F.lit(True))).drop("group")
+    if not wanted.groups:
+        return rows
+    pattern = pattern_of(wanted.groups)
+    rows = rows.withColumn("groups", F.filter("groups", lambda group: group.rlike(pattern)))
+    return rows.where(F.size("groups") > 0)
+
 
 _ODD: Final = (MALFORMED, UNKNOWN)
 """Kinds of rows that tell of no group."""
@@ -91,7 +169,7 @@ def bytes_of(source: Source) -> int | None:
     """How much there is of what tells of groups. None: of a live cluster and of a table of rows that is not known."""
     if source.path is None or table_kind(source.path) is not None:
         return None
-    return sum(map(_bytes_of, repeat(source.path), (OFFSETS_TOPIC, EVENTS_TOPIC, *TRANSACTIONS)))
+    return sum(map(_bytes_of, repeat(source.path), (OFFSETS_TOPIC, EVENTS_TOPIC, *TRANSACTION_TOPICS)))
 
 
 def _bytes_of(path: str, topic: str) -> int:

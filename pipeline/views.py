@@ -6,8 +6,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.output import file_system
+from muster.pipeline.tables.schema import TABLES
 
 OVERVIEW: Final = "group_overview"
 """One row for each group: verdict, what it cost, how restless and how far behind it is, and its last episode."""

@@ -69,7 +69,7 @@ def undefined(named: list[tuple[str, str]]) -> list[str]:
 
 
 def test_what_the_page_of_the_pipeline_says_is_decided_somewhere_is_decided_there() -> None:
-    page = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "dev" / "pipeline-inference.md").read_text(encoding="utf-8")
     rows = page.partition("## Where is it decided?")[2].partition("\n## ")[0]
     named = re.findall(r"`(pipeline/[\w/]+\.py)(?:: (\w+))?`", rows)
     assert len(named) > 20

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame
 
 from bench.explain.row import Row, at_most, plain
 from bench.explain.spark import CORES, Bench, Measured
-from muster.pipeline.facts.build import build
-from muster.pipeline.persist import planned_once
 from muster.pipeline.stage import Source, Staged, stage
+from muster.pipeline.tables import planned_once
+from muster.pipeline.tables.build import build
 
 SLOWEST: Final = 5
 """So many tables are told one by one."""

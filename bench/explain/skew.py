@@ -13,11 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 
 from bench.explain.row import Row, at_most, plain
 from bench.explain.spark import CORES, Bench, Measured
-from muster.pipeline.facts.build import build
-from muster.pipeline.facts.inputs import Inputs
-from muster.pipeline.persist import planned_once
 from muster.pipeline.schema import OFFSET_COMMIT
 from muster.pipeline.stage import Source, stage
+from muster.pipeline.tables import planned_once
+from muster.pipeline.tables.build import build
+from muster.pipeline.tables.inputs import Inputs
 
 TABLES: Final = ("commits", "regressions", "stalls", "lag", "flapping")
 SHARE: Final = 9

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from bench.explain.row import Row, at_least, at_most, plain
 from bench.explain.spark import CORES, Bench
-from muster.pipeline.facts.events import EVENTS_TOPIC, events
-from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.schema import CLASSIC_GROUP
 from muster.pipeline.sources.frame import decoded_rows
+from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events
 from muster.pipeline.whatif.job import what_if
 from muster.pipeline.whatif.settings import DEFAULT_GRID
 

@@ -9,9 +9,8 @@ from typing import Final, NamedTuple
 from muster.coordinator.groups.common import unstable_members
 from muster.pipeline.episodes import model
 from muster.pipeline.episodes import thresholds as limits
-from muster.pipeline.episodes.falls import Fall
 from muster.pipeline.episodes.model import Episode
-from muster.pipeline.episodes.offsets import Back, Standing, on_purpose, troubles
+from muster.pipeline.episodes.other_trouble import Back, Fall, Standing, on_purpose, troubles
 from muster.pipeline.wording import DAY, duration, moment, plural
 
 HELP: Final = "help"

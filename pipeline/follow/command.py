@@ -9,12 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from muster.pipeline.arguments import Arguments
-from muster.pipeline.delta import EXTENSION, prepare
+from muster.pipeline.arguments import DELTA, Arguments, Follow
 from muster.pipeline.follow.run import Follower, Following
-from muster.pipeline.follow_options import Follow
-from muster.pipeline.formats import DELTA
-from muster.pipeline.output import check_place
+from muster.pipeline.output import EXTENSION, check_place, prepare
 from muster.pipeline.progress import quiet
 from muster.pipeline.safe_path import of_workers
 from muster.pipeline.session import UNSEEN_PLANS, open_session, told_in_full

@@ -1,32 +1,101 @@
-"""Make tables anew that are older than the staged log, by the functions of `facts`: tables about single groups for the
-touched buckets, tables that depend on the time for all groups.
+"""Make tables again that are older than the staged log, by the functions of `tables`.
+
+Tables about single groups are made for the buckets with new rows, tables that depend on the time for all groups. Ends
+of topics are compared with the staged log once all commits up to then are staged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql import functions as F  # noqa: N812
 
-from muster.pipeline.facts.build import MADE, build, unusable
-from muster.pipeline.facts.commit_walk import OF_ENDS, OF_TIMES, walked
-from muster.pipeline.facts.episodes import episodes_and_verdicts
-from muster.pipeline.facts.flapping import flapping
-from muster.pipeline.facts.inputs import Inputs
-from muster.pipeline.facts.lag import lag
-from muster.pipeline.facts.progress import progress
-from muster.pipeline.facts.stalls import stalls
-from muster.pipeline.facts.transactions import transactions
-from muster.pipeline.follow.ends import Seen, Watch, committed_by_then
 from muster.pipeline.follow.manifest import BUCKETS, WHOLE, Manifest, rebuilt
 from muster.pipeline.follow.staging import bucket_of, reached, staged, staged_transactions
 from muster.pipeline.follow.store import BUCKET, Store
-from muster.pipeline.persist import keep
 from muster.pipeline.published import published
-from muster.pipeline.sources.ends import ends_of_cluster
-from muster.pipeline.sources.topic_names import names_of_cluster
+from muster.pipeline.sources.cluster import Offsets, bounds
+from muster.pipeline.sources.segment_files import NoSource
+from muster.pipeline.sources.segments import READ_UNCOMMITTED, Reading
+from muster.pipeline.sources.topics import Reach, ends_of_cluster, names_of_cluster, reach_of_cluster
+from muster.pipeline.tables import keep
+from muster.pipeline.tables.build import MADE, build, unusable
+from muster.pipeline.tables.commits import OF_ENDS, OF_TIMES, walked
+from muster.pipeline.tables.episodes import episodes_and_verdicts
+from muster.pipeline.tables.flapping import flapping
+from muster.pipeline.tables.inputs import Inputs
+from muster.pipeline.tables.lag import lag, progress
+from muster.pipeline.tables.stalls import stalls
+from muster.pipeline.tables.transactions import transactions
+
+
+class Seen(NamedTuple):
+    """A look at a cluster."""
+
+    reach: Reach
+    logged: Offsets
+    """How far the offsets log reached a moment later, with what was in transactions that were still open."""
+
+    def is_in(self, staged: Offsets) -> bool:
+        """Whether all that groups had committed by then was staged."""
+        return all(staged.get(partition, 0) >= end for partition, end in self.logged.items())
+
+    def is_all_of(self, staged: Offsets) -> bool:
+        """Whether nothing was staged that came later."""
+        return all(self.logged.get(partition, 0) >= end for partition, end in staged.items())
+
+
+def look(kafka: Mapping[str, str]) -> Seen:
+    """Look at a cluster. Raises ClusterError, BadOption."""
+    reach = reach_of_cluster(kafka)
+    try:
+        return Seen(reach, bounds(kafka, Reading(isolation=READ_UNCOMMITTED))[1])
+    except NoSource:
+        return Seen(reach, {})
+
+
+class Watch:
+    """Looks at the cluster, and knows the newest look whose commits are all staged."""
+
+    def __init__(self, look: Callable[[], Seen]) -> None:
+        self._look = look
+        self._waiting: Seen | None = None
+        self._known: Seen | None = None
+        self.places: Collection[tuple[str, int]] | None = None
+        """The topics and partitions that matter; None: not known yet."""
+
+    def begin(self) -> None:
+        """Look, before anything more is staged."""
+        self._waiting = self._look()
+
+    def newest(self, staged: Offsets) -> Seen | None:
+        """The newest look that may be used when the offsets log was staged so far; None: there is none yet."""
+        now = self._look()
+        if now.is_in(staged):
+            self._known, self._waiting = now, None
+        elif self._waiting is None or self._waiting.is_in(staged):
+            self._known, self._waiting = self._waiting or self._known, now
+        return self._known
+
+    def has_grown(self, staged: Offsets) -> bool:
+        """Whether a look may be used now, and partitions that matter have another end than at the newest look."""
+        now, known = self._look(), self._known
+        if not now.is_in(staged):
+            return False
+        if known is None or self.places is None:
+            return True
+        return any(now.reach.ends.get(place) != known.reach.ends.get(place) for place in self.places)
+
+
+def committed_by_then(commits: DataFrame, seen: Seen) -> DataFrame:
+    """Those rows of the table `commits` that had been logged at a look."""
+    ends = [one for partition, end in sorted(seen.logged.items()) for one in (F.lit(partition), F.lit(end))]
+    if not ends:
+        return commits.limit(0)
+    return commits.where(F.col("log_offset") < F.create_map(*ends)[F.col("log_partition")])
+
 
 OF_LAG: Final = ("stalls", "lag", "progress")
 """Tables whose rows may all change when a topic grows, even without a record of the group."""

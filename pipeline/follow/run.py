@@ -14,14 +14,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from muster.pipeline.delta import write as write_delta
-from muster.pipeline.facts.schema import TABLES
-from muster.pipeline.follow.ends import Watch, look
 from muster.pipeline.follow.manifest import Manifest, horizon, to_merge
-from muster.pipeline.follow.refresh import refresh
+from muster.pipeline.follow.refresh import Watch, look, refresh
 from muster.pipeline.follow.staging import EVENT, NOT_DECODED, appender, logged, merge, reached
 from muster.pipeline.follow.store import Store
 from muster.pipeline.kept import kept
+from muster.pipeline.output import write_delta as write_delta
 from muster.pipeline.output import write_pages
 from muster.pipeline.published import published
 from muster.pipeline.report.content import About
@@ -29,6 +27,7 @@ from muster.pipeline.report.page import pages
 from muster.pipeline.report.select import select
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BOOTSTRAP
+from muster.pipeline.tables.schema import TABLES
 from muster.pipeline.wanted import Wanted
 from muster.pipeline.wording import plural
 from muster.pipeline.write import many_files

@@ -11,18 +11,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.clock import now_ms
-from muster.pipeline.facts.epoch_states import epochs_in
-from muster.pipeline.facts.events import EVENTS_TOPIC, events, malformed_events
-from muster.pipeline.facts.inputs import Inputs
-from muster.pipeline.facts.log_times import with_sound_times
-from muster.pipeline.facts.transactions import EVENTS_TOPIC as TRANSACTION_EVENTS_TOPIC
-from muster.pipeline.facts.transactions import NOTHING, STATE_TOPIC, TransactionInputs, counts_of
 from muster.pipeline.follow.manifest import BUCKETS, LOG, Chunk, Manifest, appended, merged
 from muster.pipeline.follow.store import Store
 from muster.pipeline.schema import CONSUMER_GROUP, DECODED, OFFSETS_TOPIC, RAW
 from muster.pipeline.sources.cluster import Offsets
 from muster.pipeline.sources.options import of_client
 from muster.pipeline.tables import shaped
+from muster.pipeline.tables.epoch_states import epochs_in
+from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events, malformed_events
+from muster.pipeline.tables.log_times import with_sound_times
+from muster.pipeline.tables.transactions import EVENTS_TOPIC as TRANSACTION_EVENTS_TOPIC
+from muster.pipeline.tables.transactions import NOTHING, STATE_TOPIC, TransactionInputs, counts_of
 from muster.pipeline.wanted import Wanted, is_kept, with_last_before
 
 EVENT: Final = "event"

@@ -19,10 +19,10 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.follow.manifest import Manifest, NotOurs, folders, of_text, to_text
 from muster.pipeline.output import file_system, is_local, plain, remove, write_text
 from muster.pipeline.published import empty
+from muster.pipeline.tables.schema import TABLES
 
 KEPT: Final = ".follow"
 """The folder beside the tables in which all of this lies."""

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from muster.pipeline.report.axis import Times, numbers, scale, short
-from muster.pipeline.report.columns import grid
+from muster.pipeline.report.columns import Times, grid, numbers, scale, short
 from muster.pipeline.report.content import Row
 from muster.pipeline.report.markup import Column, Columns, Content, Html, figures, join, listing, tag
 from muster.pipeline.wording import MINUTE, SECOND, duration, moment, number

@@ -1,13 +1,15 @@
-"""Times, numbers and causes as text, for the page and the terminal. Pure."""
+"""Times, numbers and causes as text, for the page and the terminal; the style of the page, and its marks. Pure."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.groups.common import events
-from muster.pipeline.facts.epoch_causes import REVOCATION_TIMEOUT
+from muster.pipeline.infer.epoch_causes import REVOCATION_TIMEOUT
+from muster.pipeline.report.markup import Html, join, tag
 from muster.pipeline.wording import NOT_KNOWN, duration, moment, plural
 from muster.protocol.printable import shown
 
@@ -128,3 +130,54 @@ def setting_words(settings_json: str | None) -> str:
         else:
             told.append(f"{name} {value}")
     return ", ".join(told) or "nothing changed"
+
+
+OTHER: Final = "other"
+
+
+def cause_class(cause: str | None) -> str:
+    """The class that has a cause's colour."""
+    return f"c-{cause if cause in CAUSES else OTHER}"
+
+
+def sheet() -> str:
+    """The whole style sheet. On paper it is the light one."""
+    words = {**CAUSES, OTHER: UNKNOWN_CAUSE}
+    light = "".join(f".c-{cause}{{--c:{one.colour}}}" for cause, one in words.items())
+    dark = "".join(f".c-{cause}{{--c:{one.on_dark}}}" for cause, one in words.items())
+    return f"{_file('page.css')}{light}@media screen and (prefers-color-scheme:dark){{{dark}}}"
+
+
+def script() -> str:
+    """What helps to search and to sort. Without it nothing is missing."""
+    return _file("page.js")
+
+
+def _file(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def mark(cause: str | None) -> Html:
+    """The letter of a cause in its colour. The cause's name stands beside it."""
+    words = cause_words(cause)
+    return tag("span", words.mark, class_=f"mark {cause_class(cause)}", title=words.title, aria_hidden="true")
+
+
+def legend(causes: Iterable[str | None]) -> Html:
+    """What the letters and colours mean."""
+    return tag("p", (tag("span", mark(one), " ", cause_words(one).title) for one in causes), class_="legend")
+
+
+def meter(value: float | None, actual: float | None) -> Html | None:
+    """A figure as a bar beside what it really was: full is twice as much, half the same."""
+    if value is None or not actual:
+        return None
+    share = min(value / actual / 2, 1.0)
+    bar = tag("i", style=f"width:{share * 100:.1f}%")
+    told = f"{value / actual * 100:.0f} % of what it was"
+    return tag("span", bar, class_="meter up" if value > actual else "meter", title=told, role="img", aria_label=told)
+
+
+def compared(row: Mapping[str, float | None], name: str, text: str) -> Html:
+    """A figure of a setting, in words and as a bar."""
+    return join([text, meter(row[name], row[f"actual_{name}"])])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from muster.pipeline.episodes.verdict import FINE, HELP, LEVELS, LOOK
-from muster.pipeline.report import anchors
+from muster.pipeline.report import markup
 from muster.pipeline.report.content import About, Chosen, Row, Story
 from muster.pipeline.report.curves import catching_up
 from muster.pipeline.report.markup import Column, Content, Html, Line, folded, section, table, tag
@@ -33,7 +33,7 @@ def name(group: str) -> str:
 def link(group: str, pages: Pages) -> Content:
     """A group's name, with a link to what is told of it, if there is such a place."""
     page = pages.get(group)
-    return name(group) if page is None else tag("a", name(group), href=f"{page}#{anchors.group(group)}")
+    return name(group) if page is None else tag("a", name(group), href=f"{page}#{markup.group_anchor(group)}")
 
 
 def badge(level: str | None) -> Html:

@@ -1,11 +1,18 @@
-"""HTML from values. All text from a log is escaped here and nowhere else. Pure."""
+"""HTML from values, and the places of a page that a link can name. Pure.
+
+All text from a log is escaped here and nowhere else. The names of places are readable, and the same in every
+analysis.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from html import escape
 from typing import Any, Final, NamedTuple
 
+from muster.pipeline.wording import moment
 from muster.protocol.printable import shown
 
 
@@ -146,3 +153,34 @@ def folded(title: str, *content: Content, class_: str | None = None) -> Html:
 def figures(*content: Content) -> Html:
     """The figures of a picture; not on paper."""
     return folded("The figures", *content, class_="of-picture")
+
+
+_ODD: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_MARKED: Final = re.compile(r"-[0-9a-f]{8}$")
+_LONGEST: Final = 60
+_DIGITS: Final = 8
+
+
+def slug(name: str) -> str:
+    """A name as a part of a link: `payments` as it is; what cannot stand there goes, and some digits tell names apart
+    that would be alike then.
+    """
+    plain = _ODD.sub("_", name)
+    if plain == name and 0 < len(plain) <= _LONGEST and not _MARKED.search(plain):
+        return plain
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    return f"{plain[:_LONGEST]}-{digest}"
+
+
+def group_anchor(name: str) -> str:
+    """The place of a group."""
+    return f"group-{slug(name)}"
+
+
+def rebalance_anchor(row: Mapping[str, Any]) -> str:
+    """The place of a rebalance. A group that was deleted and made again has a generation twice: the time tells which,
+    and also after older ones have gone from the page.
+    """
+    at = "" if row["end_ms"] is None else re.sub(r"[-:]", "", moment(row["end_ms"])).replace(" ", "T")
+    number = "none" if row["generation"] is None else row["generation"]
+    return f"rebalance-{slug(row['group'])}-{number}{f'-{at}' if at else ''}"

@@ -1,7 +1,7 @@
-"""The pages: HTML files that need nothing else, of which the first tells all that is of all groups. Pure.
+"""The pages: HTML files that need nothing else. The first page has all parts about all groups. Pure.
 
-If there are few groups, the first page is the only one. Of many, each page has the table and the stories of a hundred.
-Without scripts nothing is missing; a small one helps to search and to sort.
+If there are few groups, the first page is the only one. Otherwise each page has the table and the stories of a hundred
+groups. Without scripts nothing is missing; a small script helps to search and to sort.
 """
 
 from __future__ import annotations
@@ -9,13 +9,96 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from muster.pipeline.report import about, comparison, groups, offsets, settings, story, transactions
+from muster.pipeline.report import comparison, groups, offsets, settings, story
+from muster.pipeline.report.columns import over_time
 from muster.pipeline.report.content import Chosen, Row, Story
-from muster.pipeline.report.markup import Content, Html, join, section, tag
-from muster.pipeline.report.overview import overview
+from muster.pipeline.report.formatting import cause_words, mark, odd_times, percent, script, sheet
+from muster.pipeline.report.markup import Column, Columns, Content, Html, join, listing, section, table, tag
 from muster.pipeline.report.story import DETAILS, Detail
-from muster.pipeline.report.style import script, sheet
-from muster.pipeline.wording import plural
+from muster.pipeline.wording import duration, moment, number, plural, to_the_second
+
+
+def lead(chosen: Chosen) -> Html:
+    """From when to when, and how it is known."""
+    if chosen.first_ms is None or chosen.last_ms is None:
+        return tag("p", "The log tells of no group.", class_="warn")
+    span_ms = chosen.last_ms - chosen.first_ms
+    span = f"{moment(chosen.first_ms)} to {moment(chosen.last_ms)} UTC, {duration(span_ms)}."
+    if not span_ms:
+        span = f"{moment(chosen.first_ms)} UTC."
+    if chosen.about.has_events:
+        how = "Rebalances are told by the server (__group_events)."
+    else:
+        how = (
+            "There are no events: rebalances are inferred from the offsets log, each with a confidence. When they "
+            "began, and with it what they took and paused, is an estimate."
+        )
+    return join([tag("p", span), tag("p", how, class_="dim")])
+
+
+def made_of(chosen: Chosen) -> Html:
+    """Rows, filters, and what could not be used."""
+    about = chosen.about
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(about.rows.items()) if count)
+    lines: list[Content] = [tag("p", f"Rows of the offsets log: {kinds or 'none'}.")]
+    if about.groups:
+        lines.append(tag("p", f"Only groups that match {', '.join(about.groups)}."))
+    if about.since_ms is not None or about.until_ms is not None:
+        begin = moment(about.since_ms) if about.since_ms is not None else "the beginning"
+        end = moment(about.until_ms) if about.until_ms is not None else "the end"
+        lines.append(tag("p", f"Only what was logged from {begin} to {end}."))
+    if not about.has_ends:
+        lines.append(
+            tag("p", "The ends of the topics are not known from this source: how far groups are behind is not told.")
+        )
+    if any(chosen.odd_rows.values()):
+        told = " and ".join(f"{count:,} {kind}" for kind, count in chosen.odd_rows.items() if count)
+        lines.append(tag("p", f"{told} rows could not be used:", class_="warn"))
+        columns = [Column("kind"), Column("reason"), Column("rows", True)]
+        lines.append(table(columns, ((row["kind"], row["reason"], number(row["rows"])) for row in chosen.odd_reasons)))
+    if told := odd_times(chosen.odd_times.rows, chosen.odd_times.total):
+        lines.append(tag("p", f"{told[0].upper()}{told[1:]}.", class_="warn"))
+    lines.append(tag("p", "Times are UTC. What every column means: docs/pipeline-tables.md of Muster.", class_="dim"))
+    return section("What this was made of", lines, id_="made-of")
+
+
+def overview(chosen: Chosen) -> Html:
+    """See the module."""
+    rebalances = sum(row["rebalances"] for row in chosen.causes)
+    unread_ms = sum(row["unread_partition_ms"] or 0 for row in chosen.causes)
+    lag = sum(row["lag"] or 0 for row in chosen.groups.rows)
+    figures = [
+        (number(chosen.groups.total), "group" if chosen.groups.total == 1 else "groups"),
+        (number(rebalances), "rebalance" if rebalances == 1 else "rebalances"),
+        (to_the_second(unread_ms), "unread, partitions added up"),
+        (number(chosen.commits), "commit" if chosen.commits == 1 else "commits"),
+        (number(chosen.regressions.total), "times commits went backwards"),
+        (number(chosen.stalls.total), "times a partition stood still"),
+    ]
+    if chosen.about.has_ends:
+        figures.append((number(lag), "records behind"))
+    causes: Columns = {
+        Column("cause", is_head=True): lambda row: [mark(row["cause"]), " ", cause_words(row["cause"]).title],
+        Column("rebalances", True): lambda row: number(row["rebalances"]),
+        Column("took on average", True): lambda row: duration(row["took_ms"]),
+        Column("unread", True): lambda row: to_the_second(row["unread_partition_ms"]),
+        Column("confidence", True): lambda row: percent(row["confidence"]),
+    }
+    chart = (
+        over_time(chosen.buckets, chosen.bucket_ms, chosen.first_ms, chosen.last_ms)
+        if chosen.first_ms is not None and chosen.last_ms is not None
+        else None
+    )
+    return section(
+        "Overview",
+        tag("div", (tag("div", tag("b", value), tag("span", name)) for value, name in figures), class_="figures"),
+        tag("h3", "Rebalances over time"),
+        chart,
+        tag("h3", "Why groups rebalanced"),
+        listing(causes, chosen.causes) if chosen.causes else tag("p", "No group rebalanced.", class_="dim"),
+        id_="overview",
+    )
+
 
 PAGE: Final = "report.html"
 """The first page."""
@@ -75,12 +158,12 @@ def _page(chosen: Chosen, part: _Part) -> str:
         before: list[Content] = [tag("p", tag("a", "Back to the overview", href=PAGE, class_="overview"))]
         after: list[Content] = []
     else:
-        before = [about.lead(chosen), _contents(chosen), groups.glance(chosen, part.links), overview(chosen)]
+        before = [lead(chosen), _contents(chosen), groups.glance(chosen, part.links), overview(chosen)]
         after = [
             comparison.sections(chosen, part.links),
             settings.sections(chosen, part.links),
-            offsets.sections(chosen, part.links),
-            transactions.sections(chosen),
+            offsets.offset_sections(chosen, part.links),
+            offsets.transaction_sections(chosen),
         ]
     body: list[Content] = [tag("h1", title), before, _groups(chosen, part), after]
     head = tag(
@@ -89,7 +172,7 @@ def _page(chosen: Chosen, part: _Part) -> str:
         tag("title", title),
         tag("style", Html(sheet())),
     )
-    end = None if part.place else about.made_of(chosen)
+    end = None if part.place else made_of(chosen)
     frame = _whole(head, [join(body), end])
     stories = _fitting(chosen, part.stories, BYTES - len(frame.encode()))
     return _whole(head, [join(body), tag("div", stories, id="stories"), end])

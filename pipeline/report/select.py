@@ -1,8 +1,8 @@
-"""The content of a page, from the tables (facts.schema.TABLES): of each a bounded number of rows."""
+"""The content of a page, from the tables (tables.schema.TABLES): a bounded number of rows of each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from muster.pipeline.episodes.comparison import JUDGEMENTS
 from muster.pipeline.report.content import About, Chosen, Row, Some
 from muster.pipeline.report.select_groups import buckets, groups, stories
-from muster.pipeline.report.select_what_if import what_if
 from muster.pipeline.report.selecting import (
     LINES,
+    Batches,
     Tables,
     down,
     grouped,
@@ -24,15 +24,100 @@ from muster.pipeline.report.selecting import (
     up,
     where,
     with_columns,
-)  # fmt: skip
+)
 from muster.pipeline.schema import MALFORMED, UNKNOWN
 from muster.pipeline.wording import DAY, HOUR, MINUTE, SECOND
 
-SETTINGS: Final = 200
+MAX_SETTINGS: Final = 200
+"""Settings, and groups in their answers."""
+FEW_SETTINGS: Final = 3
+"""If no more were asked for, each is answered group by group."""
+_KINDS: Final = ("", "actual_")
+_FIGURES: Final = ("rebalances", "moved_partitions", "paused_partition_s", "silent_partition_s", "unread_partition_s")
+
+
+def what_if(tables: Tables, settings: int) -> dict[str, Any]:
+    """`grid`, `advice`, `answers`, `fidelity` and `withheld` of `Chosen`."""
+    if "whatif" not in tables:
+        return {"grid": [], "advice": Some()}
+    fidelity = tables["fidelity"]
+    every = fidelity.schema.names
+    judged = grouped(
+        with_columns(fidelity.batches(*every), told=lambda batch: pc.cast(batch["withheld"], pa.int64())),
+        ["source"], groups=("group", "count"), generations=("generations", "sum"), reproduced=("reproduced", "sum"),
+        withheld=("told", "sum"),
+    )  # fmt: skip
+    return {
+        "grid": _grid(tables),
+        "advice": some_of(tables["advice"].batches(*tables["advice"].schema.names),
+                          down("gain_s"), down("spared"), up("group")),
+        "answers": _answers(tables) if 0 < settings <= FEW_SETTINGS else Some(),
+        "fidelity": plain_rows(judged.take(in_order(judged, (up("source"),)))) if judged.num_rows else [],
+        "withheld": some_of(
+            where(fidelity.batches(*every), lambda batch: batch["withheld"]), down("generations"), up("group")
+        ),
+    }  # fmt: skip
+
+
+def _grid(tables: Tables) -> list[Row]:
+    rows = tables["whatif"]
+    # sums over groups for which all settings could be played: otherwise they cannot be compared
+    counted = grouped(rows.batches("group", "setting", "rebalances"), ["group"],
+                      asked=("setting", "count"), played=("rebalances", "count"))  # fmt: skip
+    if not counted.num_rows:
+        return []
+    whole = counted.filter(pc.equal(counted["asked"], counted["played"]))["group"].combine_chunks()
+    played = where(rows.batches(*rows.schema.names), lambda batch: pc.is_in(batch["group"], whole))
+    # a setting with less pause may have more silence: the partition is not read in either
+    with_unread = with_columns(played, unread_partition_s=_unread(""), actual_unread_partition_s=_unread("actual_"))
+    changed = with_columns(
+        with_unread,
+        fewer=_counts_compared(pc.less, "rebalances"),
+        more=_counts_compared(pc.greater, "rebalances"),
+        less=_counts_compared(pc.less, "unread_partition_s"),
+        longer=_counts_compared(pc.greater, "unread_partition_s"),
+    )
+    sums = {name: (name, "sum") for name in (*(kind + name for kind in _KINDS for name in _FIGURES),
+                                             *("fewer", "more", "less", "longer"))}  # fmt: skip
+    detects = {
+        f"{kind}{name}": (f"{kind}detect_ms", how)
+        for kind in _KINDS
+        for name, how in (("detect_ms", "sum"), ("detects", "count"))
+    }
+    by_setting = grouped(changed, ["setting", "settings_json"], groups=("group", "count"), **sums, **detects)
+    if not by_setting.num_rows:
+        return []
+    order = (up("unread_partition_s"), up("rebalances"), up("setting"))
+    found = plain_rows(by_setting.take(in_order(by_setting, order)[:MAX_SETTINGS]))
+    return [
+        row | {f"{kind}detect_ms": mean(row[f"{kind}detect_ms"], row[f"{kind}detects"]) for kind in _KINDS}
+        for row in found
+    ]
+
+
+def _unread(kind: str) -> Callable[[pa.RecordBatch], Any]:
+    return lambda batch: pc.add(batch[f"{kind}paused_partition_s"], batch[f"{kind}silent_partition_s"])
+
+
+def _counts_compared(compare: Callable[[Any, Any], Any], name: str) -> Callable[[pa.RecordBatch], Any]:
+    return lambda batch: pc.cast(pc.fill_null(compare(batch[name], batch[f"actual_{name}"]), False), pa.int64())
+
+
+def _answers(tables: Tables) -> Some:
+    rows = tables["whatif"]
+    spared: Batches = with_columns(
+        rows.batches(*rows.schema.names),
+        gain_s=lambda batch: pc.subtract(_unread("actual_")(batch), _unread("")(batch)),
+        spared=lambda batch: pc.subtract(batch["actual_rebalances"], batch["rebalances"]),
+    )
+    return some_of(spared, down("gain_s"), down("spared"), up("group"), up("setting"), limit=MAX_SETTINGS)
+
+
+MAX_COMPARED: Final = 200
 """Groups in a comparison."""
-TRANSACTIONS: Final = 10
+MAX_TRANSACTIONS: Final = 10
 """The longest transactions."""
-BUCKETS: Final = 60
+MAX_BUCKETS: Final = 60
 """Columns of the picture of rebalances over time, at most."""
 _BUCKET_SIZES: Final = (
     *(5 * SECOND, 15 * SECOND, 30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE),
@@ -57,7 +142,7 @@ def select(tables: Tables, about: About) -> Chosen:
         some,
         _causes(rebalances),
         bucket_ms,
-        buckets(tables, bucket_ms, (BUCKETS + 2) * LINES),
+        buckets(tables, bucket_ms, (MAX_BUCKETS + 2) * LINES),
         stories(tables, some.rows),
         some_of(_all(tables, "regressions"), down("back"), up("time_ms"), *_PLACE),
         _stalls(tables),
@@ -125,8 +210,8 @@ def _span(tables: Tables, commits: pa.Table) -> tuple[int | None, int | None]:
 
 def bucket_size(span_ms: int) -> int:
     """The width of a column of the picture over so long a time."""
-    fitting = (size for size in _BUCKET_SIZES if span_ms <= size * BUCKETS)
-    return next(fitting, -(-span_ms // BUCKETS // DAY) * DAY)
+    fitting = (size for size in _BUCKET_SIZES if span_ms <= size * MAX_BUCKETS)
+    return next(fitting, -(-span_ms // MAX_BUCKETS // DAY) * DAY)
 
 
 def _levels(tables: Tables) -> Sequence[Row]:
@@ -170,7 +255,7 @@ def _comparison(tables: Tables) -> dict[str, Any]:
     nothing = dict.fromkeys(names) | dict.fromkeys(("groups", *JUDGEMENTS), 0)
     order = (down("is_significant"), down("changed_ms"), up("p", nulls_first=False), up("group"))
     return {
-        "comparison": some_of(found, *order, limit=SETTINGS),
+        "comparison": some_of(found, *order, limit=MAX_COMPARED),
         "compared": all_of[0] if all_of else nothing,
     }
 
@@ -212,7 +297,7 @@ def _transactions(tables: Tables) -> dict[str, Any]:
         ),
         "longest": some_of(
             where(rows.batches(*every), lambda batch: pc.is_valid(batch["took_ms"])),
-            down("took_ms"), up("start_ms"), limit=TRANSACTIONS,
+            down("took_ms"), up("start_ms"), limit=MAX_TRANSACTIONS,
         ),
         "aborted": some_of(
             where(rows.batches(*every), lambda batch: pc.equal(batch["outcome"], "aborted")),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muster.pipeline.episodes.model import FORMATION, STOP
-from muster.pipeline.episodes.offsets import OF_COMMITS
+from muster.pipeline.episodes.other_trouble import OF_COMMITS
 from muster.pipeline.episodes.verdict import FINE, LEVELS
 from muster.pipeline.kept import Kept
 from muster.pipeline.report.content import Row, Some, Story

@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Final
 
-from muster.pipeline.facts.schema import LOG
 from muster.pipeline.report.content import Chosen, Row
-from muster.pipeline.report.formatting import percent, setting_words
+from muster.pipeline.report.formatting import compared, percent, setting_words
 from muster.pipeline.report.groups import Pages, link
-from muster.pipeline.report.marks import compared
 from muster.pipeline.report.markup import Column, Columns, Content, Html, folded, join, listing, section, table, tag
+from muster.pipeline.schema import SOURCE_LOG
 from muster.pipeline.whatif.history import CONSUMER
 from muster.pipeline.whatif.leader import is_cooperative
 from muster.pipeline.wording import duration, number, plural
@@ -107,7 +106,7 @@ def _all(chosen: Chosen) -> Html:
 
 def _estimated(chosen: Chosen) -> Html | None:
     """A note about estimates."""
-    groups = sum(row["groups"] - (row["withheld"] or 0) for row in chosen.fidelity if row["source"] == LOG)
+    groups = sum(row["groups"] - (row["withheld"] or 0) for row in chosen.fidelity if row["source"] == SOURCE_LOG)
     if not groups:
         return None
     about = (

@@ -1,18 +1,99 @@
-"""What is told of one group. Pure."""
+"""The part of the page about one group, with the table of its rebalances: a link can name each of them. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from muster.pipeline.report import anchors, curves, groups, rebalances, timeline
+from muster.pipeline.report import curves, groups, markup, timeline
 from muster.pipeline.report.content import Chosen, Row, Story
-from muster.pipeline.report.formatting import cause_words, percent
-from muster.pipeline.report.lanes import share_of
-from muster.pipeline.report.marks import legend
-from muster.pipeline.report.markup import Column, Columns, Content, Html, folded, join, listing, section, tag
-from muster.pipeline.wording import DAY, moment, number, plural, span, to_the_second
+from muster.pipeline.report.formatting import cause_words, legend, mark, percent, why
+from muster.pipeline.report.markup import (
+    Column,
+    Columns,
+    Content,
+    Html,
+    Line,
+    folded,
+    join,
+    listing,
+    section,
+    table,
+    tag,
+)
+from muster.pipeline.report.timeline import share_of
+from muster.pipeline.schema import SOURCE_INFERRED
+from muster.pipeline.wording import DAY, duration, moment, number, plural, span, to_the_second
 
-_SHOWN_AT_ONCE: Final = 8
+_REBALANCES_SHOWN: Final = 8
+"""Rebalances that are listed without a click."""
+_REBALANCE_COLUMNS: Final = (
+    Column("when (UTC)", is_head=True, is_time=True),
+    Column("generation", is_time=True),
+    Column("why"),
+    Column("what it cost"),
+)
+
+
+def rebalance_table(rows: Sequence[Row], left: int) -> Html | None:
+    """The newest first. `left`: how many older ones there are."""
+    if not rows:
+        return None
+    taken: set[str] = set()
+    lines = [_rebalance_line(row, taken) for row in rows]
+    head, tail = lines[:_REBALANCES_SHOWN], lines[_REBALANCES_SHOWN:]
+    more = folded(plural(len(tail), "earlier one"), table(_REBALANCE_COLUMNS, tail, left)) if tail else None
+    return join([table(_REBALANCE_COLUMNS, head, 0 if tail else left), more or ""])
+
+
+def _rebalance_line(row: Row, taken: set[str]) -> Line:
+    place = markup.rebalance_anchor(row)
+    first = place not in taken
+    taken.add(place)
+    when = moment(row["end_ms"])
+    generations = f"{number(row['before_generation'])} → {number(row['generation'])}"
+    sure = None
+    if row["confidence"] is not None and row["confidence"] < 1:
+        sure = tag("small", f" inferred, {percent(round(row['confidence'], 2))} sure")
+    link: Content = tag("a", when, href=f"#{place}") if first else when
+    cells = (link, generations, [mark(row["cause"]), " ", why(row), sure], rebalance_cost(row))
+    return Line(cells, place if first else None)
+
+
+def rebalance_cost(row: Row) -> str:
+    """What a rebalance cost, in words."""
+    parts = []
+    if row["took_ms"] is not None:
+        phases = [
+            f"{name} {duration(row[key])}"
+            for name, key in (("join", "join_phase_ms"), ("sync", "sync_phase_ms"))
+            if row[key] is not None
+        ]
+        took = span(row["took_ms"], row.get("took_least_ms"), row.get("took_most_ms"))
+        # phases of what is only inferred would tell milliseconds that nobody has measured
+        parts.append(took + (f" ({', '.join(phases)})" if phases and row["source"] != SOURCE_INFERRED else ""))
+    if row.get("died"):
+        names = ", ".join(one["instance_id"] or one["client_id"] or one["member_id"] for one in row["died"])
+        parts.append(f"died: {names}")
+    if row.get("silent_partition_ms"):
+        parts.append(f"unread before anybody noticed: {duration(row['silent_partition_ms'])} in all")
+    if len(row.get("came") or ()) > 1:
+        parts.append(f"came: {', '.join(row['came'])}")
+    if len(row.get("went") or ()) > 1:
+        parts.append(f"left: {', '.join(row['went'])}")
+    counts = [(row[key], key) for key in ("moved", "kept", "gained", "lost") if row[key]]
+    if counts:
+        parts.append("partitions: " + ", ".join(f"{count:,} {key}" for count, key in counts))
+    if row["paused_partition_ms"]:
+        parts.append(f"paused {duration(row['paused_partition_ms'])} in all")
+    if row["members_before"] is not None and row["members_after"] is not None:
+        parts.append(f"members {row['members_before']:,} → {row['members_after']:,}")
+    if row["failed_attempts"]:
+        parts.append(plural(row["failed_attempts"], "failed attempt"))
+    return "; ".join(parts)
+
+
+_EPISODES_SHOWN: Final = 8
 """Episodes that are listed without a click."""
 
 
@@ -43,7 +124,7 @@ def told(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> Html:
     """The part of the page about a group."""
     rows = story.rebalances.rows[: detail.rebalances]
     cost = groups.cost(story.about, chosen.about)
-    place, named = anchors.group(story.group), groups.name(story.group)
+    place, named = markup.group_anchor(story.group), groups.name(story.group)
     title: Content = [
         f"Group {named} ",
         groups.badge(story.about["level"]),
@@ -61,7 +142,7 @@ def told(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> Html:
         _episodes(story, detail),
         _picture(story, chosen, detail),
         [tag("h3", "How it read"), progress] if progress else None,
-        [tag("h3", "Rebalances, the newest first"), rebalances.listed(rows, story.rebalances.total - len(rows))]
+        [tag("h3", "Rebalances, the newest first"), rebalance_table(rows, story.rebalances.total - len(rows))]
         if rows
         else None,
         id_=place,
@@ -121,7 +202,7 @@ def _episodes(story: Story, detail: Detail) -> Html | None:
         Column("what happened"): lambda row: row["told"],
         Column("confidence", True): lambda row: percent(round(row["confidence"], 2)),
     }
-    head, tail = rows[:_SHOWN_AT_ONCE], rows[_SHOWN_AT_ONCE:]
+    head, tail = rows[:_EPISODES_SHOWN], rows[_EPISODES_SHOWN:]
     left = story.episodes.total - len(rows)
     more = folded(plural(len(tail), "earlier one"), listing(columns, tail, left)) if tail else ""
     return join([tag("h3", "What happened, the newest first"), listing(columns, head, 0 if tail else left), more])

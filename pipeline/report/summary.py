@@ -8,11 +8,11 @@ from textwrap import wrap
 from typing import Final
 
 from muster.pipeline.episodes.verdict import FINE, HELP, LEVELS, LOOK
-from muster.pipeline.facts.schema import LOG
-from muster.pipeline.report import comparison, settings, transactions
+from muster.pipeline.report import comparison, offsets, settings
 from muster.pipeline.report.content import Chosen, Row
 from muster.pipeline.report.formatting import cause_words, plain
 from muster.pipeline.report.groups import cost
+from muster.pipeline.schema import SOURCE_LOG
 from muster.pipeline.wording import duration, moment, number, plural
 
 WIDTH: Final = 119
@@ -67,7 +67,7 @@ class _Lines:
                 f"partitions that stood still: {number(chosen.stalls.total)}",
                 chosen.stalls.rows, _stall, chosen.stalls.total,
             ),
-            *self._block("transactions", chosen.transaction_ends, transactions.line),
+            *self._block("transactions", chosen.transaction_ends, offsets.transaction_line),
             *self._what_if(),
             *self._odd(),
         ]  # fmt: skip
@@ -136,7 +136,9 @@ class _Lines:
         left = settings.untold(chosen)
         if chosen.answers.rows:
             return ["", "what if", *(line for row in chosen.grid for line in self._wrapped(settings.answer(row, left)))]
-        estimated = any(row["source"] == LOG and row["groups"] > (row["withheld"] or 0) for row in chosen.fidelity)
+        estimated = any(
+            row["source"] == SOURCE_LOG and row["groups"] > (row["withheld"] or 0) for row in chosen.fidelity
+        )
         told = "; times of groups without events are estimates" if estimated else ""
         title = f"what if (rebalances that left a group empty are not counted{told})"
         lines = self._block(title, chosen.grid, _setting)

@@ -1,18 +1,23 @@
-"""Raw rows from any DataFrame of Kafka rows: Spark's own Kafka connector, a raw copy in Delta or Parquet."""
+"""Raw rows from any DataFrame of Kafka rows: Spark's own Kafka connector, or a raw copy in Delta or Parquet.
+
+`check_table` checks a table of raw rows in Parquet files before Spark starts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Final
 
+import pyarrow as pa
+from pyarrow import fs, parquet
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, DataType, TimestampNTZType, TimestampType
 
 from muster.pipeline.decode import decode_all
 from muster.pipeline.schema import DECODED, OFFSETS_TOPIC, RAW
-from muster.pipeline.sources.segment_files import NoSource
+from muster.pipeline.sources.segment_files import NoSource, file_system
 from muster.pipeline.tables import shaped
 
 CONNECTOR_OPTIONS: Final = {
@@ -80,3 +85,44 @@ def some_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
 def decoded_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
     """Any Kafka rows decoded (schema.DECODED). Raises as `some_rows` does."""
     return some_rows(rows, topic).mapInArrow(decode_all, from_arrow_schema(DECODED))
+
+
+_LOOKED_AT: Final = 64
+"""So many files of a table at most: a store that is far away answers late."""
+_BYTES: Final = (pa.binary(), pa.large_binary(), pa.null())
+_EXPECTED: Final = "a table of raw rows in Parquet has columns partition, offset, timestamp, key, value"
+
+
+def check_table(path: str) -> None:
+    """Whether a folder with Parquet files, or one file, can be a table of raw rows. Raises NoSource."""
+    system, root = file_system(path)
+    files, folders = _files(system, root)
+    if not files and not folders:
+        raise NoSource(f"{path} holds no Parquet file, though it is a table's folder: {_EXPECTED}")
+    for file in files[:_LOOKED_AT]:
+        try:
+            with system.open_input_file(file.path) as stream:
+                schema = parquet.read_schema(stream)
+        except (pa.ArrowException, OSError) as error:
+            why = str(error).partition(".")[0]
+            raise NoSource(
+                f"{path} cannot be read: {file.base_name} is no Parquet file ({why}): {_EXPECTED}"
+            ) from error
+        # what the names of folders say counts as columns
+        if not folders and (lacking := lacking_columns(schema.names)):
+            there = ", ".join(schema.names)
+            raise NoSource(f"{path} is no copy of a log: {file.base_name}: {lacking}; there are {there}")
+        for name in ("key", "value"):
+            if name in schema.names and schema.field(name).type not in _BYTES:
+                told = f"column {name} is {schema.field(name).type}: it must be binary, as Kafka keeps it"
+                raise NoSource(f"{path} is no copy of a log: {file.base_name}: {told}")
+
+
+def _files(system: fs.FileSystem, root: str) -> tuple[list[fs.FileInfo], list[fs.FileInfo]]:
+    """The files that Spark would read, and the folders in which it would look for more."""
+    info = system.get_file_info(root)
+    if info.type == fs.FileType.File:
+        return [info], []
+    entries = [one for one in system.get_file_info(fs.FileSelector(root)) if one.base_name[0] not in "._"]
+    files = [one for one in entries if one.type == fs.FileType.File]
+    return files, [one for one in entries if one.type == fs.FileType.Directory]

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from muster.pipeline.schema import DECODED, OFFSETS_TOPIC, RAW
-from muster.pipeline.sources.asked import Asked
-from muster.pipeline.sources.segments import READ_COMMITTED, READ_UNCOMMITTED, Reading
+from muster.pipeline.sources.segments import READ_COMMITTED, READ_UNCOMMITTED, Asked, Reading
 
 RAW_ROWS: Final = "raw"
 DECODED_ROWS: Final = "decoded"

@@ -14,7 +14,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from muster.pipeline.decode import decode_all
-from muster.pipeline.sources.asked import EVERYTHING
 from muster.pipeline.sources.cluster import (
     ClusterError,
     Offsets,
@@ -29,7 +28,7 @@ from muster.pipeline.sources.cluster import (
 )
 from muster.pipeline.sources.options import DECODED_ROWS, LATEST, BadOption, Options, options_of
 from muster.pipeline.sources.segment_files import NoSource
-from muster.pipeline.sources.segments import Share, read_share, share_out
+from muster.pipeline.sources.segments import EVERYTHING, Share, read_share, share_out
 
 
 class MusterSource(DataSource):

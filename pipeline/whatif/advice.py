@@ -9,9 +9,8 @@ from typing import Final, NamedTuple
 
 from muster.pipeline.whatif.compare import Comparison, WhatIf
 from muster.pipeline.whatif.costs import Figures
-from muster.pipeline.whatif.history import CONSUMER, EVENTS, EXPIRED, LOG, History
+from muster.pipeline.whatif.history import CONSUMER, EVENTS, EXPIRED, LOG, History, planned
 from muster.pipeline.whatif.leader import is_cooperative
-from muster.pipeline.whatif.planned import planned
 from muster.pipeline.whatif.processes import polled_too_late
 from muster.pipeline.whatif.settings import ON_THE_SERVER, Setting
 from muster.pipeline.wording import duration, plural

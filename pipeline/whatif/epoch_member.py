@@ -16,7 +16,7 @@ from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import AWAY, LEAVING
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.state_machine.interface import Client
-from muster.pipeline.whatif.epoch_costs import EpochCosts
+from muster.pipeline.whatif.costs import EpochCosts
 from muster.pipeline.whatif.history import FAR
 from muster.pipeline.whatif.processes import SILENT, SLOW, Cast
 from muster.pipeline.whatif.schedule import Part

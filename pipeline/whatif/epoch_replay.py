@@ -23,12 +23,11 @@ from muster.coordinator.groups.consumer.topic_hashes import hash_of
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.state_machine.interface import Command, Now, Output
 from muster.pipeline.defaults import EPOCH_HEARTBEAT_MS
-from muster.pipeline.whatif.epoch_costs import EpochCosts
+from muster.pipeline.whatif.costs import EpochCosts
 from muster.pipeline.whatif.epoch_member import EpochActor
 from muster.pipeline.whatif.history import FAR, Generation, Owned
 from muster.pipeline.whatif.leader import NoAssignment
-from muster.pipeline.whatif.playing import GONE, deletion, gone, replaced
-from muster.pipeline.whatif.replay import STEPS, STEPS_FOR_EACH, Made, NoRest, Outcome
+from muster.pipeline.whatif.replay import GONE, STEPS, STEPS_FOR_EACH, Made, NoRest, Outcome, deletion, gone, replaced
 from muster.pipeline.whatif.schedule import Act, Fact, Schedule
 from muster.pipeline.whatif.settings import ON_THE_SERVER
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (

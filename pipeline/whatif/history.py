@@ -1,15 +1,18 @@
 """The history of one group: its members over time, its rebalances, and their generations.
 
-Made by `from_events` or `from_log`; times are wall ms. `schedule` says which of the facts came from outside.
+`from_events`, `from_log` and `from_epochs` make it; times are wall-clock ms. `schedule` decides which facts came from
+outside of the group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from muster.pipeline.defaults import EPOCH_SESSION_MS, INITIAL_DELAY_MS
+from muster.pipeline.episodes.thresholds import FORM_MS, SECOND_ROUND_MS, STOP_MS
 
 FAR: Final = 2**60
 """A time that never comes (ms)."""
@@ -208,3 +211,57 @@ def with_assigned(counts: Mapping[str, int], shares: Mapping[str, Owned]) -> dic
 def has_less(before: Owned, after: Owned) -> bool:
     """Was some partition taken away?"""
     return any(set(partitions) - set(after.get(topic, ())) for topic, partitions in before.items())
+
+
+_LATE_MS = 1_000
+"""A rebalance begins so long after the member came, or went, that caused it."""
+
+Period = tuple[int, int]
+"""From when to when (ms)."""
+
+
+def planned(history: History) -> frozenset[int]:
+    """Places in `History.generations`."""
+    spans = [*_formations(history), *_stops(history)]
+    found: set[int] = set()
+    for number, one in enumerate(history.generations):
+        before = history.generations[number - 1] if number else None
+        # the second round of a cooperative strategy
+        goes_on = (
+            before is not None
+            and number - 1 in found
+            and before.shares.keys() == one.shares.keys()
+            and one.stopped_ms - before.start_ms <= SECOND_ROUND_MS
+        )
+        if goes_on or any(from_ms <= one.stopped_ms <= until_ms + _LATE_MS for from_ms, until_ms in spans):
+            found.add(number)
+    return frozenset(found)
+
+
+def _formations(history: History) -> Iterator[Period]:
+    """From when a member comes to an empty group, as long as others come soon after each other and nobody goes."""
+    came = sorted(one.joined_ms for one in history.spells if one.joined_ms is not None)
+    went = sorted(one.end_ms for one in history.spells if one.end_ms is not None)
+    for ms in (*((history.start_ms,) if history.given is None else ()), *history.emptied):
+        first = at = bisect_left(came, ms)
+        while at + 1 < len(came) and came[at + 1] - came[at] <= FORM_MS and not _between(went, came[at], came[at + 1]):
+            at += 1
+        if first < len(came):
+            yield came[first], came[at]
+
+
+def _stops(history: History) -> Iterator[Period]:
+    """Until the group was empty: since members left one soon after the other, and nobody came."""
+    came = sorted(one.joined_ms for one in history.spells if one.joined_ms is not None)
+    went = sorted((one.end_ms, one.end) for one in history.spells if one.end_ms is not None and one.end != REPLACED)
+    for ms in history.emptied:
+        from_ms = ms
+        for end_ms, how in reversed(went[: bisect_right(went, (ms + _LATE_MS, ""))]):
+            if how != LEFT or ms - end_ms > STOP_MS or _between(came, end_ms, from_ms):
+                break
+            from_ms = min(from_ms, end_ms)
+        yield from_ms, ms
+
+
+def _between(times: list[int], since_ms: int, until_ms: int) -> bool:
+    return bisect_right(times, since_ms) < bisect_left(times, until_ms)

@@ -17,20 +17,18 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.coordinator.groups.common import events
-from muster.pipeline.facts.epoch_values import CURRENT, TARGET_EPOCH
-from muster.pipeline.facts.inputs import MEMBER_FIELDS, Inputs
-from muster.pipeline.facts.schema import INFERRED, TABLES, conform
-from muster.pipeline.persist import keep
-from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP
-from muster.pipeline.tables import table
+from muster.pipeline.infer.epoch_image import CURRENT, TARGET_EPOCH
+from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, SOURCE_INFERRED
+from muster.pipeline.tables import keep, table
+from muster.pipeline.tables.inputs import MEMBER_FIELDS, Inputs
+from muster.pipeline.tables.schema import TABLES, conform
 from muster.pipeline.whatif import from_epochs, from_events, from_log
 from muster.pipeline.whatif.advice import advice, unadvised
-from muster.pipeline.whatif.compare import Comparison, compare
+from muster.pipeline.whatif.compare import Comparison, compare, withheld
 from muster.pipeline.whatif.costs import Figures
-from muster.pipeline.whatif.fidelity import withheld
 from muster.pipeline.whatif.history import EVENTS, EXPIRED, LEFT, LOG, REPLACED, History
+from muster.pipeline.whatif.processes import SILENT_MS, hear
 from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting
-from muster.pipeline.whatif.silence import SILENT_MS, hear
 from muster.pipeline.wording import moment
 
 LONGEST_HISTORY: Final = 32_000_000
@@ -225,7 +223,7 @@ def _histories(inputs: Inputs, memberships: DataFrame | None, rebalances: DataFr
         )
         records = records.unionByName(ends)
     if rebalances is not None:
-        inferred = rebalances.where((F.col("source") == INFERRED) & F.col("start_ms").isNotNull())
+        inferred = rebalances.where((F.col("source") == SOURCE_INFERRED) & F.col("start_ms").isNotNull())
         starts = _row(
             inferred.withColumn("log_offset", F.lit(-1).cast("long")),
             _STARTS,

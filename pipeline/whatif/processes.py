@@ -1,21 +1,20 @@
-"""The processes behind the member ids of a history: which came back, and which were new ones in the same place.
-
-A spell is the time of one member id. If it ended without a LeaveGroup, and another spell of the same client id and host
-follows, the process may have been alive: a request of it was refused in between because it was no member any more, or
-it still knows its partitions (under the sticky strategies). Then it was a pause. Otherwise it had died, and the next
-spell is a new process. A process that left because its application did not poll goes on when it joins again.
-"""
+"""The processes behind the member ids of a history: which of them returned, and which were new."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from muster.pipeline.defaults import HEARTBEAT_MS
+from muster.pipeline.episodes.model import is_slow
+from muster.pipeline.episodes.thresholds import SLOW_TWICE
 from muster.pipeline.whatif.history import (
     AFTER,
     BEFORE,
+    CLASSIC,
     COMPLETED,
     EVENTS,
     EXPIRED,
@@ -297,3 +296,43 @@ _KINDS: Final = {
     JOIN_TIMEOUT: SLOW,
     SYNC_TIMEOUT: SLOW,
 }
+
+
+SILENT_MS: Final = 500
+"""Who committed so shortly before its end is not asked about."""
+_SESSIONS: Final = 0.9
+"""A static member that was away for longer than this share of its session would hardly have been one still: it had
+nothing to commit."""
+
+
+def hear(history: History, heard: Mapping[str, Sequence[int]]) -> None:
+    """`heard`: when members last committed in each of their stays, by their ids; who is not in it committed up to its
+    end.
+    """
+    slow: dict[tuple[str, str, str | None], list[Spell]] = defaultdict(list)
+    back = {(one.member_id, one.joined_ms) for one in history.spells if one.remembers}
+    for spell in history.spells:
+        end_ms = spell.end_ms
+        if end_ms is None:
+            continue
+        heard_ms = max((ms for ms in heard.get(spell.member_id, ()) if ms <= end_ms), default=None)
+        if heard_ms is None:
+            continue
+        silent_ms = end_ms - max(heard_ms, spell.joined_ms or 0)
+        # the records of KIP-848 groups tell themselves who is away
+        is_away = spell.end == REPLACED and history.protocol == CLASSIC
+        if is_away and 0 < silent_ms < _SESSIONS * spell.session_timeout_ms:
+            spell.heard_ms = end_ms - silent_ms
+        # a client whose rebalance timeout is its session has no time in which it must poll
+        has_polls = spell.rebalance_timeout_ms != spell.session_timeout_ms
+        if spell.end == LEFT and not spell.reason and has_polls and is_slow(silent_ms, spell.rebalance_timeout_ms):
+            slow[spell.client_id, spell.host, spell.instance_id].append(spell)
+    for some in slow.values():
+        # who left by itself and is back under its id did not stop
+        if len(some) >= SLOW_TWICE or any(_is_back(one, back) for one in some):
+            for spell in some:
+                spell.reason = POLLED_TOO_LATE
+
+
+def _is_back(spell: Spell, back: Collection[tuple[str, int | None]]) -> bool:
+    return any(member_id == spell.member_id and (ms or 0) >= (spell.end_ms or 0) for member_id, ms in back)

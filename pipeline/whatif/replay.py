@@ -1,4 +1,4 @@
-"""A group's schedule played on a new core in virtual time, with model members that act like real clients.
+"""A group's schedule, played on a new core in virtual time, with model members that act like real clients.
 
 Members join, sync, and join again when the group rebalances; the leader assigns. There are no heartbeats: a member says
 once when it will fall silent. If a rebalance begins when a real one did, each member takes as long as it really did,
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from muster.assignors.assignor import Topic
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
@@ -19,15 +19,62 @@ from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.state_machine.interface import Command, Now, Output
+from muster.coordinator.state_machine.interface import Client, Command, Now, Output
 from muster.pipeline.whatif.costs import Costs, Figures
 from muster.pipeline.whatif.history import FAILED, FAR, Owned
 from muster.pipeline.whatif.leader import Book, is_cooperative
 from muster.pipeline.whatif.member import Actor, initial_record
-from muster.pipeline.whatif.playing import GONE, deletion, gone, ignore, replaced
 from muster.pipeline.whatif.processes import Met
 from muster.pipeline.whatif.schedule import Act, Fact, Schedule
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+
+GONE: Final = (events.MEMBER_LEFT, events.MEMBER_EXPIRED, events.MEMBER_REMOVED)
+"""Kinds of events with which a member is none any more."""
+
+
+class _Tally(Protocol):
+    """Costs of either protocol."""
+
+    def gone(self, who: str, ms: int) -> None:
+        """It has left or was removed."""
+
+    def back(self, who: str, ms: int) -> None:
+        """Another process is in its place."""
+
+
+class _Named(Protocol):
+    name: str
+
+
+_Actor = TypeVar("_Actor", bound=_Named)
+
+
+def gone(event: Event, members: dict[str, _Actor], costs: _Tally, ms: int) -> None:
+    """A member has left or was removed."""
+    facts: dict[str, Any] = event.facts
+    actor = members.pop(facts["member"].member, None)
+    if actor is not None:
+        costs.gone(actor.name, ms)
+
+
+def replaced(event: Event, members: dict[str, _Actor], costs: _Tally, ms: int) -> _Actor | None:
+    """Another process has the instance id of a member: the owner is the same. The one that had it before."""
+    facts: dict[str, Any] = event.facts
+    old = members.pop(facts["replaced"], None)
+    if old is not None:
+        costs.back(old.name, ms)
+    return old
+
+
+def deletion(group_id: str) -> Command:
+    """DeleteGroups, for which nobody waits."""
+    return Command(DeleteGroupsRequest([group_id]), ignore, Client("", ""))
+
+
+def ignore(_: object) -> None:
+    """Nobody waits for this answer."""
+
 
 AT_ONCE_MS: Final = 5
 """How long a member takes that waits for an answer and gets it."""

@@ -26,7 +26,7 @@ pytestmark = [
 
 READ = """
 import json, sys
-from muster.pipeline.delta import EXTENSION, prepare
+from muster.pipeline.output import EXTENSION, prepare
 from muster.pipeline.follow.store import saved
 from muster.pipeline.session import open_session
 

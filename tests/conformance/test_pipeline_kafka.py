@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.pipeline.facts.build import build
 from muster.pipeline.sources.cluster import ClusterError, bounds
 from muster.pipeline.sources.frame import CONNECTOR_OPTIONS, decoded_rows
 from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import Reading
 from muster.pipeline.stage import Source, stage
+from muster.pipeline.tables.build import build
 from tests.pipeline.conftest import spark
 from tests.pipeline.connector import places, through_connector
 from tests.pipeline.jars import CONNECTOR

@@ -20,11 +20,11 @@ from typing import Any, Final, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
-from muster.pipeline.facts.build import MADE, build
-from muster.pipeline.facts.epoch_states import epochs_in
-from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.session import open_session
-from muster.pipeline.sources.ends import ends_of_path
+from muster.pipeline.sources.topics import ends_of_path
+from muster.pipeline.tables.build import MADE, build
+from muster.pipeline.tables.epoch_states import epochs_in
+from muster.pipeline.tables.inputs import Inputs
 from muster.pipeline.whatif.job import what_if
 from muster.pipeline.whatif.settings import DEFAULT_GRID
 from tests.pipeline.scores_parts import PARTS, Figure, Row, Tables

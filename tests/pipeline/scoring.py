@@ -16,12 +16,11 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from muster.pipeline.facts.commit_walk import walk_of
-from muster.pipeline.facts.event_rebalances import told
-from muster.pipeline.facts.events import EVENTS_TOPIC, events
-from muster.pipeline.facts.inferred_rebalances import inferred
-from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.session import open_session
+from muster.pipeline.tables.commits import walk_of
+from muster.pipeline.tables.event_rebalances import rebalance_rows
+from muster.pipeline.tables.inferred_rebalances import inferred
+from muster.pipeline.tables.inputs import EVENTS_TOPIC, Inputs, events
 
 NAMED: Final = (
     "member_joined",
@@ -160,7 +159,7 @@ def main() -> None:
     if options.truth is not None:
         true = of_truth(options.truth, found)
     elif inputs.events is not None:
-        true = of_table(told(inputs.events))
+        true = of_table(rebalance_rows(inputs.events))
     else:
         parser.error("there are no __group_events: say --truth FILE")
     print(score(true, found).text())

@@ -12,10 +12,10 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from muster.pipeline.analyze import Analysis, main, run, summary
-from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.schema import RAW
 from muster.pipeline.sources.segments import read_segments
 from muster.pipeline.stage import Source
+from muster.pipeline.tables.schema import TABLES
 from muster.simulation.sample.writing import Wanted, write
 from tests.pipeline.sources.logs import batch, marker, write_segment
 from tests.simulation.sample.reading import truth

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.pipeline.delta import NoDelta, prepare
+from muster.pipeline.output import NoDelta, prepare
 
 
 def test_without_its_jar_delta_is_refused(spark: SparkSession) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.pipeline.facts import log_times
-from muster.pipeline.facts.log_times import with_sound_times
+from muster.pipeline.tables import log_times
+from muster.pipeline.tables.log_times import with_sound_times
 from tests.pipeline.raw import commit
 from tests.pipeline.sources.logs import batch, write_segment
 
@@ -21,19 +21,19 @@ COLLECTING = {"collect", "toPandas", "toLocalIterator", "toArrow", "first", "tak
 SENDING = {"broadcast"}
 
 BOUNDED = {
-    ("facts/log_times.py", "_suspect", "collect"): "MOST_DAYS, and then the number of partitions of the log",
-    ("facts/epoch_states.py", "topic_names", "collect"): "the number of topics",
-    ("facts/rebalances.py", "_from_empty", "broadcast"): "one row",
-    ("facts/episodes.py", "_groups", "broadcast"): "one row",
-    ("facts/commit_walk.py", "_walked", "broadcast"): "one row",
-    ("facts/commit_walk.py", "_told_of_all", "broadcast"): "one row",
-    ("facts/flapping.py", "observed", "broadcast"): "one row",
-    ("facts/comparison.py", "comparison", "broadcast"): "one row",
+    ("tables/log_times.py", "_suspect", "collect"): "MOST_DAYS, and then the number of partitions of the log",
+    ("tables/epoch_states.py", "topic_names", "collect"): "the number of topics",
+    ("tables/rebalances.py", "_from_empty", "broadcast"): "one row",
+    ("tables/episodes.py", "_groups", "broadcast"): "one row",
+    ("tables/commits.py", "_walked", "broadcast"): "one row",
+    ("tables/commits.py", "_told_of_all", "broadcast"): "one row",
+    ("tables/flapping.py", "observed", "broadcast"): "one row",
+    ("tables/comparison.py", "comparison", "broadcast"): "one row",
     ("whatif/job.py", "what_if", "broadcast"): "one row",
     ("follow/staging.py", "_counts", "collect"): "the number of kinds",
     ("follow/refresh.py", "_ends", "collect"): "the number of partitions in the cluster",
-    ("compared.py", "check_time", "first"): "one row",
-    ("compared.py", "_span", "first"): "one row",
+    ("tables/comparison.py", "check_time", "first"): "one row",
+    ("tables/comparison.py", "_span", "first"): "one row",
     ("stage.py", "_ends", "collect"): "the number of partitions in the cluster",
     ("stage.py", "_nothing", "first"): "one row",
     ("write.py", "write_decoded", "collect"): "the number of kinds",

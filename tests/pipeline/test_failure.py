@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from muster.pipeline.failure import reason
+from muster.pipeline.output import reason
 
 TRACEBACK = """[PYTHON_DATA_SOURCE_ERROR] Failed to create: Traceback (most recent call last):
   File "options.py", line 1, in options_of

@@ -4,8 +4,7 @@ import argparse
 
 import pytest
 
-from muster.pipeline.arguments import BadArgument, add_options, read
-from muster.pipeline.follow_options import Follow
+from muster.pipeline.arguments import BadArgument, Follow, add_options, read
 
 LIVE = ("--bootstrap-server", "one:9092")
 

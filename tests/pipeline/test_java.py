@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.pipeline import java
-from muster.pipeline.java import NoJava, java_home
+from muster.pipeline import spark_home
+from muster.pipeline.spark_home import NoJava, java_home
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -39,7 +39,7 @@ def test_else_the_one_that_comes_with_the_extra_without_the_module_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundled = fake_java(tmp_path / "with a space", "21")
-    monkeypatch.setattr(java, "_bundled", lambda: bundled)
+    monkeypatch.setattr(spark_home, "_bundled", lambda: bundled)
     home = java_home({"PATH": str(tmp_path / "empty")})
     assert home is not None
     arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "-Xmx1g", "--add-opens=x", ""]
@@ -48,7 +48,7 @@ def test_else_the_one_that_comes_with_the_extra_without_the_module_it_lacks(
 
 
 def test_none_at_all_is_an_error_that_says_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "_bundled", lambda: None)
+    monkeypatch.setattr(spark_home, "_bundled", lambda: None)
     fake_java(tmp_path / "old", "11.0.2")
     with pytest.raises(NoJava, match=r"Java 17 or later \(none was found\): install one"):
         java_home({"PATH": str(tmp_path)})
@@ -57,6 +57,6 @@ def test_none_at_all_is_an_error_that_says_what_was_found(tmp_path: Path, monkey
 
 
 def test_the_bundled_java_starts() -> None:
-    bundled = java._bundled()
+    bundled = spark_home._bundled()
     assert bundled is not None
-    assert (java._version(bundled) or 0) >= java.OLDEST
+    assert (spark_home._version(bundled) or 0) >= spark_home.OLDEST

@@ -9,8 +9,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline import persist as module
-from muster.pipeline.persist import keep, planned_once
+from muster.pipeline import tables as module
+from muster.pipeline.tables import keep, planned_once
 
 
 def counted(spark: SparkSession, runs: Path) -> DataFrame:

@@ -13,13 +13,13 @@ from pyarrow import parquet
 from pyspark.errors.exceptions.captured import SparkRuntimeException
 from pyspark.sql import SparkSession
 
-from muster.pipeline.facts.build import build, unusable
-from muster.pipeline.facts.comments import comment
-from muster.pipeline.facts.schema import NEVER_NULL, TABLES
 from muster.pipeline.published import MOMENTS, empty, is_sure, names_of, published
+from muster.pipeline.tables.build import build, unusable
+from muster.pipeline.tables.comments import comment
+from muster.pipeline.tables.schema import NEVER_NULL, TABLES
 from muster.pipeline.views import OVERVIEW, register
-from tests.pipeline.facts.rows import table_of
 from tests.pipeline.scoring import read
+from tests.pipeline.tables.rows import table_of
 
 KEPT = Path(__file__).with_name("facts") / "data"
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.py4j_cache import CLASSES, keep_objects, remember
+from muster.pipeline.session import CLASSES, cache_classes, keep_objects
 
 
 class Jvm:
@@ -26,7 +26,7 @@ def test_a_class_and_its_methods_are_asked_for_once() -> None:
     jvm = Jvm()
     spark = cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(_jvm=jvm)))
     for _ in range(2):
-        remember(spark)
+        cache_classes(spark)
         assert jvm.functions.method == 1
         assert getattr(jvm, CLASSES[-1]).method == len(CLASSES)
     assert jvm.asked == list(CLASSES)

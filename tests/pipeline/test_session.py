@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.pipeline.java import java_home
 from muster.pipeline.session import ALL_CORES, LITTLE, MIDDLING_BYTES, SMALL_BYTES, of_a_new_one, open_session, suited
+from muster.pipeline.spark_home import java_home
 from muster.pipeline.stage import Source, bytes_of
 from tests.pipeline.conftest import TIMEOUT_S
 

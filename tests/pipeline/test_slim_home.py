@@ -8,7 +8,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from muster.pipeline.slim_home import slim_home
+from muster.pipeline.spark_home import slim_home
 
 INSTALLED = Path(pyspark.__file__).parent
 

@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from muster.pipeline.formats import DELTA, PARQUET
+from muster.pipeline.arguments import DELTA, PARQUET
 from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import Reading, read_segments
 from muster.pipeline.stage import Source, stage, table_kind

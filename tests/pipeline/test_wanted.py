@@ -9,8 +9,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, DECODED, MALFORMED, OFFSET_COMMIT
 from muster.pipeline.wanted import ALL, Wanted, is_kept, keeper, pattern_of, with_last_before
-from tests.pipeline.facts.epoch_model import Server, decoded_row
-from tests.pipeline.facts.history import START_MS
+from tests.pipeline.infer.epoch_model import Server, decoded_row
+from tests.pipeline.tables.history import START_MS
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from muster.pipeline.facts.comments import SHARED, comment, is_shared
-from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.published import MOMENTS, is_sure
 from muster.pipeline.schema import UNKNOWN
+from muster.pipeline.tables.comments import SHARED, comment, is_shared
+from muster.pipeline.tables.schema import TABLES
 from tools.diagrams.pages import Parts
 
 _TYPES = {"int64": "long", "int32": "int", "int16": "short", "bool": "boolean"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.pipeline.episodes import verdict
-from muster.pipeline.episodes.offsets import Back, Standing
+from muster.pipeline.episodes.other_trouble import Back, Standing
 from tests.pipeline.episodes.timeline import HOUR_S, Group, ms
 
 

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from muster.pipeline.episodes import thresholds, verdict
-from muster.pipeline.episodes.falls import went_back
 from muster.pipeline.episodes.model import EXPIRED, KINDS, LEFT
+from muster.pipeline.episodes.other_trouble import went_back
 from tests.pipeline.episodes.timeline import HOUR_S, Group, ms
 
 DOCS = Path(__file__).parents[3] / "docs" / "pipeline-episodes.md"

@@ -8,11 +8,11 @@ from confluent_kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from muster.pipeline.follow import refresh, run
-from muster.pipeline.follow.ends import Seen, Watch, look
+from muster.pipeline.follow.refresh import Seen, Watch, look
 from muster.pipeline.follow.run import Follower, Following
 from muster.pipeline.follow.staging import reached
 from muster.pipeline.sources.cluster import Offsets
-from muster.pipeline.sources.ends import Reach
+from muster.pipeline.sources.topics import Reach
 from muster.pipeline.stage import Source, stage
 from muster.pipeline.wanted import Wanted
 from tests.pipeline.live import Live

@@ -17,14 +17,14 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.build import build
-from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.follow import run
 from muster.pipeline.follow.manifest import Manifest, NotOurs, of_text
 from muster.pipeline.follow.run import Follower, Following
 from muster.pipeline.follow.staging import STAGED, merge, staged
 from muster.pipeline.schema import KINDS
 from muster.pipeline.stage import Source, stage
+from muster.pipeline.tables.build import build
+from muster.pipeline.tables.schema import TABLES
 from muster.pipeline.wanted import ALL, Wanted
 from tests.pipeline.live import Live
 

@@ -5,13 +5,13 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.pipeline.facts.epoch_states import epoch_states
 from muster.pipeline.follow.staging import STAGED, appender, merge, staged
 from muster.pipeline.follow.store import Store
 from muster.pipeline.schema import DECODED
+from muster.pipeline.tables.epoch_states import epoch_states
 from muster.pipeline.wanted import ALL
-from tests.pipeline.facts.epoch_model import Server, decoded_row
-from tests.pipeline.facts.history import START_MS
+from tests.pipeline.infer.epoch_model import Server, decoded_row
+from tests.pipeline.tables.history import START_MS
 
 
 def batch_of(spark: SparkSession, offset: int) -> DataFrame:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.pipeline.report.axis import TICKS, Times, counts, numbers, short
+from muster.pipeline.report.columns import TICKS, Times, counts, numbers, short
 from muster.pipeline.wording import DAY, HOUR, MINUTE
 from tests.pipeline.report.made import START_MS
 

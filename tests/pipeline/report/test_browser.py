@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from muster.pipeline.report import anchors
+from muster.pipeline.report import markup
 from muster.pipeline.report.page import PAGE, pages
 from tests.pipeline.report.made import EVIL, chosen
 from tests.pipeline.report.test_page import many
@@ -163,11 +163,11 @@ def test_a_link_leads_to_its_place_also_on_another_page(
 ) -> None:
     """Also to what is folded away. To the group, if the rebalance is so old that it is only in the tables."""
     name = f"group {number:03}/é"
-    place = anchors.group(name)
+    place = markup.group_anchor(name)
     if rebalance:
         found = [one for one in rebalances_of(written, name) if one.startswith(f"{rebalance}-")]
         assert bool(found) == is_there
-        link = f"rebalance-{anchors.slug(name)}-{(found or [rebalance])[0]}"
+        link = f"rebalance-{markup.slug(name)}-{(found or [rebalance])[0]}"
     else:
         link = place
     dom = chromium(tmp_path, "--virtual-time-budget=5000", "--dump-dom", f"{(written / page).as_uri()}#{link}")
@@ -198,7 +198,7 @@ def test_a_search_tells_of_the_other_pages(tmp_path: Path, page: str, told: str)
     found = re.search("<title>FOUND(.*)END</title>", dom)
     assert found is not None
     name = "group 104/é"
-    other = (f"report-2.html#{anchors.group(name)}", name)
+    other = (f"report-2.html#{markup.group_anchor(name)}", name)
     link, text = other if page == PAGE else (f"{PAGE}#groups", "look among all")
     assert json.loads(html.unescape(found[1])) == [told + text, [link]]
 
@@ -206,7 +206,7 @@ def test_a_search_tells_of_the_other_pages(tmp_path: Path, page: str, told: str)
 def rebalances_of(folder: Path, group: str) -> list[str]:
     """The ends of the links of a group's rebalances."""
     text = "".join(file.read_text(encoding="utf-8") for file in folder.iterdir())
-    return re.findall(rf'id="rebalance-{re.escape(anchors.slug(group))}-([^"]+)"', text)
+    return re.findall(rf'id="rebalance-{re.escape(markup.slug(group))}-([^"]+)"', text)
 
 
 def test_the_page_in_the_dark(tmp_path: Path) -> None:

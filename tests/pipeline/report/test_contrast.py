@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from muster.pipeline.report.formatting import CAUSES, UNKNOWN_CAUSE
-from muster.pipeline.report.style import sheet
+from muster.pipeline.report.formatting import CAUSES, UNKNOWN_CAUSE, sheet
 from muster.pipeline.report.timeline import FULL, PALE
 
 TEXT, PICTURE = 4.5, 3.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.pipeline.report.lanes import assigned_words, lanes_of, share_of
+from muster.pipeline.report.timeline import assigned_words, lanes_of, share_of
 from tests.pipeline.report.made import END_MS, HOUR, START_MS, share, story
 
 

@@ -9,13 +9,12 @@ from html.parser import HTMLParser
 import pytest
 
 from muster.pipeline.report import groups
-from muster.pipeline.report.anchors import slug
 from muster.pipeline.report.content import About, Chosen, Some, Story
 from muster.pipeline.report.formatting import CAUSES
-from muster.pipeline.report.markup import Column, Html, join, table, tag
+from muster.pipeline.report.markup import Column, Html, join, slug, table, tag
 from muster.pipeline.report.page import PAGE, pages
-from muster.pipeline.report.rebalances import cost
 from muster.pipeline.report.select import bucket_size
+from muster.pipeline.report.story import rebalance_cost
 from muster.pipeline.wording import DAY, HOUR, MINUTE, SECOND, span
 from tests.pipeline.report.made import EVIL, START_MS, chosen, group, progress, rebalance, setting, share, story
 
@@ -315,21 +314,21 @@ def test_few_groups_are_on_one_page_and_have_all() -> None:
 
 
 def test_what_a_rebalance_cost() -> None:
-    assert cost(rebalance(2, 8, "member_left")) == (
+    assert rebalance_cost(rebalance(2, 8, "member_left")) == (
         "3.2 s (join 3 s, sync 200 ms); partitions: 5 moved, 11 kept; paused 51.2 s in all; members 2 → 1"
     )
     bare = dict.fromkeys(rebalance(2, 8, None)) | {"failed_attempts": 2}
-    assert cost(bare) == "2 failed attempts"
+    assert rebalance_cost(bare) == "2 failed attempts"
 
 
 def test_of_what_nobody_measured_no_milliseconds_are_told() -> None:
     guess = dict.fromkeys(rebalance(2, 8, None)) | {"source": "inferred", "join_phase_ms": 1_999, "sync_phase_ms": 1}
     bounds = {"took_ms": 2_000, "took_least_ms": 104, "took_most_ms": 3_004}
-    assert cost(guess | bounds) == "0.1 to 3 s"
-    assert cost(guess | bounds | {"took_least_ms": 1_990, "took_most_ms": 2_005}) == "2 s"
+    assert rebalance_cost(guess | bounds) == "0.1 to 3 s"
+    assert rebalance_cost(guess | bounds | {"took_least_ms": 1_990, "took_most_ms": 2_005}) == "2 s"
     died = [{"instance_id": None, "client_id": name, "member_id": name} for name in ("b", "c")]
     named = {"died": died, "silent_partition_ms": 20_000, "came": ["d", "e"], "went": ["a"]}
-    assert cost(guess | named) == "died: b, c; unread before anybody noticed: 20 s in all; came: d, e"
+    assert rebalance_cost(guess | named) == "died: b, c; unread before anybody noticed: 20 s in all; came: d, e"
 
 
 def test_a_duration_within_bounds() -> None:

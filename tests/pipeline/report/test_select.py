@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.kept import Kept, of_folder
 from muster.pipeline.report import select_groups as module
 from muster.pipeline.report.content import About, Chosen
 from muster.pipeline.report.page import PAGE, pages
 from muster.pipeline.report.select import select
 from muster.pipeline.report.summary import text
+from muster.pipeline.tables.schema import TABLES
 
 START = 1_750_000_000_000
 ABOUT = About("a log", {"commit": 3, "malformed": 1}, True, True)

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.pipeline.report.axis import Times
-from muster.pipeline.report.lanes import share_of
-from muster.pipeline.report.timeline import LANES, NARROW, WIDE, marks, picture
+from muster.pipeline.report.columns import Times
+from muster.pipeline.report.timeline import LANES, NARROW, WIDE, marks, picture, share_of
 from tests.pipeline.report.made import END_MS, START_MS, rebalance, share, story
 
 LETTER_PX, PADDING_PX = 7.5, 4

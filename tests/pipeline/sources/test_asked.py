@@ -15,10 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from muster.pipeline.decode import decode
 from muster.pipeline.schema import DECODED, RAW
-from muster.pipeline.sources.asked import Asked
 from muster.pipeline.sources.cluster import bounds, wanted_bounds
 from muster.pipeline.sources.options import BadOption, options_of
-from muster.pipeline.sources.segments import DamagedSegment, Reading, read_share, share_out
+from muster.pipeline.sources.segments import Asked, DamagedSegment, Reading, read_share, share_out
 from muster.protocol.hashing import group_partition
 from tests.pipeline.live import Live
 from tests.pipeline.raw import commit

@@ -7,8 +7,8 @@ import pytest
 
 from muster.coordinator.log import batches
 from muster.pipeline.sources.cluster import ClusterError
-from muster.pipeline.sources.ends import HISTORY_MS, HISTORY_ROWS, ends_of_cluster, ends_of_path, reach_of_cluster
 from muster.pipeline.sources.segment_files import NoSource
+from muster.pipeline.sources.topics import HISTORY_MS, HISTORY_ROWS, ends_of_cluster, ends_of_path, reach_of_cluster
 from tests.pipeline.live import Live
 
 MTIME_MS = 1_600_000_000_000
@@ -170,6 +170,6 @@ def test_all_topics_of_a_live_cluster_but_internal_ones(live: Live) -> None:
 
 
 def test_a_cluster_that_is_not_there_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.pipeline.sources.ends.ANSWER_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("muster.pipeline.sources.topics.ANSWER_TIMEOUT_S", 0.5)
     with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1: "):
         reach_of_cluster({"bootstrap.servers": "127.0.0.1:1"})

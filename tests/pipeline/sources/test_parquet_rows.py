@@ -7,7 +7,7 @@ import pytest
 from pyarrow import parquet
 
 from muster.pipeline.schema import RAW
-from muster.pipeline.sources.parquet_rows import check_table
+from muster.pipeline.sources.frame import check_table
 from muster.pipeline.sources.segment_files import NoSource
 
 

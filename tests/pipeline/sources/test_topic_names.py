@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from muster.pipeline.sources.cluster import ClusterError
-from muster.pipeline.sources.topic_names import names_of_cluster, names_of_path
+from muster.pipeline.sources.topics import names_of_cluster, names_of_path
 from tests.pipeline.live import PARTITIONS, TOPIC, Live
 
 ID = "RTz9oU0XQDK-NiK8h4pObg"
@@ -36,6 +36,6 @@ def test_a_live_cluster_says_it(live: Live) -> None:
 
 
 def test_a_cluster_that_is_not_there_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.pipeline.sources.topic_names.ANSWER_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("muster.pipeline.sources.topics.ANSWER_TIMEOUT_S", 1.0)
     with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1"):
         names_of_cluster({"bootstrap.servers": "127.0.0.1:1"})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.pipeline.sources.segment_files import NoSource
-from muster.pipeline.sources.transaction_batches import partitions_of, parts_of
+from muster.pipeline.sources.transactions import partitions_of, parts_of
 from tests.pipeline.raw import commit
 from tests.pipeline.sources.logs import batch, marker, write_segment
 

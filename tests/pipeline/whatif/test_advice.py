@@ -8,11 +8,9 @@ import pytest
 
 from muster.pipeline.whatif import from_events, from_log
 from muster.pipeline.whatif.advice import Advice, advice, unadvised, words
-from muster.pipeline.whatif.compare import Comparison, WhatIf, compare
+from muster.pipeline.whatif.compare import Comparison, Fidelity, WhatIf, compare
 from muster.pipeline.whatif.costs import Figures
-from muster.pipeline.whatif.fidelity import Fidelity
-from muster.pipeline.whatif.history import EVENTS, EXPIRED, LEFT, LOG, Generation, History, Spell
-from muster.pipeline.whatif.planned import planned
+from muster.pipeline.whatif.history import EVENTS, EXPIRED, LEFT, LOG, Generation, History, Spell, planned
 from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting, parse
 from tests.pipeline.whatif.reality import GROUP
 from tests.pipeline.whatif.test_compare import restart, running

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.pipeline.whatif.deploys import GAP_MS, deploys, shifted
 from muster.pipeline.whatif.history import LEFT, Spell
+from muster.pipeline.whatif.schedule import GAP_MS, deploys, shifted
 from muster.pipeline.whatif.settings import ALL_AT_ONCE
 from tests.pipeline.whatif.test_processes import cast, spell
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.pipeline.whatif.fidelity import NEAR_MS, count_same, judge
+from muster.pipeline.whatif.compare import NEAR_MS, count_same, judge
 from muster.pipeline.whatif.history import EVENTS, LOG, Generation, History, Owned
 from muster.pipeline.whatif.replay import Made
 

@@ -15,15 +15,14 @@ from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.state_machine.interface import Client, Output, Record
 from muster.pipeline.defaults import EPOCH_SESSION_MS
-from muster.pipeline.facts.epoch_states import rows_of_group
-from muster.pipeline.facts.epoch_values import TARGET_EPOCH
+from muster.pipeline.infer.epoch_image import TARGET_EPOCH
+from muster.pipeline.tables.epoch_states import rows_of_group
 from muster.pipeline.whatif import from_epochs
 from muster.pipeline.whatif.advice import advice
 from muster.pipeline.whatif.compare import Comparison, compare
 from muster.pipeline.whatif.history import History
-from muster.pipeline.whatif.processes import polled_too_late
+from muster.pipeline.whatif.processes import hear, polled_too_late
 from muster.pipeline.whatif.settings import DEFAULT_GRID, parse
-from muster.pipeline.whatif.silence import hear
 from muster.protocol.as_json import as_json
 from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.pipeline.facts.inputs import Inputs
-from muster.pipeline.facts.schema import EVENTS, TABLES
 from muster.pipeline.schema import DECODED
+from muster.pipeline.tables.inputs import Inputs
+from muster.pipeline.tables.schema import EVENTS, TABLES
 from muster.pipeline.whatif.job import played, what_if
 from muster.pipeline.whatif.settings import parse
 from tests.pipeline.whatif.reality import Consumer, Reality

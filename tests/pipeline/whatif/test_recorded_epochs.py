@@ -13,9 +13,9 @@ import pytest
 
 from muster.pipeline.decode import decode
 from muster.pipeline.defaults import EPOCH_SESSION_MS
-from muster.pipeline.facts.epoch_states import rows_of_group
-from muster.pipeline.facts.epoch_values import CLASSIC, CURRENT, TARGET_EPOCH
+from muster.pipeline.infer.epoch_image import CLASSIC, CURRENT, TARGET_EPOCH
 from muster.pipeline.sources.segments import read_segments
+from muster.pipeline.tables.epoch_states import rows_of_group
 from muster.pipeline.whatif.from_epochs import protocol_changed
 from muster.pipeline.whatif.job import played
 from muster.pipeline.whatif.settings import parse

@@ -8,9 +8,8 @@ from muster.pipeline.whatif import from_events
 from muster.pipeline.whatif.advice import advice
 from muster.pipeline.whatif.compare import Comparison, compare
 from muster.pipeline.whatif.history import LEFT, LOG, REPLACED, History, Spell
-from muster.pipeline.whatif.processes import polled_too_late
+from muster.pipeline.whatif.processes import hear, polled_too_late
 from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting, parse
-from muster.pipeline.whatif.silence import hear
 from tests.pipeline.whatif.reality import GROUP
 from tests.pipeline.whatif.test_compare import near, restart, running
 

@@ -1,0 +1,146 @@
+"""What a verdict mentions besides rebalances: stalled partitions, and commits or a clock that went back. Pure.
+
+`verdict` puts these into the sentence about the group; docs/pipeline-episodes.md has the rules.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.episodes.model import Rebalance
+from muster.pipeline.wording import MINUTE, plural
+
+STALLED: Final = "stalled"
+SECOND_APPLICATION: Final = "second_application"
+ZOMBIE: Final = "zombie"
+"""The kinds of trouble; the last two are causes of the table `regressions`."""
+OF_COMMITS: Final = (STALLED, SECOND_APPLICATION, ZOMBIE)
+_ON_PURPOSE: Final = {
+    "reset": ("reset of offsets", "resets of offsets"),
+    "deleted": ("new start without offsets", "new starts without offsets"),
+    "topic_recreated": ("new start in a topic made anew", "new starts in topics made anew"),
+    "rewind": ("rewind",),
+    "unknown": ("step back", "steps back"),
+}
+_NAMED: Final = 3
+
+
+class Standing(NamedTuple):
+    """A time in which the commits of a partition stood still though there was something to read: of the table
+    `stalls`, with status STALL or STOP.
+    """
+
+    topic: str
+    partition: int
+    from_ms: int
+    until_ms: int | None
+    """None: it still did at the end of the log."""
+    lag: int | None
+
+
+class Back(NamedTuple):
+    """Commits that went back: of the table `regressions`."""
+
+    cause: str
+    from_ms: int
+    until_ms: int
+    commits: int
+
+
+class Trouble(NamedTuple):
+    """Something that nobody wanted."""
+
+    kind: str
+    is_on: bool
+    """It was still so at the end of the log, or an hour before."""
+    text: str
+
+
+When = Callable[[int, int], str]
+"""From when to when, in words."""
+
+
+def troubles(standing: Sequence[Standing], back: Sequence[Back], end_ms: int, when: When) -> list[Trouble]:
+    """The worst first."""
+    still = [one for one in standing if one.until_ms is None]
+    over = [one for one in standing if one.until_ms is not None]
+    found = [Trouble(STALLED, True, _still(still, end_ms, when))] if still else []
+    for cause, told in _TOLD.items():
+        some = [one for one in back if one.cause == cause]
+        if some:
+            from_ms, until_ms = min(one.from_ms for one in some), max(one.until_ms for one in some)
+            text = told(len(some), sum(one.commits for one in some)) + when(from_ms, until_ms)
+            found.append(Trouble(cause, end_ms - until_ms <= limits.AGAIN_MS, text))
+    if over:
+        found.append(Trouble(STALLED, False, _stood(over, when)))
+    return sorted(found, key=lambda one: not one.is_on)
+
+
+def on_purpose(back: Sequence[Back]) -> list[str]:
+    """`1 reset of offsets`, `2 rewinds`: somebody wanted it."""
+    counted = Counter(one.cause for one in back)
+    return [plural(counted[cause], *words) for cause, words in _ON_PURPOSE.items() if counted[cause]]
+
+
+def _still(some: Sequence[Standing], end_ms: int, when: When) -> str:
+    since = when(min(one.from_ms for one in some), end_ms)
+    count = len({(one.topic, one.partition) for one in some})
+    lag = sum(one.lag or 0 for one in some)
+    behind = f", {plural(lag, 'record')} behind" if lag else ""
+    return f"{_places(some)} {'stands' if count == 1 else 'stand'} still{since}{behind}"
+
+
+def _stood(some: Sequence[Standing], when: When) -> str:
+    return f"{_places(some)} stood still" + when(
+        min(one.from_ms for one in some), max(one.until_ms or 0 for one in some)
+    )
+
+
+def _places(some: Sequence[Standing]) -> str:
+    """`orders-3 and orders-5`; of many how many."""
+    names = [f"{topic}-{partition}" for topic, partition in sorted({(one.topic, one.partition) for one in some})]
+    if len(names) > _NAMED:
+        return f"{plural(len(names), 'partition')} ({', '.join(names[: _NAMED - 1])} and others)"
+    return " and ".join(names) if len(names) < _NAMED else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _second(_: int, commits: int) -> str:
+    return f"a second application commits under the same group id ({plural(commits, 'commit')} went back)"
+
+
+def _zombie(times: int, _: int) -> str:
+    again = "" if times == 1 else f" ({plural(times, 'time')})"
+    return f"a former owner still committed after its partitions had gone to another member{again}"
+
+
+_TOLD: Final[dict[str, Callable[[int, int], str]]] = {SECOND_APPLICATION: _second, ZOMBIE: _zombie}
+
+
+LEAST_MS: Final = MINUTE
+"""Clocks of brokers differ by less."""
+
+
+class Fall(NamedTuple):
+    """The largest one."""
+
+    at_ms: int
+    """The time that was reached before."""
+    by_ms: int
+
+
+def went_back(rebalances: Iterable[Rebalance]) -> Fall | None:
+    """A generation that ended long before the one that it followed; None: the clock is not known to have gone back."""
+    some = list(rebalances)
+    ends: dict[int, list[int]] = defaultdict(list)
+    for one in some:
+        ends[one.generation].append(one.end_ms)
+    found: list[Fall] = []
+    for one in some:
+        # a group that was deleted and made again has several generations of one number
+        before = ends.get(one.before_generation) if one.before_generation is not None else None
+        if before and min(before) - one.end_ms > LEAST_MS:
+            found.append(Fall(min(before), min(before) - one.end_ms))
+    return max(found, key=lambda fall: fall.by_ms, default=None)

@@ -1,1 +1,0 @@
-"""The facts: what the groups did, one small module for each table. docs/pipeline-tables.md explains the columns."""

@@ -1,0 +1,299 @@
+"""Why a group rebalanced, from its records and commits alone: a pure function of two states in a row.
+
+The offsets log does not say why. It says who was there before and after, what each member subscribed to and was given,
+when the join phase ended, when the assignment was there, and who committed when. docs/dev/pipeline-inference.md has the
+rules, and how sure each one is. Knows nothing of Spark, nor of how states are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from muster.coordinator.groups.common import events
+from muster.pipeline.infer.departures import EXPIRED, LEFT, REPLACED, Gone, began, departures, is_overdue
+from muster.pipeline.infer.evidence import Habits, Member, State
+
+_SWIFT_MS: Final = 300
+"""A join phase ends this soon after the last missing member was given up."""
+_SOON_MS: Final = 10_000
+"""Where each member looks for new partitions itself, the others see them within this time after the first one."""
+_GUESS: Final = 0.6
+"""A certainty below this is little more than a guess."""
+_FAR: Final = 3
+"""More generations than this between two states: records are missing, these were not attempts."""
+
+
+class Verdict(NamedTuple):
+    """What is concluded about one rebalance."""
+
+    cause: str | None
+    trigger: Member | None
+    certainty: float
+    gone: tuple[Gone, ...] = ()
+    joined: tuple[Member, ...] = ()
+    is_second_round: bool = False
+    """Members of a cooperative group join again, having given partitions up."""
+
+
+class Told(NamedTuple):
+    """What a rule concludes."""
+
+    cause: str
+    trigger: Member | None
+    certainty: float
+
+
+class _Change:
+    """Two states in a row, and what the rules ask of them."""
+
+    def __init__(self, before: State, after: State, habits: Habits) -> None:
+        self.before = before
+        self.after = after
+        self.habits = habits
+        self.had = {member.key: member for member in before.members}
+        self.has = {member.key: member for member in after.members}
+        self.new = [member for member in after.members if member.key not in self.had]
+        self.gone = departures(before, after, habits)
+        self.stayed = [member for member in before.members if member.key in self.has]
+        self.back = [one for one in self.stayed if self.has[one.key].member_id != one.member_id]
+        """Static members that came back under another id, as they were before."""
+        self.leader = next((member for member in before.members if member.member_id == before.leader), None)
+        self.attempts = after.generation - before.generation
+
+
+_Rule = Callable[[_Change], Told | None]
+
+
+def judge(before: State, after: State, habits: Habits) -> Verdict:
+    """Why `after` came of `before`."""
+    change = _Change(before, after, habits)
+    cause, trigger, certainty = _told(change)
+    if change.attempts > 1:
+        certainty *= 0.85 if change.attempts <= _FAR else 0.4
+    replaced = (Gone(one, REPLACED, None, 1.0) for one in change.back)
+    gone = (*change.gone, *replaced)
+    return Verdict(cause, trigger, round(certainty, 3), gone, tuple(change.new), _is_second_round(change))
+
+
+def _told(change: _Change) -> Told:
+    if _is_second_round(change):
+        return Told(events.METADATA_CHANGED, _gave_up(change.before), 0.8 if change.gone or change.new else 0.9)
+    parted = [one for one in change.gone if one.member.member_id in change.before.parted]
+    if parted:
+        return _departed(parted)
+    if change.gone and change.new:
+        return _first_of(_EXCHANGED, change)
+    if change.gone:
+        return _wanted_others(change) or _departed(change.gone)
+    if change.new:
+        return Told(events.NEW_MEMBER, _first_new(change), 0.97 if len(change.new) == 1 else 0.95)
+    if not change.had and not change.has:
+        # a member came, and was gone before there was a generation with it
+        return Told(events.NEW_MEMBER, None, 0.7)
+    return _first_of(_SAME_MEMBERS, change)
+
+
+def _first_of(rules: Sequence[_Rule], change: _Change) -> Told:
+    return next(told for rule in rules if (told := rule(change)) is not None)
+
+
+# ---- members came, or went
+
+
+def _first_new(change: _Change) -> Member:
+    """The new member that came first. It leads a group that was empty; otherwise nothing tells which one it was."""
+    leader = next((one for one in change.new if one.member_id == change.after.leader), change.new[0])
+    return change.new[0] if change.had else leader
+
+
+def _departed(gone: Sequence[Gone]) -> Told:
+    """Members went and none came: by the one that went first."""
+    first = min(gone, key=lambda one: (one.in_join_phase, one.when_ms is None, one.when_ms or 0))
+    cause = events.SESSION_EXPIRED if first.how == EXPIRED else events.LEFT
+    mixed = any(one.how != first.how for one in gone)
+    return Told(cause, first.member, first.certainty * (0.8 if mixed else 1))
+
+
+def _wanted_others(change: _Change) -> Told | None:
+    """A member subscribes to other topics, and others died: that makes the group begin by itself, so they died then."""
+    if any(one.how == LEFT for one in change.gone):
+        return None
+    told = _subscription_changed(change)
+    return None if told is None else told._replace(certainty=0.75)
+
+
+# ---- members came and went in one rebalance: the first rule that holds
+
+
+def _came_while_it_was_on(change: _Change) -> Told | None:
+    """A generation is missing: the new member made the group begin again."""
+    return Told(events.NEW_MEMBER, change.new[0], 0.8) if change.attempts > 1 else None
+
+
+def _given_up_at_once(change: _Change) -> Told | None:
+    """The coordinator was away, and gave up who had been silent as soon as it was back; they come again meanwhile."""
+    first = next((one for one in change.gone if one.while_away), None)
+    return None if first is None or not change.stayed else Told(events.SESSION_EXPIRED, first.member, first.certainty)
+
+
+def _came_before_all_went(change: _Change) -> Told | None:
+    """All members are others. If all had gone first, there would be the record of an empty group."""
+    if change.stayed:
+        return None
+    if len(change.gone) == 1:
+        return Told(events.NEW_MEMBER, change.new[0], 0.9)
+    left = [one.certainty for one in change.gone if one.how == LEFT]
+    if any(certainty >= _GUESS for certainty in left):
+        return None
+    # they come back under new ids after the broker was away, for example
+    return Told(events.NEW_MEMBER, change.new[0], 0.55 if left else 0.7)
+
+
+def _left_first(change: _Change) -> Told | None:
+    left = [one for one in change.gone if one.how == LEFT]
+    if not left:
+        return None
+    processes = {member.process for member in change.new}
+    back = [one for one in left if one.member.process in processes]
+    if not back and processes <= set(change.habits.away):
+        return None  # in a rolling restart one is back before the next one goes
+    first = min(back or left, key=lambda one: (one.when_ms is None, one.when_ms or 0))
+    return Told(events.LEFT, first.member, first.certainty * (0.9 if back else 0.75))
+
+
+def _expired_first(change: _Change) -> Told | None:
+    expired = [one for one in change.gone if one.how == EXPIRED and not one.in_join_phase]
+    first = min(expired, key=lambda one: one.when_ms or 0, default=None)
+    if first is None or not _was_missed(change, first):
+        return None
+    return Told(events.SESSION_EXPIRED, first.member, first.certainty * 0.8)
+
+
+def _took_the_place(change: _Change) -> Told | None:
+    """A new process came in the place of one that was killed, before the old session was over."""
+    return Told(events.NEW_MEMBER, change.new[0], 0.8)
+
+
+_EXCHANGED: Final = (
+    _came_while_it_was_on,
+    _given_up_at_once,
+    _came_before_all_went,
+    _left_first,
+    _expired_first,
+    _took_the_place,
+)
+
+
+def _was_missed(change: _Change, first: Gone) -> bool:
+    """Was the session of the first member that expired over before a new member came?"""
+    before, after, habits = change.before, change.after, change.habits
+    session_ms = first.member.session_timeout_ms
+    beat_ms = before.usual_ms() or habits.usual_ms or session_ms
+    if first.when_ms is None or 3 * beat_ms > session_ms:
+        return False  # it may have lived on for long after its last commit
+    if before.is_cooperative:
+        # if a new member had come first, the join phase would have ended with the session
+        return after.joined_ms - first.when_ms > beat_ms + _SWIFT_MS
+    began_ms = began(before, after, habits)
+    return began_ms is not None and began_ms >= first.when_ms
+
+
+# ---- the same members as before: the first rule that holds
+
+
+def _static_member_back(change: _Change) -> Told | None:
+    if not change.back:
+        return None
+    # one that comes back in time is given its partitions without a rebalance
+    late = [one for one in change.back if is_overdue(change.before, change.after, one)]
+    if late:
+        return Told(events.SESSION_EXPIRED, late[0], 0.6)
+    return Told(events.STATIC_MEMBER_BACK, change.has[change.back[0].key], 0.85)
+
+
+def _subscription_changed(change: _Change) -> Told | None:
+    changed = [
+        one for one in change.after.members if one.key in change.had and one.topics != change.had[one.key].topics
+    ]
+    return Told(events.SUBSCRIPTION_CHANGED, changed[0], 0.95 if len(changed) == 1 else 0.85) if changed else None
+
+
+def _partitions_changed(change: _Change) -> Told | None:
+    """A topic that was subscribed to has more partitions than ever before, or none any more."""
+    before, counts = change.before, change.after.counts
+    grown = any(counts[topic] > change.habits.counts.get(topic, 0) for topic in counts if topic in before.topics)
+    # a cooperative leader withholds partitions that have to be given up first
+    gone = not before.is_cooperative and any(one in before.topics and one not in counts for one in before.counts)
+    return Told(events.PARTITIONS_CHANGED, change.leader, 0.95) if grown or gone else None
+
+
+def _partitions_lost(change: _Change) -> Told | None:
+    """A cooperative member says that it has less than it was given."""
+    if not change.after.is_cooperative:
+        return None
+    lost = next((one for one in change.after.members if one.owned < change.had[one.key].assigned), None)
+    return None if lost is None else Told(events.METADATA_CHANGED, lost, 0.7)
+
+
+def _looked_again(change: _Change) -> Told | None:
+    """The cooperative leader withheld partitions; or a topic grew, and other members see that a little later."""
+    before, after = change.before, change.after
+    if not before.is_cooperative:
+        return None
+    others_look = len(after.members) > 1 and after.joined_ms - before.at_ms <= _SOON_MS
+    if not _withheld(before, change.habits) and not (change.habits.has_grown and others_look):
+        return None
+    return Told(events.METADATA_CHANGED, _gave_up(before), 0.9)
+
+
+def _other_metadata(change: _Change) -> list[Member]:
+    return [one for one in change.after.members if one.metadata != change.had[one.key].metadata]
+
+
+def _metadata_changed(change: _Change) -> Told | None:
+    """Members of a group of no consumers say something else; rather a follower than the leader."""
+    changed = _other_metadata(change)
+    if not changed or any(member.topics is not None for member in change.after.members):
+        return None
+    leader = change.leader
+    return Told(
+        events.METADATA_CHANGED,
+        next((one for one in changed if leader is None or one.key != leader.key), changed[0]),
+        0.7,
+    )
+
+
+def _leader_rejoined(change: _Change) -> Told | None:
+    return Told(events.LEADER_REJOINED, change.leader, 0.7 if _other_metadata(change) else 0.85)
+
+
+_SAME_MEMBERS: Final = (
+    _static_member_back,
+    _subscription_changed,
+    _partitions_changed,
+    _partitions_lost,
+    _looked_again,
+    _metadata_changed,
+    _leader_rejoined,
+)
+
+
+# ---- the second round of a cooperative rebalance
+
+
+def _is_second_round(change: _Change) -> bool:
+    """Members join again at once when they have given partitions up, even if others come or go meanwhile."""
+    gave_up = _gave_up(change.before)
+    if gave_up is None or not change.before.is_cooperative or not _withheld(change.before, change.habits):
+        return False
+    return change.attempts == 1 and gave_up.key in change.has
+
+
+def _withheld(state: State, habits: Habits) -> bool:
+    return any(state.counts.get(topic, 0) < habits.counts.get(topic, 0) for topic in state.topics)
+
+
+def _gave_up(state: State) -> Member | None:
+    """The member that had more than it has: it joins again when it has given that up."""
+    return next((member for member in state.members if member.owned > member.assigned), None)

@@ -1,0 +1,291 @@
+"""How a member that is gone went: did it leave, or did its session run out? Pure.
+
+Its silence tells. A commit is a sign of life: a member whose session ran out was silent for its whole session timeout,
+and one that leaves was silent only as long as between two commits, or committed just before. If a silence could be
+either, the likelihoods decide.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from muster.pipeline.defaults import HEARTBEAT_MS
+from muster.pipeline.infer.evidence import JOIN_MS, Activity, Habits, Member, State, committed, rested_ms, survivors
+
+LEFT: Final = "left"
+EXPIRED: Final = "expired"
+REPLACED: Final = "replaced"
+"""How a member's time ended."""
+
+_SLACK: Final = 0.99
+"""The clocks of a coordinator's threads differ a little."""
+_POLLS_AMONG_LEAVES: Final = 0.1
+"""How often a member that leaves does so because it has not polled for too long."""
+_SHORT_POLLS_AMONG_LEAVES: Final = 0.85
+"""The same, where that time was made short."""
+_SHORT_POLL_MS: Final = 120_000
+_TWO_SLOW: Final = 0.2
+"""How often one that does not poll is not alone when it goes."""
+_AWAY: Final = 3
+"""A silence of so many usual intervals, and of a session, is that of a coordinator."""
+_STATIC_LEAVES: Final = 0.05
+"""How often a static member leaves: only if an operator removes it, or its client is told to."""
+_OVERDUE: Final = 1.2
+"""So many usual intervals without any commit are no chance."""
+_AT_ONCE_MS: Final = 1_000
+"""A member that has given its partitions up joins again before that."""
+_EXACT_MS: Final = 60
+_TO_THE_MS: Final = 10.0
+"""A session that began with the last commit and ended to the ms with the join phase is hardly a coincidence."""
+_NEVER: Final = 0.01
+"""What is all but impossible."""
+
+
+class Gone(NamedTuple):
+    """A member that is no more, and how."""
+
+    member: Member
+    how: str
+    when_ms: int | None
+    """When it went, as far as can be told; None: it cannot."""
+    certainty: float
+    in_join_phase: bool = False
+    """The rebalance was on already when its session ran out."""
+    while_away: bool = False
+    """Its session ran out while the coordinator was away: it was given up as soon as that was back."""
+
+
+def departures(before: State, after: State, habits: Habits) -> list[Gone]:
+    """How those of `before` went that are not in `after`."""
+    if before.ends_ms is not None:
+        # what was told of them ends with the record that began the rebalance
+        after = after._replace(joined_ms=before.ends_ms)
+    stayed = {member.key for member in after.members}
+    went = [member for member in before.members if member.key not in stayed]
+    came = len(after.members) > len(before.members) - len(went)
+    # of several, the first one that was silent can have gone first; the sessions of the others were waited for
+    first = min(went, key=lambda one: _alive_ms(before, one) + one.session_timeout_ms, default=None)
+    several = len(went) > 1
+    return [departure(before, after, member, habits, came or member is not first, several) for member in went]
+
+
+def departure(before: State, after: State, member: Member, habits: Habits, came: bool, several: bool = False) -> Gone:
+    """How `member` of `before` went, which is not in `after`. `came`: something else may have begun the rebalance, and
+    have waited for its session to end: others came, or went before. `several`: others went as well.
+    """
+    if after.joined_ms - _alive_ms(before, member) < member.session_timeout_ms * _SLACK:
+        return Gone(member, LEFT, _last_commit_ms(before, member), 0.97)
+    if back_ms(before, member) is not None:
+        when_ms = _alive_ms(before, member) + member.session_timeout_ms
+        return Gone(member, EXPIRED, when_ms, 0.85, while_away=True)
+    beat_ms = _beat_ms(before, member, habits)
+    told = _told_by_those_that_stayed(before, after, member, habits, beat_ms, came, several)
+    if told is not None:
+        return told
+    if came and _was_waited_for(before, after, habits):
+        return _expired_meanwhile(before, member, 0.8)
+    return _most_likely(before, after, member, habits, beat_ms, several)
+
+
+def back_ms(before: State, member: Member) -> int | None:
+    """When the coordinator was surely back, if it was away when this member fell silent: others were as silent, for
+    longer than a session, and went on. None: it was not away.
+    """
+    session_ms, alive_ms = member.session_timeout_ms * _SLACK, _alive_ms(before, member)
+    others = (one for name, one in before.activity.items() if name != member.member_id)
+    back = [
+        one.last_ms
+        for one in others
+        if (one.max_gap_ms or 0) >= max(session_ms, _AWAY * (one.gap_ms or 0)) and one.last_ms - alive_ms >= session_ms
+    ]
+    return min(back, default=None)
+
+
+def _beat_ms(before: State, member: Member, habits: Habits) -> int | None:
+    """How long two of its commits are apart; None: nothing tells."""
+    activity = before.activity.get(member.member_id)
+    beat_ms = (activity and activity.gap_ms) or before.usual_ms() or habits.usual_ms
+    if beat_ms is None and activity is not None:
+        # it committed once: an interval after it had begun, as clients do
+        return max(activity.first_ms - before.at_ms, 1)
+    return beat_ms
+
+
+def _expired_meanwhile(before: State, member: Member, certainty: float) -> Gone:
+    """Its session ran out while the group waited for it."""
+    end_ms = _alive_ms(before, member) + member.session_timeout_ms
+    return Gone(member, EXPIRED, end_ms, certainty, in_join_phase=True)
+
+
+def _told_by_those_that_stayed(
+    before: State, after: State, member: Member, habits: Habits, beat_ms: int | None, came: bool, several: bool
+) -> Gone | None:
+    """How it went, where the others had stopped already when its session could have run out first."""
+    alive_ms, session_ms = _alive_ms(before, member), member.session_timeout_ms
+    began_ms = began(before, after, habits, came or several)
+    if began_ms is None or beat_ms is None or began_ms - alive_ms >= session_ms * _SLACK:
+        return None
+    rest_ms = rested_ms(before, after) or began_ms
+    overtaken = after.generation > before.generation + 1 and after.joined_ms - rest_ms >= session_ms * _SLACK
+    if overtaken or (came and after.joined_ms - alive_ms <= session_ms + beat_ms + JOIN_MS):
+        # it was waited for; if it had joined once more meanwhile, until the session ended that began then
+        return _expired_meanwhile(before, member, 0.85)
+    heard_ms = began_ms - alive_ms - 3 * beat_ms
+    is_clear = began_ms - alive_ms + beat_ms < session_ms * _SLACK
+    if heard_ms <= (HEARTBEAT_MS if is_clear else 0):
+        return Gone(member, LEFT, _last_commit_ms(before, member), 0.75)
+    return None
+
+
+def _most_likely(
+    before: State, after: State, member: Member, habits: Habits, beat_ms: int | None, several: bool
+) -> Gone:
+    """How it went by the likelihoods of each way."""
+    alive_ms = _alive_ms(before, member)
+    silent_ms = after.joined_ms - alive_ms
+    parts = _parts_with_commit(before, after, habits)
+    if beat_ms is not None and _silent_of_itself(before, after, member, beat_ms):
+        parts = 0.0
+    to_the_ms = 0 <= silent_ms - member.session_timeout_ms <= _EXACT_MS
+    if not to_the_ms and had_ended(before, after, alive_ms, before.usual_ms() or habits.usual_ms):
+        parts, beat_ms = min(parts, 0.5), None
+    left, expired, polls = _likelihoods(before, member, parts, silent_ms, beat_ms)
+    if several:
+        polls *= _TWO_SLOW
+    total = left + expired + polls
+    if expired >= left + polls:
+        return Gone(member, EXPIRED, alive_ms + member.session_timeout_ms, expired / total)
+    when_ms = alive_ms + member.rebalance_timeout_ms if polls > left else None
+    return Gone(member, LEFT, when_ms, (left + polls) / total)
+
+
+def _last_commit_ms(before: State, member: Member) -> int | None:
+    activity = before.activity.get(member.member_id)
+    return None if activity is None else activity.last_ms
+
+
+def _alive_ms(before: State, member: Member) -> int:
+    activity = before.activity.get(member.member_id)
+    return before.at_ms if activity is None else activity.last_ms  # it synced, at least
+
+
+def is_overdue(before: State, after: State, member: Member) -> bool:
+    """Was it silent for so long that its session ended?"""
+    return after.joined_ms - _alive_ms(before, member) >= member.session_timeout_ms * _SLACK
+
+
+def began(before: State, after: State, habits: Habits, waits: bool = False) -> int | None:
+    """When those that stayed stopped to work, at the latest; None: their commits do not tell it, because they commit
+    neither often nor when they give partitions up, or (cooperative) go on while they join. In a cooperative group they
+    are silent only during a join phase that waits for another member: others came or went (`waits`).
+    """
+    stayed = committed(before, after)
+    if not stayed or (before.is_cooperative and not waits):
+        return None
+    final = max(stayed, key=lambda one: one.last_ms)
+    is_habit = habits.commits_at_parting > 0.8 and _parted(final, after)
+    if not before.is_cooperative and (is_habit or all(one.is_off_beat for one in stayed)):
+        return final.last_ms
+    longest = [one.max_gap_ms for one in stayed if one.max_gap_ms is not None]
+    rest_ms = min(longest, default=before.usual_ms() or habits.usual_ms)
+    sessions = [member.session_timeout_ms for member in before.members]
+    if rest_ms is None or rest_ms >= min(sessions):
+        return None
+    began_ms = final.last_ms + rest_ms
+    # no join phase takes that long: there was nothing to commit any more
+    return None if after.joined_ms - began_ms > max(sessions) + JOIN_MS else began_ms
+
+
+def _was_waited_for(before: State, after: State, habits: Habits) -> bool:
+    """Did the join phase go on after all that stayed had given up their partitions, and so waited for a dead member?"""
+    stayed = survivors(before, after)
+    commits = committed(before, after)
+    if before.is_cooperative or habits.commits_at_parting <= 0.8 or not stayed or len(commits) < len(stayed):
+        return False
+    gave_up = [one.last_ms for one in commits if _parted(one, after)]
+    return len(gave_up) == len(stayed) and after.joined_ms - max(gave_up) > _AT_ONCE_MS
+
+
+def _silent_of_itself(before: State, after: State, member: Member, beat_ms: int) -> bool:
+    """Was it silent for longer than its death explains? Then it had nothing to commit before, nor at the end."""
+    rest_ms = rested_ms(before, after) if survivors(before, after) else after.joined_ms
+    longest_ms = member.session_timeout_ms + 3 * beat_ms + JOIN_MS
+    return rest_ms is not None and rest_ms - _alive_ms(before, member) > longest_ms
+
+
+def had_ended(before: State, after: State, alive_ms: int, usual_ms: int | None) -> bool:
+    """Had those that stayed fallen silent as early as a member last heard of at `alive_ms`? Then there was nothing to
+    commit any more: librdkafka commits only what is new. If none stayed: had none committed at all?
+    """
+    if usual_ms is None or _some_parted(before, after):
+        return False
+    stayed = [member for member in survivors(before, after) if member.assigned]
+    if not stayed:
+        return not before.activity and after.joined_ms - before.at_ms > _OVERDUE * usual_ms
+    rest_ms = rested_ms(before, after)
+    rest_ms = before.at_ms if rest_ms is None else rest_ms
+    return rest_ms <= alive_ms + usual_ms and after.joined_ms - rest_ms > _OVERDUE * usual_ms
+
+
+def _parted(activity: Activity, after: State) -> bool:
+    """Somebody's last commit looks like one that was made to give partitions up."""
+    return activity.is_off_beat or after.joined_ms - activity.last_ms <= JOIN_MS
+
+
+def _some_parted(before: State, after: State) -> bool:
+    return not before.is_cooperative and any(_parted(one, after) for one in committed(before, after))
+
+
+def _parts_with_commit(before: State, after: State, habits: Habits) -> float:
+    """The probability that a member commits last before it goes: the habit, or less if those that stayed did not."""
+    if before.is_cooperative or not survivors(before, after) or _some_parted(before, after):
+        return habits.commits_at_parting
+    return min(habits.commits_at_parting, 0.5)
+
+
+def _likelihoods(
+    before: State, member: Member, parts: float, silent_ms: int, beat_ms: int | None
+) -> tuple[float, float, float]:
+    """Of having left, of having expired, and of having left because it did not poll, each times how often that is.
+    `parts`: the probability that members commit last before they leave.
+    """
+    leaves = _STATIC_LEAVES if member.instance_id is not None else 0.55
+    if not member.assigned:
+        return leaves, 1 - leaves, 0.0
+    parting = 1.0 - parts
+    is_short = _has_polls(member) and member.rebalance_timeout_ms < _SHORT_POLL_MS
+    slow = _SHORT_POLLS_AMONG_LEAVES if is_short else _POLLS_AMONG_LEAVES
+    if beat_ms is None:
+        # no member commits regularly; it may still commit when it leaves, unless it has lost its partitions
+        polls = 1.0 if _has_polls(member) and silent_ms >= member.rebalance_timeout_ms * _SLACK else 0.0
+        return leaves * max(min(2 * parting, 1), _NEVER), 1 - leaves, leaves * slow * polls
+    left = max(parting, _NEVER) * (
+        1 / beat_ms if _is_usual(before, member, silent_ms) else _density(silent_ms, beat_ms)
+    )
+    over_ms = silent_ms - member.session_timeout_ms
+    expired = _density(over_ms, beat_ms) * (_TO_THE_MS if 0 <= over_ms <= _EXACT_MS else 1)
+    polls = _density(silent_ms - member.rebalance_timeout_ms * _SLACK, beat_ms) if _has_polls(member) else 0.0
+    return leaves * (1 - slow) * left, (1 - leaves) * expired, leaves * slow * polls
+
+
+def _has_polls(member: Member) -> bool:
+    """Is its rebalance timeout its max.poll.interval.ms? Clients without one (aiokafka) send the session timeout."""
+    return member.rebalance_timeout_ms != member.session_timeout_ms
+
+
+def _density(rest_ms: float, beat_ms: int) -> float:
+    """How likely it is that the last commit of a regular beat was so long before the end of the join phase."""
+    if rest_ms < -JOIN_MS / 100:
+        return 0.0
+    over_ms = max(rest_ms - beat_ms, 0)
+    far_ms = max(over_ms - JOIN_MS / 2, 0)
+    return (1 - min(over_ms / JOIN_MS, 0.5)) / (beat_ms * (1 + far_ms / beat_ms) ** 2)
+
+
+def _is_usual(before: State, member: Member, silent_ms: int) -> bool:
+    """Had it been as silent before, for a good part of the time, and was a member all the same?"""
+    activity = before.activity.get(member.member_id)
+    if activity is None:
+        return False
+    longest_ms = max(activity.first_ms - before.at_ms, activity.max_gap_ms or 0)
+    return longest_ms >= silent_ms and longest_ms * 10 >= activity.last_ms - before.at_ms

@@ -1,0 +1,325 @@
+"""Why the epoch of a KIP-848 group was raised, from its records and commits alone. Pure.
+
+The records say which members came and went, and what they subscribe to. They do not say how a member went: one that
+leaves and one whose session ran out are removed by the same records. `infer_departures` tells that by how long the
+member was silent. How long a session is, nothing says: it is learned, from what comes later too (AHEAD).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from muster.coordinator.groups.common import events
+from muster.pipeline.defaults import EPOCH_HEARTBEAT_MS, EPOCH_SESSION_MS, REBALANCE_TIMEOUT_MS
+from muster.pipeline.infer.departures import EXPIRED, LEFT, REPLACED, departure
+from muster.pipeline.infer.epoch_image import Change, Gone, Member
+from muster.pipeline.infer.evidence import Activity, Habits, State, joined_activity, with_parting, with_state
+from muster.pipeline.infer.evidence import Member as Seen
+from muster.pipeline.infer.history import NOT_KNOWN
+
+REVOCATION_TIMEOUT: Final = "revocation_timeout"
+"""A cause that classic groups do not know: a member did not give its partitions up in time."""
+REMOVED: Final = "removed"
+_NEARLY: Final = 0.95
+"""Of a timeout: the clocks of a coordinator's threads are not quite one."""
+_MS: Final = 1_000
+AHEAD: Final = 64
+"""So many epochs are looked at before the first of them is told."""
+_LEAST_SESSION_MS: Final = 6_000
+"""Nobody has shorter sessions,"""
+_LEAST_SILENCE_MS: Final = 4_000
+"""and a heartbeat comes at least every third of one."""
+_MANY: Final = 10
+"""A silence that is longer than all of so many intervals before is no chance."""
+_LONGEST_MS: Final = EPOCH_SESSION_MS + 3 * _MS
+_BEATS: Final = 3
+"""So many intervals between commits are no chance."""
+_ONCE_IN: Final = 20
+"""A silence that came once in so many intervals is not usual."""
+_NEARLY_POLLED: Final = 0.8
+_UNSURE: Final = 0.6
+"""How sure it is that a member has left that had been silent for a while: its session may have been that short."""
+_FAR: Final = 3
+
+
+class Epoch(NamedTuple):
+    """An epoch of a group, as it is judged."""
+
+    number: int
+    began_ms: int
+    at_ms: int
+    members: tuple[Member, ...]
+    change: Change | None
+    activity: Mapping[str, Activity]
+    """What the members committed until the next one."""
+
+
+class Ended(NamedTuple):
+    """A member's time is over."""
+
+    member_id: str
+    how: str
+    at_ms: int
+
+
+class Departed(NamedTuple):
+    """A member that is gone."""
+
+    member: Member
+    how: str
+    at_ms: int
+    heard_ms: int
+    """When it was heard of last, as far as is known."""
+
+
+class Raised(NamedTuple):
+    """What is thought of one new epoch."""
+
+    epoch: Epoch
+    change: Change
+    cause: str | None
+    trigger: Member | None
+    certainty: float
+    ended: tuple[Ended, ...]
+    departed: tuple[Departed, ...] = ()
+
+
+@dataclass(slots=True)
+class _Session:
+    """How long the sessions of a group are, as far as is known."""
+
+    ms: int = EPOCH_SESSION_MS
+    is_known: bool = False
+    """Not only that it is no longer than this."""
+
+    def at_most(self, ms: int) -> None:
+        """A member died that had been silent for so long."""
+        if not self.is_known:
+            self.ms = min(self.ms, max(ms, _LEAST_SESSION_MS))
+
+    @property
+    def beat_ms(self) -> int:
+        """The longest time between two heartbeats."""
+        return min(EPOCH_HEARTBEAT_MS, self.ms // 3)
+
+
+def raised(epochs: Iterable[Epoch | None]) -> Iterator[Raised]:
+    """Each new epoch of a group, in the order of the log. None among them: the group was deleted."""
+    session = _Session()
+    # the first one only learns, as far ahead as is looked
+    scout, judge = _Judge(session), _Judge(session)
+    ahead: deque[Epoch | None] = deque()
+    for epoch in epochs:
+        scout.take(epoch, ())
+        ahead.append(epoch)
+        if len(ahead) > AHEAD:
+            yield from judge.take(ahead.popleft(), ahead)
+    while ahead:
+        yield from judge.take(ahead.popleft(), ahead)
+
+
+class _Judge:
+    """What is known of a group so far. `session`: what is known of it and of what comes, too."""
+
+    def __init__(self, session: _Session) -> None:
+        self._session = session
+        self._reset()
+
+    def _reset(self) -> None:
+        self._habits = Habits()
+        self._silent: dict[str, int] = {}
+        """Members that went, by id: how long they had been silent, if they had not polled too late."""
+        self._ahead: Iterable[Epoch | None] = ()
+        self._members: dict[str, Member] = {}
+        self._activity: dict[str, Activity] = {}
+        self._ended: list[Ended] = []
+
+    def take(self, epoch: Epoch | None, ahead: Iterable[Epoch | None]) -> list[Raised]:
+        """What is thought of an epoch, and of it for the next ones. `ahead`: those that follow it."""
+        if epoch is None:
+            self._reset()
+            return []
+        self._ahead = ahead
+        found = []
+        if epoch.change is not None and not epoch.change.is_conversion:
+            found.append(self.judge(epoch, epoch.change))
+        else:
+            self.replaced(epoch)
+        self.remember(epoch)
+        return found
+
+    def replaced(self, epoch: Epoch) -> None:
+        """The same epoch goes on under other ids."""
+        keys = {_key(one) for one in epoch.members}
+        there = {one.member_id for one in epoch.members}
+        back = [one for name, one in self._members.items() if name not in there and _key(one) in keys]
+        self._ended += [Ended(one.member_id, REPLACED, epoch.began_ms) for one in back]
+
+    def remember(self, epoch: Epoch) -> None:
+        """What the commits of an epoch tell."""
+        self._members = {one.member_id: one for one in epoch.members}
+        for name, now in epoch.activity.items():
+            then = self._activity.get(name)
+            self._activity[name] = now if then is None else joined_activity(then, now)
+        self._activity = {name: one for name, one in self._activity.items() if name in self._members}
+        self._habits = with_state(self._habits, self._state(epoch.number, epoch.at_ms, epoch.members, epoch.activity))
+
+    def judge(self, epoch: Epoch, change: Change) -> Raised:
+        """Why was it raised?"""
+        ended, self._ended = self._ended, []
+        if change.before is None:
+            return Raised(epoch, change, None, None, NOT_KNOWN, tuple(ended))
+        departed: tuple[Departed, ...] = ()
+        cause, trigger, certainty = self._same_members(epoch, change)
+        for name in change.joined:
+            # clients keep their id: this one was given up, and lives
+            if name in self._silent:
+                self._session.at_most(self._silent.pop(name) // _MS * _MS + _MS)
+        if change.joined:
+            there = {one.member_id: one for one in epoch.members}
+            cause, trigger, certainty = events.NEW_MEMBER, there.get(change.joined[0]), 0.99
+        if change.gone:
+            told = self._departures(epoch, change)
+            departed = tuple(
+                Departed(one.member, how, one.at_ms, self._heard_ms(one, how))
+                for one, (_, how, _) in zip(change.gone, told, strict=True)
+            )
+            ended += [Ended(one.member.member_id, one.how, one.at_ms) for one in departed]
+            cause, trigger, certainty = told[0][0], change.gone[0].member, told[0][2]
+        raises = epoch.number - change.before
+        if raises > 1:
+            certainty *= 0.85 if raises <= _FAR else 0.4
+        return Raised(epoch, change, cause, trigger, certainty, tuple(ended), departed)
+
+    def _heard_ms(self, gone: Gone, how: str) -> int:
+        """When it was heard of last: by a commit or a record; or by its last heartbeat, a session before the end."""
+        if gone.away_ms is not None:
+            return gone.away_ms  # it said so
+        known = self._activity.get(gone.member.member_id)
+        known_ms = max(gone.heard_ms, known.last_ms if known is not None else 0)
+        session_ms = gone.member.session_timeout_ms or self._session.ms
+        return max(known_ms, gone.at_ms - session_ms) if how == EXPIRED else known_ms
+
+    def _same_members(self, epoch: Epoch, change: Change) -> tuple[str | None, Member | None, float]:
+        if change.resubscribed:
+            trigger = next((one for one in epoch.members if one.member_id == change.resubscribed[0]), None)
+            return events.SUBSCRIPTION_CHANGED, trigger, 0.97
+        if change.topics_changed:
+            return events.PARTITIONS_CHANGED, None, 0.95
+        return None, None, NOT_KNOWN
+
+    def _departures(self, epoch: Epoch, change: Change) -> list[tuple[str, str, float]]:
+        """Of each one that is gone: the cause that it is, how its time ended, and how sure that is."""
+        gone = {one.member.member_id: one for one in change.gone}
+        members = {**self._members, **{name: one.member for name, one in gone.items()}}
+        activity = {name: self._heard(gone.get(name), one) for name, one in self._activity.items()}
+        before = self._state(change.before or 0, epoch.began_ms, members.values(), activity)
+        after = self._state(epoch.number, epoch.began_ms, epoch.members, {})
+        self._habits = with_parting(self._habits, before, after)
+        return [self._departure(one, before, after) for one in change.gone]
+
+    def _departure(self, gone: Gone, before: State, after: State) -> tuple[str, str, float]:
+        if gone.away_ms is not None:
+            # it stopped, said that it might come back, and did not: so long is a session
+            self._session.ms = max(round((gone.at_ms - gone.away_ms) / _MS), 1) * _MS
+            self._session.is_known = True
+            return events.SESSION_EXPIRED, EXPIRED, 0.97
+        limit_ms = (gone.member.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS) * _NEARLY
+        if gone.owes_ms is not None and gone.at_ms - gone.owes_ms >= limit_ms:
+            return REVOCATION_TIMEOUT, REMOVED, 0.95
+        by_silence = self._by_silence(gone, before)
+        if by_silence is not None:
+            return by_silence
+        # what it had when it was last heard of is a sign of life, too
+        seen = self._seen(gone.member)
+        told = departure(before._replace(at_ms=gone.heard_ms), after, seen, self._habits, came=False)
+        if told.how == EXPIRED:
+            return events.SESSION_EXPIRED, EXPIRED, told.certainty
+        known = before.activity.get(gone.member.member_id)
+        silent_ms = gone.at_ms - max(gone.heard_ms, known.last_ms if known is not None else 0)
+        is_unsure = gone.member.session_timeout_ms is None and silent_ms >= _LEAST_SILENCE_MS
+        return events.LEFT, LEFT, min(told.certainty, _UNSURE) if is_unsure else told.certainty
+
+    def _by_silence(self, gone: Gone, before: State) -> tuple[str, str, float] | None:
+        """Sessions may be shorter than they usually are. Who is silent for several of its intervals while the others
+        go on has not left: it would have committed. Nor does a static member go without saying that it will be back;
+        and who comes again under its id, and did poll in time, has not left either.
+        """
+        known = before.activity.get(gone.member.member_id)
+        silent_ms = gone.at_ms - max(gone.heard_ms, known.last_ms if known is not None else 0)
+        if gone.member.session_timeout_ms is not None or not _LEAST_SILENCE_MS <= silent_ms < _LONGEST_MS:
+            return None
+        beat_ms = (known and known.gap_ms) or before.usual_ms() or self._habits.usual_ms
+        limit_ms = gone.member.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS
+        if _NEARLY_POLLED * limit_ms <= silent_ms <= limit_ms + 2 * (beat_ms or 0) + _MS:
+            return events.LEFT, LEFT, 0.7  # it did not poll in time
+        self._silent[gone.member.member_id] = silent_ms
+        if self._is_back(gone.member.member_id):
+            return events.SESSION_EXPIRED, EXPIRED, 0.9
+        if gone.member.instance_id is not None:
+            self._learn(silent_ms, beat_ms)
+            return events.SESSION_EXPIRED, EXPIRED, 0.85
+        others = [one.last_ms for name, one in before.activity.items() if name != gone.member.member_id]
+        if known is None or beat_ms is None:
+            return None
+        is_longest = known.commits >= _MANY and silent_ms > max(known.max_gap_ms or 0, beat_ms)
+        if silent_ms < _BEATS * beat_ms:
+            others_go_on = 2 * (gone.at_ms - max(others, default=0)) <= silent_ms
+            return (events.SESSION_EXPIRED, EXPIRED, 0.7) if is_longest and others_go_on else None
+        is_usual = (known.max_gap_ms or 0) >= silent_ms and known.last_ms - known.first_ms < _ONCE_IN * beat_ms
+        if is_usual:
+            return None
+        if 2 * (gone.at_ms - max(others, default=0)) > silent_ms:
+            # there was nothing to commit any more; or several died at once, just a session ago
+            is_chance = not -self._session.beat_ms <= silent_ms - self._session.ms <= beat_ms + _MS
+            return None if is_chance else (events.SESSION_EXPIRED, EXPIRED, 0.75)
+        self._learn(silent_ms, beat_ms)
+        return events.SESSION_EXPIRED, EXPIRED, 0.85
+
+    def _is_back(self, member_id: str) -> bool:
+        for one in self._ahead:
+            if one is None:
+                return False
+            if one.change is not None and member_id in one.change.joined:
+                return True
+        return False
+
+    def _learn(self, silent_ms: int, beat_ms: int | None) -> None:
+        """So long is a session at most, if commits are near to each other."""
+        if beat_ms is not None and _BEATS * beat_ms <= silent_ms:
+            self._session.at_most(silent_ms // _MS * _MS + _MS)
+
+    def _heard(self, gone: Gone | None, activity: Activity) -> Activity:
+        if gone is None or gone.heard_ms <= activity.last_ms:
+            return activity
+        return activity._replace(last_ms=gone.heard_ms)
+
+    def _state(self, number: int, at_ms: int, members: Iterable[Member], activity: Mapping[str, Activity]) -> State:
+        seen = tuple(self._seen(one) for one in members)
+        return State(number, at_ms, at_ms, None, None, seen, frozenset(), {}, activity)
+
+    def _seen(self, one: Member) -> Seen:
+        count = sum(len(share.partitions) for share in one.assigned)
+        # a commit is no heartbeat to these groups: the last one may come so much later than the last heartbeat, from
+        # which the session is counted
+        known_ms = one.session_timeout_ms
+        session_ms = known_ms - EPOCH_HEARTBEAT_MS if known_ms else self._session.ms - self._session.beat_ms
+        return Seen(
+            one.member_id,
+            one.instance_id,
+            one.client_id or "",
+            one.host or "",
+            max(session_ms, _MS),
+            one.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS,
+            0,
+            count,  # nobody stops what he keeps: as in a cooperative group
+            count,
+            0,
+        )
+
+
+def _key(one: Member) -> Sequence[Any]:
+    return (one.member_id,) if one.instance_id is None else ("static", one.instance_id)

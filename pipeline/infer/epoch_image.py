@@ -1,0 +1,316 @@
+"""A KIP-848 group up to a record: its members, the topics of its patterns, and the owner of each partition.
+
+The values at the top are the input and the output of `epochs`. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+CLASSIC: Final = 2
+EPOCH: Final = 3
+PARTITION_METADATA: Final = 4
+MEMBER: Final = 5
+TARGET_EPOCH: Final = 6
+TARGET: Final = 7
+CURRENT: Final = 8
+PATTERN: Final = 16
+"""Key types: GroupMetadata, of which only tombstones matter here; ConsumerGroupMetadata, …PartitionMetadata (before
+4.1), …MemberMetadata, …TargetAssignmentMetadata, …TargetAssignmentMember, …CurrentMemberAssignment,
+…RegularExpression."""
+
+AWAY: Final = -2
+"""The epoch of a static member that stopped and may come back (LEAVE_GROUP_STATIC_MEMBER_EPOCH)."""
+STABLE: Final = 0
+OWES: Final = 1
+"""States of a member: it has all that it is to have; it has to give something up (UNREVOKED_PARTITIONS)."""
+FIRST: Final = 2
+"""The highest epoch that a new group begins with: Kafka 4.3 counts from 2, others from 1."""
+
+
+class Record(NamedTuple):
+    """A record of a group, in the order of the log."""
+
+    offset: int
+    at_ms: int
+    key_type: int
+    key: str
+    """A member's id, or a pattern; empty where there is one record for the group."""
+    value: Mapping[str, Any] | None
+    """In Kafka's JSON form; None: a tombstone."""
+
+
+class Share(NamedTuple):
+    """What a member has of a topic."""
+
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class Member(NamedTuple):
+    """A member in a state."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str | None
+    host: str | None
+    session_timeout_ms: int | None
+    """Only members that speak the classic protocol say it."""
+    rebalance_timeout_ms: int | None
+    rack: str | None
+    topics: tuple[str, ...]
+    """What it subscribes to; what its pattern stands for."""
+    assigned: tuple[Share, ...]
+
+
+class Gone(NamedTuple):
+    """A member that the group went on without."""
+
+    member: Member
+    at_ms: int
+    heard_ms: int
+    """When something of it was last written because it was heard of."""
+    away_ms: int | None
+    """Since when a static member had been stopped; None: it had not."""
+    owes_ms: int | None
+    """Since when it had been to give partitions up; None: it had not."""
+
+
+class Take(NamedTuple):
+    """A partition that got an owner."""
+
+    topic: str
+    partition: int
+    member_id: str
+    offset: int
+    at_ms: int
+    paused_ms: int | None
+    """Since it was taken from the one before; None: it had no owner, or the group was empty in between."""
+
+
+class Change(NamedTuple):
+    """What is different between two epochs."""
+
+    before: int | None
+    """The epoch before; None: the log does not reach back that far."""
+    members_before: int
+    joined: tuple[str, ...] = ()
+    gone: tuple[Gone, ...] = ()
+    resubscribed: tuple[str, ...] = ()
+    topics_changed: bool = False
+    """Partitions or racks of topics, or which topics a pattern stands for."""
+    is_conversion: bool = False
+    """It is the same generation that it was as a classic group."""
+
+
+class Hold(NamedTuple):
+    """A member had a partition."""
+
+    topic: str
+    partition: int
+    member: Member
+    start_ms: int
+    end_ms: int | None
+    """When it was told to give it up, or went; None: it has it still."""
+    first_epoch: int
+    last_epoch: int
+
+
+class State(NamedTuple):
+    """A group in an epoch, as it was at the end of its rebalance; or the end of the group."""
+
+    epoch: int | None
+    """None: the group is no more."""
+    offset: int
+    began_ms: int
+    at_ms: int
+    """When all members were there, or the next epoch began, or the log ends."""
+    assignor: str | None
+    members: tuple[Member, ...]
+    owners: tuple[tuple[str, int, int, str], ...]
+    """Topic, partition, from which offset on, member id: in the order of the log; offset 0: from before the epoch."""
+    takes: tuple[Take, ...]
+    change: Change | None
+    """None: the same epoch goes on, with a static member under another id, say."""
+
+
+Place = tuple[str, int]
+"""Topic id and partition."""
+Subscription = tuple[tuple[str, ...], str]
+"""Names, and a pattern or an empty text."""
+
+
+@dataclass(slots=True)
+class Present:
+    """A member that is there."""
+
+    value: Mapping[str, Any]
+    heard_ms: int
+    """When something of it was last written because it was heard of."""
+    epoch: int = 0
+    state: int = STABLE
+    places: dict[Place, None] = field(default_factory=dict)
+    away_ms: int | None = None
+    owes_ms: int | None = None
+
+    @property
+    def subscription(self) -> Subscription:
+        """What it wants."""
+        return tuple(sorted(self.value.get("subscribedTopicNames") or ())), self.value.get("subscribedTopicRegex") or ""
+
+
+@dataclass(slots=True)
+class Held:
+    """Who has a partition."""
+
+    member_id: str
+    start_ms: int
+    first_epoch: int
+    end_ms: int | None = None
+    """When it was told to give it up. It may still commit: it stays the owner until there is another one."""
+    last_epoch: int | None = None
+    """The last one at whose end it had it."""
+
+
+class Taken(NamedTuple):
+    """A partition that got an owner."""
+
+    place: Place
+    member_id: str
+    offset: int
+    at_ms: int
+    paused_ms: int | None
+
+
+class Image:
+    """The members of a group and what they have. `names`: of the topics by their ids."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.members: dict[str, Present] = {}
+        self.patterns: dict[str, tuple[str, ...]] = {}
+        self.held: dict[Place, Held] = {}
+        self._free: dict[Place, int] = {}
+        """Since when a partition has no owner any more."""
+        self._names = dict(names)
+
+    def key(self, member_id: str) -> str:
+        """Who it is: a static member that comes back has another id."""
+        instance_id = self.members[member_id].value.get("instanceId")
+        return member_id if instance_id is None else f"static {instance_id}"
+
+    # ---- what records change
+
+    def come(self, record: Record) -> None:
+        """A member tells of itself."""
+        assert record.value is not None
+        known = self.members.get(record.key)
+        if known is None:
+            self.members[record.key] = Present(record.value, record.at_ms)
+        else:
+            known.value, known.heard_ms = record.value, record.at_ms
+
+    def go(self, member_id: str, at_ms: int, reached: int) -> Iterator[Hold | Gone]:
+        """A member is taken out: what it had, and itself."""
+        yield from self.release(member_id, at_ms, reached)
+        one = self.members[member_id]
+        yield Gone(self.seen(member_id), at_ms, one.heard_ms, one.away_ms, one.owes_ms)
+        del self.members[member_id]
+
+    def assign(self, record: Record, epoch: int, reached: int) -> Iterator[Hold | Taken]:
+        """A member has other partitions, or another epoch. `epoch`: the group's; `reached`: the last that is over."""
+        assert record.value is not None
+        value = record.value
+        one = self.members.setdefault(record.key, Present({}, record.at_ms))
+        if value["memberEpoch"] == AWAY:
+            # it has not given up anything: it may come back
+            one.away_ms = record.at_ms
+            return
+        one.epoch, one.state, one.heard_ms, one.away_ms = value["memberEpoch"], value["state"], record.at_ms, None
+        one.owes_ms = (one.owes_ms or record.at_ms) if one.state == OWES else None
+        had, one.places = one.places, dict.fromkeys(_places(value))
+        for place in had:
+            if place not in one.places:
+                self._let_go(place, record.key, record.at_ms, reached)
+        for place in one.places:
+            held = self.held.get(place)
+            if held is not None and held.member_id == record.key and held.end_ms is None:
+                continue
+            if held is not None:
+                yield self.hold(place, record.at_ms, reached)
+            self.held[place] = Held(record.key, record.at_ms, epoch)
+            free_ms = self._free.pop(place, None)
+            paused_ms = None if free_ms is None else record.at_ms - free_ms
+            yield Taken(place, record.key, record.offset, record.at_ms, paused_ms)
+
+    def release(self, member_id: str, at_ms: int, reached: int) -> Iterator[Hold]:
+        """A member has nothing any more."""
+        for place in [place for place, held in self.held.items() if held.member_id == member_id]:
+            self._let_go(place, member_id, at_ms, reached)
+            yield self.hold(place, at_ms, reached)
+            del self.held[place]
+
+    def forget_pauses(self) -> None:
+        """Partitions without an owner do not pause any more: no member wants them, or the group is empty."""
+        self._free.clear()
+
+    def _let_go(self, place: Place, member_id: str, at_ms: int, reached: int) -> None:
+        held = self.held.get(place)
+        if held is not None and held.member_id == member_id and held.end_ms is None:
+            held.end_ms = self._free[place] = at_ms
+            held.last_epoch = reached
+
+    # ---- what it looks like
+
+    def hold(self, place: Place, at_ms: int | None, reached: int) -> Hold:
+        """What a member had until then, or until it was told to give it up."""
+        held = self.held[place]
+        end_ms = at_ms if held.end_ms is None else held.end_ms
+        last = max(held.first_epoch, reached if held.last_epoch is None else held.last_epoch)
+        who = self.seen(held.member_id)
+        return Hold(self.name(place[0]), place[1], who, held.start_ms, end_ms, held.first_epoch, last)
+
+    def seen(self, member_id: str) -> Member:
+        """A member as it is now."""
+        one = self.members[member_id]
+        value = one.value
+        names, pattern = one.subscription
+        shares: dict[str, list[int]] = {}
+        for topic_id, partition in one.places:
+            shares.setdefault(self.name(topic_id), []).append(partition)
+        return Member(
+            member_id,
+            value.get("instanceId"),
+            value.get("clientId"),
+            value.get("clientHost"),
+            (value.get("classicMemberMetadata") or {}).get("sessionTimeoutMs"),
+            value.get("rebalanceTimeoutMs"),
+            value.get("rackId"),
+            tuple(sorted({*names, *self.patterns.get(pattern, ())})),
+            tuple(Share(topic, tuple(sorted(numbers))) for topic, numbers in sorted(shares.items())),
+        )
+
+    def assignor(self) -> str | None:
+        """What most members ask for; None: they leave it to the server."""
+        asked = [one.value.get("serverAssignor") for one in self.members.values()]
+        known = [name for name in asked if name]
+        return max(sorted(set(known)), key=known.count) if known else None
+
+    def name(self, topic_id: str) -> str:
+        """The name of a topic; its id if the name is not known."""
+        return self._names.get(topic_id, topic_id)
+
+    def learn_names(self, epoch: int | None) -> None:
+        """A member that subscribes to one topic only has partitions of that topic."""
+        for one in self.members.values():
+            ids = {topic_id for topic_id, _ in one.places}
+            names, pattern = one.subscription
+            if len(ids) == 1 and len(names) == 1 and not pattern and one.epoch == epoch and one.state == STABLE:
+                self._names.setdefault(ids.pop(), names[0])
+
+
+def _places(value: Mapping[str, Any]) -> Iterator[Place]:
+    for topic in value["assignedPartitions"]:
+        for partition in topic["partitions"]:
+            yield topic["topicId"], partition

@@ -1,0 +1,252 @@
+"""The evidence for the cause of a rebalance: two states in a row with the commits in the first, and a group's habits.
+
+The habits are what the history of a group shows of its members: how often they commit, whether they commit before they
+give partitions up, and how many partitions the topics have. Their size does not grow with the history. Times are in
+ms. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import exp, log
+from statistics import median
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+
+class Member(NamedTuple):
+    """A member as a state has it."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    topics: int | None
+    """A hash of its subscribed topics; None: it is no consumer, or its bytes cannot be read."""
+    owned: int
+    """Of how many partitions it said, when it joined, that it had them; 0 under an eager protocol."""
+    assigned: int
+    """How many partitions it was given."""
+    metadata: int
+    """A hash of all its metadata."""
+
+    @property
+    def key(self) -> str:
+        """Who it is: a static member that comes back has another id."""
+        return self.member_id if self.instance_id is None else f"static {self.instance_id}"
+
+    @property
+    def process(self) -> tuple[str, str]:
+        """Client id and host: what a process keeps over a restart."""
+        return self.client_id, self.host
+
+
+class Activity(NamedTuple):
+    """What a member committed in a state."""
+
+    commits: int
+    first_ms: int
+    last_ms: int
+    gap_ms: int | None
+    """The mean time between two commits of a partition; None: no partition has two."""
+    max_gap_ms: int | None
+    """The longest one."""
+    last_gap_ms: int | None
+    """The last one."""
+
+    @property
+    def is_off_beat(self) -> bool:
+        """Its commits are regular, and the last one came sooner than usual."""
+        gap, longest, last = self.gap_ms, self.max_gap_ms, self.last_gap_ms
+        if gap is None or longest is None or last is None:
+            return False
+        return longest <= 2 * gap and last < 0.8 * gap
+
+
+NOTHING: Final[Mapping[str, Activity]] = {}
+
+
+class State(NamedTuple):
+    """A group from one of its records to the next."""
+
+    generation: int
+    at_ms: int
+    """When the record was written: the leader has synced."""
+    joined_ms: int
+    """When the join phase ended."""
+    protocol: str | None
+    leader: str | None
+    members: tuple[Member, ...]
+    topics: frozenset[str]
+    """Everything that some member subscribes to."""
+    counts: Mapping[str, int]
+    """How many partitions of each topic are assigned."""
+    activity: Mapping[str, Activity] = NOTHING
+    """By member id, until the next record."""
+    ends_ms: int | None = None
+    """When the next rebalance began, where a record says so: it made a KIP-848 group classic."""
+    parted: frozenset[str] = frozenset()
+    """The ids of the `members` that were gone by that record."""
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Members keep their partitions while they join."""
+        return "cooperative" in (self.protocol or "") or any(member.owned for member in self.members)
+
+    def usual_ms(self) -> int | None:
+        """How long two commits are apart in the group; None: no member committed twice."""
+        gaps = [one.gap_ms for one in self.activity.values() if one.gap_ms is not None]
+        return round(median(gaps)) if gaps else None
+
+
+def continued(before: State, after: State) -> State:
+    """A state whose record was written again (for a static member's new id, or on loading), with all its commits."""
+    ids = {member.key: member.member_id for member in before.members}
+    activity = dict(after.activity)
+    for member in after.members:
+        then, now = before.activity.get(ids.get(member.key, "")), activity.get(member.member_id)
+        if then is not None:
+            activity[member.member_id] = then if now is None else joined_activity(then, now)
+    return after._replace(at_ms=before.at_ms, joined_ms=before.joined_ms, activity=activity)
+
+
+def taken_over(epoch: State, record: State) -> State:
+    """A KIP-848 group's last epoch goes on as a generation of a classic group, by this record. The server writes it
+    when the last member that speaks the new protocol goes, or comes back with the old one, and begins a rebalance.
+    """
+    keys, ids = {member.key for member in record.members}, {member.member_id for member in record.members}
+    parted = [one for one in epoch.members if one.key not in keys and one.member_id not in ids]
+    ids_before = {member.key: member.member_id for member in epoch.members}
+    members = [one._replace(member_id=ids_before.get(one.key, one.member_id)) for one in record.members]
+    counts = {topic: max(epoch.counts.get(topic, 0), count) for topic, count in record.counts.items()}
+    return record._replace(
+        members=(*members, *parted),
+        counts={**epoch.counts, **counts},
+        activity=epoch.activity,
+        ends_ms=record.at_ms,
+        parted=frozenset(one.member_id for one in parted),
+        at_ms=min(epoch.at_ms, record.at_ms),
+        joined_ms=min(epoch.at_ms, record.at_ms),
+    )
+
+
+def joined_activity(then: Activity, now: Activity) -> Activity:
+    """What a member committed in two states in a row."""
+    commits = then.commits + now.commits
+    longest = max(then.max_gap_ms or 0, now.max_gap_ms or 0, now.first_ms - then.last_ms)
+    gap = then.gap_ms if now.gap_ms is None or (then.gap_ms is not None and then.commits > now.commits) else now.gap_ms
+    return Activity(commits, then.first_ms, now.last_ms, gap, longest, now.last_gap_ms or now.first_ms - then.last_ms)
+
+
+def survivors(before: State, after: State) -> list[Member]:
+    """Who of a state is still there in the next, as it was then."""
+    stayed = {member.key for member in after.members}
+    return [member for member in before.members if member.key in stayed]
+
+
+def committed(before: State, after: State) -> list[Activity]:
+    """What those committed that stayed."""
+    return [before.activity[one.member_id] for one in survivors(before, after) if one.member_id in before.activity]
+
+
+def rested_ms(before: State, after: State) -> int | None:
+    """When those that stayed made their last commit; None: none of them committed."""
+    return max((one.last_ms for one in committed(before, after)), default=None)
+
+
+JOIN_MS: Final = 6_000
+"""A member that is told to join again does so within its heartbeat interval (3 s) and a little."""
+_SURE: Final = 5.0
+"""The log odds are kept below this: habits change with a new release."""
+_MISSED: Final = 0.05
+"""How often a member with the habit does not follow it."""
+
+_AWAY: Final = 64
+"""So many processes that are away are remembered."""
+_OFF_BEAT: Final = 0.25
+"""How often the last commit comes sooner than usual by chance."""
+
+
+_EARLY: Final = 0.85
+"""A commit that comes before so much of an interval is off the beat."""
+_QUICK_MS: Final = 300
+"""Of commits that are so near to each other nothing is off the beat."""
+
+
+class Habits(NamedTuple):
+    """What is known of a group before a rebalance is judged."""
+
+    counts: Mapping[str, int] = MappingProxyType({})
+    """The most partitions of each topic that were assigned while a member subscribed to it."""
+    has_grown: bool = False
+    """The last state was the first of its members with so many partitions: under librdkafka, whose members all look
+    for new partitions themselves, others join again when they see them too."""
+    usual_ms: int | None = None
+    """How long two commits are apart; None: no member has committed twice."""
+    parting: float = 0.0
+    """Log odds that members commit just before they give partitions up (or leave)."""
+
+    away: tuple[tuple[str, str], ...] = ()
+    """Processes that went and are not back yet, the last ones."""
+
+    @property
+    def commits_at_parting(self) -> float:
+        """The probability of that."""
+        return 1 / (1 + exp(-self.parting))
+
+
+def with_state(habits: Habits, state: State) -> Habits:
+    """What the commits and shares of one more state add."""
+    counts: Mapping[str, int] = habits.counts
+    if state.members and not state.is_cooperative:  # all there is is assigned
+        counts = state.counts
+    elif state.members:
+        topics = sorted(state.topics | set(state.counts))
+        counts = {topic: max(habits.counts.get(topic, 0), state.counts.get(topic, 0)) for topic in topics}
+    known = habits.counts.keys() & counts.keys()
+    has_grown = any(counts[topic] > habits.counts[topic] for topic in known)
+    return habits._replace(counts=counts, has_grown=has_grown, usual_ms=state.usual_ms() or habits.usual_ms)
+
+
+def with_gone(habits: Habits, before: State, after: State) -> Habits:
+    """Who went in a rebalance, and who is back."""
+    here = {member.process for member in after.members}
+    went = [member.process for member in before.members if member.process not in here]
+    away = [process for process in habits.away if process not in here and process not in went]
+    return habits._replace(away=(*away, *went)[-_AWAY:])
+
+
+def with_parting(habits: Habits, before: State, after: State) -> Habits:
+    """Learn from the members that gave partitions up at the beginning of a rebalance: did they commit, off their beat?
+    In a cooperative group only members that leave give partitions up at that moment.
+    """
+    odds = habits.parting
+    stayed = {member.key for member in after.members}
+    for member in before.members:
+        activity = before.activity.get(member.member_id)
+        if not member.assigned or (before.is_cooperative and member.key in stayed):
+            continue
+        beat_ms = (activity and activity.gap_ms) or habits.usual_ms or before.usual_ms()
+        if beat_ms is None:  # no member commits regularly: then a commit at the very end is no chance
+            beat_ms = after.joined_ms - before.at_ms
+        window_ms = min(JOIN_MS, member.session_timeout_ms // 2)
+        by_chance = min(max(window_ms, 1) / max(beat_ms, 1), 1 - _MISSED)
+        if activity is not None and after.joined_ms - activity.last_ms <= window_ms:
+            odds += log((1 - _MISSED) / by_chance)
+        elif activity is not None and activity.is_off_beat:
+            odds += log((1 - _MISSED) / _OFF_BEAT)
+        elif member.key in stayed:  # else it may have been killed
+            odds += log(_MISSED / (1 - by_chance))
+    return habits._replace(parting=max(-_SURE, min(_SURE, odds)))
+
+
+def is_off_beat(before: State, member: Member, habits: Habits) -> bool | None:
+    """Did its last commit come sooner than its beat; None: it has no beat, or one that is too quick to tell."""
+    one = before.activity.get(member.member_id)
+    beat_ms = (one and one.gap_ms) or before.usual_ms() or habits.usual_ms
+    if one is None or beat_ms is None or beat_ms < _QUICK_MS or (one.max_gap_ms or 0) > 2 * beat_ms:
+        return None
+    last_ms = one.last_gap_ms if one.last_gap_ms is not None else one.last_ms - before.at_ms
+    return last_ms < _EARLY * beat_ms

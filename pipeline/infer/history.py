@@ -1,0 +1,131 @@
+"""The rebalances of a group, from its states in the order of the log, and what each rebalance shows of the members.
+
+Pure; the size of what is kept does not grow with the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from muster.pipeline.infer.causes import Verdict, judge
+from muster.pipeline.infer.departures import LEFT
+from muster.pipeline.infer.evidence import (
+    Habits,
+    State,
+    continued,
+    is_off_beat,
+    survivors,
+    with_gone,
+    with_parting,
+    with_state,
+)
+from muster.pipeline.infer.heartbeats import Hearing
+from muster.pipeline.infer.start import SOON_MS, Seen, Start, start_of, waited_for
+
+_CALM_MS: Final = 300
+"""A leader that is not late syncs within this time."""
+
+
+def with_parted(hearing: Hearing, one: Seen) -> Hearing:
+    """Learn from the last commits of those that gave partitions up whether they part with one."""
+    if one.before is None:
+        return hearing
+    gave_up = [gone.member for gone in one.verdict.gone if gone.how == LEFT]
+    if not one.before.is_cooperative:
+        gave_up += survivors(one.before, one.after)
+    for member in gave_up:
+        is_off = is_off_beat(one.before, member, one.habits)
+        if is_off is not None:
+            hearing = hearing.with_commit(is_off)
+    return hearing
+
+
+def with_hearing(hearing: Hearing, one: Seen) -> Hearing:
+    """Learn from a rebalance how soon members are back, if it waited for nothing but those that stayed."""
+    start = start_of(one, hearing)
+    if one.before is None or start is None:
+        return hearing
+    stayed = survivors(one.before, one.after)
+    if not stayed or waited_for(one.before, one.after, one.verdict):
+        return hearing
+    end_ms = one.after.joined_ms
+    gap_ms, late_ms = end_ms - one.before.at_ms, one.after.at_ms - end_ms
+    # if all had partitions to give up, none waited for its heartbeat
+    if late_ms <= _CALM_MS and (gap_ms > SOON_MS or not one.verdict.is_second_round):
+        hearing = hearing.with_gap(end_ms - one.before.joined_ms, gap_ms, late_ms)
+    took_ms = end_ms - start.likely_ms
+    # if it took that long, it was something else
+    if not start.is_seen or took_ms > max(member.session_timeout_ms for member in stayed):
+        return hearing
+    return hearing if one.verdict.joined or one.verdict.is_second_round else hearing.with_delay(took_ms)
+
+
+class Rebalance(NamedTuple):
+    """One rebalance that is concluded from the records."""
+
+    before: State | None
+    """None: the log does not reach back that far."""
+    after: State
+    verdict: Verdict
+    start: Start | None = None
+    """None: nothing tells when it began."""
+
+
+NOT_KNOWN: Final = 0.2
+"""The certainty if the state before is not in the log: there was a rebalance, and no more is known."""
+
+
+LOOK_AHEAD: Final = 64
+"""So many rebalances of a group are judged before the first of them is told: what they show of the members' heartbeats
+tells when it began."""
+
+
+def rebalances(states: Iterable[State | None]) -> Iterator[Rebalance]:
+    """Each change of generation, as `_seen` has it, with the time at which it began."""
+    hearing = Hearing()
+    seen = _seen(states)
+    while some := list(islice(seen, LOOK_AHEAD)):
+        for one in some:
+            hearing = with_parted(hearing, one)
+        for one in some:
+            hearing = with_hearing(hearing, one)
+        for one in some:
+            yield Rebalance(one.before, one.after, one.verdict, start_of(one, hearing))
+
+
+def _seen(states: Iterable[State | None]) -> Iterator[Seen]:
+    """Each change of generation. None among the states is a tombstone: the group was deleted.
+
+    No rebalances are: the memberless record of generation 0 that a new group begins with, and a record of the same
+    generation (a static member under a new id, a group that was loaded).
+    """
+    before: State | None = None
+    is_first, begins = False, True  # the last one was the first record of the log; none was there yet
+    formed_ms: int | None = None
+    habits = Habits()
+    for state in states:
+        begins, was_first = False, begins
+        if state is None or (state.generation == 0 and not state.members):
+            before = state
+            continue
+        if before is not None and state.generation < before.generation:
+            before = None  # deleted and made again; the tombstone is gone
+        if before is not None and state.generation == before.generation:
+            before = continued(before, state)
+            continue
+        if before is not None and is_first and state.generation > before.generation + 1:
+            before = None  # compaction leaves one old record: what was between is gone
+        if before is None and state.generation == 1:
+            before = State(0, state.at_ms, state.joined_ms, None, None, (), frozenset(), {})
+        is_first = before is None and was_first
+        if before is None:
+            yield Seen(None, state, Verdict(None, None, NOT_KNOWN), habits)
+        else:
+            habits = with_parting(habits, before, state)
+            formed_ms = formed_ms if before.members else state.at_ms
+            yield Seen(before, state, judge(before, state, habits), habits, formed_ms)
+            habits = with_gone(habits, before, state)
+        before = state
+        habits = with_state(habits, state)

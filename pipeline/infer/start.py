@@ -1,0 +1,313 @@
+"""When a rebalance began, from what the log shows: the earliest and the latest moment that it can have been, and the
+likeliest. Pure.
+
+The end of the join phase is in the log. Before it, each member that stayed had to come back, and came with its next
+heartbeat (`infer_hearing` learns how far those are apart). Who caused the rebalance may have committed just before, or
+have been silent for its whole session. docs/dev/pipeline-inference.md has the rules.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from muster.coordinator.groups.common import events
+from muster.pipeline.infer.causes import Verdict
+from muster.pipeline.infer.departures import EXPIRED, Gone, back_ms
+from muster.pipeline.infer.evidence import Habits, Member, State, is_off_beat, survivors
+from muster.pipeline.infer.heartbeats import SLACK_MS, Hearing
+
+_FAREWELL_MS: Final = 2
+"""A member leaves so soon after its last commit, if that was made for parting."""
+_AT_MOST_MS: Final = 250
+"""And at most so much later."""
+_AT_ONCE_MS: Final = 12
+"""A member that has given partitions up joins again so soon, if it did not commit; otherwise a little later."""
+_ALONE_MS: Final = 30
+"""A group of one is empty so soon after that one went."""
+SOON_MS: Final = 400
+"""A member that has given partitions up joins again at most so much later: it polls first."""
+_PARTED_MS: Final = 100
+"""A commit for parting is in the log so soon after the member has heard of the rebalance."""
+_LATE: Final = 1.25
+"""A regular commit comes no later than after so many intervals."""
+_LOOKED_MS: Final = 1_000
+"""A client looks so often whether its application still polls."""
+_HABIT: Final = 2.0
+"""Log odds of a habit that is relied on."""
+_SLOW: Final = 2
+_SLOWEST_MS: Final = 6_000
+"""Members are so many times later than usual as the leader took to sync, at most so much: then the machine was busy."""
+_TO_THE_MS: Final = 20
+_REALLY: Final = 0.4
+"""What is as likely as this is told rather than the middle of a range."""
+_TOGETHER_MS: Final = 300
+"""Processes that are started together come so soon after the first one."""
+_FORMING_MS: Final = 5_000
+_BACK: Final = 8
+"""Members that the coordinator has lost are back within this part of a session."""
+_ALONE: Final = 3
+"""The first attempt of a group that forms began in this first part of the time."""
+
+
+class Start(NamedTuple):
+    """When a rebalance began. The likeliest moment lies between the others."""
+
+    earliest_ms: int
+    likely_ms: int
+    latest_ms: int
+    is_seen: bool = False
+    """The log shows it to some ms."""
+
+
+class Seen(NamedTuple):
+    """A rebalance as it is judged."""
+
+    before: State | None
+    """None: the log does not reach back that far."""
+    after: State
+    verdict: Verdict
+    habits: Habits
+    formed_ms: int | None = None
+    """When the group got its first members; None: that is not in the log."""
+
+
+class _Case(NamedTuple):
+    """The same, of which the state before is known."""
+
+    before: State
+    after: State
+    verdict: Verdict
+    habits: Habits
+    formed_ms: int | None
+
+    @property
+    def session_ms(self) -> int:
+        """The shortest session timeout."""
+        return min((member.session_timeout_ms for member in self.before.members), default=0)
+
+    @property
+    def heard_ms(self) -> int:
+        """How much later than usual members may have been: as the leader was."""
+        return min(_SLOW * (self.after.at_ms - self.after.joined_ms), _SLOWEST_MS)
+
+    def told(self, low: int, high: int, usual_ms: int | None = None) -> Start:
+        """Anywhere between, but seldom more than `usual_ms` before the end of the join phase: told is the length that
+        is out by the least share of the true one for half of these.
+        """
+        low, likely_low = min(low, high), low
+        if usual_ms is not None:
+            likely_low = min(max(low, self.after.joined_ms - usual_ms - self.heard_ms), high)
+        least_ms, most_ms = self.after.at_ms - high, max(self.after.at_ms - min(likely_low, high), 1)
+        length_ms = 2 * most_ms * (least_ms + most_ms) // (3 * most_ms + least_ms)
+        return Start(low, min(max(self.after.at_ms - length_ms, low), high), high)
+
+
+def start_of(one: Seen, hearing: Hearing) -> Start | None:
+    """When it began; None: nothing tells it."""
+    if one.before is None:
+        return None
+    if one.before.ends_ms is not None:
+        known_ms = min(one.before.ends_ms, one.after.joined_ms)
+        return Start(known_ms, known_ms, known_ms, is_seen=True)
+    # another broker's clock may be behind
+    before = one.before._replace(at_ms=min(one.before.at_ms, one.after.joined_ms))
+    return _start(_Case(before, one.after, one.verdict, one.habits, one.formed_ms), hearing)
+
+
+def _start(one: _Case, hearing: Hearing) -> Start:
+    verdict, before, after = one.verdict, one.before, one.after
+    stayed = survivors(before, after)
+    if not before.members:
+        return _of_empty(one)
+    if not stayed and not verdict.joined and len(before.members) == 1:
+        return Start(max(before.at_ms, after.joined_ms - _ALONE_MS), after.joined_ms, after.joined_ms, is_seen=True)
+    low, high = _bounds(one, hearing)
+    first = next((gone for gone in verdict.gone if gone.member is verdict.trigger), None)
+    if verdict.is_second_round:
+        return _second_round(one, low, high)
+    if first is not None and verdict.cause == events.LEFT:
+        return _after_leaving(one, first, low, high, hearing)
+    if first is not None and verdict.cause == events.SESSION_EXPIRED and not first.in_join_phase:
+        if not stayed and not verdict.joined:
+            return _all_died(one, low, high, hearing)
+        return _after_expiry(one, first.member, low, high, hearing)
+    if verdict.joined and not first:
+        # it came in the place of one that died
+        low, high = _cut(low, high, _died_ms(one), None)
+    return _between(one, low, high, hearing)
+
+
+def _of_empty(one: _Case) -> Start:
+    """The first member came; how long the group waited for others, all groups of the broker tell together."""
+    low, high = one.before.at_ms, one.after.joined_ms
+    if one.after.generation > one.before.generation + 1:
+        return Start(min(low, high), min(low, high) + max(high - low, 0) // _ALONE, high)
+    return Start(min(low, high), high, high)
+
+
+def _bounds(one: _Case, hearing: Hearing) -> tuple[int, int]:
+    """What holds for any cause: it began after the last assignment, and those that stayed heard of it in time."""
+    before, after = one.before, one.after
+    low, high = before.at_ms, after.joined_ms
+    stayed = survivors(before, after)
+    heard_ms = hearing.at_most_ms(one.session_ms) + one.heard_ms
+    if stayed and not waited_for(before, after, one.verdict):
+        low = max(low, high - heard_ms)
+    if not before.is_cooperative:
+        # who has heard of it commits no more, but for parting
+        for member in stayed:
+            activity, is_off = before.activity.get(member.member_id), is_off_beat(before, member, one.habits)
+            if activity is None or is_off is None:
+                continue
+            parted = is_off or hearing.parting > _HABIT
+            late_ms = _PARTED_MS if parted else _late_ms(activity.gap_ms or 0)
+            low, high = _cut(low, high, activity.last_ms - heard_ms, activity.last_ms + late_ms)
+    return min(low, high), high
+
+
+def _after_expiry(one: _Case, member: Member, low: int, high: int, hearing: Hearing) -> Start:
+    """Its session began with its last heartbeat, which came after its last commit and before the next would have; or
+    with that commit itself, if that came later than the heartbeat.
+    """
+    alive_ms, beat_ms = last_life_ms(one.before, member), _beat_ms(one, member)
+    over_ms = alive_ms + member.session_timeout_ms
+    late_ms = None if beat_ms is None else over_ms + _late_ms(beat_ms)
+    if late_ms is not None and member.rebalance_timeout_ms > member.session_timeout_ms:
+        # or it did not poll in time, and left
+        out_ms = alive_ms + member.rebalance_timeout_ms
+        late_ms = max(late_ms, out_ms + _late_ms(beat_ms or 0)) if out_ms <= high else late_ms
+    if back_ms(one.before, member) is not None:
+        # the coordinator was away, and gave it up when it was back
+        return one.told(*_cut(low, high, over_ms, None), hearing.likely_ms(one.session_ms))
+    low, high = _cut(low, high, over_ms, late_ms)
+    found = one.told(low, high, hearing.likely_ms(one.session_ms))
+    if low - _TO_THE_MS <= over_ms <= high and beat_ms is not None:
+        heart_ms = hearing.likely_ms(one.session_ms)
+        commit = 1 - beat_ms / (2 * heart_ms) if beat_ms <= heart_ms else heart_ms / (2 * beat_ms)
+        later = (1 - commit) * min((high - over_ms) / min(beat_ms, heart_ms), 1)
+        if commit >= _REALLY * (commit + later):
+            return found._replace(likely_ms=max(low, over_ms))
+    return found
+
+
+def _all_died(one: _Case, low: int, high: int, hearing: Hearing) -> Start:
+    """All of a group: at one time, or else the others would have come back. The spread is that of their heartbeats; if
+    the coordinator was away, there is none.
+    """
+    heard_ms = hearing.at_most_ms(one.session_ms)
+    sessions = [last_life_ms(one.before, member) + member.session_timeout_ms for member in one.before.members]
+    beats = [_beat_ms(one, member) or heard_ms for member in one.before.members]
+    low = max(low, high - max(heard_ms, max(sessions) - min(sessions)), min(min(sessions), high))
+    if high - max(sessions) > max(beats) * _LATE + heard_ms:
+        return Start(low, high - 1, high)  # the coordinator was away
+    if high - max(sessions) <= _TO_THE_MS:
+        return Start(low, min(max(min(sessions), low), high), high)  # they died soon after their commits
+    return one.told(low, high, hearing.likely_ms(one.session_ms))
+
+
+def _late_ms(beat_ms: int) -> int:
+    return round(beat_ms * _LATE) + SLACK_MS
+
+
+def _cut(low: int, high: int, from_ms: int | None, to_ms: int | None) -> tuple[int, int]:
+    """Bounds with others in them; what contradicts them tells nothing."""
+    if from_ms is not None and low < from_ms <= high:
+        low = from_ms
+    if to_ms is not None and low <= to_ms < high:
+        high = to_ms
+    return low, high
+
+
+def _second_round(one: _Case, low: int, high: int) -> Start:
+    """Members that have given partitions up join again at once."""
+    at_ms = one.before.at_ms
+    soon_ms = at_ms + SOON_MS + one.heard_ms
+    if low > soon_ms:
+        return Start(at_ms, low, high)
+    gave_up = [member for member in one.before.members if member.owned > member.assigned]
+    parted = [one.before.activity[each.member_id].last_ms for each in gave_up if each.member_id in one.before.activity]
+    since_ms = min((ms for ms in parted if at_ms <= ms <= soon_ms), default=None)
+    likely_ms = at_ms + _AT_ONCE_MS if since_ms is None else since_ms + (since_ms - at_ms) // 4 + _FAREWELL_MS
+    return Start(at_ms, min(likely_ms, high), max(min(high, soon_ms), min(likely_ms, high)), is_seen=True)
+
+
+def _after_leaving(one: _Case, first: Gone, low: int, high: int, hearing: Hearing) -> Start:
+    """A member that leaves commits just before, if that is its habit."""
+    last_ms, beat_ms = last_life_ms(one.before, first.member), _beat_ms(one, first.member)
+    if first.when_ms is not None and first.when_ms > last_ms:
+        # it did not poll in time; a client may go on to commit for an interval, or not have committed for one
+        out_ms = first.when_ms
+        if beat_ms is None:
+            return one.told(*_cut(low, high, out_ms, None))
+        low, high = _cut(low, high, out_ms - _late_ms(beat_ms), out_ms + _late_ms(beat_ms) + _LOOKED_MS)
+        return Start(low, min(max(out_ms + beat_ms // 2, low), high), high)
+    if last_ms + _AT_MOST_MS < low or last_ms > high:
+        return _between(one, low, high, hearing)
+    is_off = is_off_beat(one.before, first.member, one.habits)
+    low = max(low, last_ms)
+    if first.member.member_id in one.before.activity and (is_off or hearing.parts):
+        likely_ms = min(max(last_ms + _farewell_ms(one, last_ms), low), high)
+        at_most_ms = min(high, last_ms + _AT_MOST_MS + one.heard_ms)
+        if is_off is False and hearing.parting <= _HABIT and beat_ms is not None:
+            at_most_ms = max(at_most_ms, min(high, last_ms + _late_ms(beat_ms)))
+        return Start(
+            low, likely_ms, max(at_most_ms, likely_ms), is_seen=is_off is not False or hearing.parting > _HABIT
+        )
+    return _between(one, *_cut(low, high, None, None if beat_ms is None else last_ms + _late_ms(beat_ms)), hearing)
+
+
+def _farewell_ms(one: _Case, last_ms: int) -> int:
+    """How long after its last commit a member is gone. If all leave at once, the last of them shows it."""
+    if survivors(one.before, one.after) or one.verdict.joined:
+        return _FAREWELL_MS
+    end_ms = one.after.joined_ms
+    final_ms = max(last_life_ms(one.before, member) for member in one.before.members)
+    return min(max(end_ms - final_ms, _FAREWELL_MS), max(end_ms - last_ms, 0) // 2)
+
+
+def _between(one: _Case, low: int, high: int, hearing: Hearing) -> Start:
+    """Members that were given partitions at the same moment send their heartbeats at the same moments: all that stayed
+    hear of it at once, at any time within a heartbeat after it began.
+    """
+    end_ms, waited = one.after.joined_ms, waited_for(one.before, one.after, one.verdict)
+    if survivors(one.before, one.after):
+        if waited:
+            return Start(low, (low + high) // 2, high)
+        found = one.told(low, high, hearing.likely_ms(one.session_ms))
+        if one.verdict.joined and one.formed_ms is not None and end_ms - one.formed_ms <= _FORMING_MS:
+            return found._replace(likely_ms=max(min(one.before.at_ms + _TOGETHER_MS, found.likely_ms), low))
+        return found
+    if waited or one.verdict.joined:
+        longest_ms = max(member.session_timeout_ms for member in one.before.members)
+        # if all came back under new ids, the sessions that they had before were waited for
+        low = max(low, min(end_ms - longest_ms - SLACK_MS, high))
+        return Start(low, low + (high - low) // _BACK, high)
+    # who did not leave with the others would have come back, or its session would have been waited for
+    return Start(max(low, min(end_ms - one.session_ms - SLACK_MS, high)), high, high)
+
+
+def waited_for(before: State, after: State, verdict: Verdict) -> bool:
+    """Did it wait for more than heartbeats: for the session of a dead member, or because of failed attempts?"""
+    died = any(each.how == EXPIRED for each in verdict.gone)
+    return (
+        after.generation > before.generation + 1
+        or any(each.in_join_phase for each in verdict.gone)
+        or (died and (bool(verdict.joined) or verdict.cause != events.SESSION_EXPIRED))
+    )
+
+
+def _died_ms(one: _Case) -> int | None:
+    """When the first of those that died was heard of last."""
+    alive = [last_life_ms(one.before, each.member) for each in one.verdict.gone if each.how == EXPIRED]
+    return min(alive, default=None)
+
+
+def _beat_ms(one: _Case, member: Member) -> int | None:
+    activity = one.before.activity.get(member.member_id)
+    return (activity and activity.gap_ms) or one.before.usual_ms() or one.habits.usual_ms
+
+
+def last_life_ms(before: State, member: Member) -> int:
+    """When a member was heard of last: its last commit, or when it got its partitions."""
+    activity = before.activity.get(member.member_id)
+    return before.at_ms if activity is None else activity.last_ms

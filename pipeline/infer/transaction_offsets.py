@@ -1,0 +1,123 @@
+"""Which offsets of which groups each transaction committed: from the batches and markers of `__consumer_offsets` where
+the source has them, else from what `__group_events` counts. And transactions of which nothing else is known. Pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from muster.coordinator.transactions.events import BY_CLIENT
+from muster.pipeline.infer.transaction_records import ABORTED, COMMITTED, OFFSETS_TOPIC, SURE, Row
+
+OFFSETS: Final = "offsets"
+"""Value of the column `source`: from the offsets log alone."""
+COUNTED_MS: Final = 5_000
+"""So long after the first end of what an event counts the last of these transactions is complete, at the latest."""
+
+Part = dict[str, Any]
+"""A transaction in one partition of the offsets log (`sources.transaction_batches.PARTS`), or one event of a group."""
+
+
+def with_offsets(producer_id: int, rows: Sequence[Row], parts: Iterable[Part], counts: Iterable[Part]) -> Iterator[Row]:
+    """The rows of one producer, in the order in which they began, with `offsets` and `groups`; and rows of `parts` that
+    belong to none of them.
+    """
+    by_row: dict[int, list[Part]] = {}
+    alone: list[Part] = []
+    starts = [row["start_ms"] for row in rows]
+    for part in sorted(parts, key=lambda one: (one["start_ms"], one["partition"])):
+        index = bisect_right(starts, part["start_ms"]) - 1
+        if index >= 0 and _belongs(rows[index], part):
+            by_row.setdefault(index, []).append(part)
+        else:
+            alone.append(part)
+    told = list(counts)
+    for index, row in enumerate(rows):
+        mine = by_row.get(index)
+        if mine:
+            yield row | _of_parts(mine)
+        elif OFFSETS_TOPIC in (row.get("topics") or ()):
+            yield row | _of_counts(row, told)
+        else:
+            # without a known partition of offsets it may have committed some all the same: its log is compacted
+            yield row | ({} if row.get("topics") is None else {"offsets": 0, "groups": []})
+    yield from _alone(producer_id, alone)
+
+
+def _belongs(row: Row, part: Part) -> bool:
+    end_ms = row.get("end_ms")
+    return end_ms is None or part["start_ms"] <= end_ms
+
+
+def _of_parts(parts: Sequence[Part]) -> Row:
+    return {
+        "offsets": sum(part["offsets"] for part in parts),
+        "groups": sorted({group for part in parts for group in part["groups"]}),
+    }
+
+
+def _of_counts(row: Row, counts: Sequence[Part]) -> Row:
+    """An event counts the ends of one second: whose offsets these are is known, how many only if it was one end."""
+    outcome, end_ms = row.get("outcome"), row.get("end_ms")
+    if outcome is None or end_ms is None:
+        return {}
+    mine = [
+        one
+        for one in counts
+        if one["outcome"] == outcome
+        and one["first_epoch"] <= row["producer_epoch"] + 1
+        and row["producer_epoch"] <= one["last_epoch"]
+        and row["start_ms"] <= one["time_ms"] + COUNTED_MS
+        and one["time_ms"] <= end_ms <= one["time_ms"] + COUNTED_MS
+    ]
+    if not mine:
+        return {}
+    is_exact = all(one["transactions"] == 1 for one in mine)
+    return {
+        "offsets": sum(one["offsets"] for one in mine) if is_exact else None,
+        "groups": sorted({one["group"] for one in mine}),
+    }
+
+
+def _alone(producer_id: int, parts: Sequence[Part]) -> Iterator[Row]:
+    """Parts of one producer that overlap in time are one transaction: it has one at a time."""
+    some: list[Part] = []
+    for part in parts:
+        if some and not _overlap(some, part):
+            yield _told(producer_id, some)
+            some = []
+        some.append(part)
+    if some:
+        yield _told(producer_id, some)
+
+
+def _overlap(some: Sequence[Part], part: Part) -> bool:
+    is_other = part["producer_epoch"] != some[-1]["producer_epoch"]
+    is_again = any(one["partition"] == part["partition"] for one in some)
+    ends = [one["end_ms"] for one in some]
+    return not is_other and not is_again and (None in ends or part["start_ms"] <= max(ends))
+
+
+def _told(producer_id: int, parts: Sequence[Part]) -> Row:
+    outcomes = {part["outcome"] for part in parts if part["outcome"] is not None}
+    outcome = next(iter(outcomes)) if len(outcomes) == 1 else None
+    ends = [part["end_ms"] for part in parts]
+    return {
+        "producer_id": producer_id,
+        "producer_epoch": parts[0]["producer_epoch"],
+        "start_ms": min(part["start_ms"] for part in parts),
+        "end_ms": None if None in ends else max(ends),
+        "outcome": outcome,
+        # no server commits by itself
+        "cause": BY_CLIENT if outcome == COMMITTED else None,
+        "confidence": SURE if outcome == COMMITTED else None,
+        "topics": {OFFSETS_TOPIC: {part["partition"] for part in parts}},
+        "source": OFFSETS,
+        **_of_parts(parts),
+    }
+
+
+KINDS: Final = {"transactions_committed": COMMITTED, "transactions_aborted": ABORTED}
+"""Kinds of `__group_events` that count ends of transactions, and the outcome that they tell."""

@@ -1,0 +1,294 @@
+"""The topics of a source: the ends of their logs, with a rough history, and their names by id. Knows nothing of Spark.
+
+Of a data directory the ends come from time indexes and last batches, and names from `partition.metadata`; of a live
+cluster they come from requests. A row of ends (topic, partition, end_offset, time_ms) says: from time_ms on the log
+reached end_offset. A partition may have several rows, its history; the largest end_offset is the present end. Records
+of KIP-848 groups have only topic ids. The name of a deleted topic is, at best, in old records.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # it is there
+from pyarrow import fs
+
+from muster.pipeline.clock import now_ms
+from muster.pipeline.schema import columns
+from muster.pipeline.sources.cluster import ANSWER_TIMEOUT_S, asking
+from muster.pipeline.sources.segment_files import READERS, Folder, NoSource, folders_among, listed
+from muster.pipeline.sources.segment_reader import Stretch, Walk
+
+ENDS: Final = pa.schema(columns("topic string, partition int, end_offset long, time_ms long"))
+
+INTERNAL: Final = frozenset(
+    (
+        "__cluster_metadata",
+        "__consumer_offsets",
+        "__group_events",
+        "__share_group_state",
+        "__transaction_events",
+        "__transaction_state",
+    )
+)
+"""Topics that no group reads."""
+HISTORY_ROWS: Final = 200
+"""So many rows of a partition at most, spread evenly over the entries of its time indexes."""
+HISTORY_MS: Final = (60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000)
+"""So long ago: what a live cluster is asked for beside the present ends."""
+
+_LOG: Final = re.compile(r"[0-9]{20}\.log")
+_INDEX_ENTRY: Final = 8
+_TIME_ENTRY: Final = np.dtype([("time_ms", ">i8"), ("offset", ">i4")])
+_END_OF_BATCH: Final = struct.Struct(">q15xi8xq").unpack_from
+"""Base offset, last offset delta, greatest timestamp."""
+_UNSEEN: Final = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+)
+"""A partition of which that is said has no end that is known."""
+
+Row = tuple[str, int, int, int]
+
+
+def ends_of_path(path: str, until_ms: int | None = None) -> pa.Table | None:
+    """The rows (ENDS) of the partitions whose folders lie in a data directory, or were copied out of one; a URL too.
+    What became known from `until_ms` on is left out. None when there is nothing but internal topics. Raises NoSource
+    when the path cannot be listed.
+    """
+    system, _, entries = listed(path)
+    folders = [folder for folder in folders_among(entries) if folder.topic not in INTERNAL]
+    with ThreadPoolExecutor(READERS) as readers:
+        found = readers.map(lambda folder: _rows_of_folder(system, folder), folders)
+        return _table(row for rows in found for row in rows if until_ms is None or row[3] < until_ms)
+
+
+class Reach(NamedTuple):
+    """How far partitions of a live cluster reached when that was asked."""
+
+    at_ms: int
+    """Just before it was asked, by the clock of this machine."""
+    ends: Mapping[tuple[str, int], int]
+    """By topic and partition; what is not there, or may not be seen, is left out."""
+
+
+def reach_of_cluster(client: Mapping[str, str]) -> Reach:
+    """How far all topics but internal ones reach now; `client`: options under librdkafka's names. To be asked before
+    the log of the groups is read: a group may have committed, by then, for what came after. Raises ClusterError,
+    BadOption.
+    """
+    with asking(client) as admin:
+        places = [TopicPartition(*place) for place in _all_places(admin)]
+        at_ms = now_ms()
+        return Reach(at_ms, _offsets(admin, places, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
+
+
+def ends_of_cluster(
+    client: Mapping[str, str],
+    reach: Reach,
+    places: Collection[tuple[str, int]] | None = None,
+    *,
+    until_ms: int | None = None,
+) -> pa.Table | None:
+    """The rows (ENDS) of partitions of a live cluster (None: of all there were) at the time of `reach`, or at
+    `until_ms` where that was past by then, and at the times of HISTORY_MS before; `client`: as for `reach_of_cluster`.
+    None when nothing is known of any of them. Raises ClusterError, BadOption.
+    """
+    latest = {place: end for place, end in reach.ends.items() if places is None or place in places}
+    rows: list[Row] = []
+    if until_ms is None or until_ms > reach.at_ms:
+        rows = [(*place, end, reach.at_ms) for place, end in latest.items()]
+        times = [reach.at_ms - ago_ms for ago_ms in HISTORY_MS]
+    else:
+        times = [until_ms - ago_ms for ago_ms in (0, *HISTORY_MS)]
+    with asking(client) as admin:
+        for then_ms in times:
+            then = OffsetSpec.for_timestamp(then_ms)
+            found = _offsets(admin, [TopicPartition(*place) for place in latest], then)
+            # -1: there is no record of that time or later; beyond the end: it came after that was asked
+            rows += [
+                (*place, latest[place] if offset < 0 else min(offset, latest[place]), then_ms)
+                for place, offset in found.items()
+            ]
+    return _table(rows)
+
+
+def _table(rows: Iterable[Row]) -> pa.Table | None:
+    columns = list(zip(*sorted(rows), strict=True))
+    if not columns:
+        return None
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, ENDS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=ENDS)
+
+
+# ---- a live cluster
+
+
+def _all_places(admin: AdminClient) -> list[tuple[str, int]]:
+    topics = admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics
+    return [(name, number) for name in sorted(topics.keys() - INTERNAL) for number in sorted(topics[name].partitions)]
+
+
+def _offsets(admin: AdminClient, places: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+    if not places:
+        return {}
+    asked = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=ANSWER_TIMEOUT_S)
+    found: dict[tuple[str, int], int] = {}
+    for place, future in asked.items():
+        try:
+            found[place.topic, place.partition] = future.result().offset
+        except KafkaException as error:
+            if error.args[0].code() not in _UNSEEN:
+                raise
+    return found
+
+
+# ---- folders
+
+
+def _rows_of_folder(system: fs.FileSystem, folder: Folder) -> list[Row]:
+    """The present end of one partition and its history; nothing when there is no segment, or it goes away meanwhile."""
+    try:
+        entries = {entry.base_name: entry for entry in system.get_file_info(fs.FileSelector(folder.path))}
+        logs = sorted(name for name in entries if _LOG.fullmatch(name))
+        history: list[tuple[int, int]] = []
+        for name in logs:
+            times = entries.get(f"{name[:20]}.timeindex")
+            if times is not None:
+                history += _times(_read(system, times.path), int(name[:20]))
+        end = _last_end(system, [entries[name] for name in logs])
+    except FileNotFoundError:
+        return []
+    if end is None:
+        return []
+    # a time in the future comes from a producer with a wrong clock, and is not used
+    history = [one for one in history if one[1] <= now_ms()]
+    steps = [one for one in _thinned(history) if one[0] < end[0]]
+    return [(folder.topic, folder.partition, *one) for one in (*steps, end)]
+
+
+def _times(data: bytes, base_offset: int) -> list[tuple[int, int]]:
+    """What a time index says, as (end offset, time). Behind its entries stand zeros, or what does not rise."""
+    entries = np.frombuffer(data, _TIME_ENTRY, len(data) // _TIME_ENTRY.itemsize)
+    entries = entries[: int(np.argmin(entries["time_ms"] > 0))] if (entries["time_ms"] <= 0).any() else entries
+    offsets = entries["offset"].astype(np.int64)
+    rising = np.concatenate(([True], (np.diff(offsets) >= 0) & (np.diff(entries["time_ms"].astype(np.int64)) >= 0)))
+    count = len(entries) if rising.all() else int(np.argmin(rising))
+    ends = offsets[:count] + base_offset + 1
+    return list(zip(ends.tolist(), entries["time_ms"][:count].astype(np.int64).tolist(), strict=True))
+
+
+def _thinned(history: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """At most HISTORY_ROWS - 1, the first and the last among them, times rising with the offsets."""
+    if not history:
+        return []
+    ends = np.array([end for end, _ in history], np.int64)
+    times = np.maximum.accumulate(np.array([at_ms for _, at_ms in history], np.int64))
+    kept = np.unique(np.linspace(0, len(ends) - 1, min(len(ends), HISTORY_ROWS - 1)).astype(np.int64))
+    return list(zip(ends[kept].tolist(), times[kept].tolist(), strict=True))
+
+
+def _last_end(system: fs.FileSystem, logs: list[fs.FileInfo]) -> tuple[int, int] | None:
+    """Where a partition ends and since when: by its last batch, or where its newest segment begins."""
+    if not logs:
+        return None
+    for log in reversed(logs):
+        if log.size:
+            found = _last_batch(system, log)
+            if found is not None:
+                return max(found[0], int(logs[-1].base_name[:20])), found[1]
+    return int(logs[-1].base_name[:20]), (logs[-1].mtime_ns or 0) // 1_000_000
+
+
+def _last_batch(system: fs.FileSystem, log: fs.FileInfo) -> tuple[int, int] | None:
+    """The offset after the last whole batch of a segment, and its greatest timestamp; found by the offset index."""
+    base_offset = int(log.base_name[:20])
+    at = _last_position(system, log)
+    found: tuple[int, int] | None = None
+    with system.open_input_file(log.path) as stream:
+        size = stream.size()
+        for start in (at, 0) if 0 < at < size else (0,):
+            stream.seek(start)
+            for stretch in Walk(log.path, stream, size - start, base_offset, check_crc=False):
+                if stretch.batches:
+                    found = _end_of(stretch)
+            if found is not None:
+                break
+    if found is not None and not 0 <= found[1] <= now_ms():
+        found = found[0], (log.mtime_ns or 0) // 1_000_000
+    return found
+
+
+def _end_of(stretch: Stretch) -> tuple[int, int]:
+    """The offset after the last batch of a stretch, and its greatest timestamp."""
+    at = stretch.batches[-1]
+    base_offset, last_delta, max_timestamp = _END_OF_BATCH(stretch.data, at)
+    return base_offset + last_delta + 1, max_timestamp
+
+
+def _last_position(system: fs.FileSystem, log: fs.FileInfo) -> int:
+    """Where the offset index leads to; 0 when there is none."""
+    try:
+        data = _read(system, log.path.removesuffix(".log") + ".index")
+    except FileNotFoundError:
+        return 0
+    data = data[: len(data) - len(data) % _INDEX_ENTRY]
+    pairs = np.frombuffer(data, ">i4").reshape(-1, 2)
+    positions = pairs[:, 1]
+    return int(positions.max(initial=0))
+
+
+def _read(system: fs.FileSystem, path: str) -> bytes:
+    with system.open_input_stream(path) as stream:
+        data: bytes = stream.read()
+    return data
+
+
+_ID: Final = re.compile(rb"^topic_id: ([A-Za-z0-9_-]{22})$", re.MULTILINE)
+
+
+def names_of_path(path: str) -> dict[str, str]:
+    """Names by ids, in the form that Kafka writes ids in; of the topics that have a folder in a data directory."""
+    try:
+        system, _, entries = listed(path)
+    except NoSource:
+        return {}
+    first: dict[str, str] = {}
+    for folder in folders_among(entries):
+        first.setdefault(folder.topic, f"{folder.path}/partition.metadata")
+    with ThreadPoolExecutor(READERS) as readers:
+        ids = list(readers.map(lambda file: _id_in(system, file), first.values()))
+    return {topic_id: topic for topic, topic_id in zip(first, ids, strict=True) if topic_id is not None}
+
+
+def _id_in(system: fs.FileSystem, file: str) -> str | None:
+    try:
+        with system.open_input_stream(file) as stream:
+            match = _ID.search(stream.read())
+    except (pa.ArrowException, OSError):
+        return None
+    return None if match is None else match[1].decode()
+
+
+def names_of_cluster(client: Mapping[str, str]) -> dict[str, str]:
+    """Names by ids of the topics of a live cluster that may be seen. Raises ClusterError."""
+    found: dict[str, str] = {}
+    with asking(client) as admin:
+        topics = sorted(admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics)
+        asked = admin.describe_topics(TopicCollection(topics), request_timeout=ANSWER_TIMEOUT_S) if topics else {}
+        for topic, answer in asked.items():
+            # one that went meanwhile, or may not be seen
+            with suppress(KafkaException):
+                found[str(answer.result().topic_id)] = topic
+    return found

@@ -1,0 +1,133 @@
+"""All tables of facts from one set of inputs. Lazy: nothing is computed before a table is read or written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+
+from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
+from muster.pipeline.tables import keep, table
+from muster.pipeline.tables.commits import placed, walk_of
+from muster.pipeline.tables.episodes import episodes_and_verdicts
+from muster.pipeline.tables.epoch_states import takes_of
+from muster.pipeline.tables.flapping import flapping
+from muster.pipeline.tables.generations import balance, generations, holders, ownership
+from muster.pipeline.tables.inferred_rebalances import epoch_rebalances, inferred, without_conversions
+from muster.pipeline.tables.inputs import Inputs, states
+from muster.pipeline.tables.lag import lag, progress
+from muster.pipeline.tables.memberships import memberships, static_candidates
+from muster.pipeline.tables.rebalances import changes, moves, rebalances
+from muster.pipeline.tables.regressions import fenced, regressions
+from muster.pipeline.tables.schema import conform
+from muster.pipeline.tables.stalls import stalls
+from muster.pipeline.tables.transactions import NOTHING, TransactionInputs, malformed_transactions, transactions
+
+
+def build(inputs: Inputs, names: Collection[str] | None = None) -> dict[str, DataFrame]:
+    """The tables by name, each as facts.schema.TABLES says. `names`: only these are planned (None: all of MADE)."""
+    facts = _Facts(inputs)
+    return {name: facts[name] for name in MADE if names is None or name in names}
+
+
+def unusable(
+    decoded: DataFrame, malformed_events: DataFrame | None, told: TransactionInputs = NOTHING
+) -> dict[str, DataFrame]:
+    """The tables `malformed`, with the rows of `__group_events` that are no events, and of what tells of transactions;
+    and `unknown`.
+    """
+    rows = {kind: table(decoded, kind).withColumn("log_topic", F.lit(OFFSETS_TOPIC)) for kind in (MALFORMED, UNKNOWN)}
+    found = {kind: conform(some, kind) for kind, some in rows.items()}
+    if malformed_events is not None:
+        found[MALFORMED] = found[MALFORMED].unionByName(malformed_events)
+    of_transactions = malformed_transactions(told)
+    if of_transactions is not None:
+        found[MALFORMED] = found[MALFORMED].unionByName(of_transactions)
+    return found
+
+
+class _Facts:
+    """Each table, and what several of them start from, is planned when it is first asked for."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        # epochs are made by Python, and both are asked for by nearly everything
+        known = inputs if inputs.epochs is None else inputs._replace(epochs=keep(inputs.epochs))
+        self.inputs = known._replace(states=keep(states(known)))
+        self._planned: dict[str, DataFrame] = {}
+
+    def __getitem__(self, name: str) -> DataFrame:
+        if name not in self._planned:
+            self._planned[name] = (_TABLES.get(name) or _STARTS[name])(self)
+        return self._planned[name]
+
+    def told(self, name: str) -> DataFrame:
+        """`episodes` or `verdicts`: they are made together."""
+        if name not in self._planned:
+            self._planned |= episodes_and_verdicts(*(self[table] for table in _OF_EPISODES))
+        return self._planned[name]
+
+    def since(self, rows: DataFrame, when: str) -> DataFrame:
+        """Without what happened before the time that is asked for."""
+        since_ms = self.inputs.since_ms
+        return rows if since_ms is None else rows.where(rows[when] >= since_ms)
+
+    def fenced(self) -> DataFrame | None:
+        """Producers that newer ones replaced; None: nothing tells which producer made a commit."""
+        return None if self.inputs.transactions.parts is None else fenced(self["transactions"])
+
+
+def _rebalances(of: _Facts) -> DataFrame:
+    happened = rebalances(of["concluded"], of["changed"], of.inputs.events)
+    return keep(of.since(happened, "end_ms"))
+
+
+def _concluded(of: _Facts) -> DataFrame:
+    concluded = inferred(of.inputs, of["walk"])
+    if of.inputs.epochs is not None:
+        every = states(of.inputs)
+        concluded = without_conversions(concluded, every)
+        concluded = concluded.unionByName(epoch_rebalances(of.inputs.epochs, every, of["walk"]))
+    return keep(concluded)
+
+
+def _changed(of: _Facts) -> DataFrame:
+    epochs = of.inputs.epochs
+    return of.since(changes(of["held by"], None if epochs is None else takes_of(epochs)), "time_ms")
+
+
+_OF_EPISODES: Final = ("rebalances", "memberships", "generations", "walk", "flapping", "stalls", "regressions")
+"""What episodes and verdicts are made of."""
+_Plans = Mapping[str, Callable[[_Facts], DataFrame]]
+
+_TABLES: Final[_Plans] = {
+    "commits": lambda of: conform(of["placed"], "commits"),
+    # small beside the commits, and the start of nearly everything
+    "generations": lambda of: keep(generations(of.inputs)),
+    "memberships": lambda of: keep(memberships(of["generations"], of["concluded"], of.inputs.events)),
+    "ownership": lambda of: ownership(of["held by"], of.inputs.epochs),
+    "rebalances": _rebalances,
+    "moves": lambda of: moves(of["changed"], of["rebalances"]),
+    "balance": lambda of: balance(of["generations"]),
+    "regressions": lambda of: keep(regressions(of["walk"])),
+    "stalls": lambda of: keep(stalls(of["walk"], of["ownership"])),
+    "lag": lambda of: lag(of["walk"]),
+    "progress": lambda of: progress(of["walk"]),
+    "flapping": lambda of: flapping(of["rebalances"], of["generations"], of["walk"]),
+    "static_candidates": lambda of: static_candidates(of["memberships"], of["generations"]),
+    "episodes": lambda of: of.told("episodes"),
+    "verdicts": lambda of: of.told("verdicts"),
+    "transactions": lambda of: keep(transactions(of.inputs.transactions, of.inputs.decoded)),
+}
+_STARTS: Final[_Plans] = {
+    "placed": lambda of: placed(of["walk"]),
+    # with the commits it is as long as the log, but most tables start from it
+    "walk": lambda of: keep(walk_of(of.inputs, of.fenced())),
+    "concluded": _concluded,
+    "held by": lambda of: keep(holders(of["generations"])),
+    "changed": _changed,
+}
+"""What several tables start from."""
+MADE: Final = tuple(_TABLES)
+"""The tables that are made here, in the best order to make them."""

@@ -1,0 +1,123 @@
+"""When commits were made: by which groups, and by which members in which state. With numpy, over the commits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from muster.pipeline.schema import columns
+from muster.pipeline.tables.commit_rows import CommitRows
+from muster.pipeline.tables.findings import unpacked
+from muster.pipeline.tables.ordered_columns import Column, Parts, begins, known, sorted_rows, struct
+
+ACTIVE: Final = pa.schema(
+    columns(
+        "group string, state int, member_id string, commits long, first_ms long, last_ms long, gap_ms long, "
+        "max_gap_ms long, last_gap_ms long"
+    )
+)
+"""What a member committed for a partition in a state: `gap_ms` (the mean time between two commits), `max_gap_ms` (the
+longest), `last_gap_ms` (the last one)."""
+
+
+def activity(walk: DataFrame) -> DataFrame:
+    """group, state, activity: a list of member_id, commits, first_ms, last_ms, gap_ms (of the partition where it is
+    least), max_gap_ms (likewise), last_gap_ms. `walk`: rows of `commit_walk.walked`. The log does not say who commits:
+    the member is the one that had the partition.
+    """
+    members = (
+        unpacked(walk, "active", ACTIVE)
+        .groupBy("group", "state", "member_id")
+        .agg(
+            F.sum("commits").alias("commits"),
+            F.min("first_ms").alias("first_ms"),
+            F.max("last_ms").alias("last_ms"),
+            F.min("gap_ms").alias("gap_ms"),
+            F.min("max_gap_ms").alias("max_gap_ms"),
+            F.max_by("last_gap_ms", "last_ms").alias("last_gap_ms"),
+        )
+    )
+    row = F.struct("member_id", "commits", "first_ms", "last_ms", "gap_ms", "max_gap_ms", "last_gap_ms")
+    return members.groupBy("group", "state").agg(F.collect_list(row).alias("activity"))
+
+
+def active(commits: CommitRows) -> pa.StructArray:
+    """Rows of ACTIVE."""
+    member = commits.member_id.numbers
+    rows = np.flatnonzero(member.valid & commits.state.valid & ~commits.is_deleted)
+    place, state, time_ms = commits.place.number[rows], commits.state.at(rows), commits.time_ms[rows]
+    near = Parts(begins(known(place)))
+    before, before_state = near.before(known(time_ms)), near.before(state)
+    gap = Column(time_ms - before.values, before.valid & (before_state.values == state.values))
+    order = sorted_rows(place, state.values, member.values[rows])
+    of, gap, time_ms = rows[order], gap.at(order), time_ms[order]
+    each = Parts(begins(known(place[order]), state.at(order), member.at(of)))
+    starts = each.starts
+    if not len(starts):
+        return struct(ACTIVE, dict.fromkeys((one.name for one in ACTIVE), known([])) | {
+            "group": commits.group.at(rows), "member_id": commits.member_id.at(rows)})  # fmt: skip
+    gaps = np.add.reduceat(gap.valid.astype(np.int64), starts)
+    has_gap = gaps > 0
+    total = np.add.reduceat(np.where(gap.valid, gap.values, 0), starts)
+    ends = each.last[starts]
+    return struct(
+        ACTIVE,
+        {
+            "group": commits.group.at(of[starts]),
+            "state": commits.state.at(of[starts]),
+            "member_id": commits.member_id.at(of[starts]),
+            "commits": known(ends - starts + 1),
+            "first_ms": known(np.minimum.reduceat(time_ms, starts)),
+            "last_ms": known(np.maximum.reduceat(time_ms, starts)),
+            "gap_ms": Column(np.trunc(total / np.maximum(gaps, 1)).astype(np.int64), has_gap),
+            "max_gap_ms": Column(np.maximum.reduceat(gap.filled(np.iinfo(np.int64).min), starts), has_gap),
+            "last_gap_ms": gap.at(ends),
+        },
+    )
+
+
+STEP_MS: Final = 2_000
+"""In such steps it is told when somebody committed."""
+SEEN: Final = pa.schema([*columns("group string, first_ms long, last_ms long"), ("steps", pa.list_(pa.int64()))])
+"""From when to when a group committed, or its offsets were deleted; and the numbers of the steps of STEP_MS in which it
+committed. There may be several of a group."""
+HEARD: Final = pa.schema(columns("group string, member_id string, generation int, heard_ms long"))
+"""The last commit of a member in a generation, or one of the last ones: there may be several."""
+
+
+def seen(commits: CommitRows) -> pa.StructArray:
+    """Rows of SEEN."""
+    order = sorted_rows(commits.group.numbers.values, commits.time_ms)
+    group, time_ms = commits.group.at(order), commits.time_ms[order]
+    each = Parts(begins(group.numbers))
+    step, live = time_ms // STEP_MS, ~commits.is_deleted[order]
+    alive = np.flatnonzero(live)
+    kept = alive[begins(known(each.number[alive]), known(step[alive]))]
+    bounds = np.append(np.searchsorted(kept, each.starts), len(kept)).astype(np.int32)
+    steps = pa.ListArray.from_arrays(pa.array(bounds), pa.array(step[kept]))
+    starts = each.starts
+    arrays = [group.at(starts).array(), pa.array(time_ms[starts]), pa.array(time_ms[each.last[starts]]), steps]
+    return pa.StructArray.from_arrays(arrays, fields=list(SEEN))
+
+
+def heard(commits: CommitRows) -> pa.StructArray:
+    """Rows of HEARD."""
+    member, generation = commits.member_id, commits.generation
+    rows = np.flatnonzero(member.numbers.valid & ~commits.is_deleted)
+    keys = (commits.group.numbers.values[rows], member.numbers.values[rows], generation.filled(-1)[rows])
+    order = rows[sorted_rows(*keys, commits.time_ms[rows])]
+    each = Parts(begins(commits.group.numbers.at(order), member.numbers.at(order), generation.at(order)))
+    last = order[each.last[each.starts]] if len(order) else order
+    return struct(
+        HEARD,
+        {
+            "group": commits.group.at(last),
+            "member_id": member.at(last),
+            "generation": generation.at(last),
+            "heard_ms": known(commits.time_ms[last]),
+        },
+    )

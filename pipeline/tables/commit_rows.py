@@ -1,0 +1,283 @@
+"""The commits of some partitions of topics, in the order of the log, as columns (numpy): what the tables that go along
+the commits of a partition are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from muster.pipeline.schema import columns
+from muster.pipeline.tables.ordered_columns import (
+    Column,
+    Ints,
+    Mask,
+    Parts,
+    Texts,
+    begins,
+    column_of,
+    either,
+    known,
+    mask_of,
+    owners_at,
+    said_of,
+    texts_of,
+)
+from muster.pipeline.tables.topic_ends import Ends
+
+END: Final = 0
+"""What a row of ROWS is: an end of a topic, reached at `committed_offset`, since when in `time_ms`;"""
+MARK: Final = 1
+"""what a record says of the group (state, generation, members), once for each of its partitions that have commits;"""
+OWNED: Final = 2
+"""who has a partition in a state of the group, from `log_offset` on (in a KIP-848 group it may change meanwhile);"""
+COMMIT: Final = 3
+"""a commit, or the deletion of an offset."""
+
+PLACED: Final = pa.schema(
+    columns(
+        "group string, log_partition int, topic string, partition int, log_offset long, time_ms long, "
+        "committed_offset long, leader_epoch int, metadata string, is_deleted boolean, generation int, members int, "
+        "member_id string, instance_id string, client_id string, stated_ms long, state int, topic_id string, "
+        "producer_id long, producer_epoch int"
+    )
+)
+"""A commit with what is known of its group then: the columns of the table `commits`, and some more."""
+
+ROWS: Final = pa.schema(
+    [
+        *columns("what int"),
+        *PLACED,
+        *columns("fenced_ms long, known_until_ms long, first_ms long, step_ms long"),
+    ]
+)
+"""A row by its `what`. The last three columns are the same in every row: until when the log tells of anything, and
+where the first step of `progress` begins and how long each is (null: there is no commit). The rows of a partition of a
+topic stand together: the ends, then those of each group: OWNED, then the others in the order of the log."""
+
+_AT_ONCE: Final = 30_000
+"""So many rows are looked at together, or all of a partition of a topic."""
+
+
+class CommitRows(NamedTuple):
+    """The commits. Each is of a `place`: a partition of a group; and of a partition of a topic (`topic_part`)."""
+
+    place: Parts
+    topic_part: Ints
+    """From 0 on, the same as in `ends`."""
+    group: Texts
+    topic: Texts
+    log_partition: Column
+    partition: Column
+    log_offset: Ints
+    time_ms: Ints
+    offset: Column
+    is_deleted: Mask
+    generation: Column
+    members: Column
+    member_id: Texts
+    instance_id: Texts
+    client_id: Texts
+    owner: Texts
+    """The instance id, or else the member id."""
+    producer_id: Column
+    fenced_ms: Column
+    topic_id: Texts
+    state: Column
+    leader_epoch: Column
+    metadata: Texts
+    stated_ms: Column
+    producer_epoch: Column
+    ends: Ends
+    known_until_ms: int | None
+    first_ms: int | None
+    step_ms: int | None
+
+
+class _Told(NamedTuple):
+    """What is the same in every row."""
+
+    known_until_ms: int | None
+    first_ms: int | None
+    step_ms: int | None
+
+
+def rows_by_topic(batches: Iterable[pa.RecordBatch], *, are_placed: bool) -> Iterator[CommitRows]:
+    """The commits, those of a partition of a topic together. `are_placed`: they know their group's state already."""
+    whole: list[pa.RecordBatch] = []
+    """Partitions of topics of which all rows are there,"""
+    last: list[pa.RecordBatch] = []
+    """and one of which more may come."""
+    of_last: tuple[object, object] | None = None
+    told: _Told | None = None
+    for batch in _pieces(batches):
+        if told is None:
+            told = _Told(*batch.slice(0, 1).select(_Told._fields).to_pylist()[0].values())
+        begin, of = _last_topic(batch)
+        coded = _coded(batch)
+        if begin or of != of_last:
+            whole += (one for one in (*last, coded.slice(0, begin)) if one.num_rows)
+            last, of_last = [], of
+        last.append(coded.slice(begin))
+        if whole and sum(one.num_rows for one in (*whole, *last)) >= _AT_ONCE:
+            yield _commits(whole, told, are_placed)
+    whole += last
+    # what is given away is kept nowhere else
+    last.clear()
+    if told is not None and whole:
+        yield _commits(whole, told, are_placed)
+
+
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """No more rows at once than are looked at together: Spark may send many more."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, _AT_ONCE):
+            yield batch.slice(start, _AT_ONCE)
+
+
+def _last_topic(batch: pa.RecordBatch) -> tuple[int, tuple[object, object]]:
+    """Where the rows of the last partition of a topic begin, and which one that is."""
+    topic, partition = (batch.column(name) for name in ("topic", "partition"))
+    is_it = pc.and_(pc.equal(topic, topic[-1]), pc.equal(partition, partition[-1]))
+    return batch.num_rows - is_it.true_count, (topic[-1].as_py(), partition[-1].as_py())
+
+
+def _coded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns that are needed, with each text once and its number in the rows: of a partition of a topic there may
+    be millions of them. A copy, for what comes from Spark is one piece of memory, with the texts.
+    """
+    every, arrays = pa.array(np.arange(batch.num_rows)), {}
+    for name in (*_TEXTS, *_NUMBERS, "is_deleted"):
+        column = batch.column(name)
+        arrays[name] = column.dictionary_encode() if pa.types.is_string(column.type) else column.take(every)
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+_TEXTS: Final = ("group", "topic", "member_id", "instance_id", "client_id", "topic_id", "metadata")
+_NUMBERS: Final = (
+    *("what", "log_partition", "partition", "log_offset", "time_ms", "committed_offset", "state", "generation"),
+    *("members", "producer_id", "fenced_ms", "leader_epoch", "stated_ms", "producer_epoch"),
+)
+
+
+def _commits(batches: list[pa.RecordBatch], told: _Told, are_placed: bool) -> CommitRows:
+    """Rows of ROWS, in their order, of coded batches, which are taken out of their list. Each column is put into its
+    final place before the next one: there may be so many rows that they count.
+    """
+    table = pa.Table.from_batches(batches).unify_dictionaries()
+    batches.clear()
+    texts: dict[str, Texts] = {}
+    numbers: dict[str, Column] = {}
+    for name in (*_TEXTS, *_NUMBERS):
+        if name in _TEXTS:
+            texts[name] = texts_of(table.column(name))
+        else:
+            numbers[name] = column_of(table.column(name))
+        table = table.drop_columns(name)
+    what = numbers["what"].values
+    ends, rows = np.flatnonzero(what == END), np.flatnonzero(what == COMMIT)
+    is_deleted = mask_of(table.column("is_deleted"))[rows]
+    del table
+    # the number of a partition of a topic is the same in the ends and in the commits
+    topic_part = Parts(begins(texts["topic"].numbers, numbers["partition"])).number
+    if not are_placed:
+        _place(topic_part, texts, numbers)
+    seen = Ends(topic_part[ends], *(numbers[name].values[ends] for name in ("committed_offset", "time_ms")))
+    words = {name: texts.pop(name).at(rows) for name in _TEXTS}
+    values = {name: numbers.pop(name).at(rows) for name in _NUMBERS}
+    topic_part = topic_part[rows]
+    place = begins(known(topic_part), words["group"].numbers, values["log_partition"])
+    return CommitRows(
+        place=Parts(place),
+        topic_part=topic_part,
+        group=words["group"],
+        topic=words["topic"],
+        log_partition=values["log_partition"],
+        partition=values["partition"],
+        log_offset=values["log_offset"].values,
+        time_ms=values["time_ms"].values,
+        offset=values["committed_offset"],
+        is_deleted=is_deleted,
+        generation=values["generation"],
+        members=values["members"],
+        member_id=words["member_id"],
+        instance_id=words["instance_id"],
+        client_id=words["client_id"],
+        owner=either(words["instance_id"], words["member_id"]),
+        producer_id=values["producer_id"],
+        fenced_ms=values["fenced_ms"],
+        topic_id=words["topic_id"],
+        state=values["state"],
+        leader_epoch=values["leader_epoch"],
+        metadata=words["metadata"],
+        stated_ms=values["stated_ms"],
+        producer_epoch=values["producer_epoch"],
+        ends=seen,
+        known_until_ms=told.known_until_ms,
+        first_ms=told.first_ms,
+        step_ms=told.step_ms,
+    )
+
+
+def _place(topic_part: Ints, texts: dict[str, Texts], numbers: dict[str, Column]) -> None:
+    """Tell the commits the state of their groups and who had their partitions."""
+    what, group = numbers["what"].values, texts["group"].numbers
+    logged = np.flatnonzero((what == MARK) | (what == COMMIT))
+    place = Parts(begins(known(topic_part[logged]), group.at(logged), numbers["log_partition"].at(logged)))
+    said = ("state", "generation", "members")
+    found = said_of(place, what[logged] == MARK, *(numbers[name].at(logged) for name in said))
+    for name, column in zip(said, found, strict=True):
+        values, valid = numbers[name].values.copy(), numbers[name].valid.copy()
+        values[logged], valid[logged] = column.values, column.valid
+        numbers[name] = Column(values, valid)
+    those = np.flatnonzero((what == OWNED) | (what == COMMIT))
+    state = numbers["state"].filled(-1)
+    keys = [column[those] for column in (topic_part, group.values, state)]
+    owner, there = owners_at(keys, numbers["log_offset"].values[those], what[those] == OWNED)
+    row, has_owner = np.zeros(len(what), np.int64), np.zeros(len(what), np.bool_)
+    row[those], has_owner[those] = those[owner], there
+    for name in ("member_id", "instance_id", "client_id"):
+        texts[name] = texts[name].at(row, has_owner)
+
+
+def packed_rows(commits: CommitRows) -> Iterator[bytes]:
+    """The commits as rows of PLACED, some at a time, each time as one value: Spark has nothing to do with them before
+    somebody reads the table `commits`, and to keep a million rows costs more than to make them.
+    """
+    count = len(commits.time_ms)
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    for start in range(0, count, _AT_ONCE):
+        rows = np.arange(start, min(start + _AT_ONCE, count))
+        arrays = {}
+        for one in PLACED:
+            value = commits.offset if one.name == "committed_offset" else getattr(commits, one.name)
+            if isinstance(value, Texts):
+                arrays[one.name] = _as_written(value.at(rows))
+            elif isinstance(value, Column):
+                arrays[one.name] = value.at(rows).array(one.type)
+            else:
+                arrays[one.name] = pa.array(value[rows], one.type)
+        batch = pa.RecordBatch.from_pydict(arrays)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+            writer.write_batch(batch)
+        yield sink.getvalue().to_pybytes()
+
+
+def _as_written(texts: Texts) -> pa.Array:
+    """Coded, unless there are more texts than rows: those of all other rows would go along."""
+    coded = len(texts.words) <= len(texts.numbers.values)
+    numbers = pa.array(texts.numbers.values, mask=~texts.numbers.valid)
+    return pa.DictionaryArray.from_arrays(numbers, texts.words) if coded else texts.words.take(numbers)
+
+
+def unpacked_rows(values: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    """Rows of PLACED out of `packed_rows`."""
+    for value in values:
+        for batch in pa.ipc.open_stream(value):
+            arrays = [batch.column(one.name).cast(one.type) for one in PLACED]
+            yield pa.RecordBatch.from_arrays(arrays, schema=PLACED)

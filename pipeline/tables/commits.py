@@ -1,0 +1,246 @@
+"""The table `commits`, and one pass over the commits of each partition for all tables that are made that way.
+
+Spark sends all commits of a topic's partition to one task, in the order of the log, and Python (numpy) passes over them
+once. As window functions of Spark each of these tables sorted the commits again, and had a plan of a hundred steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from muster.pipeline.infer.epoch_image import EPOCH
+from muster.pipeline.schema import CONSUMER_GROUP, OFFSET_COMMIT, STREAMS_GROUP
+from muster.pipeline.tables import shaped, table
+from muster.pipeline.tables.backward import backward
+from muster.pipeline.tables.commit_activity import active, heard, seen
+from muster.pipeline.tables.commit_rows import (
+    COMMIT,
+    END,
+    MARK,
+    OWNED,
+    PLACED,
+    ROWS,
+    CommitRows,
+    packed_rows,
+    rows_by_topic,
+    unpacked_rows,
+)
+from muster.pipeline.tables.epoch_states import OWNER, owners_of
+from muster.pipeline.tables.findings import FINDING, packed
+from muster.pipeline.tables.inputs import Inputs, holdings, states
+from muster.pipeline.tables.lag import lasts, step_ms, steps
+from muster.pipeline.tables.log_times import DAY_MS
+from muster.pipeline.tables.ordered_columns import NO_MEMBERS
+from muster.pipeline.tables.stall_candidates import looks, reach_of, thinned, windowed
+from muster.pipeline.tables.topic_ends import marks_of
+
+_STREAMS_KEY: Final = 17
+"""The key type of StreamsGroupMetadata; its `epoch` is the generation of such a group, as with a consumer group."""
+
+_LAST_MS: Final = 1 << 53
+"""No time is later than this, so that sums of times do not overflow."""
+
+
+PLACE: Final = ("group", "log_partition", "topic", "partition")
+"""What makes up a partition of a group; its commits are in the order of log_offset."""
+
+PRODUCER: Final = ("producer_id", "producer_epoch")
+"""The columns of the producer of a commit in a transaction."""
+
+
+def unplaced(inputs: Inputs) -> DataFrame:
+    """What the walk takes, with the columns of `commit_rows.ROWS` as far as they are told: the commits (COMMIT), what
+    is said of their groups (MARK, once for each partition with commits), and who had which partition in a state of its
+    group (OWNED, of any `log_partition`).
+    """
+    commits = logged(inputs)
+    # partition by partition, each with all that is said of its group: a group may have nearly all rows of a log, and
+    # would be the work of one task
+    places = table(inputs.decoded, OFFSET_COMMIT).select(*PLACE).distinct()
+    marks = _state_marks(inputs).unionByName(_epoch_marks(inputs)).join(places, ["group", "log_partition"])
+    owners = holdings(inputs).select("group", "state", "topic", "partition", *OWNER, F.lit(0).alias("log_offset"))
+    if inputs.epochs is not None:
+        owners = owners.unionByName(owners_of(inputs.epochs, states(inputs)))
+    rows = commits.withColumn("what", F.lit(COMMIT))
+    for what, some in ((MARK, marks), (OWNED, owners)):
+        rows = rows.unionByName(some.withColumn("what", F.lit(what)), allowMissingColumns=True)
+    return rows
+
+
+def placed(walk: DataFrame) -> DataFrame:
+    """The columns of the table `commits`; `state`: in which state (`inputs.states`) its group was, null: none;
+    `topic_id`: of the topic then, null: not told; and the producer that committed it in a transaction, null: it was
+    none, or the source does not tell. `walk`: rows of `commit_walk.walk_of`.
+    """
+    return walk.where("commits is not null").select("commits").mapInArrow(_unpacked, from_arrow_schema(PLACED))
+
+
+def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield from unpacked_rows(one.as_py() for one in batch.column("commits"))
+
+
+def logged(inputs: Inputs) -> DataFrame:
+    """The commits, each with the time at which it was logged."""
+    rows = table(inputs.decoded, OFFSET_COMMIT)
+    if inputs.odd_times is None:
+        rows = rows.withColumn("was_ms", F.lit(None).cast("long"))
+    else:
+        rows = rows.join(inputs.odd_times.drop("sound_ms"), ["log_partition", "log_offset"], "left")
+    return rows.select(
+        *(*PLACE, "log_offset", "committed_offset", "leader_epoch", "metadata", "topic_id"),
+        _time_ms().alias("time_ms"),
+        _stated_ms().alias("stated_ms"),
+        F.col("is_tombstone").alias("is_deleted"),
+        *(F.when(F.col("is_transactional"), F.col(name)).alias(name) for name in PRODUCER),
+    )
+
+
+def _time_ms() -> Column:
+    """When it was logged; if that is not known, the commit's own time, which may be far out."""
+    said, logged = F.col("commit_timestamp_ms"), F.col("log_timestamp_ms")
+    return F.least(F.when((logged > 0) | said.isNull() | (said <= 0), logged).otherwise(said), F.lit(_LAST_MS))
+
+
+def _stated_ms() -> Column:
+    """The time that the commit gave, if it is more than a day out; otherwise null."""
+    said, time_ms = F.col("commit_timestamp_ms"), _time_ms()
+    is_out = (said < time_ms - DAY_MS) | (said > time_ms + DAY_MS)
+    return F.coalesce("was_ms", F.when(is_out, said))
+
+
+def _state_marks(inputs: Inputs) -> DataFrame:
+    """The states of groups."""
+    return _marks(states(inputs), F.col("state"), F.col("generation"), F.size("members"))
+
+
+def _epoch_marks(inputs: Inputs) -> DataFrame:
+    """The epochs of Streams groups (KIP-1071), and of KIP-848 groups without states. They have no number of members."""
+    keys = (EPOCH, _STREAMS_KEY) if inputs.epochs is None else (_STREAMS_KEY,)
+    rows = inputs.decoded.where(F.col("kind").isin(CONSUMER_GROUP, STREAMS_GROUP) & F.col("key_type").isin(*keys))
+    nothing, epoch = F.lit(None), F.get_json_object("value_json", "$.epoch").try_cast("int")
+    return _marks(rows, nothing, epoch, nothing)
+
+
+def _marks(rows: DataFrame, state: Column, generation: Column, members: Column) -> DataFrame:
+    """What records say; the end of a group leaves it without generation and without members."""
+    gone = F.col("is_tombstone")
+    return rows.select(
+        *("group", "log_partition", "log_offset"),
+        state.cast("int").alias("state"),
+        F.when(~gone, generation).cast("int").alias("generation"),
+        F.when(gone, F.lit(NO_MEMBERS)).otherwise(members).cast("int").alias("members"),
+    )
+
+
+OF_ENDS: Final = "ends"
+"""What is looked for: for the tables `stalls`, `lag` and `progress`;"""
+OF_LOG: Final = "log"
+"""for `regressions`, and what is concluded of rebalances;"""
+OF_TIMES: Final = "times"
+"""for `flapping`, `episodes` and `verdicts`."""
+ALL: Final = (OF_ENDS, OF_LOG, OF_TIMES)
+
+WALKED: Final = pa.schema([*FINDING, ("commits", pa.binary())])
+"""What was found; or some thousand commits, which only the table `commits` asks for, as `commit_rows.packed_rows`."""
+
+_ORDER: Final = ("topic", "partition", "group", "log_partition", "log_offset", "member_id", "instance_id", "client_id")
+
+
+def walk_of(inputs: Inputs, replaced: DataFrame | None = None) -> DataFrame:
+    """Rows of WALKED of a log. `replaced`: rows of `regressions.fenced`."""
+    return _walked(unplaced(inputs), logged(inputs), inputs.ends, replaced, ALL, are_placed=False)
+
+
+def walked(
+    commits: DataFrame, ends: DataFrame | None, replaced: DataFrame | None = None, wanted: Collection[str] = ALL
+) -> DataFrame:
+    """Rows of WALKED, but no commits, of the table `commits`, or of rows of PLACED, of which `activity` is told too.
+    `ends`: how far the logs of the topics reach (`sources.ends`); None: that is not known.
+    `wanted`: of which tables.
+    """
+    rows = commits.withColumn("what", F.lit(COMMIT))
+    return _walked(rows, commits, ends, replaced, wanted, are_placed=True)
+
+
+def _walked(
+    rows: DataFrame,
+    commits: DataFrame,
+    ends: DataFrame | None,
+    replaced: DataFrame | None,
+    wanted: Collection[str],
+    *,
+    are_placed: bool,
+) -> DataFrame:
+    if replaced is not None:
+        rows = rows.join(replaced, list(PRODUCER), "left")
+    if ends is not None:
+        seen = ends.where("end_offset is not null and time_ms is not null")
+        seen = seen.select("topic", "partition", F.col("end_offset").alias("committed_offset"), "time_ms")
+        rows = rows.unionByName(seen.withColumn("what", F.lit(END)), allowMissingColumns=True)
+    rows = shaped(rows.crossJoin(F.broadcast(_told_of_all(commits, ends))), ROWS, {})
+    in_order = rows.repartition("topic", "partition").sortWithinPartitions(*_ORDER)
+    return in_order.mapInArrow(lambda batches: _walk(batches, are_placed, wanted), from_arrow_schema(WALKED))
+
+
+def _told_of_all(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
+    """One row: known_until_ms, first_ms and step_ms (see ROWS)."""
+    # by the last row of each group: the clock of a broker may have been ahead for a while
+    each = commits.groupBy("group", "log_partition").agg(
+        F.max_by("time_ms", "log_offset").alias("last_ms"),
+        F.min(F.when(~F.col("is_deleted"), F.col("time_ms"))).alias("first_ms"),
+    )
+    every = each.agg(F.max("last_ms").alias("known_until_ms"), F.min("first_ms").alias("first_ms"))
+    if ends is not None:
+        # of a topic without records the time is only that of its file
+        seen = ends.where(F.col("end_offset") > 0).agg(F.max("time_ms").alias("seen_ms"))
+        # the times of records come from producers, whose clocks may be far out
+        until_ms = F.greatest("known_until_ms", F.least("seen_ms", F.col("known_until_ms") + DAY_MS))
+        every = every.crossJoin(F.broadcast(seen)).select(until_ms.alias("known_until_ms"), "first_ms")
+    size = step_ms(F.col("first_ms"), F.col("known_until_ms"))
+    begin = (F.floor(F.col("first_ms") / size) * size).cast("long")
+    return every.select("known_until_ms", begin.alias("first_ms"), size.alias("step_ms"))
+
+
+def _walk(batches: Iterable[pa.RecordBatch], are_placed: bool, wanted: Collection[str]) -> Iterator[pa.RecordBatch]:
+    for commits in rows_by_topic(batches, are_placed=are_placed):
+        if not are_placed:
+            for some in packed_rows(commits):
+                yield _as_walked({"commits": pa.array([some], pa.binary())})
+        found = [packed(name, rows) for name, rows in _found(commits, wanted) if len(rows)]
+        for batch in pa.Table.from_batches(found, FINDING).combine_chunks().to_batches():
+            yield _as_walked(dict(zip(FINDING.names, batch.columns, strict=True)))
+
+
+def _as_walked(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """With all columns of WALKED."""
+    rows = len(next(iter(columns.values())))
+    arrays = [columns[one.name] if one.name in columns else pa.nulls(rows, one.type) for one in WALKED]
+    return pa.RecordBatch.from_arrays(arrays, schema=WALKED)
+
+
+def _found(commits: CommitRows, wanted: Collection[str]) -> Iterator[tuple[str, pa.StructArray]]:
+    """What is wanted of all that is found along these commits."""
+    if not len(commits.time_ms):
+        return
+    marks = marks_of(commits.ends)
+    if OF_ENDS in wanted:
+        few = thinned(commits)
+        reach = reach_of(commits, few, marks)
+        yield from looks(commits, few, reach, windowed(commits, few, reach.end_then)).items()
+        yield "last", lasts(commits, marks)
+        told = steps(commits)
+        if told is not None:
+            yield "step", told
+    if OF_LOG in wanted:
+        yield "back", backward(commits)
+        yield "active", active(commits)
+    if OF_TIMES in wanted:
+        yield "seen", seen(commits)
+        yield "heard", heard(commits)

@@ -1,0 +1,238 @@
+"""The tables `episodes` and `verdicts`: small rows of members and rebalances by Spark, which `muster.pipeline.episodes`
+goes through group by group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.pandas.types import from_arrow_type
+
+from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.episodes.find import episodes as found_in
+from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Spell, Who
+from muster.pipeline.episodes.other_trouble import Back, Standing, went_back
+from muster.pipeline.episodes.verdict import describe, verdict
+from muster.pipeline.schema import columns, structs
+from muster.pipeline.tables import by_group, keep
+from muster.pipeline.tables.commit_activity import HEARD
+from muster.pipeline.tables.findings import unpacked
+from muster.pipeline.tables.flapping import observed
+from muster.pipeline.tables.moments import MOMENT, moments
+from muster.pipeline.tables.schema import TABLES, conform
+from muster.pipeline.tables.stall_candidates import STALL, STOP
+
+_SPELL: Final = pa.struct(
+    columns(
+        "member_id string, instance_id string, client_id string, host string, start_ms long, end_ms long, "
+        "end_cause string, first_generation int, last_generation int, silent_ms long, rebalance_timeout_ms int, "
+        "session_timeout_ms int"
+    )
+)
+_REBALANCE: Final = pa.struct(
+    columns(
+        "generation int, before_generation int, start_ms long, end_ms long, cause string, trigger string, "
+        "reason string, members_before int, members_after int, partitions int, cost_ms long, confidence double"
+    )
+)
+_STANDING: Final = pa.struct(columns("topic string, partition int, from_ms long, until_ms long, lag long"))
+_BACK: Final = pa.struct(columns("cause string, from_ms long, until_ms long, commits int"))
+_GIVEN: Final[dict[str, Any]] = {
+    "spell": from_arrow_type(_SPELL),
+    "rebalance": from_arrow_type(_REBALANCE),
+    "moments": from_arrow_type(structs(MOMENT)),
+    "standing": from_arrow_type(_STANDING),
+    "back": from_arrow_type(_BACK),
+    "score": "double",
+    "first_ms": "long",
+    "last_ms": "long",
+    "end_ms": "long",
+}
+_RESULT: Final = pa.schema(
+    [
+        ("is_verdict", pa.bool_()),
+        *TABLES["episodes"],
+        *(field for field in TABLES["verdicts"] if field.name not in TABLES["episodes"].names),
+    ]
+)
+"""A row of either table."""
+
+
+def episodes_and_verdicts(
+    rebalances: DataFrame, memberships: DataFrame, generations: DataFrame, walk: DataFrame, flapping: DataFrame,
+    stalls: DataFrame | None = None, regressions: DataFrame | None = None,
+) -> dict[str, DataFrame]:  # fmt: skip
+    """Both tables, out of the tables of these names and of rows of `commit_walk.walked`. Without the last two the
+    verdicts do not tell of commits.
+    """
+    spells = keep(_spells(memberships, generations, walk))
+    rows = spells.unionByName(_rebalances(rebalances))
+    rows = rows.unionByName(_groups(generations, walk, flapping, moments(walk, _lost(spells))))
+    if stalls is not None:
+        rows = rows.unionByName(_standing(stalls))
+    if regressions is not None:
+        rows = rows.unionByName(_back(regressions))
+    result = keep(by_group(rows, "at_ms", _tell, _RESULT))
+    return {
+        "episodes": conform(result.where(~F.col("is_verdict")), "episodes"),
+        "verdicts": conform(result.where(F.col("is_verdict")), "verdicts"),
+    }
+
+
+# ---- rows for Python
+
+
+def _row(rows: DataFrame, at_ms: Column, **given: Column) -> DataFrame:
+    """group, at_ms, and what is `given` of _GIVEN."""
+    known = {name: given.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in _GIVEN.items()}
+    return rows.select("group", at_ms.alias("at_ms"), *known.values())
+
+
+def _struct(kind: pa.DataType, **known: Column) -> Column:
+    return F.struct(*(known.get(kind.field(at).name, F.col(kind.field(at).name)).alias(kind.field(at).name)
+                      for at in range(kind.num_fields)))  # fmt: skip
+
+
+def _spells(memberships: DataFrame, generations: DataFrame, walk: DataFrame) -> DataFrame:
+    """Members, with how long they had not committed when they left, and how patient their group was with them."""
+    who = ["group", "member_id"]
+    last = unpacked(walk, "heard", HEARD)
+    # a member may have several stays under one id
+    began_ms = F.coalesce("start_ms", F.lit(0))
+    stays = memberships.select(*who, "first_generation", "last_generation", began_ms.alias("began_ms"))
+    is_known = F.col("generation").isNotNull() & F.col("first_generation").isNotNull()
+    is_over = F.coalesce(F.col("generation") > F.col("last_generation"), F.lit(False))
+    is_its = ~is_known | ((F.col("generation") >= F.col("first_generation")) & ~is_over)
+    heard = last.join(stays, who).where(is_its).groupBy(*who, "began_ms").agg(F.max("heard_ms").alias("heard_ms"))
+    members = generations.select("group", F.explode("members").alias("one"))
+    patience = members.groupBy("group", F.col("one.member_id").alias("member_id")).agg(
+        F.max("one.rebalance_timeout_ms").alias("rebalance_timeout_ms"),
+        F.max("one.session_timeout_ms").alias("session_timeout_ms"),
+    )
+    rows = memberships.withColumn("began_ms", began_ms).join(heard, [*who, "began_ms"], "left")
+    rows = rows.join(patience, who, "left")
+    silent = F.col("end_ms") - F.col("heard_ms")
+    return _row(rows, F.col("start_ms"), spell=_struct(_SPELL, silent_ms=silent))
+
+
+def _rebalances(rebalances: DataFrame) -> DataFrame:
+    counts = [F.coalesce(F.col(name), F.lit(0)) for name in ("kept", "moved", "gained", "lost")]
+    # what a death cost before anybody knew of it
+    costs = [name for name in ("paused_partition_ms", "silent_partition_ms") if name in rebalances.columns]
+    known = [F.coalesce(F.col(name), F.lit(0)) for name in costs]
+    paused = sum(known[1:], known[0])
+    told = _struct(
+        _REBALANCE,
+        trigger=F.col("trigger_member_id"),
+        partitions=sum(counts[1:], counts[0]),
+        cost_ms=paused,
+        confidence=F.coalesce("confidence", F.lit(0.5)),
+    )
+    return _row(rebalances, F.col("end_ms"), rebalance=told)
+
+
+def _standing(stalls: DataFrame) -> DataFrame:
+    rows = stalls.where(F.col("status").isin(STALL, STOP))
+    return _row(
+        rows, F.col("start_ms"), standing=_struct(_STANDING, from_ms=F.col("start_ms"), until_ms=F.col("end_ms"))
+    )
+
+
+def _back(regressions: DataFrame) -> DataFrame:
+    until_ms, commits = F.coalesce("until_ms", "time_ms"), F.coalesce("commits", F.lit(1))
+    told = _struct(_BACK, from_ms=F.col("time_ms"), until_ms=until_ms, commits=commits.cast("int"))
+    return _row(regressions, F.col("time_ms"), back=told)
+
+
+def _lost(spells: DataFrame) -> DataFrame:
+    """group, heard_ms: when each member was last heard of; null: it was not lost."""
+    end_ms, silent_ms, session_ms = (
+        F.coalesce(f"spell.{name}", F.lit(0)) for name in ("end_ms", "silent_ms", "session_timeout_ms")
+    )
+    is_dead = F.col("spell.end_cause").isin(*sorted(DEATHS))
+    is_silent = silent_ms.between(F.greatest(session_ms, F.lit(1)), limits.LOST_SESSIONS * session_ms)
+    dead_ms = F.when(session_ms > 0, session_ms).otherwise(silent_ms)
+    heard_ms = F.when(is_dead, end_ms - dead_ms).when(is_silent, end_ms - silent_ms)  # as Spell.lost_ms
+    return spells.select("group", F.when(F.col("spell.end_ms").isNotNull(), heard_ms).alias("heard_ms"))
+
+
+def _groups(generations: DataFrame, walk: DataFrame, flapping: DataFrame, trouble: DataFrame) -> DataFrame:
+    """Every group, with its score, from when to when the log tells of it, and until when the log goes."""
+    rows = observed(generations, walk).join(flapping.select("group", "score"), "group", "left")
+    rows = rows.crossJoin(F.broadcast(trouble))
+    told = {name: F.col(name) for name in ("moments", "score", "first_ms", "last_ms", "end_ms")}
+    return _row(rows, F.lit(None).cast("long"), **told)
+
+
+# ---- Python's part
+
+
+def _tell(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    spells: list[Spell] = []
+    rebalances: list[Rebalance] = []
+    standing: list[Standing] = []
+    back: list[Back] = []
+    about: dict[str, Any] = {}
+    for row in rows:
+        if row["spell"] is not None:
+            spells.append(spell_of(row["spell"]))
+        elif row["rebalance"] is not None:
+            rebalances.append(Rebalance(**row["rebalance"]))
+        elif row["standing"] is not None:
+            standing.append(Standing(**row["standing"]))
+        elif row["back"] is not None:
+            back.append(Back(**row["back"]))
+        else:
+            about = row
+    end_ms = max([about.get("end_ms") or 0, *(one.end_ms for one in rebalances)])
+    moments = [(one["from_ms"], one["until_ms"]) for one in about.get("moments") or ()]
+    found = found_in(spells, rebalances, moments)
+    for one in found:
+        yield {"is_verdict": False, **row_of(group, one, end_ms)}
+    told = verdict(found, end_ms, about.get("score"), standing, back, went_back(rebalances))
+    yield {
+        "is_verdict": True,
+        "group": group,
+        "level": told.level,
+        "verdict": told.text,
+        "kind": told.kind,
+        "episodes": len(found),
+        "trouble_ms": told.trouble_ms,
+        "cost_ms": sum(one.cost_ms for one in rebalances),
+        "rebalances": len(rebalances),
+        "first_ms": about.get("first_ms"),
+        "last_ms": about.get("last_ms"),
+    }
+
+
+def spell_of(row: dict[str, Any]) -> Spell:
+    """A row of _SPELL as the rules take it."""
+    who = Who(row["member_id"], row["instance_id"], row["client_id"], row["host"])
+    return Spell(
+        who, row["start_ms"] or 0, row["end_ms"], row["end_cause"], row["first_generation"], row["last_generation"],
+        row["silent_ms"], row["rebalance_timeout_ms"], row["session_timeout_ms"],
+    )  # fmt: skip
+
+
+def row_of(group: str, one: Episode, end_ms: int) -> dict[str, Any]:
+    """A row of the table `episodes`."""
+    return {
+        "group": group,
+        "kind": one.kind,
+        "from_ms": one.from_ms,
+        "until_ms": one.until_ms,
+        "members": list(one.members),
+        "rebalances": one.rebalances,
+        "cost_ms": one.cost_ms,
+        "confidence": one.confidence,
+        "member_count": one.size,
+        "partitions": one.partitions,
+        "is_static": one.static,
+        "has_died": one.died,
+        "back_ms": one.back_ms,
+        "told": describe(one, end_ms),
+    }

@@ -1,0 +1,190 @@
+"""The states of KIP-848 groups in the shape of classic groups' states, so that both make the same facts. Spark gives
+the records of each group to `epochs.fold` in the order of the log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.pandas.types import from_arrow_type
+
+from muster.pipeline.infer.epoch_image import CLASSIC, PARTITION_METADATA, Hold, Record, State
+from muster.pipeline.infer.epochs import fold
+from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, OFFSET_COMMIT, PARTITIONS, columns, structs
+from muster.pipeline.tables import as_row, by_group, table
+from muster.pipeline.tables.schema import MEMBER_FACT, WHO
+
+_PLACE: Final = "topic string, partition int"
+OWNER: Final = ("member_id", "instance_id", "client_id")
+"""The columns of who had a partition when it was committed."""
+_CHANGE: Final = pa.struct(
+    columns(
+        "before int, members_before int, joined strings, gone gone, resubscribed strings, topics_changed boolean, "
+        "is_conversion boolean",
+        gone=structs("member member, at_ms long, heard_ms long, away_ms long, owes_ms long", member=MEMBER_FACT),
+    )
+)
+EPOCHS: Final = pa.schema(
+    columns(
+        "group string, log_partition int, log_offset long, at_ms long, is_tombstone boolean, generation int, "
+        "protocol string, state_timestamp_ms long, members members, owners owners, takes takes, change change, "
+        "holds holds",
+        members=pa.list_(MEMBER_FACT),
+        owners=structs(f"{_PLACE}, from_offset long, member_id string"),
+        takes=structs(f"{_PLACE}, at_ms long, paused_ms long"),
+        change=_CHANGE,
+        holds=structs(f"{_PLACE}, {WHO}, start_ms long, end_ms long, first_generation int, last_generation int"),
+    )
+)
+"""A state of a KIP-848 group (`epoch_values.State`): log_offset of the record of its epoch, state_timestamp_ms when the
+epoch began, at_ms when its rebalance ended. `holds` are those that had ended. The last row of a group has no
+`is_tombstone`: it is no state, and has the remaining holds."""
+
+
+def epochs_in(decoded: DataFrame, rows: Mapping[str, int], listed: Callable[[], Mapping[str, str]]) -> DataFrame | None:
+    """Rows of EPOCHS of a log that has so many `rows` of each kind; None where there is nothing to make them of.
+    `listed`: what the source itself says of the names of topics; asked only when it is wanted.
+    """
+    if not rows.get(CONSUMER_GROUP):
+        return None
+    return epoch_states(decoded, {**listed(), **topic_names(decoded)})
+
+
+def topic_names(decoded: DataFrame) -> dict[str, str]:
+    """The names of topics by their ids, from commits and (before Kafka 4.1) from group records. Runs a job."""
+    commits = table(decoded, OFFSET_COMMIT).where(F.col("topic_id").isNotNull()).select("topic_id", "topic")
+    told = F.from_json("value_json", "topics array<struct<topicId string, topicName string>>")
+    groups = table(decoded, CONSUMER_GROUP).where(
+        F.col("value_json").isNotNull() & (F.col("key_type") == PARTITION_METADATA)
+    )
+    listed = groups.select(F.explode(told["topics"]).alias("one")).select("one.topicId", "one.topicName")
+    return {row[0]: row[1] for row in commits.unionAll(listed).distinct().collect()}
+
+
+def epoch_states(decoded: DataFrame, names: Mapping[str, str]) -> DataFrame:
+    """Rows of EPOCHS of the decoded records of a log. `names`: of topics by their ids; others go by their ids."""
+    wanted = ("group", "log_partition", "log_offset", "log_timestamp_ms", "key_type", "key_json", "value_json")
+    records = table(decoded, CONSUMER_GROUP).select(*wanted)
+    # a classic group that becomes one of these ends with a tombstone
+    ends = table(decoded, CLASSIC_GROUP).where("is_tombstone").select(*wanted)
+    known = dict(names)
+    rows = records.unionByName(ends)
+    return by_group(rows, "log_offset", lambda group, rows: rows_of_group(group, rows, known), EPOCHS)
+
+
+def rows_of_group(group: str, rows: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Rows of EPOCHS of one group, from its decoded records in the order of the log."""
+    holds: list[dict[str, Any]] = []
+    place: dict[str, Any] = {"group": group}
+
+    def records() -> Iterator[Record]:
+        for row in rows:
+            place["log_partition"] = row["log_partition"]
+            yield record_of(row)
+
+    for one in fold(records(), names):
+        if isinstance(one, State):
+            yield {**place, **_state(one), "holds": holds}
+            holds = []
+        else:
+            holds.append(_hold(one))
+    if holds:
+        yield {**place, "holds": holds}
+
+
+def record_of(row: Mapping[str, Any]) -> Record:
+    """A decoded record as the fold takes it."""
+    if row["key_type"] == CLASSIC:
+        return Record(row["log_offset"], row["log_timestamp_ms"], CLASSIC, "", None)
+    key = json.loads(row["key_json"])
+    value = None if row["value_json"] is None else json.loads(row["value_json"])
+    what = key.get("memberId") or key.get("regularExpression") or ""
+    return Record(row["log_offset"], row["log_timestamp_ms"], row["key_type"], what, value)
+
+
+def _state(one: State) -> dict[str, Any]:
+    return {
+        "log_offset": one.offset,
+        "at_ms": one.at_ms,
+        "is_tombstone": one.epoch is None,
+        "generation": one.epoch,
+        "protocol": one.assignor,
+        "state_timestamp_ms": one.began_ms,
+        "members": as_row(one.members),
+        "owners": [
+            {"topic": topic, "partition": partition, "from_offset": offset, "member_id": who}
+            for topic, partition, offset, who in one.owners
+        ],
+        "takes": as_row(one.takes),
+        "change": as_row(one.change),
+    }
+
+
+def _hold(one: Hold) -> dict[str, Any]:
+    who = {name: getattr(one.member, name) for name in ("member_id", "instance_id", "client_id", "host")}
+    return {
+        "topic": one.topic,
+        "partition": one.partition,
+        **who,
+        "start_ms": one.start_ms,
+        "end_ms": one.end_ms,
+        "first_generation": one.first_epoch,
+        "last_generation": one.last_epoch,
+    }
+
+
+def states_of(epochs: DataFrame) -> DataFrame:
+    """The columns of `inputs.states` but for those that are counted there."""
+    nobody, no_shares = F.lit(None).cast("string"), F.lit(None).cast(from_arrow_type(PARTITIONS))
+    members = F.transform(
+        "members",
+        lambda one: F.struct(
+            *(one[field.name].alias(field.name) for field in MEMBER_FACT),
+            no_shares.alias("owned"),
+            F.lit(None).cast("long").alias("metadata"),
+        ),
+    )
+    return epochs.where(F.col("is_tombstone").isNotNull()).select(
+        *("group", "log_partition", "log_offset", "at_ms", "is_tombstone", "generation"),
+        F.when(~F.col("is_tombstone"), "consumer").alias("protocol_type"),
+        "protocol",
+        nobody.alias("leader"),
+        "state_timestamp_ms",
+        members.alias("members"),
+    )
+
+
+def holds_of(epochs: DataFrame) -> DataFrame:
+    """What each member had from when to when: the columns of the table `ownership`."""
+    return epochs.select("group", F.explode("holds").alias("one")).select("group", "one.*")
+
+
+def takes_of(epochs: DataFrame) -> DataFrame:
+    """Partitions that got an owner: group, log_offset (of the epoch), topic, partition, taken_ms, paused_ms."""
+    rows = epochs.select("group", "log_offset", F.explode("takes").alias("one"))
+    # a member may have had it twice in one epoch
+    return rows.groupBy("group", "log_offset", "one.topic", "one.partition").agg(
+        F.max("one.at_ms").alias("taken_ms"), F.sum("one.paused_ms").alias("paused_ms")
+    )
+
+
+def owners_of(epochs: DataFrame, states: DataFrame) -> DataFrame:
+    """Who had each partition in an epoch, and from which offset of the log on: group, state, topic, partition,
+    log_offset (0: from the beginning of the epoch), and OWNER.
+    """
+    numbers = states.where("is_epoch").select("group", "log_offset", "state")
+    rows = epochs.join(numbers, ["group", "log_offset"])
+    who = F.map_from_entries(
+        F.transform("members", lambda one: F.struct(one.member_id, F.struct(*(one[name] for name in OWNER[1:]))))
+    )
+    each = rows.select("group", "state", F.explode("owners").alias("one"), who.alias("who"))
+    return each.select(
+        *("group", "state", "one.topic", "one.partition", "one.member_id"),
+        F.col("one.from_offset").alias("log_offset"),
+        *(F.col("who")[F.col("one.member_id")][name].alias(name) for name in OWNER[1:]),
+    )

@@ -1,0 +1,254 @@
+"""Columns of rows in an order, as numpy arrays: the rows before and after a row among the rows that belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+LARGEST: Final = (1 << 63) - 1
+_LEAST: Final = -LARGEST - 1
+
+
+class Column(NamedTuple):
+    """Whole numbers; where not `valid`, there is none."""
+
+    values: Ints
+    valid: Mask
+
+    def at(self, rows: Ints, there: Mask | None = None) -> Column:
+        """The values of these rows; `there`: none where it is not so, whatever the row."""
+        valid = self.valid[rows] if there is None else self.valid[rows] & there
+        return Column(self.values[rows], valid)
+
+    def where(self, kept: Mask) -> Column:
+        """None where not `kept`."""
+        return Column(self.values, self.valid & kept)
+
+    def or_else(self, other: Column) -> Column:
+        """The other's value where there is none."""
+        return Column(np.where(self.valid, self.values, other.values), self.valid | other.valid)
+
+    def filled(self, value: int) -> Ints:
+        """With this value where there is none."""
+        return np.where(self.valid, self.values, value)
+
+    def array(self, kind: pa.DataType) -> pa.Array:
+        """As Arrow."""
+        return pa.array(self.values.astype(kind.to_pandas_dtype()), kind, mask=~self.valid)
+
+
+class Texts(NamedTuple):
+    """Texts as numbers: equal ones have the same number."""
+
+    numbers: Column
+    words: pa.Array
+
+    def at(self, rows: Ints, there: Mask | None = None) -> Texts:
+        """As Column.at."""
+        return Texts(self.numbers.at(rows, there), self.words)
+
+    def array(self) -> pa.Array:
+        """As Arrow."""
+        return self.words.take(pa.array(self.numbers.values, mask=~self.numbers.valid))
+
+
+def either(one: Texts, other: Texts) -> Texts:
+    """The one's text, or where there is none the other's."""
+    words = pa.concat_arrays([one.words, other.words]).dictionary_encode()
+    same = words.indices.to_numpy().astype(np.int64)
+    count = len(one.words)
+    first, second = (
+        Column(same[place.values] if len(same) else place.values, place.valid)
+        for place in (one.numbers, Column(other.numbers.values + count, other.numbers.valid))
+    )
+    return Texts(first.or_else(second), words.dictionary)
+
+
+def known(values: Any) -> Column:
+    """A column with a value everywhere."""
+    return Column(np.asarray(values, np.int64), np.ones(len(values), np.bool_))
+
+
+def nothing(rows: int) -> Column:
+    """A column without any value."""
+    return Column(np.zeros(rows, np.int64), np.zeros(rows, np.bool_))
+
+
+def column_of(column: pa.ChunkedArray) -> Column:
+    """Of Arrow's whole numbers, in as many bytes as they have there."""
+    values: Any = pc.fill_null(column, 0).to_numpy()
+    return Column(values, np.asarray(pc.is_valid(column)))
+
+
+def mask_of(column: pa.ChunkedArray) -> Mask:
+    """Of Arrow's booleans; null is false."""
+    return np.asarray(pc.fill_null(column, False))
+
+
+def texts_of(column: pa.ChunkedArray) -> Texts:
+    """Of Arrow's texts, coded or not."""
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    whole = coded.unify_dictionaries().combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):
+        if not whole.num_chunks:
+            return Texts(nothing(0), pa.array([], pa.string()))
+        whole = whole.chunk(0)
+    return Texts(column_of(pa.chunked_array([whole.indices])), whole.dictionary)
+
+
+def minus(left: Column, right: Column) -> Column:
+    """left - right, and where that is more than a long holds the largest or the least long."""
+    a, b = left.values, right.values
+    with np.errstate(over="ignore"):
+        plain = a - b
+    beyond = ((a ^ b) & (a ^ plain)) < 0
+    return Column(np.where(beyond, np.where(a > b, LARGEST, _LEAST), plain), left.valid & right.valid)
+
+
+def greatest(*columns: Column) -> Column:
+    """Of those that have a value, as Spark's."""
+    found = columns[0]
+    for one in columns[1:]:
+        both = found.valid & one.valid
+        larger = np.where(both, np.maximum(found.values, one.values), np.where(found.valid, found.values, one.values))
+        found = Column(larger, found.valid | one.valid)
+    return found
+
+
+def behind(end: Column, offset: Column) -> Column:
+    """How many records lie between an offset and an end, at least 0."""
+    rest = minus(end, offset)
+    return Column(np.maximum(rest.values, 0), rest.valid)
+
+
+def begins(*columns: Column) -> Mask:
+    """Whether a row differs from the one before in any of these columns."""
+    rows = len(columns[0].values)
+    found = np.ones(rows, np.bool_)
+    if rows:
+        found[1:] = False
+    for one in columns:
+        values, valid = one.values, one.valid
+        found[1:] |= (valid[1:] != valid[:-1]) | (valid[1:] & (values[1:] != values[:-1]))
+    return found
+
+
+class Parts:
+    """Rows of which some, one after the other, belong together: a part begins where `first` is true."""
+
+    def __init__(self, first: Mask) -> None:
+        rows = len(first)
+        self.rows = np.arange(rows, dtype=np.int64)
+        self.number: Ints = np.cumsum(first, dtype=np.int64) - 1
+        starts = np.flatnonzero(first)
+        self.starts: Ints = starts.astype(np.int64)
+        self.first: Ints = self.starts[self.number]
+        self.last: Ints = np.append(self.starts[1:], rows)[self.number] - 1
+
+    def before(self, column: Column, steps: int = 1) -> Column:
+        """The value so many rows before."""
+        there = self.rows - steps >= self.first
+        return column.at(np.maximum(self.rows - steps, 0), there)
+
+    def after(self, column: Column, steps: int = 1) -> Column:
+        """The value so many rows after."""
+        there = self.rows + steps <= self.last
+        return column.at(np.minimum(self.rows + steps, max(len(self.rows) - 1, 0)), there)
+
+    def latest(self, mask: Mask, *, before: bool = False) -> tuple[Ints, Mask]:
+        """The last row up to this one (`before`: before this one) with `mask`, and whether there is one."""
+        found = np.maximum.accumulate(np.where(mask, self.rows, -1))
+        if before:
+            found = np.concatenate((np.full(min(len(found), 1), -1, np.int64), found[:-1]))
+        there = found >= self.first
+        return np.where(there, found, 0), there
+
+    def count(self, mask: Mask) -> Ints:
+        """For how many rows of the part `mask` is true."""
+        return np.bincount(self.number, mask).astype(np.int64)[self.number]
+
+    def count_so_far(self, mask: Mask) -> Ints:
+        """For how many rows of the part up to this one `mask` is true."""
+        total = np.cumsum(mask, dtype=np.int64)
+        return total - (total[self.first] - mask[self.first])
+
+    def most_so_far(self, column: Column) -> Column:
+        """The largest value up to this row."""
+        words, ranks = np.unique(column.values, return_inverse=True)
+        # a rank of its own below all others for none; each part stands above those before it
+        rank = np.where(column.valid, ranks + 1, 0) + self.number * (len(words) + 1)
+        found = np.maximum.accumulate(rank) - self.number * (len(words) + 1)
+        return Column(words[np.maximum(found - 1, 0)], found > 0) if len(words) else column
+
+    def least_so_far(self, column: Column) -> Column:
+        """The least value up to this row."""
+        # ~x turns the order round, without a number that has no opposite
+        found = self.most_so_far(Column(~column.values, column.valid))
+        return Column(~found.values, found.valid)
+
+    def within(self, column: Column, first: int, last: int) -> tuple[Column, Column, Ints]:
+        """Of the rows from so many to so many before or after this one: least, most, and how many have a value."""
+        rows = len(self.rows)
+        least, most, count = nothing(rows), nothing(rows), np.zeros(rows, np.int64)
+        for step in range(first, last + 1):
+            one = self.before(column, -step) if step <= 0 else self.after(column, step)
+            least = Column(~greatest(Column(~least.values, least.valid), Column(~one.values, one.valid)).values,
+                           least.valid | one.valid)  # fmt: skip
+            most = greatest(most, one)
+            count += one.valid
+        return least, most, count
+
+
+def sorted_rows(*keys: Any) -> Ints:
+    """The rows in the order of these keys, the first one first; equal ones stay in their order."""
+    return np.lexsort(keys[::-1]).astype(np.int64)
+
+
+def struct(fields: pa.Schema, values: Mapping[str, Any]) -> pa.StructArray:
+    """A column of structs of these fields out of Column, Texts, or numpy arrays."""
+    arrays = []
+    for field in fields:
+        value = values[field.name]
+        if isinstance(value, Column):
+            arrays.append(value.array(field.type))
+        elif isinstance(value, Texts):
+            arrays.append(value.array())
+        else:
+            arrays.append(pa.array(value, field.type))
+    return pa.StructArray.from_arrays(arrays, fields=list(fields))
+
+
+NO_MEMBERS: Final = 0
+
+
+def said_of(place: Parts, is_mark: Mask, state: Column, generation: Column, members: Column) -> list[Column]:
+    """State, generation and number of members at each row: what the last mark up to it says. A group of which nothing
+    is said has no members.
+    """
+    mark, there = place.latest(is_mark)
+    is_silent = place.count(is_mark) == 0
+    has = members.at(mark, there)
+    return [
+        state.at(mark, there),
+        generation.at(mark, there),
+        Column(np.where(is_silent, NO_MEMBERS, has.values), has.valid | is_silent),
+    ]
+
+
+def owners_at(place: Sequence[Ints], log_offset: Ints, is_owner: Mask) -> tuple[Ints, Mask]:
+    """The row that says who has a partition at each row: the last one of the same `place` up to its offset; and whether
+    there is one. Of several from the same offset the last one counts.
+    """
+    order = sorted_rows(*place, log_offset, ~is_owner)
+    last, has_last = Parts(begins(*(known(key[order]) for key in place))).latest(is_owner[order])
+    found, there = np.empty(len(order), np.int64), np.empty(len(order), np.bool_)
+    found[order], there[order] = order[last], has_last
+    return found, there

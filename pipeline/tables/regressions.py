@@ -1,0 +1,144 @@
+"""The table `regressions`: commits lower than the one before of the same group and partition, and why. A commit's
+record does not say who sent it, so the cause is inferred by the table in docs/pipeline-tables.md. Only a commit in a
+transaction says which producer made it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+
+from muster.pipeline.tables.backward import BACK
+from muster.pipeline.tables.commits import PLACE, PRODUCER
+from muster.pipeline.tables.findings import unpacked
+from muster.pipeline.tables.schema import conform
+
+RESET: Final = "reset"
+DELETED: Final = "deleted"
+REWIND: Final = "rewind"
+ZOMBIE: Final = "zombie"
+SECOND_APPLICATION: Final = "second_application"
+RECREATED: Final = "topic_recreated"
+UNKNOWN: Final = "unknown"
+"""Of a group that never had members: its consumer went back, or a tool reset it; the log does not tell which."""
+
+SERIES_MS: Final = 600_000
+"""Commits of two writers that are so near to each other are one happening."""
+_SERIES: Final = 3
+"""So many times the commits of a partition go back and return when two write."""
+_HAPPENING_MS: Final = 15_000
+"""What goes back within such a time for one cause is one happening."""
+_MOMENT_MS: Final = 3_000
+
+
+def fenced(transactions: DataFrame) -> DataFrame:
+    """The producers that newer ones of their transactional ids replaced, and when: PRODUCER, fenced_ms."""
+    rows = transactions.where(F.col("fenced_ms").isNotNull())
+    return rows.groupBy(*PRODUCER).agg(F.min("fenced_ms").alias("fenced_ms"))
+
+
+def regressions(walk: DataFrame) -> DataFrame:
+    """Rows of the table `regressions` out of those of `commit_walk.walked`."""
+    rows = unpacked(walk, "back", BACK)
+    # one request of one member is logged with one time
+    together = Window.partitionBy("group", "log_partition", "time_ms")
+    near = Window.partitionBy(*PLACE).orderBy("time_ms").rangeBetween(-SERIES_MS, SERIES_MS)
+    rows = rows.select(
+        "*",
+        F.count("*").over(together).alias("at_once"),
+        (F.min("owner").over(together) != F.max("owner").over(together)).alias("of_several"),
+        (F.count_if(F.col("returns") & ~F.col("is_first")).over(near) >= _SERIES).alias("is_series"),
+    )
+    return conform(_happenings(rows.withColumn("cause", _cause())), "regressions")
+
+
+def _happenings(rows: DataFrame) -> DataFrame:
+    """One row for what happened at one time for one cause, with the partitions in it: it names the one that went
+    farthest back. What a second application does is one as long as it goes on.
+    """
+    in_time = Window.partitionBy("group").orderBy("time_ms", "log_partition", "log_offset")
+    # a member that goes back on all its partitions may come to the very beginning on some
+    moment = F.sum(F.when(F.col("time_ms") - F.lag("time_ms").over(in_time) <= _MOMENT_MS, 0).otherwise(1))
+    rows = rows.withColumn("moment", moment.over(in_time))
+    # nor does each partition of a second application go on for long
+    of_empty = Window.partitionBy("group", "generation")
+    is_second = F.count_if((F.col("cause") == SECOND_APPLICATION) & (F.col("members") == 0)).over(of_empty) > 0
+    is_same = ~F.col("was_recreated")
+    was_empty = (F.col("members") == 0) & ~F.col("deleted_before") & is_same
+    rows = rows.withColumn("cause", F.when(is_second & was_empty, SECOND_APPLICATION).otherwise(F.col("cause")))
+    of_moment = Window.partitionBy("group", "moment")
+    is_rewound = F.count_if((F.col("cause") == REWIND) & F.col("is_first")).over(of_moment)
+    rows = rows.withColumn(
+        "cause", F.when(F.col("is_first") & is_same & (is_rewound > 0), REWIND).otherwise(F.col("cause"))
+    )
+    # nor does each partition of a consumer without a group show that it went on
+    went_on = F.col("is_alone") & (F.count_if((F.col("cause") == REWIND) & F.col("is_alone")).over(of_moment) > 0)
+    as_others = went_on & F.col("cause").isin(RESET, UNKNOWN) & ~F.col("returns")
+    rows = rows.withColumn("cause", F.when(as_others, REWIND).otherwise(F.col("cause")))
+    of_cause = Window.partitionBy("group", "cause").orderBy("time_ms", "log_partition", "log_offset")
+    apart_ms = F.when(F.col("cause") == SECOND_APPLICATION, SERIES_MS).otherwise(_HAPPENING_MS)
+    is_new = F.coalesce(F.col("time_ms") - F.lag("time_ms").over(of_cause) > apart_ms, F.lit(True))
+    by_former = F.col("cause") == ZOMBIE
+    rows = rows.select(
+        *("group", "topic", "partition", "time_ms", "cause", "generation", "log_offset"),
+        F.sum(is_new.cast("int")).over(of_cause).alias("happening"),
+        *("from_offset", "to_offset", "back"),
+        *(
+            F.when(by_former, F.coalesce(f"former_{name}", name))
+            .when(~F.col("cause").isin(SECOND_APPLICATION, RECREATED), F.col(name))
+            .alias(name)
+            for name in ("member_id", "client_id")
+        ),
+    )
+    one = F.struct("back", "from_offset", "to_offset", "time_ms", "log_offset", "member_id", "client_id", "generation")
+    # the farthest back counts; of equal ones the first
+    farthest = F.struct("back", -F.col("log_offset"), -F.col("time_ms"))
+    key = ["group", "cause", "happening"]
+    places = rows.groupBy(*key, "topic", "partition").agg(
+        F.max_by(one, farthest).alias("one"),
+        F.count("*").alias("commits"),
+        F.min("time_ms").alias("first_ms"),
+        F.max("time_ms").alias("last_ms"),
+    )
+    place = F.struct("topic", "partition", "commits", "one.from_offset", "one.to_offset", "one.back", "first_ms")
+    first = F.struct("one.back", -F.col("first_ms"), -F.col("partition"), "topic")
+    found = places.groupBy(*key).agg(
+        F.max_by(F.struct("topic", "partition", "one"), first).alias("worst"),
+        F.min("first_ms").alias("time_ms"),
+        F.max("last_ms").alias("until_ms"),
+        F.sum("commits").alias("commits"),
+        F.array_sort(F.collect_list(place)).alias("partitions"),
+        F.count_distinct("one.client_id").alias("clients"),
+    )
+    several = F.col("clients") > 1
+    return found.select(
+        *("group", "cause", "worst.topic", "worst.partition", "time_ms", "until_ms", "commits", "partitions"),
+        *(f"worst.one.{name}" for name in ("from_offset", "to_offset", "back", "generation", "log_offset")),
+        *(F.when(~several, F.col(f"worst.one.{name}")).alias(name) for name in ("member_id", "client_id")),
+    )
+
+
+def _cause() -> Column:
+    """The first rule that holds; see docs/pipeline-tables.md."""
+    alone = F.col("member_id").isNull() & (F.col("at_once") > 1)
+    is_empty = F.col("members") == 0
+    had_members = F.col("generation").isNotNull()
+    return (
+        F.when(F.col("was_recreated"), RECREATED)
+        .when(F.col("deleted_before"), DELETED)
+        .when(F.col("is_series") & ~F.col("is_of_same_producer"), SECOND_APPLICATION)
+        .when(is_empty & F.col("goes_on_empty") & had_members, SECOND_APPLICATION)
+        .when(F.col("is_alone") & F.col("goes_on_alone") & ~F.col("returns"), REWIND)
+        .when(F.col("is_alone") & F.coalesce("goes_on_alone", ~F.col("returns")), UNKNOWN)
+        .when(is_empty, RESET)
+        .when(F.col("is_of_former_producer"), ZOMBIE)
+        .when(F.col("was_fenced_before"), ZOMBIE)
+        .when(F.col("is_first") & (F.col("to_offset") > 0), REWIND)
+        .when(F.col("fell_back_and_returned") & ~F.col("is_of_same_producer") & ~F.col("is_first"), ZOMBIE)
+        .when((F.col("to_offset") <= 0) & F.col("member_id").isNull(), RESET)
+        .when(alone | F.col("of_several"), RESET)
+        .when(F.col("ran_ahead_before") & ~F.col("is_of_same_producer"), ZOMBIE)
+        .otherwise(REWIND)
+    )

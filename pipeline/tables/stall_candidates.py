@@ -1,0 +1,313 @@
+"""What the commits of a partition show for the table `stalls`: its status over time, and when it may have stalled.
+
+With numpy, over the commits of a partition: some commits, each with the window before it. `stalls` judges the
+candidates.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from muster.pipeline.schema import columns
+from muster.pipeline.tables.commit_rows import CommitRows
+from muster.pipeline.tables.ordered_columns import (
+    Column,
+    Ints,
+    Mask,
+    Parts,
+    begins,
+    behind,
+    greatest,
+    known,
+    sorted_rows,
+    struct,
+)
+from muster.pipeline.tables.topic_ends import Marks, Reach, with_ends
+
+LONG: Final = 50
+"""So many commits tell how far apart they usually are."""
+WINDOW: Final = 10
+"""Commits of a partition that are looked at together."""
+MIN_DISTANCE_MS: Final = 1_000
+"""Of commits within one such span of time the last one counts."""
+
+
+class Thinned(NamedTuple):
+    """The commits that are looked at. A life is a partition of a group from one deletion to the next."""
+
+    rows: Ints
+    """Their places among all commits."""
+    life: Parts
+    gone_ms: Column
+    """In the last of a life that was ended: when."""
+
+
+class Windows(NamedTuple):
+    """Each commit that is looked at with what its window says."""
+
+    commits: Ints
+    """How many are in it."""
+    first_ms: Ints
+    least: Column
+    """The least and the largest offset."""
+    most: Column
+    lags: Ints
+    """Of how many the lag is known,"""
+    least_lag: Column
+    """the least of them,"""
+    shrinks: Ints
+    """and with how many steps it got smaller."""
+    longest_ms: Column
+    """The longest step."""
+    calm_ms: Column
+    """The mean time between two of the last LONG commits; None: there were not so many. While a group is restarted
+    commits come more often than usual, and fill a window."""
+    silence_ms: Column
+    """The longest time between two commits of one member so far; a restart makes more than a window has, all soon
+    after each other."""
+    next_ms: Column
+    """None: nothing came after."""
+    next_end: Column
+    """How far the log reached then."""
+    is_run_start: Mask
+    """The first and the last one of some with the same offset,"""
+    is_run_end: Mask
+    run_ms: Ints
+    """when the first of those came,"""
+    run_commits: Ints
+    """and how many they are so far."""
+
+
+def thinned(commits: CommitRows) -> Thinned:
+    """The commits that are looked at."""
+    place, time_ms, is_deleted = commits.place, known(commits.time_ms), commits.is_deleted
+    next_ms = place.after(time_ms)
+    is_end = place.after(known(is_deleted))
+    next_deleted = is_end.valid & (is_end.values > 0)
+    same_span = next_ms.values // MIN_DISTANCE_MS == commits.time_ms // MIN_DISTANCE_MS
+    rows = np.flatnonzero(~is_deleted & ~(next_ms.valid & ~next_deleted & same_span))
+    life = begins(known(place.number[rows]), known(place.count_so_far(is_deleted)[rows]))
+    return Thinned(rows, Parts(life), next_ms.at(rows, next_deleted[rows]))
+
+
+def reach_of(commits: CommitRows, few: Thinned, marks: Marks) -> Reach:
+    """What is known of the ends of the topics beside each commit that is looked at."""
+    rows = few.rows
+    return with_ends(commits.topic_part[rows], commits.time_ms[rows], commits.offset.values[rows], marks)
+
+
+def windowed(commits: CommitRows, few: Thinned, end_then: Column) -> Windows:
+    """See Windows."""
+    rows, life = few.rows, few.life
+    time_ms, offset = known(commits.time_ms[rows]), commits.offset.at(rows)
+    least, most, _ = life.within(offset, 1 - WINDOW, 0)
+    lag = behind(end_then, offset)
+    least_lag, _, lags = life.within(lag, 1 - WINDOW, 0)
+    lag_before = life.before(lag)
+    shrank = lag.valid & lag_before.valid & (lag.values < lag_before.values)
+    _, _, shrinks = life.within(Column(lag.values, shrank), 2 - WINDOW, 0)
+    before_ms = life.before(time_ms)
+    gap_ms = Column(time_ms.values - before_ms.values, before_ms.valid)
+    _, longest_ms, _ = life.within(gap_ms, 2 - WINDOW, 0)
+    member = commits.member_id.numbers.at(rows)
+    is_run_start = begins(offset) | (life.rows == life.first)
+    run, _ = life.latest(is_run_start)
+    after = life.after(offset)
+    position = life.rows - life.first + 1
+    long_ago = np.maximum(life.first, life.rows + 1 - LONG)
+    return Windows(
+        np.minimum(position, WINDOW),
+        time_ms.values[np.maximum(life.first, life.rows + 1 - WINDOW)],
+        least,
+        most,
+        lags,
+        least_lag,
+        shrinks,
+        longest_ms,
+        Column((time_ms.values - time_ms.values[long_ago]) // (LONG - 1), position >= LONG),
+        life.most_so_far(gap_ms.where(~begins(member))),
+        life.after(time_ms).or_else(few.gone_ms),
+        life.after(end_then),
+        is_run_start,
+        ~(after.valid & (after.values == offset.values)),
+        time_ms.values[run],
+        life.rows - run + 1,
+    )
+
+
+OK: Final = "OK"
+WARN: Final = "WARN"
+STOP: Final = "STOP"
+STALL: Final = "STALL"
+REWIND: Final = "REWIND"
+GRADES: Final = (OK, REWIND, WARN, STOP, STALL)
+"""The statuses, the worst last."""
+
+SETTLE_MS: Final = 100_000
+"""A consumer that had read everything has so long to commit what came after."""
+SPAN_MS: Final = 10_000
+"""In such spans of time it is told when members came on."""
+STILL_MS: Final = 2 * SPAN_MS
+"""So long the commits of a partition stand still before that is told, if its owner goes on otherwise: in the second
+half of that it is heard of."""
+USUAL_GAPS: Final = 5
+"""And for so many of its usual intervals,"""
+LONGEST_GAPS: Final = 1.5
+"""and of the longest one of its last commits; if nothing is heard at all, of the longest of any member so far."""
+
+_PLACE: Final = "group string, log_partition int, topic string, partition int, member_id string, client_id string"
+INTERVAL: Final = pa.schema(
+    columns(
+        f"{_PLACE}, last_offset long, commits int, lag long, lag_known boolean, start_ms long, end_ms long, "
+        "status int, first_offset long"
+    )
+)
+"""Commits of one status after each other; `status` by its number in GRADES."""
+STANDING: Final = pa.schema(
+    columns(
+        f"{_PLACE}, generation int, committed_offset long, commits int, first_ms long, time_ms long, longest_ms long, "
+        "calm_ms long, silence_ms long, beyond_ms long, not_beyond_ms long, known_end long, end_ms long, run_ms long, "
+        "run_commits int, is_last boolean, from_ms long, to_ms long, until_ms long"
+    )
+)
+"""A time in which a partition may have stood still, `from_ms` to `to_ms`, after a commit and what its window says
+(`commit_windows.Windows`, `topic_ends.Reach`); `is_last`: of its life."""
+CAME_ON: Final = pa.schema([*columns("group string, member_id string"), ("times_ms", pa.list_(pa.int64()))])
+"""When a member came on: in each span of time first and last."""
+
+
+def looks(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows) -> dict[str, pa.StructArray]:
+    """Rows of INTERVAL (`interval`), STANDING (`standing`) and CAME_ON (`came_on`)."""
+    status = _status(commits, few, windows)
+    return {
+        "interval": _intervals(commits, few, reach, windows, status),
+        "standing": _standing(commits, few, reach, windows),
+        "came_on": _came_on(commits, few, windows),
+    }
+
+
+def _status(commits: CommitRows, few: Thinned, windows: Windows) -> Ints:
+    """What a commit leads to, if the partition does not stand still; by its number in GRADES."""
+    full = windows.commits == WINDOW
+    never_shrank = (windows.lags == WINDOW) & (windows.least_lag.values > 0) & (windows.shrinks == 0)
+    is_behind = full & never_shrank & (windows.least.values < windows.most.values)
+    went_back = commits.offset.values[few.rows] < windows.most.values
+    found: Ints = np.where(went_back, GRADES.index(REWIND), np.where(is_behind, GRADES.index(WARN), GRADES.index(OK)))
+    return found
+
+
+def _places(commits: CommitRows, rows: Ints) -> dict[str, object]:
+    return {
+        "group": commits.group.at(rows),
+        "log_partition": commits.log_partition.at(rows),
+        "topic": commits.topic.at(rows),
+        "partition": commits.partition.at(rows),
+        "member_id": commits.member_id.at(rows),
+        "client_id": commits.client_id.at(rows),
+    }
+
+
+def _intervals(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows, status: Ints) -> pa.StructArray:
+    """Commits of one status after each other as one row. What is fine is told of the end only."""
+    life = few.life
+    is_last = life.rows == life.last
+    start, _ = life.latest(begins(known(status)) | (life.rows == life.first))
+    ends = is_last.copy()
+    ends[:-1] |= status[1:] != status[:-1]
+    found = np.flatnonzero(ends & ((status != GRADES.index(OK)) | ~windows.next_ms.valid))
+    rows, started = few.rows[found], few.rows[start[found]]
+    offset = commits.offset.at(rows)
+    reached = _known_end(reach, windows).at(found)
+    return struct(
+        INTERVAL,
+        {
+            **_places(commits, rows),
+            "last_offset": offset,
+            "commits": known(windows.commits[found]),
+            "lag": behind(reached, offset),
+            "lag_known": reach.end_offset.valid[found],
+            "start_ms": known(commits.time_ms[started]),
+            "end_ms": windows.next_ms.at(found),
+            "status": known(status[found]),
+            "first_offset": commits.offset.at(started),
+        },
+    )
+
+
+def _known_end(reach: Reach, windows: Windows) -> Column:
+    is_last = ~windows.next_ms.valid
+    ends, then = reach.end_offset, windows.next_end
+    return Column(np.where(is_last, ends.values, then.values), np.where(is_last, ends.valid, then.valid))
+
+
+def _standing(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows) -> pa.StructArray:
+    rows = len(few.rows)
+    from_ms = greatest(known(windows.run_ms), reach.not_beyond_ms)
+    to_ms = windows.next_ms.or_else(known(np.full(rows, commits.known_until_ms or 0)))
+    found = np.flatnonzero(windows.is_run_end & _may_stand(commits, few, reach, windows, from_ms.values, to_ms.values))
+    of = few.rows[found]
+    return struct(
+        STANDING,
+        {
+            **_places(commits, of),
+            "generation": commits.generation.at(of),
+            "committed_offset": commits.offset.at(of),
+            "commits": known(windows.commits[found]),
+            "first_ms": known(windows.first_ms[found]),
+            "time_ms": known(commits.time_ms[of]),
+            "longest_ms": windows.longest_ms.at(found),
+            "calm_ms": windows.calm_ms.at(found),
+            "silence_ms": windows.silence_ms.at(found),
+            "beyond_ms": reach.beyond_ms.at(found),
+            "not_beyond_ms": reach.not_beyond_ms.at(found),
+            "known_end": _known_end(reach, windows).at(found),
+            "end_ms": reach.end_ms.at(found),
+            "run_ms": known(windows.run_ms[found]),
+            "run_commits": known(windows.run_commits[found]),
+            "is_last": ~windows.next_ms.valid[found],
+            "from_ms": from_ms.at(found),
+            "to_ms": to_ms.at(found),
+            "until_ms": known(np.full(len(found), commits.known_until_ms or 0)),
+        },
+    )
+
+
+def _may_stand(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows, from_ms: Ints, to_ms: Ints) -> Mask:
+    """Whether a partition may have stood still after a commit. Who had it, and what else its member did, can only make
+    it less: `standing.is_long` says this of one, with what is known then.
+    """
+    beyond = reach.beyond_ms
+    mean_ms = (commits.time_ms[few.rows] - windows.first_ms) / np.maximum(windows.commits - 1, 1)
+    mean_ms = np.maximum(mean_ms, windows.calm_ms.filled(0))
+    usual_ms = np.maximum(USUAL_GAPS * mean_ms, LONGEST_GAPS * windows.longest_ms.filled(0))
+    surely_ms = to_ms - np.where(beyond.valid, np.maximum(from_ms, beyond.values), from_ms)
+    is_last = ~windows.next_ms.valid
+    silent_ms = np.where(is_last & ~reach.not_beyond_ms.valid, to_ms - from_ms, surely_ms)
+    enough = (windows.commits == WINDOW) | (is_last & (windows.commits > 1))
+    longest_ms = np.maximum(np.maximum(SETTLE_MS, usual_ms), LONGEST_GAPS * windows.silence_ms.filled(0))
+    is_long = (surely_ms >= np.maximum(STILL_MS, usual_ms)) | (enough & (silent_ms >= longest_ms))
+    found: Mask = beyond.valid & (to_ms - from_ms >= STILL_MS) & is_long
+    return found
+
+
+def _came_on(commits: CommitRows, few: Thinned, windows: Windows) -> pa.StructArray:
+    """Of each member of a group; nobody is one too."""
+    rows = few.rows[windows.is_run_start]
+    group, member = commits.group.at(rows), commits.member_id.at(rows)
+    time_ms = commits.time_ms[rows]
+    who = Column(member.numbers.filled(-1), np.ones(len(rows), np.bool_))
+    order = sorted_rows(group.numbers.values, who.values, time_ms)
+    group, member, who, time_ms = group.at(order), member.at(order), who.at(order), time_ms[order]
+    is_new = begins(group.numbers, who)
+    is_first = is_new | begins(known(time_ms // SPAN_MS))
+    is_last = np.append(is_first[1:], True)[: len(order)]
+    kept = np.flatnonzero(is_first | is_last)
+    starts = np.flatnonzero(is_new)
+    bounds = np.append(np.searchsorted(kept, starts), len(kept)).astype(np.int32)
+    times = pa.ListArray.from_arrays(pa.array(bounds), pa.array(time_ms[kept]))
+    return pa.StructArray.from_arrays(
+        [group.at(starts).array(), member.at(starts).array(), times], fields=list(CAME_ON)
+    )

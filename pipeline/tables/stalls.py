@@ -1,0 +1,201 @@
+"""The table `stalls`: the progress of each partition's commits, by the rules of LinkedIn's Burrow.
+
+docs/pipeline-tables.md has the rules; the window slides over the whole history. If the ends of the topics are not
+known, only REWIND is checked, and `lag_known` is false.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from muster.pipeline.tables import by_group
+from muster.pipeline.tables.findings import FINDING, read
+from muster.pipeline.tables.ordered_columns import LARGEST
+from muster.pipeline.tables.schema import TABLES, conform
+from muster.pipeline.tables.stall_candidates import (
+    CAME_ON,
+    GRADES,
+    INTERVAL,
+    LONGEST_GAPS,
+    SETTLE_MS,
+    SPAN_MS,
+    STALL,
+    STANDING,
+    STILL_MS,
+    STOP,
+    USUAL_GAPS,
+    WINDOW,
+)
+
+REPEATS_MS: Final = 60_000
+"""So long if it commits the same again and again, and nothing else."""
+_AGAIN: Final = 4
+"""So many commits of the same offset are one again and again."""
+
+Row = dict[str, Any]
+Times = tuple[int | None, int | None]
+"""From when to when; None: still."""
+
+
+def stalls_of(
+    intervals: Iterable[Row],
+    standing: Iterable[Row],
+    came_on: Mapping[str | None, Sequence[int]],
+    owned: Mapping[tuple[str, int], Sequence[Times]] | None,
+) -> Iterator[Row]:
+    """Rows of the table `stalls` of one group (with `log_partition` besides): of its INTERVALs, and of what may be a
+    STANDING. `came_on`: when each member came on, in order. `owned`: when each partition had an owner; None: whoever
+    committed last has it still.
+    """
+    rows = [{**one, "status": GRADES[one["status"]], "complete": one["commits"] / WINDOW} for one in intervals]
+    rows += (found for one in standing if (found := _stood(one, came_on, owned)) is not None)
+    return _with_group(rows)
+
+
+def _stood(one: Row, came_on: Mapping[str | None, Sequence[int]], owned: Any) -> Row | None:
+    """A time in which the committed offset of a partition did not change, though it had an owner and there was
+    something to read; None: it was none.
+
+    If its owner comes on with other partitions, STILL_MS are enough. If it does not, nobody may have written, or the
+    coordinator may have been away: then it has REPEATS_MS if it commits this same offset again and again, and SETTLE_MS
+    if nothing is heard of it at all.
+    """
+    goes_on = _comes_on(came_on.get(one["member_id"], ()), one["run_ms"] + SPAN_MS)
+    if owned is not None:
+        times = _while_owned(one, owned.get((one["topic"], one["partition"]), ()))
+        if times is None:
+            return None
+        one = {**one, "from_ms": times[0], "to_ms": times[1]}
+    repeats = one["run_commits"] >= _AGAIN
+    wanted_ms = STILL_MS if goes_on else REPEATS_MS if repeats else None
+    if not is_long(one, wanted_ms) or not _is_unread(one):
+        return None
+    lag = _lag(one)
+    ends_at_end = one["is_last"] and one["to_ms"] >= one["until_ms"]
+    return {
+        **{name: one[name] for name in ("group", "log_partition", "topic", "partition", "member_id", "client_id")},
+        "last_offset": one["committed_offset"],
+        "complete": one["commits"] / WINDOW,
+        "lag": lag,
+        "lag_known": True,
+        "start_ms": one["from_ms"],
+        "end_ms": None if ends_at_end else one["to_ms"],
+        "status": STALL if repeats else STOP,
+        "first_offset": one["committed_offset"],
+    }
+
+
+def _comes_on(times: Sequence[int], from_ms: int) -> bool:
+    """Whether the member came on, with any partition, from then until SPAN_MS later."""
+    place = bisect_left(times, from_ms)
+    return place < len(times) and times[place] <= from_ms + SPAN_MS
+
+
+def _while_owned(one: Row, owned: Sequence[Times]) -> tuple[int, int] | None:
+    """Only the time in which the partition had an owner, the longest; None: it is too short. Groups that never had
+    members are left as they are.
+    """
+    from_ms, to_ms = one["from_ms"], one["to_ms"]
+    if one["generation"] is not None:
+        # of equal ones the later one counts, and one that is over before one that is not
+        best: tuple[int, int, bool, int] | None = None
+        for had_ms, gave_ms in owned:
+            if had_ms is None or had_ms >= to_ms or (to_ms if gave_ms is None else gave_ms) <= from_ms:
+                continue
+            until_ms = to_ms if gave_ms is None else gave_ms
+            found = (min(until_ms, to_ms) - max(had_ms, from_ms), had_ms, gave_ms is not None, until_ms)
+            best = found if best is None else max(best, found)
+        if best is None:
+            return None
+        from_ms, to_ms = max(from_ms, best[1]), min(to_ms, best[3])
+    return (from_ms, to_ms) if to_ms - from_ms >= STILL_MS else None
+
+
+def is_long(one: Row, wanted_ms: int | None) -> bool:
+    """Whether a partition stood still from `from_ms` to `to_ms` for `wanted_ms`, and for some of its usual intervals;
+    or nothing is heard of it at all for SETTLE_MS, which is all that counts if nothing is wanted.
+    """
+    # while a group is restarted commits come more often than usual: so long a gap there was before, without a stall
+    mean_ms = max((one["time_ms"] - one["first_ms"]) / max(one["commits"] - 1, 1), one["calm_ms"] or 0)
+    usual_ms = max(USUAL_GAPS * mean_ms, LONGEST_GAPS * (one["longest_ms"] or 0))
+    from_ms, to_ms = one["from_ms"], one["to_ms"]
+    surely_ms = to_ms - max(from_ms, one["beyond_ms"])
+    if wanted_ms is not None and surely_ms >= max(wanted_ms, usual_ms):
+        return True
+    # of the end of a topic often only the last moment is known
+    only_last = one["is_last"] and one["not_beyond_ms"] is None
+    silent_ms = to_ms - from_ms if only_last else surely_ms
+    enough = one["commits"] == WINDOW or (one["is_last"] and one["commits"] > 1)
+    return bool(enough and silent_ms >= max(SETTLE_MS, usual_ms, LONGEST_GAPS * (one["silence_ms"] or 0)))
+
+
+def _is_unread(one: Row) -> bool:
+    """Is there surely something to read? One record may be the end of a transaction, which no application reads, if
+    nothing was written after it.
+    """
+    is_written = one["is_last"] and one["end_ms"] is not None and one["end_ms"] - one["from_ms"] >= STILL_MS
+    lag = _lag(one)
+    return is_written or (lag is not None and lag > 1)
+
+
+def _lag(one: Row) -> int | None:
+    return None if one["known_end"] is None else min(max(one["known_end"] - one["committed_offset"], 0), LARGEST)
+
+
+def _with_group(rows: list[Row]) -> Iterator[Row]:
+    """What stands still at the end is not fine; the worst of a group's partitions is the group's."""
+
+    def place(row: Row) -> tuple[int, str, int]:
+        return row["log_partition"], row["topic"], row["partition"]
+
+    still = {place(row) for row in rows if row["end_ms"] is None and row["status"] in (STALL, STOP)}
+    kept = [
+        row for row in rows if row["end_ms"] is not None or row["status"] in (STALL, STOP) or place(row) not in still
+    ]
+    worst = max((GRADES.index(row["status"]) for row in kept if row["end_ms"] is None), default=None)
+    return ({**row, "group_status": None if worst is None else GRADES[worst]} for row in kept)
+
+
+_OWNED: Final = "struct<topic: string, partition: int, start_ms: bigint, end_ms: bigint>"
+
+
+def stalls(walk: DataFrame, owned: DataFrame | None = None) -> DataFrame:
+    """Rows of the table `stalls` out of those of `commit_walk.walked`. `owned`: the table `ownership`; None: whoever
+    committed last has the partition still.
+    """
+    rows = walk.where(F.col("found").isin("interval", "standing", "came_on"))
+    rows = rows.select(*FINDING.names, F.lit(None).cast(_OWNED).alias("owned"))
+    if owned is not None:
+        had = F.struct("topic", "partition", "start_ms", "end_ms").cast(_OWNED)
+        rows = rows.unionByName(owned.select("group", had.alias("owned")), allowMissingColumns=True)
+    is_known = owned is not None
+
+    def tell(_: str, some: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        return _of_group(some, is_known)
+
+    return conform(by_group(rows, "group", tell, TABLES["stalls"]), "stalls")
+
+
+def _of_group(rows: Iterable[dict[str, Any]], is_known: bool) -> Iterator[dict[str, Any]]:
+    intervals: list[dict[str, Any]] = []
+    standing: list[dict[str, Any]] = []
+    came_on: dict[str | None, list[int]] = {}
+    owned: dict[tuple[str, int], list[Times]] = {}
+    for row in rows:
+        if row["found"] == "interval":
+            intervals.append(read(row, INTERVAL))
+        elif row["found"] == "standing":
+            standing.append(read(row, STANDING))
+        elif row["found"] == "came_on":
+            one = read(row, CAME_ON)
+            came_on.setdefault(one["member_id"], []).extend(one["times_ms"])
+        else:
+            one = row["owned"]
+            owned.setdefault((one["topic"], one["partition"]), []).append((one["start_ms"], one["end_ms"]))
+    in_order = {member: sorted(times) for member, times in came_on.items()}
+    return stalls_of(intervals, standing, in_order, owned if is_known else None)

@@ -1,0 +1,122 @@
+"""The ends of the topics' logs beside commits: how far the log reached then, and since when it reaches beyond the
+committed offset.
+
+Of an end it is known from when on the log reached it at least. Several ends of a partition are its history; the largest
+offset is the latest known end. For these partitions commits of other groups are history too: no group reads what is not
+there yet.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from muster.pipeline.tables.ordered_columns import LARGEST, Column, Ints, Parts, begins, known, nothing, sorted_rows
+
+
+class Ends(NamedTuple):
+    """Rows of `ends`: the number of the topic's partition, how far it reached, and from when on. By partition."""
+
+    topic: Ints
+    end_offset: Ints
+    time_ms: Ints
+
+
+class Reach(NamedTuple):
+    """Beside each commit. All is none where nothing is known of the ends of its partition."""
+
+    end_then: Column
+    """How far the log reached at least when it was committed."""
+    beyond_ms: Column
+    """From when on the log surely reached beyond the committed offset; none: it never did, by what is known."""
+    not_beyond_ms: Column
+    """The last time at which it surely did not; none: no such time is known."""
+    end_offset: Column
+    """How far the log is known to reach in the end,"""
+    end_ms: Column
+    """and since when."""
+
+
+class Marks(NamedTuple):
+    """The ends of partitions, each offset once, upwards."""
+
+    topic: Ints
+    end_offset: Ints
+    time_ms: Ints
+    below_ms: Column
+    """The last time at which the log was known to end lower."""
+
+
+def marks_of(ends: Ends) -> Marks:
+    """The ends by partition and offset."""
+    upwards = sorted_rows(ends.topic, ends.end_offset, ends.time_ms)
+    topic, end_offset, time_ms = (column[upwards] for column in ends)
+    each = Parts(begins(known(topic), known(end_offset)))
+    first, last = each.starts, each.last[each.starts] if len(topic) else each.starts
+    below = Parts(begins(known(topic[first]))).before(known(time_ms[last]))
+    return Marks(topic[first], end_offset[first], time_ms[first], below)
+
+
+def latest_of(marks: Marks, topics: int) -> tuple[Column, Column]:
+    """Of each of so many partitions the largest known end, and since when it is known."""
+    end_offset, end_ms = nothing(topics), nothing(topics)
+    # upwards: the last one that is written counts
+    for column, values in ((end_offset, marks.end_offset), (end_ms, marks.time_ms)):
+        column.values[marks.topic] = values
+        column.valid[marks.topic] = True
+    return end_offset, end_ms
+
+
+def with_ends(topic: Ints, time_ms: Ints, offset: Ints, marks: Marks) -> Reach:
+    """What is known of the ends beside each of these commits. `topic`: the number of its partition, from 0 on."""
+    rows = len(topic)
+    if not rows or not len(marks.topic):
+        return Reach(*(nothing(rows) for _ in Reach._fields))
+    topics = int(max(topic.max(), marks.topic.max())) + 1
+    latest, latest_ms = latest_of(marks, topics)
+    end_offset, end_ms = latest.at(topic), latest_ms.at(topic)
+    both = np.concatenate((marks.topic, topic))
+    times = np.concatenate((marks.time_ms, time_ms))
+    offsets = np.concatenate((marks.end_offset, offset))
+    is_commit = np.arange(len(both)) >= len(marks.topic)
+    reached = _reached(both, times, offsets, is_commit)[len(marks.topic) :]
+    # what was committed beyond the end (of a log that was made anew, or by hand) proves nothing
+    proven = Column(times, latest.valid[both] & (offsets <= latest.values[both]))
+    above_ms, next_mark = _above(both, offsets, proven, np.where(is_commit, -1, np.arange(len(both))))
+    above_ms = above_ms.at(np.arange(len(marks.topic), len(both)))
+    next_mark = next_mark[len(marks.topic) :]
+    return Reach(
+        Column(np.minimum(reached, end_offset.values), end_offset.valid),
+        above_ms.where(end_offset.valid),
+        marks.below_ms.at(np.maximum(next_mark, 0), next_mark >= 0),
+        end_offset,
+        end_ms,
+    )
+
+
+def _reached(topic: Ints, times: Ints, offsets: Ints, is_commit: np.ndarray) -> Ints:
+    """The largest offset of the partition so far, in the order of time."""
+    in_time = sorted_rows(topic, times, is_commit)
+    found = np.empty(len(topic), np.int64)
+    found[in_time] = Parts(begins(known(topic[in_time]))).most_so_far(known(offsets[in_time])).values
+    return found
+
+
+def _above(topic: Ints, offsets: Ints, proven: Column, mark: Ints) -> tuple[Column, Ints]:
+    """Of what is higher in the partition: when the first of it was proven, and the lowest mark, -1: there is none."""
+    # the neighbours of the largest and the least long are none
+    height = np.clip(offsets, 1 - LARGEST, LARGEST - 1)
+    downwards = sorted_rows(topic, -height)
+    parts = Parts(begins(known(topic[downwards])))
+    level = Parts(begins(known(topic[downwards]), known(height[downwards])))
+    least = parts.least_so_far(proven.at(downwards))
+    lowest, is_there = parts.latest(mark[downwards] >= 0)
+    # the rows of one height see what is above all of them
+    higher = np.maximum(level.first - 1, 0)
+    has_higher = level.first > parts.first
+    above, next_mark = nothing(len(topic)), np.full(len(topic), -1, np.int64)
+    found = least.at(higher, has_higher)
+    above.values[downwards], above.valid[downwards] = found.values, found.valid
+    next_mark[downwards] = np.where(has_higher & is_there[higher], mark[downwards][lowest[higher]], -1)
+    return above, next_mark

@@ -1,0 +1,133 @@
+"""The tables `episodes` and `verdicts` out of the other tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from muster.pipeline.tables.commits import walked
+from muster.pipeline.tables.episodes import episodes_and_verdicts
+from muster.pipeline.tables.moments import moments
+from muster.pipeline.tables.schema import TABLES
+from tests.pipeline.tables.rows import Commits, ms, table_of
+
+Row = dict[str, Any]
+DEAD = ("one", "two", "three")
+"""Groups in which a member dies at the same moment."""
+
+
+def _who(name: str) -> Row:
+    return {"member_id": f"{name}-1", "client_id": name, "host": "/h"}
+
+
+def _rebalance(group: str, generation: int, at_s: float, cause: str, name: str) -> Row:
+    return {
+        "group": group, "generation": generation, "before_generation": generation - 1, "start_ms": ms(at_s),
+        "end_ms": ms(at_s + 1), "cause": cause, "trigger_member_id": f"{name}-1", "members_before": generation - 1,
+        "members_after": 1, "kept": 3, "moved": 1, "gained": 0, "lost": 0, "paused_partition_ms": 4_000,
+        "confidence": 1.0,
+    }  # fmt: skip
+
+
+def _member(group: str, name: str, start_s: float, first: int, end_s: float | None = None, how: str | None = None,
+            last: int | None = None) -> Row:  # fmt: skip
+    return {
+        "group": group, **_who(name), "start_ms": ms(start_s), "end_ms": None if end_s is None else ms(end_s),
+        "first_generation": first, "last_generation": last, "end_cause": how,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> dict[str, list[Row]]:
+    rebalances, memberships = [], []
+    for number, group in enumerate((*DEAD, "alone")):
+        at_s = 1_000 + 4 * number + (5_000 if group == "alone" else 0)
+        memberships += [_member(group, "a", 0, 1), _member(group, "b", 0, 1, at_s, "expired", 1)]
+        rebalances += [
+            _rebalance(group, 1, 1, "member_joined", "a"),
+            _rebalance(group, 2, at_s, "session_expired", "b"),
+        ]
+    memberships.append(_member("gone", "a", 0, 1, 7_000, "expired", 1))
+    last = {"members_after": 0, "kept": 0, "moved": 0, "lost": 4}
+    rebalances += [
+        _rebalance("gone", 1, 1, "member_joined", "a"), _rebalance("gone", 2, 7_000, "session_expired", "a") | last
+    ]  # fmt: skip
+    slow = [(1_000, 1_400), (1_500, 1_900), (2_000, None)]
+    for number, (start_s, end_s) in enumerate(slow):
+        memberships.append(_member("slow", "s", start_s, 2 * number + 1, end_s, end_s and "left", 2 * number + 1)
+                           | {"member_id": f"s-{number}"})  # fmt: skip
+        rebalances.append(_rebalance("slow", 2 * number + 1, start_s, "member_joined", "s"))
+        if end_s:
+            rebalances.append(_rebalance("slow", 2 * number + 2, end_s, "member_left", "s"))
+    memberships.append(_member("slow", "other", 0, 0))
+    generations = [
+        {"group": "slow", "generation": 1, "start_ms": ms(1_000), "member_count": 1,
+         "members": [{**_who("s"), "member_id": f"s-{number}", "rebalance_timeout_ms": 300_000} for number in range(2)]}
+    ]  # fmt: skip
+    generations += [
+        {"group": group, "generation": 1, "start_ms": ms(1), "member_count": 0, "members": []}
+        for group in (*DEAD, "alone", "gone")
+    ]
+    stalls = [
+        {"group": "only commits", "topic": "t", "partition": number, "start_ms": ms(3_000), "end_ms": None,
+         "status": status, "lag": 7}
+        for number, status in enumerate(("STALL", "WARN"))
+    ]  # fmt: skip
+    regressions = [{"group": "alone", "cause": "second_application", "time_ms": ms(100), "until_ms": ms(200),
+                    "commits": 12}]  # fmt: skip
+    commits = [*Commits("only commits").by("x", (4_000, 1)).rows]
+    for number, (start_s, _) in enumerate(slow):
+        commits += Commits("slow").by("s", (start_s + 20, number), member_id=f"s-{number}").rows
+    given = {
+        name: table_of(spark, name, rows)
+        for name, rows in {
+            "rebalances": rebalances, "memberships": memberships, "generations": generations, "commits": commits,
+            "flapping": [], "stalls": stalls, "regressions": regressions,
+        }.items()
+    }  # fmt: skip
+    given["commits"] = walked(given["commits"], None)
+    tables = episodes_and_verdicts(*given.values())
+    assert all(rows.columns == TABLES[name].names for name, rows in tables.items())
+    return {name: [row.asDict() for row in rows.collect()] for name, rows in tables.items()}
+
+
+def _kinds(found: dict[str, list[Row]], group: str) -> list[str]:
+    rows = [row for row in found["episodes"] if row["group"] == group]
+    return [row["kind"] for row in sorted(rows, key=lambda row: row["from_ms"])]
+
+
+def test_deaths_in_several_groups_at_one_moment_are_told_from_a_death_alone(found: dict[str, list[Row]]) -> None:
+    for group in DEAD:
+        assert _kinds(found, group) == ["first_formation", "coordinator_or_network_trouble"]
+    assert _kinds(found, "alone") == ["first_formation", "member_died"]
+
+
+def test_commits_tell_that_a_member_that_left_twice_was_slow(found: dict[str, list[Row]]) -> None:
+    assert "slow_poller" in _kinds(found, "slow")
+
+
+def test_each_group_has_a_verdict(found: dict[str, list[Row]]) -> None:
+    told = {row["group"]: row for row in found["verdicts"]}
+    assert told["alone"]["verdict"].startswith("b died and nobody took its place: 1 rebalance, 1 s of 4 partitions")
+    assert {group: row["level"] for group, row in told.items()} == {
+        **dict.fromkeys((*DEAD, "gone"), "help"), "alone": "look", "slow": "help", "only commits": "help"
+    }  # fmt: skip
+    # nobody took its partitions: they count all the same
+    assert ": 1 rebalance, 1 s of 4 partitions unread" in told["gone"]["verdict"]
+    assert told["only commits"]["verdict"] == "t-0 stands still since 23:03, 7 records behind"
+    assert "; a second application commits under the same group id (12 commits" in told["alone"]["verdict"]
+    assert (told["alone"]["trouble_ms"], told["alone"]["cost_ms"], told["alone"]["rebalances"]) == (4_000, 8_000, 2)
+
+
+def test_nobody_could_commit_while_the_coordinator_was_away(spark: SparkSession) -> None:
+    """Three groups commit all the time but for 20 s; before, one of them rests for as long; later there is only one."""
+    rows = []
+    for number, name in enumerate("abc"):
+        times = [at for at in range(200) if not 100 <= at < 120 and not (name == "a" and 60 <= at < 80)]
+        rows += Commits(name).by(name, *((at + number / 10, at) for at in times)).rows
+    rows += Commits("a").by("a", *((at, at) for at in range(240, 300))).rows
+    nobody = spark.createDataFrame([], "group string, heard_ms long")
+    (found,) = moments(walked(table_of(spark, "commits", rows), None), nobody).collect()
+    assert [(row.from_ms, row.until_ms) for row in found.moments] == [(ms(90), ms(120))]

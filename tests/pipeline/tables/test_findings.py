@@ -1,0 +1,64 @@
+"""Findings of all kinds go through the same three columns, and come out as they were: by Spark, and in Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from muster.pipeline.schema import columns
+from muster.pipeline.tables.findings import FINDING, packed, read, unpacked
+
+PLAIN = pa.schema(columns("group string, topic string, partition int, is_last boolean, member_id string, end_ms long"))
+LISTED = pa.schema([*columns("group string, member_id string, count int"), ("times_ms", pa.list_(pa.int64()))])
+ONLY_NUMBERS = pa.schema(columns("group string, first_ms long"))
+
+Row = dict[str, Any]
+KINDS: dict[str, tuple[pa.Schema, list[Row]]] = {
+    "plain": (
+        PLAIN,
+        [
+            {"group": "a", "topic": "t", "partition": 3, "is_last": True, "member_id": None, "end_ms": -(2**63)},
+            {"group": "b", "topic": "u", "partition": None, "is_last": None, "member_id": "m", "end_ms": None},
+            {"group": "b", "topic": None, "partition": 0, "is_last": False, "member_id": "", "end_ms": 2**63 - 1},
+        ],
+    ),
+    "listed": (
+        LISTED,
+        [
+            {"group": "a", "member_id": "m", "count": 1, "times_ms": [5, 6, 7]},
+            {"group": "a", "member_id": None, "count": None, "times_ms": []},
+            {"group": "b", "member_id": "n", "count": 3, "times_ms": [9]},
+        ],
+    ),
+    "numbers": (ONLY_NUMBERS, [{"group": "a", "first_ms": 1}, {"group": "b", "first_ms": None}]),
+    "none": (PLAIN, []),
+}
+
+
+def struct(schema: pa.Schema, rows: list[Row]) -> pa.StructArray:
+    return pa.array(rows, pa.struct(list(schema)))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_row_is_read_as_it_was(name: str) -> None:
+    schema, rows = KINDS[name]
+    batch = packed(name, struct(schema, rows))
+    assert batch.schema == FINDING
+    assert [read(row, schema) for row in batch.to_pylist()] == rows
+    # 1 is True, but a row says what it is
+    told = [type(read(row, schema).get("is_last")) for row in batch.to_pylist()]
+    assert told == [type(row.get("is_last")) for row in rows]
+
+
+def test_spark_tells_the_kinds_apart(spark: SparkSession) -> None:
+    batches = [packed(name, struct(schema, rows)) for name, (schema, rows) in KINDS.items()]
+    walk = spark.createDataFrame(pa.Table.from_batches(batches, FINDING))
+    for name, (schema, rows) in KINDS.items():
+        found = unpacked(walk, name, schema)
+        assert found.schema.names == schema.names
+        assert [one.dataType for one in found.schema] == [one.dataType for one in from_arrow_schema(schema)]
+        assert sorted((row.asDict() for row in found.collect()), key=repr) == sorted(rows, key=repr)

@@ -1,0 +1,88 @@
+"""How groups read over time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from muster.pipeline.tables.commits import walked
+from muster.pipeline.tables.lag import progress
+from muster.pipeline.tables.schema import TABLES
+from tests.pipeline.tables.rows import Commits, ends_of, table_of
+
+HISTORIES = (
+    Commits("steady", "a").by("x", *((at, at * 10) for at in range(101))),
+    Commits("stopped", "a").by("x", (0, 0), (12, 120)),
+    Commits("back", "b").by("x", (0, 500), (7, 100), (14, 200)),
+    Commits("deleted", "b").by("x", (0, 500)).deleted(21),
+    Commits("of-no-topic", "gone").by("x", (0, 50)).by("x", (0, 10), (40, 30), partition=1),
+    Commits("huge", "huge").by("x", (0, 2**63 - 1)).by("x", (0, -(2**63)), (9, 2**63 - 1), partition=1),
+)
+ENDS = (
+    # seen often, then no more
+    *(("a", 0, 20 * at, at) for at in range(0, 101, 4)),
+    ("b", 0, 600, 2), ("b", 0, 600, 50), ("b", 0, 900, 95),
+    ("huge", 0, 2**63 - 1, 0), ("huge", 1, 2**63 - 1, 0),
+)  # fmt: skip
+
+
+def rows(spark: SparkSession, *ends: tuple[str, int, int, int]) -> dict[str, list[dict[str, Any]]]:
+    """By group; times in seconds since the first of all."""
+    commits = table_of(spark, "commits", (row for one in HISTORIES for row in one.rows))
+    table = progress(walked(commits, ends_of(spark, *ends) if ends else None))
+    assert table.columns == TABLES["progress"].names
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in table.orderBy("group", "start_ms").collect():
+        found.setdefault(row.group, []).append(row.asDict())
+    return found
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
+    return rows(spark, *ENDS)
+
+
+def test_all_groups_have_the_same_steps_up_to_the_end(found: dict[str, list[dict[str, Any]]]) -> None:
+    for some in found.values():
+        assert {row["until_ms"] - row["start_ms"] for row in some[:-1]} == {5_000}
+        assert all(one["until_ms"] == after["start_ms"] for one, after in pairwise(some))
+        assert some[-1]["until_ms"] == found["steady"][-1]["until_ms"]
+
+
+def test_what_was_read_and_committed(found: dict[str, list[dict[str, Any]]]) -> None:
+    steady = found["steady"]
+    assert sum(row["commits"] for row in steady) == 101
+    assert sum(row["records"] for row in steady) == 1_000
+    assert {row["records"] for row in steady[1:-1]} == {50}
+    assert [row["commits"] for row in found["stopped"]][:4] == [1, 0, 1, 0]
+    assert sum(row["records"] for row in found["stopped"]) == 120
+    assert sum(row["records"] for row in found["back"]) == 100, "what went back was not read"
+
+
+def test_how_far_behind_it_was(found: dict[str, list[dict[str, Any]]]) -> None:
+    steady, stopped = found["steady"], found["stopped"]
+    # 20 records a second are written, 10 read
+    assert all(abs(row["lag"] - 10 * (row["until_ms"] - steady[0]["start_ms"]) / 1_000) <= 60 for row in steady)
+    assert stopped[-1]["lag"] == 2_000 - 120
+    assert {row["written"] for row in steady[1:-1]} == {100}
+
+
+def test_what_is_not_known_is_not_told(found: dict[str, list[dict[str, Any]]]) -> None:
+    lags = [row["lag"] for row in found["back"]]
+    # while the end is the same; between two looks far apart; after the last one
+    assert lags[0] == 100
+    assert lags[2:9] == [400] * 7
+    assert lags[11:18] == [None] * 7
+    assert lags[-1] == 700
+    assert found["deleted"][-1]["lag"] is None
+    assert {row["lag"] for row in found["of-no-topic"]} == {None}
+    assert found["huge"][-1]["lag"] == 0
+
+
+def test_without_ends(spark: SparkSession) -> None:
+    told = rows(spark)
+    assert {row["lag"] for some in told.values() for row in some} == {None}
+    assert sum(row["records"] for row in told["steady"]) == 1_000

@@ -1,0 +1,85 @@
+"""The inference held against what really happened: on a sample that tells it itself, and on logs of a real Kafka 4.3
+whose groups a script drove: `tests.pipeline.scripted` (aiokafka, sessions of 6 and 10 s, auto-commit and commits by
+hand every 0.5 to 5 s) and `tests.pipeline.scripted_processes` (librdkafka, Java and kafka-python, sessions of 6 and
+15 s, mostly cooperative, commits every 1 and 5 s; one of the groups has nothing to commit). A third one has what these
+have not: sessions of 45 s, commits after each batch, only when partitions are given up or never, idle topics, several
+that die at once or while the group rebalances, consumers that hang or unsubscribe, a classic Kafka Streams, a restart
+of the broker, and groups of which there is nothing to tell: KIP-848's, share and streams groups, and consumers that
+only commit. The partitions of each have other numbers, so that all are read at once.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from muster.pipeline.tables.commits import walk_of
+from muster.pipeline.tables.event_rebalances import rebalance_rows
+from muster.pipeline.tables.inferred_rebalances import inferred
+from muster.simulation.sample.writing import TRUTH_FILE, Wanted, write
+from tests.pipeline.scoring import NAMED, One, Score, of_table, of_truth, read, score
+
+LOGS = {
+    "truth.jsonl": "kafka-4.3-scripted.tar.xz",
+    "truth-clients.jsonl": "kafka-4.3-clients.tar.xz",
+    "truth-habits.jsonl": "kafka-4.3-habits.tar.xz",
+}
+"""Archives, by the truths in them."""
+
+
+def good(found: Score, trigger: float = 0.9) -> bool:
+    """What is demanded of the inference."""
+    assert set(NAMED) <= set(found.by_cause), found.text()
+    return (
+        min(found.precision, found.recall) >= 0.95
+        and found.cause >= 0.9
+        and found.mean_over_causes >= 0.8
+        and found.trigger >= trigger
+    )
+
+
+def test_a_sample_by_its_events(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "sample", Wanted(groups=30, hours=6, seed=4))
+    inputs = read(spark, tmp_path / "sample")
+    assert inputs.events is not None
+    found, true = of_table(inferred(inputs, walk_of(inputs))), of_table(rebalance_rows(inputs.events))
+    result = score(true, found)
+    assert good(result), result.text()
+    # the events are right themselves
+    meant = score(of_truth(tmp_path / "sample" / TRUTH_FILE, dict(true)), true)
+    assert (meant.precision, meant.recall, meant.cause, meant.trigger) == (1, 1, 1, 1), meant.text()
+
+
+def test_a_real_kafka(spark: SparkSession, tmp_path: Path) -> None:
+    for archive in LOGS.values():
+        with tarfile.open(Path(__file__).with_name("data") / archive) as files:
+            files.extractall(tmp_path, filter="data")
+    inputs = read(spark, tmp_path)
+    assert inputs.events is None
+    found = of_table(inferred(inputs, walk_of(inputs)))
+    known = set()
+    for truth in LOGS:
+        lines = (tmp_path / truth).read_text(encoding="utf-8").splitlines()
+        groups = {json.loads(line).get("group") for line in lines}
+        known |= groups
+        of_run = {key: one for key, one in found.items() if key[0] in groups}
+        result = score(of_truth(tmp_path / truth, of_run), of_run)
+        assert result.rows > 150
+        # who of several came or went first is not told
+        assert good(result, trigger=0.9 if truth == "truth.jsonl" else 0.8), result.text()
+    # nothing is told of any other group
+    assert {key[0] for key in found} <= known
+
+
+def test_what_a_score_counts() -> None:
+    true = {("g", 1, 0): One("member_joined", "a"), ("g", 2, 0): One("member_left", "a"), ("g", 3, 0): One("x", "a")}
+    found = {("g", 1, 0): One("member_joined", "a"), ("g", 2, 0): One("session_expired", "b")}
+    result = score(true, found | {("h", 1, 0): One("member_joined", "a"), ("h", 2, 0): One("member_joined", "a")})
+    assert (result.precision, result.rows) == (0.5, 3)
+    assert result.recall == pytest.approx(2 / 3)
+    assert (result.cause, result.mean_over_causes, result.trigger) == (0.5, 0.5, 0.5)
+    assert "member_left              taken for session_expired" in result.text()

@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from muster.pipeline.tables.commits import walked
+from muster.pipeline.tables.schema import TABLES
+from muster.pipeline.tables.stalls import stalls
+from tests.pipeline.tables.rows import Commits, ends_of, ms, table_of
+
+Found = dict[str, list[dict[str, Any]]]
+
+
+def every(step_s: float, offsets: list[int], start_s: float = 0) -> list[tuple[float, int]]:
+    """Commits one after the other."""
+    return [(start_s + step_s * index, offset) for index, offset in enumerate(offsets)]
+
+
+def climbing(count: int, step: int = 10, start: int = 0) -> list[int]:
+    return [start + step * index for index in range(count)]
+
+
+LAST_S = 1_000
+FILLER = Commits("filler", "filler").by("x", (LAST_S, 1))
+"""The log goes on until then."""
+
+HISTORIES = (
+    FILLER,
+    # up to date all the time, and until the end of the log
+    Commits("steady", "steady").by("a", *every(5, climbing(201))),
+    # commits the same, there is nothing to read
+    Commits("idle", "idle").by("a", *every(5, [50] * 201)),
+    # there is something to read from the beginning on
+    Commits("stuck", "stuck").by("a", *every(5, [*climbing(10), *[100] * 20, *climbing(172, start=500)])),
+    # gone on committing after a pause of 300 s, in which another group read on
+    Commits("paused", "paused").by("a", *every(5, climbing(20)), *every(5, climbing(122, start=790), 395)),
+    Commits("reader", "paused").by("r", *every(5, climbing(201))),
+    # dead for good
+    Commits("dead", "dead").by("a", *every(5, climbing(20))),
+    # up to date, then something came: 100 s are allowed for that
+    Commits("lazy", "lazy").by("a", *every(5, climbing(20)), (640, 200), (995, 300)),
+    # falls further behind with each commit
+    Commits("slow", "slow").by("a", *every(50, climbing(21))),
+    # back, and then where it was
+    Commits("back", "back").by("a", *every(5, [*climbing(10), 40, 60, 80, 90, 100, *climbing(186, start=110)])),
+    # back for good: the window forgets it
+    Commits("far-back", "far-back").by("a", *every(5, [*climbing(12, start=9_000), *climbing(189)])),
+    # its offset was deleted
+    Commits("deleted", "deleted").by("a", *every(5, [50, 40, 30])).deleted(60),
+    Commits("young", "young").by("a", (0, 10), (5, 20)),
+    Commits("single", "single").by("a", (0, 10)),
+    # many commits in a second: the last one counts
+    Commits("busy", "busy").by("a", *((index / 10, index) for index in range(10_001) if index % 10 > 6)),
+    # one of two partitions of a member stands still, by the same commits or by none; then another one has it
+    Commits("held", "held")
+    .by("a", *every(5, climbing(201)))
+    .by("a", *every(5, [*climbing(10), *[95] * 10, *climbing(180, start=500)]), partition=1)
+    .by("a", *every(5, climbing(10)), (100, 500), (995, 900), partition=2),
+    # commits that are far apart; while it is restarted they are not
+    Commits("calm", "calm")
+    .by(
+        "a",
+        *every(14, climbing(60)),
+        *every(1, climbing(12, start=600), 840),
+        (890, 900),
+        *every(14, climbing(7, start=905), 902),
+    )
+    .by("a", *every(5, climbing(201)), partition=1),
+    # nobody knows where its topic ends
+    Commits("unknown", "unknown").by("a", *every(5, [*[50] * 15, 40])),
+)
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> Found:
+    """By group, in the order of time."""
+    slow_ends = [("slow", 0, 100 + 30 * index, 50.0 * index - 1) for index in range(21)]
+    lazy_ends = [("lazy", 0, 190, 90), ("lazy", 0, 190, 550), ("lazy", 0, 200, 560), ("lazy", 0, 300, 995)]
+    ends = ends_of(
+        spark,
+        ("steady", 0, 2_000, LAST_S),
+        ("idle", 0, 50, 0),
+        ("stuck", 0, 20_000, 0),
+        ("paused", 0, 2_000, LAST_S),
+        ("dead", 0, 900, LAST_S),
+        *lazy_ends,
+        *slow_ends,
+        ("back", 0, 1_960, 900),
+        ("far-back", 0, 10_000, 0),
+        ("deleted", 0, 50, 0),
+        ("young", 0, 90, 0),
+        ("single", 0, 90, 0),
+        ("busy", 0, 9_999, LAST_S),
+        *(("calm", partition, 10 * place, 5.0 * place) for partition in (0, 1) for place in range(201)),
+        *(("held", 0, 10 * place, 5.0 * place) for place in range(201)),
+        *(("held", partition, 10 * place, 5.0 * place) for partition in (1, 2) for place in range(201)),
+    )
+    commits = table_of(spark, "commits", (row for one in HISTORIES for row in one.rows))
+    table = stalls(walked(commits, ends))
+    assert table.columns == TABLES["stalls"].names
+    by_group: Found = {one.group: [] for one in HISTORIES}
+    for row in sorted((row.asDict() for row in table.collect()), key=lambda row: row["start_ms"]):
+        by_group[row["group"]].append(row)
+    return by_group
+
+
+def told(rows: list[dict[str, Any]]) -> list[tuple[str, int, int | None]]:
+    """Status, start and end, in seconds."""
+    return [
+        (row["status"], (row["start_ms"] - ms(0)) // 1000, row["end_ms"] and (row["end_ms"] - ms(0)) // 1000)
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("group", ["steady", "idle", "busy", "reader", "lazy"])
+def test_a_group_that_is_well_is_ok_to_the_end(found: Found, group: str) -> None:
+    assert told(found[group]) == [("OK", 0, None)]
+    assert found[group][0]["lag"] == 0
+
+
+def test_stall_the_same_offset_again_and_again_though_there_is_more(found: Found) -> None:
+    # it has one partition only: so nothing says that it works, and a minute has to go by
+    assert told(found["stuck"]) == [("OK", 0, None), ("STALL", 50, 150)]
+    first = found["stuck"][1]
+    assert (first["first_offset"], first["last_offset"], first["complete"]) == (100, 100, 1.0)
+    assert (first["lag"], first["lag_known"], first["client_id"]) == (19_900, True, "a")
+
+
+def test_stop_silent_for_longer_than_the_window_spans(found: Found) -> None:
+    # the last commit of offset 190 came at 95 s; the other group was beyond it at 100 s, and 100 s are allowed
+    assert told(found["paused"]) == [("OK", 0, None), ("STOP", 95, 395)]
+    assert found["paused"][1]["lag"] == 790 - 190
+
+
+def test_stop_lasts_to_the_end_of_the_log_where_nothing_comes_any_more(found: Found) -> None:
+    assert told(found["dead"]) == [("STOP", 95, None)]
+    assert (found["dead"][0]["last_offset"], found["dead"][0]["lag"]) == (190, 710)
+
+
+def test_warn_commits_go_on_and_the_lag_never_shrinks(found: Found) -> None:
+    assert told(found["slow"]) == [("WARN", 450, None)]
+    assert (found["slow"][0]["first_offset"], found["slow"][0]["lag"]) == (90, 500)
+
+
+def test_rewind_until_the_old_height_is_reached_or_the_window_forgets_it(found: Found) -> None:
+    assert told(found["back"]) == [("REWIND", 50, 65), ("OK", 65, None)]
+    assert told(found["far-back"]) == [("REWIND", 60, 105), ("OK", 105, None)]
+    assert (found["back"][0]["first_offset"], found["back"][0]["last_offset"]) == (40, 80)
+
+
+def test_a_deletion_ends_what_was_told(found: Found) -> None:
+    assert told(found["deleted"]) == [("REWIND", 5, 60)]
+    assert (found["deleted"][0]["complete"], found["deleted"][0]["lag"]) == (0.3, None)
+
+
+def test_few_commits_are_judged_at_the_end_only_and_one_not_at_all(found: Found) -> None:
+    assert told(found["young"]) == [("STOP", 5, None)]
+    assert found["young"][0]["complete"] == 0.2
+    assert told(found["single"]) == [("OK", 0, None)]
+    assert found["single"][0]["complete"] == 0.1
+
+
+def test_without_the_end_of_the_topic_only_a_rewind_is_told(found: Found) -> None:
+    assert told(found["unknown"]) == [("REWIND", 75, None)]
+    assert (found["unknown"][0]["lag"], found["unknown"][0]["lag_known"]) == (None, False)
+
+
+def test_without_any_ends_too(spark: SparkSession) -> None:
+    rows = [row for one in HISTORIES if one.group in ("stuck", "back", "dead") for row in one.rows]
+    table = stalls(walked(table_of(spark, "commits", rows), None)).collect()
+    assert sorted((row.group, row.status, row.lag_known) for row in table) == [
+        ("back", "OK", False),
+        ("back", "REWIND", False),
+        ("dead", "OK", False),
+        ("stuck", "OK", False),
+    ]
+
+
+def test_a_partition_stands_still_while_its_member_goes_on_elsewhere(found: Found) -> None:
+    stalled = [(row["partition"], *one) for row, one in zip(found["held"], told(found["held"]), strict=True)]
+    assert [one for one in stalled if one[1] in ("STALL", "STOP")] == [
+        (2, "STOP", 45, 100),
+        (1, "STALL", 50, 100),
+        (2, "STOP", 250, 995),  # there was nothing more to read before
+    ]
+    assert {row["group_status"] for row in found["held"]} == {"OK"}
+    assert {row["group_status"] for row in found["dead"]} == {"STOP"}
+
+
+def test_a_partition_without_an_owner_does_not_stand_still(spark: SparkSession) -> None:
+    """It was given up at 60 s; 15 s do not count."""
+    commits = [row | {"generation": 1} for one in HISTORIES if one.group == "held" for row in one.rows]
+    ends = ends_of(spark, *(("held", partition, 10 * at, 5.0 * at) for partition in (0, 1, 2) for at in range(201)))
+    had = [(0, 0, None), (1, 0, 60), (2, 0, 60), (2, 300, None)]
+    owned = table_of(
+        spark,
+        "ownership",
+        (
+            {"group": "held", "topic": "held", "partition": partition, "member_id": "a-1", "start_ms": ms(since),
+             "end_ms": None if until is None else ms(until)}
+            for partition, since, until in had
+        ),
+    )  # fmt: skip
+    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", commits), ends), owned).collect()]
+    assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 300, 995)]
+
+
+def test_who_commits_seldom_does_not_stand_still(spark: SparkSession) -> None:
+    """Every four minutes; then it stops for half an hour, which is no pause between two of its commits."""
+    seldom = Commits("seldom", "seldom").by("a", *every(240, climbing(20, 2_400)), (6_400, 60_000), (6_640, 66_000))
+    ends = ends_of(spark, *(("seldom", 0, 10 * at, float(at)) for at in range(0, 6_700, 20)))
+    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", seldom.rows), ends)).collect()]
+    assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 4_560, 6_400)]
+
+
+def test_after_a_restart_commits_come_as_seldom_as_before_it(spark: SparkSession) -> None:
+    """Eight commits in a row, of members that give partitions up; then every four minutes again."""
+    usual = [(240.0 * at, 2_400 * at) for at in range(1, 11)]
+    restart = [(2_400.0 + 20 * at, 24_000 + 200 * at) for at in range(1, 9)]
+    after = [(2_560.0 + 240 * at, 25_600 + 2_400 * at) for at in range(1, 5)]
+    restarted = Commits("restarted", "restarted").by("a", *usual, *restart, *after)
+    ends = ends_of(spark, *(("restarted", 0, 10 * at, float(at)) for at in range(0, 3_521, 20)))
+    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", restarted.rows), ends)).collect()]
+    assert [row["status"] for row in rows if row["status"] in ("STALL", "STOP")] == []
+
+
+def test_a_long_restart_leaves_no_usual_interval_among_the_last_commits(spark: SparkSession) -> None:
+    """Twelve members one after the other; what comes then is as seldom as before."""
+    restarted = Commits("restarted", "t").by("a", *((240.0 * at, 2_400 * at) for at in range(1, 11)))
+    for at in range(1, 13):
+        restarted.by(f"b{at}", (2_400.0 + 20 * at, 24_000 + 200 * at))
+    restarted.by("c", *((2_640.0 + 240 * at, 26_400 + 2_400 * at) for at in range(1, 5)))
+    ends = ends_of(spark, *(("t", 0, 10 * at, float(at)) for at in range(0, 3_601, 20)))
+    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", restarted.rows), ends)).collect()]
+    assert [row["status"] for row in rows if row["status"] in ("STALL", "STOP")] == []
+
+
+def test_silence_between_two_members_is_nobodys_usual_interval(spark: SparkSession) -> None:
+    """After five minutes without anybody, 200 s of one who commits every 5 s are a stop all the same."""
+    away = Commits("away", "t").by("a", *every(5, climbing(20, 50)))
+    away.by("b", *every(5, climbing(20, 50, 4_000), 400), (695, 6_950))
+    ends = ends_of(spark, *(("t", 0, 10 * at, float(at)) for at in range(0, 701, 5)))
+    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", away.rows), ends)).collect()]
+    assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 95, 400), ("STOP", 495, 695)]
+
+
+def test_the_end_of_a_transaction_is_not_read_by_any_application(spark: SparkSession) -> None:
+    """Nothing is written after it. It is otherwise if something is."""
+    some = [Commits(name, name).by("a", *every(5, [*climbing(10), *[100] * 60])) for name in ("marker", "growing")]
+    ends = ends_of(spark, ("marker", 0, 101, 50), *(("growing", 0, 100 + at, 50.0 + 30 * at) for at in range(10)))
+    commits = table_of(spark, "commits", (row for one in some for row in one.rows))
+    rows = [row.asDict() for row in stalls(walked(commits, ends)).collect()]
+    assert {row["group"] for row in rows if row["status"] in ("STALL", "STOP")} == {"growing"}
+
+
+def test_a_topic_without_records_does_not_tell_how_far_the_log_goes(spark: SparkSession) -> None:
+    """Its time is that of its file: by that, every group would have been silent for a day."""
+    well = Commits("well", "well").by("a", *every(5, climbing(20)))
+    ends = ends_of(spark, *(("well", 0, 10 * at, 5.0 * at) for at in range(21)), ("empty", 0, 0, 90_000))
+    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", well.rows), ends)).collect()]
+    assert told(rows) == [("OK", 0, None)]
+
+
+def test_a_broker_whose_clock_was_ahead_for_a_while_makes_nobody_stand_still(spark: SparkSession) -> None:
+    """The last of its commits are in time again."""
+    well = Commits("well", "well").by("a", *every(5, climbing(41)))
+    ahead = Commits("ahead", "ahead").by("b", *every(5, climbing(20)), (7_300, 200), (7_305, 210), (200, 400))
+    ends = ends_of(spark, *(("well", 0, 10 * at, 5.0 * at) for at in range(41)))
+    rows = [
+        row.asDict() for row in stalls(walked(table_of(spark, "commits", [*well.rows, *ahead.rows]), ends)).collect()
+    ]
+    assert told([row for row in rows if row["group"] == "well"]) == [("OK", 0, None)]
+
+
+def test_a_restart_makes_no_usual_gap_a_stall(found: Found) -> None:
+    assert [row["status"] for row in found["calm"] if row["status"] in ("STALL", "STOP")] == []
