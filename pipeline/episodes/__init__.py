@@ -1,4 +1,4 @@
-"""What happened to a group, told as episodes, and a verdict in one sentence. Pure, and without Spark.
+"""Episodes of a group, and a verdict about it in one sentence. Pure, without Spark.
 
-The table `episodes` is made with it, and `muster groups describe` and `history` use it on the server's events.
+The table `episodes` is made with this package. `muster groups describe` and `history` use it on the server's events.
 """

@@ -1,8 +1,8 @@
-"""Before and after a change: is the difference of two counts more than chance? Pure; docs/pipeline-episodes.md tells.
+"""Before and after a change: is the difference of two counts more than chance? Pure.
 
-Things that happen at random with a steady rate are Poisson distributed. Given how many there were in both spans
-together, each of them lies in the first one with the probability that its share of the time is: a binomial
-distribution, and an exact test. Rebalances of one episode do not happen independently, so happenings are counted.
+docs/pipeline-episodes.md explains it. Incidents that occur at random with a steady rate are Poisson distributed. If
+their number in both spans is known, each lies in the first span with the share of its time. That is a binomial
+distribution, and an exact test. Rebalances of one episode are not independent, so incidents are counted.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 from muster.pipeline.episodes import model
 
 LIKELY: Final = 0.05
-"""A difference that chance makes at most so often, by the number of groups that are tested, is significant."""
+"""A difference is significant if chance makes it at most so often, divided by the number of tested groups."""
 LEAST: Final = 5
-"""Of a group with fewer happenings in both spans nothing is said."""
+"""A group with fewer incidents in both spans is not judged."""
 LONG: Final = 0.5
-"""Loops that went on for this share of their span have a rate: each turn counts. A shorter one is one happening."""
+"""Loops that lasted for this share of their span have a rate: each departure counts. A shorter loop is one incident."""
 HOUR_MS: Final = 3_600_000
 
 ONE_SIDE: Final = "one_side"
@@ -27,7 +27,7 @@ TOO_FEW: Final = "too_few"
 CHANCE: Final = "chance"
 SIGNIFICANT: Final = "significant"
 JUDGEMENTS: Final = (SIGNIFICANT, CHANCE, TOO_FEW, ONE_SIDE)
-"""What is to be thought of the difference."""
+"""The judgements of a difference."""
 
 _OUT_AND_BACK: Final = 2
 _LOOPS: Final = frozenset({model.CRASH_LOOP, model.FLAPPING, model.SLOW})
@@ -36,33 +36,33 @@ _CLOSE: Final = 1e-7
 
 
 class Episode(NamedTuple):
-    """What of an episode is compared."""
+    """The compared facts of an episode."""
 
     kind: str
     rebalances: int
     cost_ms: int
     lasted_ms: int
-    """Of it, in this span."""
+    """How long it lasted in this span."""
 
 
 class Span(NamedTuple):
     """One group in one of the two spans."""
 
     observed_ms: int
-    """How long the log tells of it."""
+    """For how long the log covers the group."""
     rebalances: int
     episodes: int
     turns: int
-    """As `episodes`, but of a loop each time that a member went."""
+    """As `episodes`, but of a loop each departure of a member counts."""
     looped_ms: int
-    """How long loops went on."""
+    """How long loops lasted."""
     cost_ms: int
     kinds: tuple[str, ...]
     """`2 rolling_restart`, …"""
 
 
 def span(observed_ms: int, episodes: Sequence[Episode]) -> Span:
-    """The sums. A first formation is no happening: it is where the log begins."""
+    """The sums. A first formation is no incident: it is where the log begins."""
     told = [one for one in episodes if one.kind != model.FORMATION]
     counted = Counter(one.kind for one in told)
     return Span(
@@ -77,13 +77,14 @@ def span(observed_ms: int, episodes: Sequence[Episode]) -> Span:
 
 
 def turns(episode: Episode) -> int:
-    """An episode happens once; of a loop each time that a member went counts."""
+    """An episode counts once; of a loop each departure of a member counts."""
     return max(1, -(-episode.rebalances // _OUT_AND_BACK)) if episode.kind in _LOOPS else 1
 
 
 def happenings(before: Span, after: Span) -> tuple[int, int]:
-    """How much happened in both spans, counted in the same way: by turns, if loops went on for long in the span that
-    has more of them; else by episodes.
+    """The number of incidents in both spans, counted in the same way.
+
+    By departures, if loops lasted long in the span that has more of them; otherwise by episodes.
     """
     worse = max(before, after, key=lambda one: one.turns / max(one.observed_ms, 1))
     if worse.looped_ms < LONG * worse.observed_ms:
@@ -92,8 +93,9 @@ def happenings(before: Span, after: Span) -> tuple[int, int]:
 
 
 def judgement(before: Span, after: Span) -> str:
-    """ONE_SIDE, TOO_FEW; or CHANCE, if the group can be tested: with the number of these it is known which are
-    SIGNIFICANT.
+    """ONE_SIDE or TOO_FEW; or CHANCE, if the group can be tested.
+
+    With the number of tested groups it is known which are SIGNIFICANT.
     """
     if not before.observed_ms or not after.observed_ms:
         return ONE_SIDE
@@ -101,8 +103,9 @@ def judgement(before: Span, after: Span) -> str:
 
 
 def chance(before: Span, after: Span) -> float | None:
-    """How likely a difference of happenings like this one, or a greater one, is if nothing has changed; None: a span
-    has no time.
+    """The probability of such a difference of incidents, or a greater one, if nothing has changed.
+
+    It is None if a span has no time.
     """
     if not before.observed_ms or not after.observed_ms:
         return None
@@ -111,7 +114,7 @@ def chance(before: Span, after: Span) -> float | None:
 
 
 def _two_sided(seen: int, count: int, share: float) -> float:
-    """The exact binomial test: all outcomes that are no likelier than the one that was seen."""
+    """The exact binomial test: all outcomes that are no likelier than the real one."""
     logs = [
         lgamma(count + 1)
         - lgamma(one + 1)

@@ -1,5 +1,6 @@
-"""Episodes of one group: rules take changes of members one after the other, each at most once (`rules`). What is left
-are rebalances without a change of members. The order of the rows that are given does not matter.
+"""Episodes of one group: rules take changes of members one after the other, each at most once (`rules`).
+
+What is left are rebalances without a change of members. The order of the given rows does not matter.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from muster.pipeline.episodes.rules import RULES
 
 
 def episodes(spells: Iterable[Spell], rebalances: Sequence[Rebalance], moments: Sequence[Moment] = ()) -> list[Episode]:
-    """All episodes of a group, by time. `Episode.numbers` are places in `rebalances`. `moments`: when members of
-    several groups were lost.
+    """All episodes of a group, by time. `Episode.numbers` are places in `rebalances`.
+
+    `moments`: when members of several groups were lost.
     """
     order = sorted(range(len(rebalances)), key=lambda one: _place(rebalances[one]))
     ordered = [rebalances[one] for one in order]
@@ -38,7 +40,7 @@ def _begin(one: Spell) -> tuple[int, int, str]:
 
 
 class _Finder:
-    """One group's."""
+    """The search in one group."""
 
     def __init__(self, of: History) -> None:
         self._of = of
@@ -46,7 +48,7 @@ class _Finder:
         self._found: list[Episode] = []
 
     def run(self) -> list[Episode]:
-        """All rules, then what no member came or went in."""
+        """Apply all rules, then find rebalances in which no member joined or left."""
         picked: list[tuple[str, list[Change]]] = []
         for rule in RULES:
             for kind, some in rule(self._of):
@@ -81,7 +83,7 @@ class _Finder:
         if exchanges and all(one.back_ms is not None for one in exchanges):
             back_ms = max((one.back_ms or 0) - one.gone_ms for one in exchanges)
         if kind == model.STOP:
-            # whoever comes to the empty group is back, though it may be told with another episode
+            # any member that joins the empty group counts as back, though it may belong to another episode
             empty_ms = max(one.gone_ms for one in exchanges)
             back_ms = min((one.start_ms - empty_ms for one in self._of.spells if one.start_ms > empty_ms), default=None)
         return Episode(
@@ -104,7 +106,7 @@ class _Finder:
         )
 
     def _attach_second_rounds(self) -> None:
-        """A rebalance with the same members, just after another one, is the second half of that one."""
+        """A rebalance with the same members, just after another one, is its second round."""
         by_number = {number: at for at, one in enumerate(self._found) for number in one.numbers}
         for number in sorted(self._free):
             one = self._of.rebalances[number]
@@ -127,7 +129,7 @@ class _Finder:
         )
 
     def _without_members(self) -> None:
-        """Rebalances in which nobody came or went, by their cause."""
+        """Rebalances in which nobody joined or left, by their cause."""
         by_kind: dict[str, list[int]] = defaultdict(list)
         for number in sorted(self._free):
             by_kind[self._kind(number)].append(number)
@@ -147,7 +149,7 @@ class _Finder:
         self._free.clear()
 
     def _kind(self, number: int) -> str:
-        """Of a rebalance in which nobody came or went."""
+        """The kind of a rebalance in which nobody joined or left."""
         one = self._of.rebalances[number]
         kind = _KIND_OF_CAUSE.get(one.cause or "", model.OTHER)
         return model.TROUBLE if kind == model.OTHER and self._of.is_after_trouble(one) else kind
@@ -167,4 +169,4 @@ _SURE: Final = {
     model.FLAPPING: 0.9,
     model.OTHER: 0.5,
 }
-"""How sure a kind is where its rebalances are; elsewhere 0.95."""
+"""How sure a kind is if its rebalances are certain; 0.95 for other kinds."""

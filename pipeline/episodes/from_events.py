@@ -14,20 +14,20 @@ Value = Mapping[str, Any]
 
 _HOW: Final = {events.MEMBER_LEFT: LEFT, events.MEMBER_EXPIRED: EXPIRED, events.MEMBER_REMOVED: REMOVED}
 _BEFORE_MS: Final = 3_600_000
-"""Members that were there before the first of the events: since long ago."""
+"""Members that were there before the first event count as members since so long before."""
 _SHARES: Final = ("kept", "moved", "gained")
 
 
 class Told(NamedTuple):
-    """What events tell of a group."""
+    """What the events of a group show."""
 
     episodes: list[Episode]
     verdict: Verdict | None
-    """None: they tell nothing of it."""
+    """None: the events show nothing."""
 
 
 def told(values: Iterable[Value], now_ms: int) -> Told:
-    """Of the events of one group, in their order."""
+    """The episodes and the verdict of one group, from its events in their order."""
     reader = _Reader()
     for value in values:
         reader.feed(value)
@@ -46,7 +46,7 @@ class _Reader:
         self._started: Value | None = None
         self._partitions = 0
         self._epoch: Value | None = None
-        """That is not reached yet."""
+        """The epoch that is not reached yet."""
 
     def all_spells(self) -> list[Spell]:
         return [*self._over, *self.spells.values()]
@@ -80,7 +80,7 @@ class _Reader:
             self._over.append(spell._replace(end_ms=at_ms, how=how))
 
     def _epoch_ends(self, value: Value, at_ms: int) -> None:
-        """An epoch of a KIP-848 group ends when all have reached it, or with the next one."""
+        """An epoch of a KIP-848 group ends when all members have reached it, or with the next epoch."""
         epoch, self._epoch = self._epoch, None
         if epoch is not None:
             self._partitions = value.get("partitions", self._partitions)
@@ -114,14 +114,14 @@ class _Reader:
         began, took_ms = self._started or {}, value.get("took_ms") or 0
         members, before = value.get("members") or [], value.get("before")
         for member in members:
-            if member["member"] not in self.spells:  # the event of its coming is not among these
+            if member["member"] not in self.spells:  # its join is not among these events
                 was_there = before is None or member["member"] in before
                 self._begins(member, at_ms - took_ms - (_BEFORE_MS if was_there else 0))
         moves = value.get("moves") or []
         after = sum(one[name] for one in moves for name in _SHARES)
         trigger = value.get("trigger") or began.get("trigger") or {}
         cooperative = "cooperative" in (value.get("protocol") or "")
-        # of a cooperative group, what was given up in the round before is not told here
+        # of a cooperative group, the events do not show what was given up in the round before
         unread = sum(one["gained"] for one in moves) if cooperative else after
         self.rebalances.append(
             Rebalance(

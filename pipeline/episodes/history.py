@@ -1,4 +1,4 @@
-"""One group's members and rebalances, as the rules of `rules` ask about them."""
+"""One group's members and rebalances, as the rules of `rules` need them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from muster.pipeline.episodes.model import DEATHS, LEFT, REPLACED, TIMEOUTS, Mom
 from muster.pipeline.episodes.places import Change, changes
 
 NEAR_MS: Final = 60_000
-"""A member comes or goes at most so long before its rebalance begins."""
+"""A member joins or goes at most so long before its rebalance begins."""
 _AFTER_MS: Final = 5_000
-"""It is told at most so long after its rebalance ended."""
+"""The event of a member comes at most so long after its rebalance ended."""
 
 
 class History:
-    """`spells` in the order in which they began, `rebalances` in that in which they ended. `moments`: when members of
-    several groups were lost.
+    """`spells` in the order in which they began, `rebalances` in the order in which they ended.
+
+    `moments`: when members of several groups were lost.
     """
 
     def __init__(self, spells: Sequence[Spell], rebalances: Sequence[Rebalance], moments: Sequence[Moment]) -> None:
@@ -36,10 +37,10 @@ class History:
                 self._by_before[one.before_generation].append(number)
         self._came = {number: self._rebalance_of_coming(one) for number, one in enumerate(spells)}
         self._went = {number: self._rebalance_of_going(one) for number, one in enumerate(spells)}
-        # who was there when the log begins did not come then
+        # a member that was there when the log begins did not join then
         known = [one for one in changes(spells) if one.gone is not None or self._came[one.came or 0] is not None]
         self.left = [one for one in known if self.numbers([one]) or one.how == REPLACED]
-        """What no rule has taken yet, by time."""
+        """The changes that no rule has taken yet, by time."""
         self._clients: dict[str, set[tuple[str, ...]]] = defaultdict(set)
         for spell in spells:
             self._clients[spell.who.client_id or ""].add(spell.who.slot)
@@ -49,7 +50,7 @@ class History:
     def _rebalance_of_coming(self, spell: Spell) -> int | None:
         known = [] if spell.first_generation is None else self._by_generation[spell.first_generation]
         number = self._nearest(known, spell.start_ms) if known else self._around(spell.start_ms)
-        # of the first record of a log nobody knows who came then
+        # nobody knows who joined with the first record of a log
         return None if number is not None and is_unknown(self.rebalances[number]) else number
 
     def _rebalance_of_going(self, spell: Spell) -> int | None:
@@ -75,13 +76,13 @@ class History:
         return min(near, key=lambda one: (self._away_ms(one, ms), one), default=None)
 
     def numbers(self, some: Iterable[Change]) -> set[int]:
-        """Rebalances of changes."""
+        """The rebalances of changes."""
         told = {self._went[one.gone] for one in some if one.gone is not None}
         told |= {self._came[one.came] for one in some if one.came is not None}
         return told - {None}  # type: ignore[return-value]  # None is taken out
 
     def owners(self, picked: Sequence[tuple[str, list[Change]]]) -> dict[int, int]:
-        """Which episode a rebalance belongs to: that of the member that caused it, else of the first one in it."""
+        """The episode of each rebalance: that of the member that caused it, or else of the first member in it."""
         claims: dict[int, list[tuple[bool, int, int]]] = defaultdict(list)
         for at, (_, some) in enumerate(picked):
             for one in some:
@@ -93,7 +94,7 @@ class History:
                     claims[number].append((not is_cause, one.from_ms, at))
         return {number: min(several)[2] for number, several in claims.items()}
 
-    # ---- what rules ask
+    # ---- what rules need
 
     @staticmethod
     def chains(some: Sequence[Change], most_ms: int, *, distinct: bool = False) -> Iterator[list[Change]]:
@@ -121,7 +122,7 @@ class History:
         }
 
     def was_slow(self, one: Change) -> bool | None:
-        """Did a member not poll in time? True: it is told; None: its commits say so."""
+        """Did a member not poll in time? True: the log says so; None: its commits show it."""
         number = None if one.gone is None else self._went[one.gone]
         if one.gone is None:
             return False
@@ -138,7 +139,10 @@ class History:
         return None if is_slow(silent_ms, patience_ms) else False
 
     def is_sure_of_slowness(self, some: Sequence[Change]) -> bool:
-        """Do commits alone tell that members were slow so many times? A dead member is silent for its session too."""
+        """Do commits alone show that members were slow so many times?
+
+        A dead member is silent for its session too.
+        """
         spells = [self.spells[one.gone] for one in some if one.gone is not None]
         patient = all(
             one.how == LEFT or (one.patience_ms or 0) > limits.SLOW_SESSIONS * (one.session_ms or 0) for one in spells
@@ -146,12 +150,12 @@ class History:
         return len(spells) >= (limits.SLOW_TWICE if patient else limits.LOOPS)
 
     def is_common(self, one: Change) -> bool:
-        """Was a member lost when members of several groups were?"""
+        """Was a member lost at the same moment as members of several groups?"""
         if one.gone is None or (lost_ms := self.spells[one.gone].lost_ms) is None:
             return False
         times = [lost_ms]
         if one.died and (number := self._went[one.gone]) is not None:
-            # no death is without a rebalance: it was heard of until a session before, though it had nothing to commit
+            # each death has a rebalance: its last sign of life was a session before, though it had nothing to commit
             times.append(self.rebalances[number].start_ms - (self.spells[one.gone].session_ms or 0))
         silent_ms = self.spells[one.gone].silent_ms
         if silent_ms is not None and silent_ms > 0:
@@ -177,7 +181,7 @@ class History:
         return found
 
     def name(self, who: Who) -> str:
-        """As people call it: the host only where it is needed to tell members apart."""
+        """The name of a member for people: with the host only if another member has the same client id."""
         if who.instance_id:
             return who.instance_id
         if not who.client_id:
@@ -198,5 +202,5 @@ def _until_nobody_came(some: Sequence[Change]) -> Iterator[list[Change]]:
 
 
 def is_unknown(one: Rebalance) -> bool:
-    """What was before it is not in the log."""
+    """The log does not have the state before it."""
     return one.before_generation is None and one.members_before is None and one.cause is None

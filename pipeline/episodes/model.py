@@ -1,4 +1,4 @@
-"""What episodes are found in, and what they are."""
+"""The input of episodes, and the episodes."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class Who(NamedTuple):
 
     @property
     def slot(self) -> tuple[str, ...]:
-        """What a process keeps when it comes back under another member id."""
+        """What a process keeps when it returns under another member id."""
         if self.instance_id is not None:
             return ("instance", self.instance_id)
         return ("client", self.client_id or "", self.host or "")
 
 
 def is_slow(silent_ms: int, patience_ms: int) -> bool:
-    """Does a member that had not committed for so long look like one that did not poll in time?"""
+    """Does a member with such a time since its last commit look like one that did not poll in time?"""
     return SLOW_SHARE * patience_ms <= silent_ms <= SLOW_MOST * patience_ms
 
 
@@ -73,7 +73,7 @@ class Spell(NamedTuple):
     first_generation: int | None = None
     last_generation: int | None = None
     silent_ms: int | None = None
-    """How long it had not committed when it went, if it had ever committed."""
+    """The time since its last commit when it went, if it had ever committed."""
     patience_ms: int | None = None
     """Its rebalance timeout."""
     session_ms: int | None = None
@@ -81,11 +81,11 @@ class Spell(NamedTuple):
 
     @property
     def lost_ms(self) -> int | None:
-        """When it was last heard of, if it was given up or said nothing for a session before it went; None: neither."""
+        """Its last sign of life, if it was removed, or silent for a session before it went; None: neither."""
         if self.end_ms is None:
             return None
         session_ms, silent_ms = self.session_ms or 0, self.silent_ms or 0
-        if self.how in DEATHS:  # KIP-848 groups do not say how long a session is
+        if self.how in DEATHS:  # KIP-848 groups do not log how long a session is
             return self.end_ms - (session_ms or silent_ms)
         return self.end_ms - silent_ms if session_ms <= silent_ms <= LOST_SESSIONS * session_ms and silent_ms else None
 
@@ -104,9 +104,9 @@ class Rebalance(NamedTuple):
     members_before: int | None = None
     members_after: int | None = None
     partitions: int = 0
-    """That had an owner before or have one now."""
+    """The partitions that had an owner before or have one now."""
     cost_ms: int = 0
-    """For how long partitions were not read because of it, added up."""
+    """How long partitions were unread because of it, added up."""
     confidence: float = 1.0
 
 
@@ -117,34 +117,37 @@ class Episode(NamedTuple):
     from_ms: int
     until_ms: int
     members: tuple[str, ...]
-    """The names of those concerned, in the order in which they were."""
+    """The names of the members, in their order."""
     rebalances: int
     cost_ms: int
     confidence: float
     partitions: int = 0
-    """Most partitions of the group meanwhile."""
+    """The most partitions of the group meanwhile."""
     numbers: tuple[int, ...] = ()
-    """Places of its rebalances in the list that `find.episodes` was given."""
+    """Places of its rebalances in the list that `find.episodes` got."""
     static: bool = False
-    """Its members came back under their instance ids without a rebalance."""
+    """Its members returned under their instance ids without a rebalance."""
     died: bool = False
-    """Members were given up by the coordinator; none said goodbye."""
+    """The coordinator removed the members; none sent a LeaveGroup."""
     back_ms: int | None = None
-    """Of a whole stop, a restart or a death: how long nobody was in the place; None: nobody came."""
+    """Of a whole stop, a restart or a death: how long nobody was in the place. It is None if nobody returned."""
     times: int = 0
-    """How often a member went: of several, the one that did most often."""
+    """How often a member went; of several members, of the one that went most often."""
     any_died: bool = False
-    """One at least was given up by the coordinator."""
+    """The coordinator removed at least one member."""
     by_instance: bool = False
-    """Those who went were static members: they do not say goodbye, so nobody knows whether they died."""
+    """The members that went were static.
+
+    They send no LeaveGroup, so nobody knows whether they died.
+    """
     size: int = 0
     """How many members; more than `members` if several have one name."""
     is_midst: bool = False
-    """It is only where the log begins, in the midst of the group's life."""
+    """It is only the begin of the log, in the middle of the group's life."""
 
 
 TIMEOUTS: Final[Mapping[str, str]] = {
     events.JOIN_TIMEOUT: "it did not join again within the rebalance timeout",
     events.SYNC_TIMEOUT: "it did not sync within the rebalance timeout",
 }
-"""Causes that say that a member was too slow."""
+"""Causes that mean that a member was too slow."""

@@ -29,15 +29,13 @@ _NAMED: Final = 3
 
 
 class Standing(NamedTuple):
-    """A time in which the commits of a partition stood still though there was something to read: of the table
-    `stalls`, with status STALL or STOP.
-    """
+    """A time in which a partition stalled: of the table `stalls`, with status STALL or STOP."""
 
     topic: str
     partition: int
     from_ms: int
     until_ms: int | None
-    """None: it still did at the end of the log."""
+    """None: it still stalled at the end of the log."""
     lag: int | None
 
 
@@ -55,7 +53,7 @@ class Trouble(NamedTuple):
 
     kind: str
     is_on: bool
-    """It was still so at the end of the log, or an hour before."""
+    """It lasted to the end of the log, or to an hour before."""
     text: str
 
 
@@ -64,7 +62,7 @@ When = Callable[[int, int], str]
 
 
 def troubles(standing: Sequence[Standing], back: Sequence[Back], end_ms: int, when: When) -> list[Trouble]:
-    """The worst first."""
+    """All trouble by commits, the worst first."""
     still = [one for one in standing if one.until_ms is None]
     over = [one for one in standing if one.until_ms is not None]
     found = [Trouble(STALLED, True, _still(still, end_ms, when))] if still else []
@@ -80,7 +78,7 @@ def troubles(standing: Sequence[Standing], back: Sequence[Back], end_ms: int, wh
 
 
 def on_purpose(back: Sequence[Back]) -> list[str]:
-    """`1 reset of offsets`, `2 rewinds`: somebody wanted it."""
+    """`1 reset of offsets`, `2 rewinds`: what somebody wanted."""
     counted = Counter(one.cause for one in back)
     return [plural(counted[cause], *words) for cause, words in _ON_PURPOSE.items() if counted[cause]]
 
@@ -100,7 +98,7 @@ def _stood(some: Sequence[Standing], when: When) -> str:
 
 
 def _places(some: Sequence[Standing]) -> str:
-    """`orders-3 and orders-5`; of many how many."""
+    """`orders-3 and orders-5`; of many partitions their number."""
     names = [f"{topic}-{partition}" for topic, partition in sorted({(one.topic, one.partition) for one in some})]
     if len(names) > _NAMED:
         return f"{plural(len(names), 'partition')} ({', '.join(names[: _NAMED - 1])} and others)"
@@ -124,22 +122,26 @@ LEAST_MS: Final = MINUTE
 
 
 class Fall(NamedTuple):
-    """The largest one."""
+    """The largest step back of the clock."""
 
     at_ms: int
-    """The time that was reached before."""
+    """The time that the clock had reached before."""
     by_ms: int
 
 
 def went_back(rebalances: Iterable[Rebalance]) -> Fall | None:
-    """A generation that ended long before the one that it followed; None: the clock is not known to have gone back."""
+    """A step back of the clock: a generation ended long before the generation that it followed.
+
+    None: the clock is not known to have gone back. Records more than a day off are corrected before
+    (`tables/log_times.py`); of a smaller step nobody knows which side is right.
+    """
     some = list(rebalances)
     ends: dict[int, list[int]] = defaultdict(list)
     for one in some:
         ends[one.generation].append(one.end_ms)
     found: list[Fall] = []
     for one in some:
-        # a group that was deleted and made again has several generations of one number
+        # a group that was deleted and created again has several generations of one number
         before = ends.get(one.before_generation) if one.before_generation is not None else None
         if before and min(before) - one.end_ms > LEAST_MS:
             found.append(Fall(min(before), min(before) - one.end_ms))

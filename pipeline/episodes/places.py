@@ -1,7 +1,8 @@
-"""Which member took whose place: members that went and members that came, put together as exchanges.
+"""Which member replaced which: members that went and members that joined, as exchanges.
 
-A member comes back under another id, perhaps from another host (a pod), perhaps before the old one has gone (a deploy
-that overlaps). Several members may have the same client id and host; then a place is told from another by the order.
+A member returns under another id, and perhaps from another host (a pod). It may return before the old member has gone
+(a deploy that overlaps). Several members may have the same client id and host. Then their order distinguishes the
+places.
 """
 
 from __future__ import annotations
@@ -17,41 +18,41 @@ _FAR: Final = 2**62
 
 
 class Change(NamedTuple):
-    """A member went, came, or went and came again. Numbers are places in the list of spells."""
+    """A member went, joined, or went and returned. Numbers are places in the list of spells."""
 
     gone: int | None
     came: int | None
     gone_ms: int
-    """When it went, or came if that is all."""
+    """When it went, or joined if it did only that."""
     back_ms: int | None
-    """When somebody was in its place again; None: nobody was."""
+    """When somebody was in its place again. It is None if nobody was."""
     how: str | None
     place: int
     """The same for all members that were in one place, one after the other."""
 
     @property
     def overlaps(self) -> bool:
-        """The new one came before the old one had gone."""
+        """The new member joined before the old one had gone."""
         return self.gone is not None and self.back_ms is not None and self.back_ms < self.gone_ms
 
     @property
     def died(self) -> bool:
-        """The coordinator gave it up."""
+        """The coordinator removed it."""
         return self.how in DEATHS
 
     @property
     def until_ms(self) -> int:
-        """When it was over."""
+        """The end of the change."""
         return self.gone_ms if self.back_ms is None else max(self.gone_ms, self.back_ms)
 
     @property
     def from_ms(self) -> int:
-        """When it began."""
+        """The begin of the change."""
         return self.gone_ms if self.back_ms is None else min(self.gone_ms, self.back_ms)
 
 
 def changes(spells: Sequence[Spell]) -> list[Change]:
-    """All of them, by time. `spells` in the order in which they began."""
+    """All changes, by time. `spells` in the order in which they began."""
     followed = _Linker(spells).run()
     place_of: dict[int, int] = {}
     for number in range(len(spells)):
@@ -71,22 +72,22 @@ def changes(spells: Sequence[Spell]) -> list[Change]:
 
 
 class _Linker:
-    """Goes through what happened in its order, and says who followed whom."""
+    """Reads joins and departures in their order, and finds who replaced whom."""
 
     def __init__(self, spells: Sequence[Spell]) -> None:
         self._spells = spells
         self._followed: dict[int, int] = {}
         self._away: list[int] = []
-        """Gone, and nobody came."""
+        """Members that went and were not replaced."""
         self._new: list[int] = []
-        """Came, and took nobody's place."""
+        """Members that joined and replaced nobody."""
         self._alive: dict[tuple[str, ...], int] = defaultdict(int)
         self._starts: dict[tuple[str, ...], list[int]] = defaultdict(list)
         for number, spell in enumerate(spells):
             self._starts[spell.who.slot].append(number)
 
     def run(self) -> dict[int, int]:
-        """From a spell to the one that took its place."""
+        """From a spell to the spell that replaced it."""
         steps = [(spell.start_ms, 1, number) for number, spell in enumerate(self._spells)]
         steps += [(spell.end_ms, 0, number) for number, spell in enumerate(self._spells) if spell.end_ms is not None]
         for _, kind, number in sorted(steps):
@@ -112,7 +113,7 @@ class _Linker:
         return old.who.instance_id is None and spell.start_ms - (old.end_ms or 0) > limits.RETURN_MS
 
     def _rank(self, gone: int, spell: Spell) -> tuple[int, int] | None:
-        """How well a member that went fits the one that comes; None: not at all."""
+        """How well a member that went fits the one that joins; None: not at all."""
         old = self._spells[gone]
         ms = spell.start_ms - (old.end_ms or 0)
         if old.who.slot == spell.who.slot:
@@ -138,7 +139,7 @@ class _Linker:
         self._away.append(number)
 
     def _took_over(self, gone: int, came: int) -> bool:
-        """Did a member come for one that goes only now?"""
+        """Did a member join as the replacement of one that goes only now?"""
         old, new = self._spells[gone], self._spells[came]
         if came == gone or new.start_ms <= old.start_ms or (new.end_ms or _FAR) <= (old.end_ms or 0):
             return False
@@ -146,8 +147,9 @@ class _Linker:
         if not same and (old.who.instance_id is not None or new.who.instance_id is not None):
             return False
         if same and old.how in DEATHS:
-            return True  # no deploy, but a process may be there again before its old session is over
-        # who came just after it, and long before it went, came beside it
+            return True  # a process may return before its old session is over
+
+        # a member that joined just after it, and long before its end, joined beside it
         is_near = (old.end_ms or 0) - new.start_ms < new.start_ms - old.start_ms
         return old.how not in DEATHS and is_near
 

@@ -1,7 +1,7 @@
-"""Which changes of members belong together: a function for each kind, in the order in which they are asked (`RULES`).
+"""Which changes of members belong together: a function for each kind, in the order in which they apply (`RULES`).
 
-Each yields kinds and the changes of one episode, out of those that no rule before it has taken.
-docs/pipeline-episodes.md explains each.
+Each function yields kinds and the changes of one episode, from the changes that no rule before has taken. The page
+docs/pipeline-episodes.md explains each rule.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Found = Iterator[tuple[str, list[Change]]]
 
 
 def _formation(of: History) -> Found:
-    """The first members of a group of which nothing was known before."""
+    """The first members of a new group."""
     first = of.rebalances[0] if of.rebalances else None
     if first is None or first.members_before != 0 or any(one.start_ms < first.start_ms - NEAR_MS for one in of.spells):
         return
@@ -39,7 +39,7 @@ def _trouble(of: History) -> Found:
 
 
 def _whole_stop(of: History) -> Found:
-    """The last member went, and others with it; or nobody came for long."""
+    """The last member left, and others with it; or nobody joined for long."""
     ended = sorted((one for one in of.left if one.gone is not None), key=lambda one: one.gone_ms)
     times = [one.gone_ms for one in ended]
     came = sorted((one for one in of.left if one.back_ms is not None), key=lambda one: one.back_ms or 0)
@@ -50,9 +50,9 @@ def _whole_stop(of: History) -> Found:
         gone: list[Change] = []
         for one in reversed(ended[: bisect_right(times, ms)]):
             if bisect_right(starts, one.gone_ms) < bisect_left(starts, ms) or _is_replaced_before(one, ms):
-                break  # somebody came after it, or for it: it was no stop yet
+                break  # somebody joined after it, or replaced it: it was no stop yet
             since_ms = (gone[-1].gone_ms if gone else ms) - one.gone_ms
-            # one that died is not stopped with others that leave later
+            # a member that died is not stopped with others that leave later
             is_other = bool(gone) and one.died != gone[-1].died and since_ms > limits.MOMENT_MS
             if one in taken or since_ms > limits.STOP_MS or is_other:
                 break
@@ -61,13 +61,13 @@ def _whole_stop(of: History) -> Found:
             continue
         after = came[bisect_right(came_at, ms) :]
         soon = bool(after) and (after[0].back_ms or 0) - ms <= limits.RETURN_MS
-        if len(gone) < 2 and soon and gone[0].came is not None:  # the only member was started anew
+        if len(gone) < 2 and soon and gone[0].came is not None:  # the only member restarted
             continue
         back: list[Change] = []
         for one in after:
             if back and (one.back_ms or 0) - (back[-1].back_ms or 0) > limits.FORM_MS:
                 break
-            # an exchange of somebody else's is no return, nor one that took its place much later
+            # an exchange of another member is no return, nor is a replacement much later
             if one.gone is None or one in gone:
                 back.append(one)
         some = [one for one in dict.fromkeys([*reversed(gone), *back]) if one not in taken]
@@ -80,7 +80,7 @@ def _is_replaced_before(one: Change, ms: int) -> bool:
 
 
 def _slow(of: History) -> Found:
-    """A member that is put out, or puts itself out, since it polls too slowly."""
+    """A member that polls too slowly, and is removed or leaves."""
     for runs in of.runs().values():
         for run in runs:
             slow = [one for one in run if of.was_slow(one) is not False]
@@ -88,18 +88,19 @@ def _slow(of: History) -> Found:
             if told or of.is_sure_of_slowness(slow):
                 first, last = run.index(slow[0]), run.index(slow[-1])
                 between = run[first : last + 1]
-                # what happened to it meanwhile is most likely the same, only seen less clearly
+                # what happened to it meanwhile is most likely the same, only less visible
                 yield model.SLOW, between if 2 * len(slow) >= len(between) else slow
 
 
 def _without_autoscaling(of: History) -> Found:
-    """Some that leave together and come again together, again and again, while others stay: they do not fail in turn,
-    and are no restart; somebody scales in and out.
+    """Members that leave together and return together again and again, while others stay.
+
+    They do not fail in turn, and it is no restart: somebody scales in and out.
     """
     together: dict[frozenset[int], list[list[Change]]] = defaultdict(list)
     for chain in _gone_together(of):
         backs = [one.back_ms for one in chain if one.back_ms is not None]
-        # the last time they may not have come again
+        # the last time they may not have returned
         if len(chain) > 1 and (not backs or (len(backs) == len(chain) and max(backs) - min(backs) <= limits.MOMENT_MS)):
             together[frozenset(one.place for one in chain)].append(chain)
     apart = {one for chains in together.values() if len(chains) >= limits.LOOPS for chain in chains for one in chain}
@@ -129,7 +130,7 @@ def _are_at_once(some: Sequence[Change]) -> bool:
 
 
 def _halves(one: Change) -> tuple[Change, ...]:
-    """Who went, and who came, of an exchange that is none."""
+    """The departure and the join of a false exchange."""
     if one.came is None:
         return (one,)
     came_ms = one.back_ms or 0
@@ -137,7 +138,7 @@ def _halves(one: Change) -> tuple[Change, ...]:
 
 
 def _loops(of: History) -> Found:
-    """A member that goes and comes again and again, or two that do so in turn."""
+    """A member that goes and returns again and again, or two that do so in turn."""
     runs = [(place, run) for place, several in of.runs().items() for run in several if len(run) > 1]
     runs.sort(key=lambda one: one[1][0].from_ms)
     used: set[int] = set()
@@ -165,14 +166,14 @@ def _loops(of: History) -> Found:
 def _kind_of_loop(of: History, run: Sequence[Change]) -> str:
     if _is_shared(of, run):
         return model.FLAPPING
-    # the only member that always says goodbye is perhaps a job that is run now and then
+    # the only member that always sends a LeaveGroup is perhaps a job that runs now and then
     emptied = set(of.empty_times())
     is_job = all(one.how == model.LEFT and one.gone_ms in emptied for one in run)
     return model.RESTART if is_job else model.CRASH_LOOP
 
 
 def _is_shared(of: History, run: Sequence[Change]) -> bool:
-    """Two processes of different hosts or client ids that take one instance id from each other in turn."""
+    """Two processes with different hosts or client ids that take one instance id from each other in turn."""
     numbers = [run[0].gone, *(one.came for one in run)]
     whos = [of.spells[one].who for one in numbers if one is not None]
     return len({(one.client_id, one.host) for one in whos}) == 2 and all(
@@ -181,7 +182,7 @@ def _is_shared(of: History, run: Sequence[Change]) -> bool:
 
 
 def _rolling(of: History) -> Found:
-    """Members that were started anew, one after the other."""
+    """Members that restarted, one after the other."""
     some = [one for one in of.left if one.gone is not None and one.came is not None and not one.died]
     for chain in of.chains(some, limits.TOGETHER_MS, distinct=True):
         if len(chain) > 1 and _are_at_once(chain) and all(one.how != model.REPLACED for one in chain):
@@ -192,7 +193,10 @@ def _rolling(of: History) -> Found:
 
 
 def _without_lone_overlaps(of: History) -> Found:
-    """One that came, and one of another name that went later, without a deploy around them: that is no exchange."""
+    """A member that joined, and one with another name that left later, without a deploy around them.
+
+    That is no exchange.
+    """
     left: list[Change] = []
     for one in of.left:
         if one.gone is None or one.came is None or not one.overlaps or _is_called_alike(of, one):
@@ -209,7 +213,7 @@ def _is_called_alike(of: History, one: Change) -> bool:
 
 
 def _scaled(of: History) -> Found:
-    """Members that came, or went, without an exchange. The other direction is the end of it."""
+    """Members that joined, or left, without an exchange. The other direction ends the episode."""
     kind, some = "", list[Change]()
     for one in of.left:
         if one.gone is None:

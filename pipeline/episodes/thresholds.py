@@ -1,4 +1,4 @@
-"""Every threshold of episodes and verdicts. docs/pipeline-episodes.md has the same numbers in words (a test)."""
+"""Every threshold of episodes and verdicts. docs/pipeline-episodes.md has the same numbers (a test checks that)."""
 
 from __future__ import annotations
 
@@ -9,47 +9,52 @@ from muster.coordinator.groups.common.unstable_members import LOOP_MS, LOOPS, MI
 __all__ = ["LOOPS", "LOOP_MS", "MINUTE", "RETURN_MS", "SECOND", "TWO_LOOP"]
 
 EXCHANGE_MS: Final = 15 * SECOND
-"""Another process that comes so soon after one left has taken its place (RETURN_MS if that one died)."""
+"""Another process that joins so soon after one left has replaced it (RETURN_MS if that one died)."""
 OVERLAP_MS: Final = 2 * MINUTE
-"""A process of a deploy comes at most so long before the one whose place it takes goes."""
+"""A process of a deploy joins at most so long before the one that it replaces goes."""
 TOGETHER_MS: Final = 5 * MINUTE
-"""What follows each other so soon is one restart, one scale-out, one change."""
+"""Changes that follow each other so soon are one restart, one scale-out, one change."""
 STOP_MS: Final = MINUTE
-"""Members that went so soon before the last one went with it."""
+"""Members that left so soon before the last one left with it."""
 FORM_MS: Final = 15 * SECOND
-"""A member that comes so soon after another one belongs to the same formation."""
+"""A member that joins so soon after another one belongs to the same formation."""
 SECOND_ROUND_MS: Final = 10 * SECOND
 """A rebalance with the same members, so soon after another one, is its second round."""
 MOMENT_MS: Final = 10 * SECOND
 """Members of several groups were last heard of at the same moment if that lies within three of these."""
 
 SLOW_TWICE: Final = 2
-"""So often a process must have been put out, if only its commits say that it was slow."""
+"""A process must have been removed so often, if only its commits show that it was slow."""
 SLOW_SHARE: Final = 0.8
-"""It was slow if its last commit was this share of its rebalance timeout, or more, before it went."""
+"""It was slow if its last commit was this share of its rebalance timeout, or more, before it went,"""
 SLOW_MOST: Final = 1.5
-"""and at most this: after a longer one it had nothing to commit."""
+"""and at most this: after a longer time it had nothing to commit."""
 SLOW_SESSIONS: Final = 2
-"""A rebalance timeout of no more sessions than this does not tell a slow member from a dead one: LOOPS times count."""
+"""If a rebalance timeout has no more sessions than this, a slow member looks like a dead one.
+
+Then LOOPS times are needed.
+"""
 AT_ONCE: Final = 3
-"""Members of so many groups that are lost at the same moment may be trouble of the coordinator or the network,"""
+"""Lost members of so many groups at the same moment may be trouble of the coordinator or the network,"""
 AT_ONCE_SHARE: Final = 0.3
 """if these are so large a share of all groups that have had members."""
 AROUND_MS: Final = 5 * MINUTE
 """A group that loses other members so long before or after loses some at any moment: it counts for less,"""
 BY_CHANCE: Final = 0.5
-"""and what all count for may be less than their number by this."""
+"""and the sum of all may be this much less than their number."""
 SILENCE_MS: Final = 8 * SECOND
-"""So long nobody commits though AT_ONCE groups did all the time: the coordinator is away, or the network."""
+"""If nobody commits for so long though AT_ONCE groups did all the time, coordinator or network is away."""
 LOST_SESSIONS: Final = 4
-"""A member that left, or was replaced, was lost if it had not committed for a session; after so many sessions it had
-nothing to commit."""
+"""A member that left, or was replaced, was lost if it had not committed for a session.
+
+After so many sessions it had nothing to commit.
+"""
 
 RESTLESS_SCORE: Final = 50.0
-"""A group with this flapping score is restless, whatever its rebalances are."""
+"""A group with this flapping score is unstable, whatever its rebalances are,"""
 RESTLESS_LEAST: Final = 10
-"""With so many rebalances, those of its first formation and of whole stops not counted."""
+"""if it has so many rebalances, without those of its first formation and of whole stops."""
 GOES_ON: Final = 3
-"""What happens again and again goes on until it is overdue by so many times its usual distance (a minute at least)."""
+"""What repeats continues until it is overdue by so many times its usual distance (a minute at least)."""
 AGAIN_MS: Final = 60 * MINUTE
-"""Trouble that ended longer than this before the log did is told as over."""
+"""Trouble that ended longer than this before the end of the log is reported as over."""

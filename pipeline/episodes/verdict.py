@@ -1,4 +1,6 @@
-"""One sentence about a group: does it need help, what happened, what it cost. Rules of docs/pipeline-episodes.md."""
+"""One sentence about a group: does it need help, what happened, what did it cost? docs/pipeline-episodes.md has
+rules.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,21 @@ _NAMED: Final = 3
 _LONGEST: Final = 64
 """Characters of a name."""
 _TROUBLES: Final = 2
-"""Troubles that a sentence tells; of others it tells how many there are."""
+"""A sentence names so many troubles, and the number of the others."""
 
 
 class Verdict(NamedTuple):
-    """What is to be said of one group."""
+    """The judgement of one group."""
 
     level: str
     text: str
     kind: str | None
-    """Of the worst trouble: an episode's, or one of `offsets`; None: there was none."""
+    """The kind of the worst trouble: an episode's, or one of `other_trouble`. It is None without trouble."""
     trouble_ms: int
-    """What trouble cost, partitions times ms, those that stood still too: formations, restarts, scaling and stops on
-    purpose are none."""
+    """The cost of trouble, partitions times ms, stalled partitions too.
+
+    Formations, restarts, scaling and stops on purpose are no trouble.
+    """
 
 
 def verdict(
@@ -48,8 +52,9 @@ def verdict(
     back: Sequence[Back] = (),
     fall: Fall | None = None,
 ) -> Verdict:
-    """Of one group. `end_ms`: until when the log goes; `score`: of the table `flapping`; `standing`, `back`: what its
-    commits tell; `fall`: the broker's clock went back.
+    """The verdict of one group. `end_ms`: the end of the log; `score`: of the table `flapping`.
+
+    `standing`, `back`: what its commits show; `fall`: the broker's clock went back.
     """
     found = _by_what_happened(episodes, end_ms, score, standing, back)
     if fall is None:
@@ -88,7 +93,7 @@ def _by_what_happened(
         _Told(kind, any(_is_wrong(one, end_ms) for one in some), _sentence(kind, some, end_ms), len(some))
         for kind, some in _merged(bad)
     ]
-    # what is still on comes first; then what the rebalances tell, which has a cost
+    # what still lasts comes first; then what the rebalances show, which has a cost
     told = sorted(
         [*(_Told(one.kind, one.is_on, one.text, 1) for one in of_offsets if one.is_on), *merged,
          *(_Told(one.kind, one.is_on, one.text, 1) for one in of_offsets if not one.is_on)],
@@ -135,7 +140,7 @@ def _rank(one: Episode, end_ms: int) -> tuple[bool, int]:
 
 
 def _merged(bad: Sequence[Episode]) -> list[tuple[str, list[Episode]]]:
-    """Deaths are told together, and loops of the same members."""
+    """Deaths are described together, and so are loops of the same members."""
     found: dict[tuple[object, ...], list[Episode]] = {}
     for one in bad:
         key = (one.kind,) if one.kind in (model.DIED, model.TROUBLE, model.STOP) else (one.kind, one.members)
@@ -193,18 +198,18 @@ _TITLES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def title(kind: str) -> str:
-    """What a kind is called."""
+    """The name of a kind."""
     return _TITLES[kind][0]
 
 
 class _Clause(NamedTuple):
-    """Episodes of one kind that are told together."""
+    """Episodes of one kind that are described together."""
 
     kind: str
     some: Sequence[Episode]
     names: str
     over: bool
-    """It has not come again for so long that it is over."""
+    """It has not happened again for so long that it is over."""
 
 
 def _sentence(kind: str, some: Sequence[Episode], end_ms: int) -> str:
@@ -320,7 +325,7 @@ def _times(some: Sequence[Episode]) -> int:
 
 
 def _is_over(from_ms: int, until_ms: int, end_ms: int, times: int) -> bool:
-    """Has what happened so many times not come again for long?"""
+    """Has what happened so many times not happened again for long?"""
     usual_ms = (until_ms - from_ms) / max(times - 1, 1)
     overdue_ms = max(limits.MINUTE, limits.GOES_ON * usual_ms if times > 1 else 0)
     return end_ms - until_ms > min(overdue_ms, limits.AGAIN_MS)
@@ -336,7 +341,7 @@ def _between(from_ms: int, until_ms: int, end_ms: int, times: int = 1) -> str:
 
 
 def _clock(ms: int, first_ms: int, end_ms: int) -> str:
-    """Hours and minutes; with the day if it is more than one ago at the end of the log."""
+    """Hours and minutes; with the day if it is more than one day before the end of the log."""
     return moment(ms, day=end_ms - min(first_ms, ms) >= DAY, seconds=False)
 
 

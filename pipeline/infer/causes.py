@@ -1,8 +1,9 @@
 """Why a group rebalanced, from its records and commits alone: a pure function of two states in a row.
 
-The offsets log does not say why. It says who was there before and after, what each member subscribed to and was given,
-when the join phase ended, when the assignment was there, and who committed when. docs/dev/pipeline-inference.md has the
-rules, and how sure each one is. Knows nothing of Spark, nor of how states are read.
+The offsets log does not say why. It says who was a member before and after, and what each member subscribed to and got.
+It also says when the join phase ended, when the assignment was complete, and who committed when. The rules, and how
+sure each rule is, are in docs/dev/pipeline-inference.md. This module knows nothing of Spark, nor of how states are
+read.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from muster.pipeline.infer.departures import EXPIRED, LEFT, REPLACED, Gone, bega
 from muster.pipeline.infer.evidence import Habits, Member, State
 
 _SWIFT_MS: Final = 300
-"""A join phase ends this soon after the last missing member was given up."""
+"""A join phase ends this soon after the coordinator removed the last missing member."""
 _SOON_MS: Final = 10_000
-"""Where each member looks for new partitions itself, the others see them within this time after the first one."""
+"""Where each member checks for new partitions itself, the others see them this soon after the first member."""
 _GUESS: Final = 0.6
-"""A certainty below this is little more than a guess."""
+"""A certainty below this is hardly more than a guess."""
 _FAR: Final = 3
-"""More generations than this between two states: records are missing, these were not attempts."""
+"""If more generations than this lie between two states, records are missing: these were no failed attempts."""
 
 
 class Verdict(NamedTuple):
-    """What is concluded about one rebalance."""
+    """What is inferred about one rebalance."""
 
     cause: str | None
     trigger: Member | None
@@ -33,11 +34,11 @@ class Verdict(NamedTuple):
     gone: tuple[Gone, ...] = ()
     joined: tuple[Member, ...] = ()
     is_second_round: bool = False
-    """Members of a cooperative group join again, having given partitions up."""
+    """Members of a cooperative group join again, after they gave partitions up."""
 
 
 class Told(NamedTuple):
-    """What a rule concludes."""
+    """What a rule infers."""
 
     cause: str
     trigger: Member | None
@@ -57,7 +58,7 @@ class _Change:
         self.gone = departures(before, after, habits)
         self.stayed = [member for member in before.members if member.key in self.has]
         self.back = [one for one in self.stayed if self.has[one.key].member_id != one.member_id]
-        """Static members that came back under another id, as they were before."""
+        """Static members that returned under another id, as they were before."""
         self.leader = next((member for member in before.members if member.member_id == before.leader), None)
         self.attempts = after.generation - before.generation
 
@@ -66,7 +67,7 @@ _Rule = Callable[[_Change], Told | None]
 
 
 def judge(before: State, after: State, habits: Habits) -> Verdict:
-    """Why `after` came of `before`."""
+    """Why the group went from `before` to `after`."""
     change = _Change(before, after, habits)
     cause, trigger, certainty = _told(change)
     if change.attempts > 1:
@@ -89,7 +90,7 @@ def _told(change: _Change) -> Told:
     if change.new:
         return Told(events.NEW_MEMBER, _first_new(change), 0.97 if len(change.new) == 1 else 0.95)
     if not change.had and not change.has:
-        # a member came, and was gone before there was a generation with it
+        # a member joined, and was gone before a generation had it
         return Told(events.NEW_MEMBER, None, 0.7)
     return _first_of(_SAME_MEMBERS, change)
 
@@ -98,17 +99,17 @@ def _first_of(rules: Sequence[_Rule], change: _Change) -> Told:
     return next(told for rule in rules if (told := rule(change)) is not None)
 
 
-# ---- members came, or went
+# ---- members joined, or are missing
 
 
 def _first_new(change: _Change) -> Member:
-    """The new member that came first. It leads a group that was empty; otherwise nothing tells which one it was."""
+    """The new member that joined first. It leads a group that was empty; in other groups nobody knows which it was."""
     leader = next((one for one in change.new if one.member_id == change.after.leader), change.new[0])
     return change.new[0] if change.had else leader
 
 
 def _departed(gone: Sequence[Gone]) -> Told:
-    """Members went and none came: by the one that went first."""
+    """Members are missing and none joined: the first one that went is the trigger."""
     first = min(gone, key=lambda one: (one.in_join_phase, one.when_ms is None, one.when_ms or 0))
     cause = events.SESSION_EXPIRED if first.how == EXPIRED else events.LEFT
     mixed = any(one.how != first.how for one in gone)
@@ -116,29 +117,32 @@ def _departed(gone: Sequence[Gone]) -> Told:
 
 
 def _wanted_others(change: _Change) -> Told | None:
-    """A member subscribes to other topics, and others died: that makes the group begin by itself, so they died then."""
+    """A member subscribes to other topics, and others died.
+
+    The change of the subscription begins the rebalance by itself, so the others died during the rebalance.
+    """
     if any(one.how == LEFT for one in change.gone):
         return None
     told = _subscription_changed(change)
     return None if told is None else told._replace(certainty=0.75)
 
 
-# ---- members came and went in one rebalance: the first rule that holds
+# ---- members joined and others are missing in one rebalance: the first rule that holds
 
 
 def _came_while_it_was_on(change: _Change) -> Told | None:
-    """A generation is missing: the new member made the group begin again."""
+    """A generation is missing: the new member made the rebalance start again."""
     return Told(events.NEW_MEMBER, change.new[0], 0.8) if change.attempts > 1 else None
 
 
 def _given_up_at_once(change: _Change) -> Told | None:
-    """The coordinator was away, and gave up who had been silent as soon as it was back; they come again meanwhile."""
+    """The coordinator was away, and removed silent members as soon as it was back; they join again meanwhile."""
     first = next((one for one in change.gone if one.while_away), None)
     return None if first is None or not change.stayed else Told(events.SESSION_EXPIRED, first.member, first.certainty)
 
 
 def _came_before_all_went(change: _Change) -> Told | None:
-    """All members are others. If all had gone first, there would be the record of an empty group."""
+    """All members are others. If all had gone first, the log would have the record of an empty group."""
     if change.stayed:
         return None
     if len(change.gone) == 1:
@@ -146,7 +150,7 @@ def _came_before_all_went(change: _Change) -> Told | None:
     left = [one.certainty for one in change.gone if one.how == LEFT]
     if any(certainty >= _GUESS for certainty in left):
         return None
-    # they come back under new ids after the broker was away, for example
+    # for example, members return under new ids after the broker was away
     return Told(events.NEW_MEMBER, change.new[0], 0.55 if left else 0.7)
 
 
@@ -157,7 +161,7 @@ def _left_first(change: _Change) -> Told | None:
     processes = {member.process for member in change.new}
     back = [one for one in left if one.member.process in processes]
     if not back and processes <= set(change.habits.away):
-        return None  # in a rolling restart one is back before the next one goes
+        return None  # in a rolling restart one member returns before the next one leaves
     first = min(back or left, key=lambda one: (one.when_ms is None, one.when_ms or 0))
     return Told(events.LEFT, first.member, first.certainty * (0.9 if back else 0.75))
 
@@ -171,7 +175,7 @@ def _expired_first(change: _Change) -> Told | None:
 
 
 def _took_the_place(change: _Change) -> Told | None:
-    """A new process came in the place of one that was killed, before the old session was over."""
+    """A new process joined in the place of a killed one, before the old session ended."""
     return Told(events.NEW_MEMBER, change.new[0], 0.8)
 
 
@@ -186,14 +190,14 @@ _EXCHANGED: Final = (
 
 
 def _was_missed(change: _Change, first: Gone) -> bool:
-    """Was the session of the first member that expired over before a new member came?"""
+    """Had the session of the first expired member ended before a new member joined?"""
     before, after, habits = change.before, change.after, change.habits
     session_ms = first.member.session_timeout_ms
     beat_ms = before.usual_ms() or habits.usual_ms or session_ms
     if first.when_ms is None or 3 * beat_ms > session_ms:
-        return False  # it may have lived on for long after its last commit
+        return False  # it may have lived for long after its last commit
     if before.is_cooperative:
-        # if a new member had come first, the join phase would have ended with the session
+        # if a new member had joined first, the join phase would have ended with the session
         return after.joined_ms - first.when_ms > beat_ms + _SWIFT_MS
     began_ms = began(before, after, habits)
     return began_ms is not None and began_ms >= first.when_ms
@@ -205,7 +209,7 @@ def _was_missed(change: _Change, first: Gone) -> bool:
 def _static_member_back(change: _Change) -> Told | None:
     if not change.back:
         return None
-    # one that comes back in time is given its partitions without a rebalance
+    # a static member that returns in time gets its partitions without a rebalance
     late = [one for one in change.back if is_overdue(change.before, change.after, one)]
     if late:
         return Told(events.SESSION_EXPIRED, late[0], 0.6)
@@ -220,16 +224,16 @@ def _subscription_changed(change: _Change) -> Told | None:
 
 
 def _partitions_changed(change: _Change) -> Told | None:
-    """A topic that was subscribed to has more partitions than ever before, or none any more."""
+    """A subscribed topic has more partitions than ever before, or none any more."""
     before, counts = change.before, change.after.counts
     grown = any(counts[topic] > change.habits.counts.get(topic, 0) for topic in counts if topic in before.topics)
-    # a cooperative leader withholds partitions that have to be given up first
+    # a cooperative leader withholds partitions that members must give up first
     gone = not before.is_cooperative and any(one in before.topics and one not in counts for one in before.counts)
     return Told(events.PARTITIONS_CHANGED, change.leader, 0.95) if grown or gone else None
 
 
 def _partitions_lost(change: _Change) -> Told | None:
-    """A cooperative member says that it has less than it was given."""
+    """A cooperative member reports fewer partitions than it got."""
     if not change.after.is_cooperative:
         return None
     lost = next((one for one in change.after.members if one.owned < change.had[one.key].assigned), None)
@@ -252,7 +256,7 @@ def _other_metadata(change: _Change) -> list[Member]:
 
 
 def _metadata_changed(change: _Change) -> Told | None:
-    """Members of a group of no consumers say something else; rather a follower than the leader."""
+    """Members of a group without consumers send other metadata; the trigger is rather a follower than the leader."""
     changed = _other_metadata(change)
     if not changed or any(member.topics is not None for member in change.after.members):
         return None
@@ -283,7 +287,7 @@ _SAME_MEMBERS: Final = (
 
 
 def _is_second_round(change: _Change) -> bool:
-    """Members join again at once when they have given partitions up, even if others come or go meanwhile."""
+    """Members join again at once after they gave partitions up, even if others join or leave meanwhile."""
     gave_up = _gave_up(change.before)
     if gave_up is None or not change.before.is_cooperative or not _withheld(change.before, change.habits):
         return False
@@ -295,5 +299,5 @@ def _withheld(state: State, habits: Habits) -> bool:
 
 
 def _gave_up(state: State) -> Member | None:
-    """The member that had more than it has: it joins again when it has given that up."""
+    """The member that had more than it has now: it joins again when it has given that up."""
     return next((member for member in state.members if member.owned > member.assigned), None)

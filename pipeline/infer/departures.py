@@ -1,8 +1,8 @@
-"""How a member that is gone went: did it leave, or did its session run out? Pure.
+"""How a missing member ended: did it leave, or did its session expire? Pure.
 
-Its silence tells. A commit is a sign of life: a member whose session ran out was silent for its whole session timeout,
-and one that leaves was silent only as long as between two commits, or committed just before. If a silence could be
-either, the likelihoods decide.
+Its silence shows that. A commit is a sign of life: a member whose session expired was silent for its whole session
+timeout. A member that leaves was silent only as long as between two commits, or committed just before. If a silence
+fits both, the likelihoods decide.
 """
 
 from __future__ import annotations
@@ -15,63 +15,67 @@ from muster.pipeline.infer.evidence import JOIN_MS, Activity, Habits, Member, St
 LEFT: Final = "left"
 EXPIRED: Final = "expired"
 REPLACED: Final = "replaced"
-"""How a member's time ended."""
+"""How a member's time in the group ended."""
 
 _SLACK: Final = 0.99
 """The clocks of a coordinator's threads differ a little."""
 _POLLS_AMONG_LEAVES: Final = 0.1
-"""How often a member that leaves does so because it has not polled for too long."""
+"""The share of leaving members that leave because they have not polled for too long."""
 _SHORT_POLLS_AMONG_LEAVES: Final = 0.85
-"""The same, where that time was made short."""
+"""The same share, if the time between polls was configured short."""
 _SHORT_POLL_MS: Final = 120_000
 _TWO_SLOW: Final = 0.2
-"""How often one that does not poll is not alone when it goes."""
+"""How often a member that does not poll is not the only one that goes."""
 _AWAY: Final = 3
-"""A silence of so many usual intervals, and of a session, is that of a coordinator."""
+"""A silence of so many usual intervals, and of a whole session, means that the coordinator was away."""
 _STATIC_LEAVES: Final = 0.05
-"""How often a static member leaves: only if an operator removes it, or its client is told to."""
+"""How often a static member leaves: only if an operator removes it, or its client is configured so."""
 _OVERDUE: Final = 1.2
-"""So many usual intervals without any commit are no chance."""
+"""So many usual intervals without any commit are not by chance."""
 _AT_ONCE_MS: Final = 1_000
-"""A member that has given its partitions up joins again before that."""
+"""A member that has given its partitions up joins again within this time."""
 _EXACT_MS: Final = 60
 _TO_THE_MS: Final = 10.0
-"""A session that began with the last commit and ended to the ms with the join phase is hardly a coincidence."""
+"""A factor for a session that began with the last commit and ended, to the ms, with the join phase. It is hardly a
+coincidence.
+"""
 _NEVER: Final = 0.01
-"""What is all but impossible."""
+"""The probability of what is nearly impossible."""
 
 
 class Gone(NamedTuple):
-    """A member that is no more, and how."""
+    """A member that is missing, and how it ended."""
 
     member: Member
     how: str
     when_ms: int | None
-    """When it went, as far as can be told; None: it cannot."""
+    """When it went, as far as the log shows; None: not known."""
     certainty: float
     in_join_phase: bool = False
-    """The rebalance was on already when its session ran out."""
+    """The rebalance had already begun when its session expired."""
     while_away: bool = False
-    """Its session ran out while the coordinator was away: it was given up as soon as that was back."""
+    """Its session ended while the coordinator was away: the coordinator removed it as soon as it was back."""
 
 
 def departures(before: State, after: State, habits: Habits) -> list[Gone]:
-    """How those of `before` went that are not in `after`."""
+    """How the members of `before` that are not in `after` ended."""
     if before.ends_ms is not None:
-        # what was told of them ends with the record that began the rebalance
+        # their commits end with the record that began the rebalance
         after = after._replace(joined_ms=before.ends_ms)
     stayed = {member.key for member in after.members}
     went = [member for member in before.members if member.key not in stayed]
     came = len(after.members) > len(before.members) - len(went)
-    # of several, the first one that was silent can have gone first; the sessions of the others were waited for
+    # of several members, the one that fell silent first can have gone first. The rebalance waited for the others
     first = min(went, key=lambda one: _alive_ms(before, one) + one.session_timeout_ms, default=None)
     several = len(went) > 1
     return [departure(before, after, member, habits, came or member is not first, several) for member in went]
 
 
 def departure(before: State, after: State, member: Member, habits: Habits, came: bool, several: bool = False) -> Gone:
-    """How `member` of `before` went, which is not in `after`. `came`: something else may have begun the rebalance, and
-    have waited for its session to end: others came, or went before. `several`: others went as well.
+    """How `member` of `before` ended, which is not in `after`.
+
+    `came`: something else may have begun the rebalance, which then waited for this member's session: others joined, or
+    went before. `several`: other members are missing too.
     """
     if after.joined_ms - _alive_ms(before, member) < member.session_timeout_ms * _SLACK:
         return Gone(member, LEFT, _last_commit_ms(before, member), 0.97)
@@ -88,8 +92,9 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
 
 
 def back_ms(before: State, member: Member) -> int | None:
-    """When the coordinator was surely back, if it was away when this member fell silent: others were as silent, for
-    longer than a session, and went on. None: it was not away.
+    """When the coordinator was surely back, if it was away when this member fell silent; None: it was not away.
+
+    It was away if others were as silent, for longer than a session, and then continued.
     """
     session_ms, alive_ms = member.session_timeout_ms * _SLACK, _alive_ms(before, member)
     others = (one for name, one in before.activity.items() if name != member.member_id)
@@ -102,17 +107,17 @@ def back_ms(before: State, member: Member) -> int | None:
 
 
 def _beat_ms(before: State, member: Member, habits: Habits) -> int | None:
-    """How long two of its commits are apart; None: nothing tells."""
+    """The usual time between two commits of this member; None: not known."""
     activity = before.activity.get(member.member_id)
     beat_ms = (activity and activity.gap_ms) or before.usual_ms() or habits.usual_ms
     if beat_ms is None and activity is not None:
-        # it committed once: an interval after it had begun, as clients do
+        # it committed once: one interval after its start, as clients do
         return max(activity.first_ms - before.at_ms, 1)
     return beat_ms
 
 
 def _expired_meanwhile(before: State, member: Member, certainty: float) -> Gone:
-    """Its session ran out while the group waited for it."""
+    """The session ended while the group waited for this member."""
     end_ms = _alive_ms(before, member) + member.session_timeout_ms
     return Gone(member, EXPIRED, end_ms, certainty, in_join_phase=True)
 
@@ -120,7 +125,7 @@ def _expired_meanwhile(before: State, member: Member, certainty: float) -> Gone:
 def _told_by_those_that_stayed(
     before: State, after: State, member: Member, habits: Habits, beat_ms: int | None, came: bool, several: bool
 ) -> Gone | None:
-    """How it went, where the others had stopped already when its session could have run out first."""
+    """How it ended, if the others had stopped already when its session could have ended first."""
     alive_ms, session_ms = _alive_ms(before, member), member.session_timeout_ms
     began_ms = began(before, after, habits, came or several)
     if began_ms is None or beat_ms is None or began_ms - alive_ms >= session_ms * _SLACK:
@@ -128,7 +133,7 @@ def _told_by_those_that_stayed(
     rest_ms = rested_ms(before, after) or began_ms
     overtaken = after.generation > before.generation + 1 and after.joined_ms - rest_ms >= session_ms * _SLACK
     if overtaken or (came and after.joined_ms - alive_ms <= session_ms + beat_ms + JOIN_MS):
-        # it was waited for; if it had joined once more meanwhile, until the session ended that began then
+        # the group waited for it; if it joined again meanwhile, until the end of the session that began then
         return _expired_meanwhile(before, member, 0.85)
     heard_ms = began_ms - alive_ms - 3 * beat_ms
     is_clear = began_ms - alive_ms + beat_ms < session_ms * _SLACK
@@ -140,7 +145,7 @@ def _told_by_those_that_stayed(
 def _most_likely(
     before: State, after: State, member: Member, habits: Habits, beat_ms: int | None, several: bool
 ) -> Gone:
-    """How it went by the likelihoods of each way."""
+    """How it ended, by the likelihood of each possibility."""
     alive_ms = _alive_ms(before, member)
     silent_ms = after.joined_ms - alive_ms
     parts = _parts_with_commit(before, after, habits)
@@ -166,18 +171,20 @@ def _last_commit_ms(before: State, member: Member) -> int | None:
 
 def _alive_ms(before: State, member: Member) -> int:
     activity = before.activity.get(member.member_id)
-    return before.at_ms if activity is None else activity.last_ms  # it synced, at least
+    return before.at_ms if activity is None else activity.last_ms  # it synced at least
 
 
 def is_overdue(before: State, after: State, member: Member) -> bool:
-    """Was it silent for so long that its session ended?"""
+    """Was the member silent for so long that its session ended?"""
     return after.joined_ms - _alive_ms(before, member) >= member.session_timeout_ms * _SLACK
 
 
 def began(before: State, after: State, habits: Habits, waits: bool = False) -> int | None:
-    """When those that stayed stopped to work, at the latest; None: their commits do not tell it, because they commit
-    neither often nor when they give partitions up, or (cooperative) go on while they join. In a cooperative group they
-    are silent only during a join phase that waits for another member: others came or went (`waits`).
+    """When the members that stayed stopped working, at the latest; None: their commits do not show it.
+
+    They do not show it if these members commit neither often nor when they give partitions up. Nor do the commits of
+    cooperative members, which continue while they join. They are silent only during a join phase that waits for another
+    member, because others joined or left (`waits`).
     """
     stayed = committed(before, after)
     if not stayed or (before.is_cooperative and not waits):
@@ -192,12 +199,15 @@ def began(before: State, after: State, habits: Habits, waits: bool = False) -> i
     if rest_ms is None or rest_ms >= min(sessions):
         return None
     began_ms = final.last_ms + rest_ms
-    # no join phase takes that long: there was nothing to commit any more
+    # no join phase takes that long: the members had nothing more to commit
     return None if after.joined_ms - began_ms > max(sessions) + JOIN_MS else began_ms
 
 
 def _was_waited_for(before: State, after: State, habits: Habits) -> bool:
-    """Did the join phase go on after all that stayed had given up their partitions, and so waited for a dead member?"""
+    """Did the join phase continue after all that stayed had given up their partitions?
+
+    Then it waited for a dead member.
+    """
     stayed = survivors(before, after)
     commits = committed(before, after)
     if before.is_cooperative or habits.commits_at_parting <= 0.8 or not stayed or len(commits) < len(stayed):
@@ -207,15 +217,17 @@ def _was_waited_for(before: State, after: State, habits: Habits) -> bool:
 
 
 def _silent_of_itself(before: State, after: State, member: Member, beat_ms: int) -> bool:
-    """Was it silent for longer than its death explains? Then it had nothing to commit before, nor at the end."""
+    """Was it silent for longer than its death explains? Then it had nothing to commit, before and at the end."""
     rest_ms = rested_ms(before, after) if survivors(before, after) else after.joined_ms
     longest_ms = member.session_timeout_ms + 3 * beat_ms + JOIN_MS
     return rest_ms is not None and rest_ms - _alive_ms(before, member) > longest_ms
 
 
 def had_ended(before: State, after: State, alive_ms: int, usual_ms: int | None) -> bool:
-    """Had those that stayed fallen silent as early as a member last heard of at `alive_ms`? Then there was nothing to
-    commit any more: librdkafka commits only what is new. If none stayed: had none committed at all?
+    """Had the members that stayed fallen silent as early as a member whose last sign of life was at `alive_ms`?
+
+    Then they had nothing more to commit: librdkafka commits only new offsets. If none stayed: had none committed at
+    all?
     """
     if usual_ms is None or _some_parted(before, after):
         return False
@@ -228,7 +240,7 @@ def had_ended(before: State, after: State, alive_ms: int, usual_ms: int | None) 
 
 
 def _parted(activity: Activity, after: State) -> bool:
-    """Somebody's last commit looks like one that was made to give partitions up."""
+    """Does a member's last commit look like one that it made to give partitions up?"""
     return activity.is_off_beat or after.joined_ms - activity.last_ms <= JOIN_MS
 
 
@@ -237,7 +249,10 @@ def _some_parted(before: State, after: State) -> bool:
 
 
 def _parts_with_commit(before: State, after: State, habits: Habits) -> float:
-    """The probability that a member commits last before it goes: the habit, or less if those that stayed did not."""
+    """The probability that a member commits last before it goes.
+
+    It is the habit of the group, or less if the members that stayed did not commit so.
+    """
     if before.is_cooperative or not survivors(before, after) or _some_parted(before, after):
         return habits.commits_at_parting
     return min(habits.commits_at_parting, 0.5)
@@ -246,8 +261,9 @@ def _parts_with_commit(before: State, after: State, habits: Habits) -> float:
 def _likelihoods(
     before: State, member: Member, parts: float, silent_ms: int, beat_ms: int | None
 ) -> tuple[float, float, float]:
-    """Of having left, of having expired, and of having left because it did not poll, each times how often that is.
-    `parts`: the probability that members commit last before they leave.
+    """The likelihoods that it left, that it expired, and that it left because it did not poll.
+
+    Each is weighted with how often that happens. `parts`: the probability that members commit last before they leave.
     """
     leaves = _STATIC_LEAVES if member.instance_id is not None else 0.55
     if not member.assigned:
@@ -256,7 +272,7 @@ def _likelihoods(
     is_short = _has_polls(member) and member.rebalance_timeout_ms < _SHORT_POLL_MS
     slow = _SHORT_POLLS_AMONG_LEAVES if is_short else _POLLS_AMONG_LEAVES
     if beat_ms is None:
-        # no member commits regularly; it may still commit when it leaves, unless it has lost its partitions
+        # no member commits regularly; a member may still commit when it leaves, unless it has lost its partitions
         polls = 1.0 if _has_polls(member) and silent_ms >= member.rebalance_timeout_ms * _SLACK else 0.0
         return leaves * max(min(2 * parting, 1), _NEVER), 1 - leaves, leaves * slow * polls
     left = max(parting, _NEVER) * (
@@ -274,7 +290,7 @@ def _has_polls(member: Member) -> bool:
 
 
 def _density(rest_ms: float, beat_ms: int) -> float:
-    """How likely it is that the last commit of a regular beat was so long before the end of the join phase."""
+    """How likely a regular sequence of commits ended so long before the end of the join phase."""
     if rest_ms < -JOIN_MS / 100:
         return 0.0
     over_ms = max(rest_ms - beat_ms, 0)
@@ -283,7 +299,7 @@ def _density(rest_ms: float, beat_ms: int) -> float:
 
 
 def _is_usual(before: State, member: Member, silent_ms: int) -> bool:
-    """Had it been as silent before, for a good part of the time, and was a member all the same?"""
+    """Had it been as silent before, for a good part of the time, and was still a member?"""
     activity = before.activity.get(member.member_id)
     if activity is None:
         return False

@@ -1,8 +1,8 @@
 """Why the epoch of a KIP-848 group was raised, from its records and commits alone. Pure.
 
-The records say which members came and went, and what they subscribe to. They do not say how a member went: one that
-leaves and one whose session ran out are removed by the same records. `infer_departures` tells that by how long the
-member was silent. How long a session is, nothing says: it is learned, from what comes later too (AHEAD).
+The records say which members joined and which are gone, and what they subscribe to. They do not say how a member went:
+one that leaves and one whose session expired have the same records. `departures` decides that by the silence of the
+member. Nothing says how long a session is: it is learned, also from later records (AHEAD).
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from muster.pipeline.infer.evidence import Member as Seen
 from muster.pipeline.infer.history import NOT_KNOWN
 
 REVOCATION_TIMEOUT: Final = "revocation_timeout"
-"""A cause that classic groups do not know: a member did not give its partitions up in time."""
+"""A cause that classic groups do not have: a member did not give its partitions up in time."""
 REMOVED: Final = "removed"
 _NEARLY: Final = 0.95
-"""Of a timeout: the clocks of a coordinator's threads are not quite one."""
+"""This share of a timeout counts as the whole timeout: the clocks of a coordinator's threads differ a little."""
 _MS: Final = 1_000
 AHEAD: Final = 64
-"""So many epochs are looked at before the first of them is told."""
+"""So many epochs are read before the first of them is judged."""
 _LEAST_SESSION_MS: Final = 6_000
-"""Nobody has shorter sessions,"""
+"""Sessions are never shorter,"""
 _LEAST_SILENCE_MS: Final = 4_000
-"""and a heartbeat comes at least every third of one."""
+"""and a heartbeat comes at least every third of a session."""
 _MANY: Final = 10
-"""A silence that is longer than all of so many intervals before is no chance."""
+"""A silence that is longer than all of so many intervals before is not by chance."""
 _LONGEST_MS: Final = EPOCH_SESSION_MS + 3 * _MS
 _BEATS: Final = 3
-"""So many intervals between commits are no chance."""
+"""So many intervals between commits are not by chance."""
 _ONCE_IN: Final = 20
 """A silence that came once in so many intervals is not usual."""
 _NEARLY_POLLED: Final = 0.8
 _UNSURE: Final = 0.6
-"""How sure it is that a member has left that had been silent for a while: its session may have been that short."""
+"""The certainty that a member left that had been silent for a while: its session may have been that short."""
 _FAR: Final = 3
 
 
@@ -54,11 +54,11 @@ class Epoch(NamedTuple):
     members: tuple[Member, ...]
     change: Change | None
     activity: Mapping[str, Activity]
-    """What the members committed until the next one."""
+    """The commits of the members until the next epoch."""
 
 
 class Ended(NamedTuple):
-    """A member's time is over."""
+    """A member's time in the group is over."""
 
     member_id: str
     how: str
@@ -66,17 +66,17 @@ class Ended(NamedTuple):
 
 
 class Departed(NamedTuple):
-    """A member that is gone."""
+    """A missing member."""
 
     member: Member
     how: str
     at_ms: int
     heard_ms: int
-    """When it was heard of last, as far as is known."""
+    """Its last sign of life, as far as is known."""
 
 
 class Raised(NamedTuple):
-    """What is thought of one new epoch."""
+    """What is inferred of one new epoch."""
 
     epoch: Epoch
     change: Change
@@ -93,7 +93,7 @@ class _Session:
 
     ms: int = EPOCH_SESSION_MS
     is_known: bool = False
-    """Not only that it is no longer than this."""
+    """Its length is known, not only an upper bound."""
 
     def at_most(self, ms: int) -> None:
         """A member died that had been silent for so long."""
@@ -107,9 +107,9 @@ class _Session:
 
 
 def raised(epochs: Iterable[Epoch | None]) -> Iterator[Raised]:
-    """Each new epoch of a group, in the order of the log. None among them: the group was deleted."""
+    """Each new epoch of a group, in the order of the log. None among the epochs: the group was deleted."""
     session = _Session()
-    # the first one only learns, as far ahead as is looked
+    # the scout only learns, as far ahead as AHEAD
     scout, judge = _Judge(session), _Judge(session)
     ahead: deque[Epoch | None] = deque()
     for epoch in epochs:
@@ -122,7 +122,7 @@ def raised(epochs: Iterable[Epoch | None]) -> Iterator[Raised]:
 
 
 class _Judge:
-    """What is known of a group so far. `session`: what is known of it and of what comes, too."""
+    """What is known of a group so far. `session`: what is known of its sessions, also from later epochs."""
 
     def __init__(self, session: _Session) -> None:
         self._session = session
@@ -131,14 +131,14 @@ class _Judge:
     def _reset(self) -> None:
         self._habits = Habits()
         self._silent: dict[str, int] = {}
-        """Members that went, by id: how long they had been silent, if they had not polled too late."""
+        """Missing members by id: how long they had been silent, if they had not polled too late."""
         self._ahead: Iterable[Epoch | None] = ()
         self._members: dict[str, Member] = {}
         self._activity: dict[str, Activity] = {}
         self._ended: list[Ended] = []
 
     def take(self, epoch: Epoch | None, ahead: Iterable[Epoch | None]) -> list[Raised]:
-        """What is thought of an epoch, and of it for the next ones. `ahead`: those that follow it."""
+        """What is inferred of an epoch, which is remembered for the next ones. `ahead`: the epochs that follow it."""
         if epoch is None:
             self._reset()
             return []
@@ -152,14 +152,14 @@ class _Judge:
         return found
 
     def replaced(self, epoch: Epoch) -> None:
-        """The same epoch goes on under other ids."""
+        """The same epoch continues under other ids."""
         keys = {_key(one) for one in epoch.members}
         there = {one.member_id for one in epoch.members}
         back = [one for name, one in self._members.items() if name not in there and _key(one) in keys]
         self._ended += [Ended(one.member_id, REPLACED, epoch.began_ms) for one in back]
 
     def remember(self, epoch: Epoch) -> None:
-        """What the commits of an epoch tell."""
+        """Remember the members of an epoch, and their commits."""
         self._members = {one.member_id: one for one in epoch.members}
         for name, now in epoch.activity.items():
             then = self._activity.get(name)
@@ -168,14 +168,14 @@ class _Judge:
         self._habits = with_state(self._habits, self._state(epoch.number, epoch.at_ms, epoch.members, epoch.activity))
 
     def judge(self, epoch: Epoch, change: Change) -> Raised:
-        """Why was it raised?"""
+        """Why was the epoch raised?"""
         ended, self._ended = self._ended, []
         if change.before is None:
             return Raised(epoch, change, None, None, NOT_KNOWN, tuple(ended))
         departed: tuple[Departed, ...] = ()
         cause, trigger, certainty = self._same_members(epoch, change)
         for name in change.joined:
-            # clients keep their id: this one was given up, and lives
+            # clients keep their id: this member was removed, and lives
             if name in self._silent:
                 self._session.at_most(self._silent.pop(name) // _MS * _MS + _MS)
         if change.joined:
@@ -195,9 +195,9 @@ class _Judge:
         return Raised(epoch, change, cause, trigger, certainty, tuple(ended), departed)
 
     def _heard_ms(self, gone: Gone, how: str) -> int:
-        """When it was heard of last: by a commit or a record; or by its last heartbeat, a session before the end."""
+        """The last sign of life: a commit, a record, or the last heartbeat, a session before the end."""
         if gone.away_ms is not None:
-            return gone.away_ms  # it said so
+            return gone.away_ms  # the member said so
         known = self._activity.get(gone.member.member_id)
         known_ms = max(gone.heard_ms, known.last_ms if known is not None else 0)
         session_ms = gone.member.session_timeout_ms or self._session.ms
@@ -212,7 +212,7 @@ class _Judge:
         return None, None, NOT_KNOWN
 
     def _departures(self, epoch: Epoch, change: Change) -> list[tuple[str, str, float]]:
-        """Of each one that is gone: the cause that it is, how its time ended, and how sure that is."""
+        """Of each missing member: the cause, how it ended, and how sure that is."""
         gone = {one.member.member_id: one for one in change.gone}
         members = {**self._members, **{name: one.member for name, one in gone.items()}}
         activity = {name: self._heard(gone.get(name), one) for name, one in self._activity.items()}
@@ -223,7 +223,7 @@ class _Judge:
 
     def _departure(self, gone: Gone, before: State, after: State) -> tuple[str, str, float]:
         if gone.away_ms is not None:
-            # it stopped, said that it might come back, and did not: so long is a session
+            # it stopped, said that it might return, and did not: this time is a session
             self._session.ms = max(round((gone.at_ms - gone.away_ms) / _MS), 1) * _MS
             self._session.is_known = True
             return events.SESSION_EXPIRED, EXPIRED, 0.97
@@ -233,7 +233,7 @@ class _Judge:
         by_silence = self._by_silence(gone, before)
         if by_silence is not None:
             return by_silence
-        # what it had when it was last heard of is a sign of life, too
+        # what it had at its last sign of life is a sign of life, too
         seen = self._seen(gone.member)
         told = departure(before._replace(at_ms=gone.heard_ms), after, seen, self._habits, came=False)
         if told.how == EXPIRED:
@@ -244,9 +244,11 @@ class _Judge:
         return events.LEFT, LEFT, min(told.certainty, _UNSURE) if is_unsure else told.certainty
 
     def _by_silence(self, gone: Gone, before: State) -> tuple[str, str, float] | None:
-        """Sessions may be shorter than they usually are. Who is silent for several of its intervals while the others
-        go on has not left: it would have committed. Nor does a static member go without saying that it will be back;
-        and who comes again under its id, and did poll in time, has not left either.
+        """How a member ended that was silent for several of its intervals while the others continued.
+
+        Sessions may be shorter than usual. Such a member has not left: it would have committed. A static member does
+        not leave without saying that it will be back. A member that joins again under its id, and did poll in time, has
+        not left either.
         """
         known = before.activity.get(gone.member.member_id)
         silent_ms = gone.at_ms - max(gone.heard_ms, known.last_ms if known is not None else 0)
@@ -255,7 +257,7 @@ class _Judge:
         beat_ms = (known and known.gap_ms) or before.usual_ms() or self._habits.usual_ms
         limit_ms = gone.member.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS
         if _NEARLY_POLLED * limit_ms <= silent_ms <= limit_ms + 2 * (beat_ms or 0) + _MS:
-            return events.LEFT, LEFT, 0.7  # it did not poll in time
+            return events.LEFT, LEFT, 0.7  # the member did not poll in time
         self._silent[gone.member.member_id] = silent_ms
         if self._is_back(gone.member.member_id):
             return events.SESSION_EXPIRED, EXPIRED, 0.9
@@ -273,7 +275,7 @@ class _Judge:
         if is_usual:
             return None
         if 2 * (gone.at_ms - max(others, default=0)) > silent_ms:
-            # there was nothing to commit any more; or several died at once, just a session ago
+            # the members had nothing more to commit; or several died at once, just a session ago
             is_chance = not -self._session.beat_ms <= silent_ms - self._session.ms <= beat_ms + _MS
             return None if is_chance else (events.SESSION_EXPIRED, EXPIRED, 0.75)
         self._learn(silent_ms, beat_ms)
@@ -288,7 +290,7 @@ class _Judge:
         return False
 
     def _learn(self, silent_ms: int, beat_ms: int | None) -> None:
-        """So long is a session at most, if commits are near to each other."""
+        """A session is at most so long, if commits are near to each other."""
         if beat_ms is not None and _BEATS * beat_ms <= silent_ms:
             self._session.at_most(silent_ms // _MS * _MS + _MS)
 
@@ -303,8 +305,8 @@ class _Judge:
 
     def _seen(self, one: Member) -> Seen:
         count = sum(len(share.partitions) for share in one.assigned)
-        # a commit is no heartbeat to these groups: the last one may come so much later than the last heartbeat, from
-        # which the session is counted
+        # in these groups a commit is no heartbeat. The last commit may come so much later than the last heartbeat, with
+        # which the session began
         known_ms = one.session_timeout_ms
         session_ms = known_ms - EPOCH_HEARTBEAT_MS if known_ms else self._session.ms - self._session.beat_ms
         return Seen(
@@ -315,7 +317,7 @@ class _Judge:
             max(session_ms, _MS),
             one.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS,
             0,
-            count,  # nobody stops what he keeps: as in a cooperative group
+            count,  # no member stops what it keeps, as in a cooperative group
             count,
             0,
         )

@@ -17,17 +17,18 @@ TARGET_EPOCH: Final = 6
 TARGET: Final = 7
 CURRENT: Final = 8
 PATTERN: Final = 16
-"""Key types: GroupMetadata, of which only tombstones matter here; ConsumerGroupMetadata, …PartitionMetadata (before
-4.1), …MemberMetadata, …TargetAssignmentMetadata, …TargetAssignmentMember, …CurrentMemberAssignment,
-…RegularExpression."""
+"""Key types. GroupMetadata (only tombstones matter here); ConsumerGroupMetadata, …PartitionMetadata (before 4.1),
+…MemberMetadata, …TargetAssignmentMetadata, …TargetAssignmentMember, …CurrentMemberAssignment, …RegularExpression.
+"""
 
 AWAY: Final = -2
 """The epoch of a static member that stopped and may come back (LEAVE_GROUP_STATIC_MEMBER_EPOCH)."""
 STABLE: Final = 0
 OWES: Final = 1
-"""States of a member: it has all that it is to have; it has to give something up (UNREVOKED_PARTITIONS)."""
+"""States of a member. Either it has its whole assignment, or it still has to revoke partitions (UNREVOKED_PARTITIONS).
+"""
 FIRST: Final = 2
-"""The highest epoch that a new group begins with: Kafka 4.3 counts from 2, others from 1."""
+"""The highest epoch with which a new group begins: Kafka 4.3 counts from 2, others from 1."""
 
 
 class Record(NamedTuple):
@@ -37,13 +38,13 @@ class Record(NamedTuple):
     at_ms: int
     key_type: int
     key: str
-    """A member's id, or a pattern; empty where there is one record for the group."""
+    """A member's id, or a pattern; empty if the group has one record of this type."""
     value: Mapping[str, Any] | None
     """In Kafka's JSON form; None: a tombstone."""
 
 
 class Share(NamedTuple):
-    """What a member has of a topic."""
+    """The partitions of a topic that a member has."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -57,25 +58,25 @@ class Member(NamedTuple):
     client_id: str | None
     host: str | None
     session_timeout_ms: int | None
-    """Only members that speak the classic protocol say it."""
+    """Only members with the classic protocol report it."""
     rebalance_timeout_ms: int | None
     rack: str | None
     topics: tuple[str, ...]
-    """What it subscribes to; what its pattern stands for."""
+    """The topics that it subscribes to, also those that match its pattern."""
     assigned: tuple[Share, ...]
 
 
 class Gone(NamedTuple):
-    """A member that the group went on without."""
+    """A member that the group continued without."""
 
     member: Member
     at_ms: int
     heard_ms: int
-    """When something of it was last written because it was heard of."""
+    """When a record of the member was last written because the member sent something."""
     away_ms: int | None
-    """Since when a static member had been stopped; None: it had not."""
+    """When a static member stopped; None: it had not."""
     owes_ms: int | None
-    """Since when it had been to give partitions up; None: it had not."""
+    """Since when it should give partitions up; None: it should not."""
 
 
 class Take(NamedTuple):
@@ -87,11 +88,11 @@ class Take(NamedTuple):
     offset: int
     at_ms: int
     paused_ms: int | None
-    """Since it was taken from the one before; None: it had no owner, or the group was empty in between."""
+    """The time since the owner before lost it; None: it had no owner, or the group was empty in between."""
 
 
 class Change(NamedTuple):
-    """What is different between two epochs."""
+    """The differences between two epochs."""
 
     before: int | None
     """The epoch before; None: the log does not reach back that far."""
@@ -100,9 +101,9 @@ class Change(NamedTuple):
     gone: tuple[Gone, ...] = ()
     resubscribed: tuple[str, ...] = ()
     topics_changed: bool = False
-    """Partitions or racks of topics, or which topics a pattern stands for."""
+    """Partitions or racks of topics changed, or the topics that match a pattern."""
     is_conversion: bool = False
-    """It is the same generation that it was as a classic group."""
+    """The epoch has the number of the classic generation."""
 
 
 class Hold(NamedTuple):
@@ -113,7 +114,7 @@ class Hold(NamedTuple):
     member: Member
     start_ms: int
     end_ms: int | None
-    """When it was told to give it up, or went; None: it has it still."""
+    """When the member was to give it up, or went; None: it still has it."""
     first_epoch: int
     last_epoch: int
 
@@ -122,33 +123,33 @@ class State(NamedTuple):
     """A group in an epoch, as it was at the end of its rebalance; or the end of the group."""
 
     epoch: int | None
-    """None: the group is no more."""
+    """None: the group was deleted."""
     offset: int
     began_ms: int
     at_ms: int
-    """When all members were there, or the next epoch began, or the log ends."""
+    """When all members had reached the epoch, or the next epoch began, or the log ends."""
     assignor: str | None
     members: tuple[Member, ...]
     owners: tuple[tuple[str, int, int, str], ...]
-    """Topic, partition, from which offset on, member id: in the order of the log; offset 0: from before the epoch."""
+    """Topic, partition, from which offset on, member id, in the order of the log; offset 0: from before the epoch."""
     takes: tuple[Take, ...]
     change: Change | None
-    """None: the same epoch goes on, with a static member under another id, say."""
+    """None: the same epoch continues, for example with a static member under another id."""
 
 
 Place = tuple[str, int]
 """Topic id and partition."""
 Subscription = tuple[tuple[str, ...], str]
-"""Names, and a pattern or an empty text."""
+"""Names of topics, and a pattern or an empty text."""
 
 
 @dataclass(slots=True)
 class Present:
-    """A member that is there."""
+    """A member of the group."""
 
     value: Mapping[str, Any]
     heard_ms: int
-    """When something of it was last written because it was heard of."""
+    """When a record of the member was last written because the member sent something."""
     epoch: int = 0
     state: int = STABLE
     places: dict[Place, None] = field(default_factory=dict)
@@ -157,7 +158,7 @@ class Present:
 
     @property
     def subscription(self) -> Subscription:
-        """What it wants."""
+        """The topics and the pattern that it subscribes to."""
         return tuple(sorted(self.value.get("subscribedTopicNames") or ())), self.value.get("subscribedTopicRegex") or ""
 
 
@@ -169,9 +170,12 @@ class Held:
     start_ms: int
     first_epoch: int
     end_ms: int | None = None
-    """When it was told to give it up. It may still commit: it stays the owner until there is another one."""
+    """When the member was to give it up.
+
+    The member may still commit: it stays the owner until another member is.
+    """
     last_epoch: int | None = None
-    """The last one at whose end it had it."""
+    """The last epoch at whose end the member had it."""
 
 
 class Taken(NamedTuple):
@@ -196,14 +200,14 @@ class Image:
         self._names = dict(names)
 
     def key(self, member_id: str) -> str:
-        """Who it is: a static member that comes back has another id."""
+        """What identifies the member: a static member that returns has another id."""
         instance_id = self.members[member_id].value.get("instanceId")
         return member_id if instance_id is None else f"static {instance_id}"
 
     # ---- what records change
 
     def come(self, record: Record) -> None:
-        """A member tells of itself."""
+        """Apply a record with the metadata of a member."""
         assert record.value is not None
         known = self.members.get(record.key)
         if known is None:
@@ -212,19 +216,22 @@ class Image:
             known.value, known.heard_ms = record.value, record.at_ms
 
     def go(self, member_id: str, at_ms: int, reached: int) -> Iterator[Hold | Gone]:
-        """A member is taken out: what it had, and itself."""
+        """Remove a member; yields what it had, and the member itself."""
         yield from self.release(member_id, at_ms, reached)
         one = self.members[member_id]
         yield Gone(self.seen(member_id), at_ms, one.heard_ms, one.away_ms, one.owes_ms)
         del self.members[member_id]
 
     def assign(self, record: Record, epoch: int, reached: int) -> Iterator[Hold | Taken]:
-        """A member has other partitions, or another epoch. `epoch`: the group's; `reached`: the last that is over."""
+        """A member has other partitions, or another epoch.
+
+        `epoch`: the group's; `reached`: the last epoch that is over.
+        """
         assert record.value is not None
         value = record.value
         one = self.members.setdefault(record.key, Present({}, record.at_ms))
         if value["memberEpoch"] == AWAY:
-            # it has not given up anything: it may come back
+            # it has not given up anything: it may return
             one.away_ms = record.at_ms
             return
         one.epoch, one.state, one.heard_ms, one.away_ms = value["memberEpoch"], value["state"], record.at_ms, None
@@ -245,7 +252,7 @@ class Image:
             yield Taken(place, record.key, record.offset, record.at_ms, paused_ms)
 
     def release(self, member_id: str, at_ms: int, reached: int) -> Iterator[Hold]:
-        """A member has nothing any more."""
+        """A member has no partition any more."""
         for place in [place for place, held in self.held.items() if held.member_id == member_id]:
             self._let_go(place, member_id, at_ms, reached)
             yield self.hold(place, at_ms, reached)
@@ -261,10 +268,10 @@ class Image:
             held.end_ms = self._free[place] = at_ms
             held.last_epoch = reached
 
-    # ---- what it looks like
+    # ---- the result
 
     def hold(self, place: Place, at_ms: int | None, reached: int) -> Hold:
-        """What a member had until then, or until it was told to give it up."""
+        """What a member had until this time, or until it was to give it up."""
         held = self.held[place]
         end_ms = at_ms if held.end_ms is None else held.end_ms
         last = max(held.first_epoch, reached if held.last_epoch is None else held.last_epoch)
@@ -292,7 +299,7 @@ class Image:
         )
 
     def assignor(self) -> str | None:
-        """What most members ask for; None: they leave it to the server."""
+        """The assignor that most members ask for; None: they leave it to the server."""
         asked = [one.value.get("serverAssignor") for one in self.members.values()]
         known = [name for name in asked if name]
         return max(sorted(set(known)), key=known.count) if known else None
@@ -302,7 +309,7 @@ class Image:
         return self._names.get(topic_id, topic_id)
 
     def learn_names(self, epoch: int | None) -> None:
-        """A member that subscribes to one topic only has partitions of that topic."""
+        """Learn the names of topics: a member that subscribes to one topic has only partitions of that topic."""
         for one in self.members.values():
             ids = {topic_id for topic_id, _ in one.places}
             names, pattern = one.subscription

@@ -1,9 +1,11 @@
-"""The history of a KIP-848 group from its records: one state for each epoch, and the owner of each partition over time.
-Plain values in, plain values out; knows nothing of Spark or of causes.
+"""The history of a KIP-848 group from its records: a state for each epoch, and the owners of each partition.
 
-Kafka writes the changes of one request or timer as one batch: first metadata of members, then the group's epoch, then
-target and current assignments. A new epoch stops no member: each gives up and takes over its partitions at its own
-heartbeats. So an epoch begins with its record, and ends when all members are there or the next epoch begins.
+Plain values in, plain values out; this module knows nothing of Spark or of causes.
+
+Kafka writes the changes of one request or timer as one batch. First come the metadata of members, then the group's
+epoch, then target and current assignments. A new epoch stops no member: each gives up and gets its partitions at its
+own heartbeats. So an epoch begins with its record. It ends when all members have reached it, or when the next epoch
+begins.
 """
 
 from __future__ import annotations
@@ -36,8 +38,9 @@ from muster.pipeline.infer.epoch_image import (
 
 
 def fold(records: Iterable[Record], names: Mapping[str, str]) -> Iterator[State | Hold]:
-    """The states of a group in the order of the log, and between them what each member had, when it is over. `names`:
-    topic names by id; a topic without a name is called by its id.
+    """The states of a group in the order of the log; between them what each member had, when that ended.
+
+    `names`: topic names by id; a topic without a known name is called by its id.
     """
     group = _Group(names)
     for operation in operations(records):
@@ -46,7 +49,7 @@ def fold(records: Iterable[Record], names: Mapping[str, str]) -> Iterator[State 
 
 
 def operations(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """Records written for one reason: of the same moment, the epoch after its cause and before its effects."""
+    """Records written for one reason: at the same moment, the epoch after its cause and before its effects."""
     found: list[Record] = []
     has_epoch = False
     for record in records:
@@ -62,7 +65,7 @@ def operations(records: Iterable[Record]) -> Iterator[list[Record]]:
 
 @dataclass(slots=True)
 class _Epoch:
-    """The epoch that is in force."""
+    """The current epoch."""
 
     number: int
     offset: int
@@ -74,7 +77,7 @@ class _Epoch:
 
 
 class _Group:
-    """A group on its way through the log."""
+    """A group while its log is read."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names
@@ -83,14 +86,14 @@ class _Group:
         self._reset(is_known=False)
 
     def _reset(self, *, is_known: bool) -> None:
-        """`is_known`: there was nothing before what comes now."""
+        """`is_known`: the group had no records before the next one."""
         self._image = Image(self._names)
         self._target: int | None = None
         self._hash: Any = None
         self._epoch: _Epoch | None = None
         self._is_known = is_known
         self._before: dict[str, Subscription] = {}
-        """Who was there when the epoch began, by key, and what it subscribed to."""
+        """The members when the epoch began, by key, with their subscriptions."""
         self._gone: list[tuple[str, Gone]] = []
         self._topics_changed = False
 
@@ -100,14 +103,14 @@ class _Group:
 
     @property
     def _reached(self) -> int:
-        """The last epoch that is over, or as good as over."""
+        """The last epoch that is over, or nearly over."""
         if self._epoch is None:
             return 0
         before = None if self._epoch.change is None else self._epoch.change.before
         return self._epoch.number if not self._epoch.is_open or before is None else before
 
     def play(self, operation: Sequence[Record]) -> Iterator[State | Hold]:
-        """The next operation."""
+        """Apply the next operation."""
         self._last_ms = at_ms = operation[0].at_ms
         bump = next((one for one in operation if one.key_type == EPOCH), None)
         begins = bump is not None and (bump.value is None or bump.value["epoch"] != self._number)
@@ -122,7 +125,7 @@ class _Group:
         if self._epoch.is_open:
             yield from self._settle(at_ms)
         elif not begins and not ids.issuperset(self._image.members):
-            # a static member under another id, or one whose pattern has not been looked up yet
+            # a static member under another id, or a member whose pattern was not resolved yet
             self._begin_again(operation[0].offset, at_ms)
             if self._is_settled():
                 yield self._state(at_ms)
@@ -130,7 +133,7 @@ class _Group:
     def _settle(self, at_ms: int) -> Iterator[State]:
         if self._is_settled():
             if all(one.away_ms is None for one in self._image.members.values()):
-                # a partition without an owner now gets none
+                # a partition that has no owner now gets none
                 self._image.forget_pauses()
             yield self._state(at_ms)
 
@@ -209,7 +212,7 @@ class _Group:
 
     def _change(self, number: int, at_ms: int) -> Change:
         members = self._image.members
-        # the members of a classic group, taken over as they are
+        # the members of a classic group, which continue as they are
         is_conversion = self._epoch is None and self._converted_ms == at_ms
         is_conversion &= all(one.value.get("classicMemberMetadata") for one in members.values())
         before = self._number
@@ -220,8 +223,7 @@ class _Group:
             before,
             len(self._before),
             self._joined(has) if before is not None else (),
-            # a static member that came back under another id is not gone
-            # (nor is it two that are gone when that one goes, too)
+            # a static member that returned under another id is not gone. If it goes later too, it counts once
             tuple({key: one for key, one in self._gone if key not in has}.values()),
             self._resubscribed(has),
             self._topics_changed,
@@ -229,7 +231,7 @@ class _Group:
         )
 
     def _joined(self, has: Mapping[str, str]) -> tuple[str, ...]:
-        # a member whose metadata is older than the log has not come now
+        # a member whose metadata is older than the log has not joined now
         return tuple(one for key, one in has.items() if key not in self._before and self._image.members[one].value)
 
     def _resubscribed(self, has: Mapping[str, str]) -> tuple[str, ...]:
@@ -239,7 +241,7 @@ class _Group:
     # ---- states
 
     def _is_settled(self) -> bool:
-        """Each member has what it is to have. Static members that are away are not waited for."""
+        """Does each member have its whole assignment? Nobody waits for static members that are away."""
         members = self._image.members.values()
         there = (one.away_ms is not None or (one.epoch == self._number and one.state == STABLE) for one in members)
         return all(there) and (not members or self._target == self._number)
@@ -262,12 +264,12 @@ class _Group:
         )
 
     def _begin_again(self, offset: int, at_ms: int) -> None:
-        """The same epoch, with other ids. Members that were away may still give up or take partitions."""
+        """The same epoch, with other ids. Members that were away may still give up or get partitions."""
         assert self._epoch is not None
         there = {self._image.key(one) for one in self._image.members}
         self._gone = [(key, one) for key, one in self._gone if key not in there]
         self._epoch = _Epoch(self._epoch.number, offset, at_ms, None, self._owners())
 
     def _owners(self) -> list[tuple[Place, int, str]]:
-        """As an epoch finds them."""
+        """The owners when an epoch begins."""
         return [(place, 0, held.member_id) for place, held in self._image.held.items()]

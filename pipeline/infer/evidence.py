@@ -1,8 +1,8 @@
-"""The evidence for the cause of a rebalance: two states in a row with the commits in the first, and a group's habits.
+"""The evidence for the cause of a rebalance: two states in a row, commits, and a group's habits.
 
-The habits are what the history of a group shows of its members: how often they commit, whether they commit before they
-give partitions up, and how many partitions the topics have. Their size does not grow with the history. Times are in
-ms. Pure.
+The habits are what the history of a group shows of its members. How often do they commit? Do they commit before they
+give partitions up? How many partitions do the topics have? Their size does not grow with the history. Times are in ms.
+Pure.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class Member(NamedTuple):
     topics: int | None
     """A hash of its subscribed topics; None: it is no consumer, or its bytes cannot be read."""
     owned: int
-    """Of how many partitions it said, when it joined, that it had them; 0 under an eager protocol."""
+    """How many partitions it reported when it joined; 0 under an eager protocol."""
     assigned: int
-    """How many partitions it was given."""
+    """How many partitions it got."""
     metadata: int
     """A hash of all its metadata."""
 
     @property
     def key(self) -> str:
-        """Who it is: a static member that comes back has another id."""
+        """What identifies the member: a static member returns under another member id."""
         return self.member_id if self.instance_id is None else f"static {self.instance_id}"
 
     @property
@@ -44,21 +44,21 @@ class Member(NamedTuple):
 
 
 class Activity(NamedTuple):
-    """What a member committed in a state."""
+    """The commits of a member in a state."""
 
     commits: int
     first_ms: int
     last_ms: int
     gap_ms: int | None
-    """The mean time between two commits of a partition; None: no partition has two."""
+    """The mean time between two commits of a partition. It is None if no partition has two commits."""
     max_gap_ms: int | None
-    """The longest one."""
+    """The longest time between two commits."""
     last_gap_ms: int | None
-    """The last one."""
+    """The time before the last commit."""
 
     @property
     def is_off_beat(self) -> bool:
-        """Its commits are regular, and the last one came sooner than usual."""
+        """Its commits are regular, and the last commit came sooner than usual."""
         gap, longest, last = self.gap_ms, self.max_gap_ms, self.last_gap_ms
         if gap is None or longest is None or last is None:
             return False
@@ -80,15 +80,15 @@ class State(NamedTuple):
     leader: str | None
     members: tuple[Member, ...]
     topics: frozenset[str]
-    """Everything that some member subscribes to."""
+    """All topics that any member subscribes to."""
     counts: Mapping[str, int]
     """How many partitions of each topic are assigned."""
     activity: Mapping[str, Activity] = NOTHING
     """By member id, until the next record."""
     ends_ms: int | None = None
-    """When the next rebalance began, where a record says so: it made a KIP-848 group classic."""
+    """When the next rebalance began, if a record says so: this record made a KIP-848 group classic."""
     parted: frozenset[str] = frozenset()
-    """The ids of the `members` that were gone by that record."""
+    """The ids of the `members` that were missing in that record."""
 
     @property
     def is_cooperative(self) -> bool:
@@ -96,13 +96,16 @@ class State(NamedTuple):
         return "cooperative" in (self.protocol or "") or any(member.owned for member in self.members)
 
     def usual_ms(self) -> int | None:
-        """How long two commits are apart in the group; None: no member committed twice."""
+        """The usual time between two commits in the group. It is None if no member committed twice."""
         gaps = [one.gap_ms for one in self.activity.values() if one.gap_ms is not None]
         return round(median(gaps)) if gaps else None
 
 
 def continued(before: State, after: State) -> State:
-    """A state whose record was written again (for a static member's new id, or on loading), with all its commits."""
+    """A state whose record was written again, with all its commits.
+
+    A record is written again for a static member's new id, or on loading.
+    """
     ids = {member.key: member.member_id for member in before.members}
     activity = dict(after.activity)
     for member in after.members:
@@ -113,8 +116,10 @@ def continued(before: State, after: State) -> State:
 
 
 def taken_over(epoch: State, record: State) -> State:
-    """A KIP-848 group's last epoch goes on as a generation of a classic group, by this record. The server writes it
-    when the last member that speaks the new protocol goes, or comes back with the old one, and begins a rebalance.
+    """A KIP-848 group's last epoch that continues as a generation of a classic group, by this record.
+
+    The server writes the record when the last member with the new protocol leaves, or returns with the old protocol.
+    The record begins a rebalance.
     """
     keys, ids = {member.key for member in record.members}, {member.member_id for member in record.members}
     parted = [one for one in epoch.members if one.key not in keys and one.member_id not in ids]
@@ -133,7 +138,7 @@ def taken_over(epoch: State, record: State) -> State:
 
 
 def joined_activity(then: Activity, now: Activity) -> Activity:
-    """What a member committed in two states in a row."""
+    """The commits of a member in two states in a row."""
     commits = then.commits + now.commits
     longest = max(then.max_gap_ms or 0, now.max_gap_ms or 0, now.first_ms - then.last_ms)
     gap = then.gap_ms if now.gap_ms is None or (then.gap_ms is not None and then.commits > now.commits) else now.gap_ms
@@ -141,25 +146,25 @@ def joined_activity(then: Activity, now: Activity) -> Activity:
 
 
 def survivors(before: State, after: State) -> list[Member]:
-    """Who of a state is still there in the next, as it was then."""
+    """The members of a state that are also in the next one, as they were before."""
     stayed = {member.key for member in after.members}
     return [member for member in before.members if member.key in stayed]
 
 
 def committed(before: State, after: State) -> list[Activity]:
-    """What those committed that stayed."""
+    """The commits of the members that stayed."""
     return [before.activity[one.member_id] for one in survivors(before, after) if one.member_id in before.activity]
 
 
 def rested_ms(before: State, after: State) -> int | None:
-    """When those that stayed made their last commit; None: none of them committed."""
+    """When the members that stayed made their last commit. It is None if none of them committed."""
     return max((one.last_ms for one in committed(before, after)), default=None)
 
 
 JOIN_MS: Final = 6_000
-"""A member that is told to join again does so within its heartbeat interval (3 s) and a little."""
+"""A member learns of a rebalance with its next heartbeat (3 s), and joins again a little later."""
 _SURE: Final = 5.0
-"""The log odds are kept below this: habits change with a new release."""
+"""The log odds stay below this: habits change with a new release."""
 _MISSED: Final = 0.05
 """How often a member with the habit does not follow it."""
 
@@ -170,9 +175,9 @@ _OFF_BEAT: Final = 0.25
 
 
 _EARLY: Final = 0.85
-"""A commit that comes before so much of an interval is off the beat."""
+"""A commit before this part of an interval is off the beat."""
 _QUICK_MS: Final = 300
-"""Of commits that are so near to each other nothing is off the beat."""
+"""Commits so near to each other are never off the beat."""
 
 
 class Habits(NamedTuple):
@@ -181,26 +186,28 @@ class Habits(NamedTuple):
     counts: Mapping[str, int] = MappingProxyType({})
     """The most partitions of each topic that were assigned while a member subscribed to it."""
     has_grown: bool = False
-    """The last state was the first of its members with so many partitions: under librdkafka, whose members all look
-    for new partitions themselves, others join again when they see them too."""
+    """The last state was the first one of its members with so many partitions.
+
+    With librdkafka every member checks for new partitions, so others join again when they see them too.
+    """
     usual_ms: int | None = None
-    """How long two commits are apart; None: no member has committed twice."""
+    """The usual time between two commits. It is None if no member has committed twice."""
     parting: float = 0.0
     """Log odds that members commit just before they give partitions up (or leave)."""
 
     away: tuple[tuple[str, str], ...] = ()
-    """Processes that went and are not back yet, the last ones."""
+    """The latest processes that went and are not back yet."""
 
     @property
     def commits_at_parting(self) -> float:
-        """The probability of that."""
+        """The probability of the log odds `parting`."""
         return 1 / (1 + exp(-self.parting))
 
 
 def with_state(habits: Habits, state: State) -> Habits:
-    """What the commits and shares of one more state add."""
+    """The habits, with the commits and assignments of one more state."""
     counts: Mapping[str, int] = habits.counts
-    if state.members and not state.is_cooperative:  # all there is is assigned
+    if state.members and not state.is_cooperative:  # all partitions are assigned
         counts = state.counts
     elif state.members:
         topics = sorted(state.topics | set(state.counts))
@@ -211,7 +218,7 @@ def with_state(habits: Habits, state: State) -> Habits:
 
 
 def with_gone(habits: Habits, before: State, after: State) -> Habits:
-    """Who went in a rebalance, and who is back."""
+    """The habits, with the processes that went in a rebalance, and without those that are back."""
     here = {member.process for member in after.members}
     went = [member.process for member in before.members if member.process not in here]
     away = [process for process in habits.away if process not in here and process not in went]
@@ -219,8 +226,9 @@ def with_gone(habits: Habits, before: State, after: State) -> Habits:
 
 
 def with_parting(habits: Habits, before: State, after: State) -> Habits:
-    """Learn from the members that gave partitions up at the beginning of a rebalance: did they commit, off their beat?
-    In a cooperative group only members that leave give partitions up at that moment.
+    """The habits, with what members did that gave partitions up when a rebalance began.
+
+    Did they commit, off their beat? In a cooperative group only members that leave give partitions up at that moment.
     """
     odds = habits.parting
     stayed = {member.key for member in after.members}
@@ -229,7 +237,7 @@ def with_parting(habits: Habits, before: State, after: State) -> Habits:
         if not member.assigned or (before.is_cooperative and member.key in stayed):
             continue
         beat_ms = (activity and activity.gap_ms) or habits.usual_ms or before.usual_ms()
-        if beat_ms is None:  # no member commits regularly: then a commit at the very end is no chance
+        if beat_ms is None:  # no member commits regularly: then a commit at the very end is not by chance
             beat_ms = after.joined_ms - before.at_ms
         window_ms = min(JOIN_MS, member.session_timeout_ms // 2)
         by_chance = min(max(window_ms, 1) / max(beat_ms, 1), 1 - _MISSED)
@@ -243,7 +251,7 @@ def with_parting(habits: Habits, before: State, after: State) -> Habits:
 
 
 def is_off_beat(before: State, member: Member, habits: Habits) -> bool | None:
-    """Did its last commit come sooner than its beat; None: it has no beat, or one that is too quick to tell."""
+    """Did its last commit come sooner than usual? None: it has no beat, or the beat is too quick to say."""
     one = before.activity.get(member.member_id)
     beat_ms = (one and one.gap_ms) or before.usual_ms() or habits.usual_ms
     if one is None or beat_ms is None or beat_ms < _QUICK_MS or (one.max_gap_ms or 0) > 2 * beat_ms:

@@ -1,10 +1,10 @@
-"""How soon the members of a group hear of a rebalance, and how they part: learned from its rebalances. Pure, and of one
-size however many there were.
+"""How soon the members of a group hear of a rebalance, and how they leave: learned from its rebalances. Pure.
 
-Members hear of a rebalance by the answer to their next heartbeat. How far those are apart is in no record, but it
-shows: in a rebalance whose beginning is seen, all were back within one interval; and because members begin to count
-anew when they get their partitions, the end of a join phase lies a whole number of intervals after the one before.
-Each interval that people configure is weighed by both. docs/dev/pipeline-inference.md has the rules.
+The size of what is learned does not grow with the history. Members hear of a rebalance by the answer to their next
+heartbeat. No record has the interval of heartbeats, but two things show it. If the log shows the start of a rebalance,
+all members were back within one interval. And members count anew when they get their partitions. So the end of a join
+phase lies a whole number of intervals after the one before. Both weigh each interval that people configure.
+docs/dev/pipeline-inference.md has the rules.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 from muster.pipeline.defaults import HEARTBEAT_MS
 
 SLACK_MS: Final = 150
-"""A member joins again so much later than it hears of it: it has to poll, and a broker has threads."""
+"""A member joins again so much later than it hears of the rebalance. It must poll, and a broker has threads."""
 _COMMON: Final = MappingProxyType(
     {HEARTBEAT_MS: 0.4, 500: 0.06, **dict.fromkeys((1_000, 2_000), 0.12), **dict.fromkeys((5_000, 10_000), 0.06)}
 )
-"""How often people set these."""
+"""How often people configure these intervals."""
 INTERVALS_MS: Final = (
     *(200, 300, 400, 500, 600, 750, 800, 1_000, 1_200, 1_500, 1_800, 2_000, 2_500, 3_000, 3_333, 4_000),
     *(5_000, 6_000, 7_500, 8_000, 10_000, 12_000, 15_000, 20_000, 30_000),
@@ -30,46 +30,46 @@ INTERVALS_MS: Final = (
 _SELDOM: Final = 0.005
 _LONG: Final = 0.2
 _TOO_LONG: Final = 0.001
-"""How often an interval is longer than a third of the session timeout, which is the advice, and than the half."""
+"""How often an interval is longer than a third of the session timeout, and than half of it. The advice is a third."""
 _LATE: Final = 0.035
-"""Each interval takes so much longer than it is set to."""
+"""Each interval is longer than configured by this share."""
 _EDGE_MS: Final = 100
 _TIMES: Final = 5
-"""After more intervals than these it is too uncertain where they end."""
+"""After more intervals than these, their ends are too uncertain."""
 _EARLY_MS: Final = 20
 _ON_TIME: Final = 0.6
 """How often a join phase ends with a heartbeat of the members: otherwise one of them was late."""
 _TARDY_MS: Final = 120
 _TARDY: Final = 0.02
-"""How much longer it takes when members are late, and how often they are so for some other reason."""
+"""How much longer it takes if members are late, and how often they are late for another reason."""
 _LIKELY: Final = 0.97
 _KEPT: Final = 0.98
-"""What was learned fades: settings change with a new release."""
+"""What was learned fades by this factor: settings change with a new release."""
 _SURE: Final = 5.0
 _OFF: Final = log(0.8 / 0.15)
 _ON: Final = log(0.2 / 0.85)
-"""What a last commit off or on the beat adds to the log odds of the habit."""
+"""A last commit off the beat, or on the beat, adds this to the log odds of the habit."""
 _USUAL: Final = 1.0
-"""The log odds before: all clients commit when they are closed, unless the application is to commit itself."""
+"""The log odds before any evidence: all clients commit on close, unless only the application commits."""
 
 
 class Hearing(NamedTuple):
-    """What a group's rebalances tell."""
+    """What a group's rebalances show."""
 
     weights: tuple[float, ...] = (0.0,) * len(INTERVALS_MS)
-    """What was seen so far adds this to the log probability of each interval."""
+    """The evidence so far adds this to the log probability of each interval."""
     most_ms: int = 0
-    """How long members took to come back in rebalances whose beginning was seen, at most."""
+    """The longest time that members took to return in a rebalance whose start was seen."""
     parting: float = _USUAL
     """Log odds that members commit when they give partitions up or leave."""
 
     @property
     def parts(self) -> bool:
-        """Is that their habit?"""
+        """Is a commit at parting their habit?"""
         return self.parting > 0
 
     def probabilities(self, session_ms: int) -> tuple[float, ...]:
-        """How likely each interval is."""
+        """The probability of each interval."""
         logs = [
             log(_prior(interval_ms, session_ms)) + weight
             for interval_ms, weight in zip(INTERVALS_MS, self.weights, strict=True)
@@ -79,12 +79,12 @@ class Hearing(NamedTuple):
         return tuple(exp(one - most) / all_of_it for one in logs)
 
     def likely_ms(self, session_ms: int) -> int:
-        """The usual interval: the geometric mean of what it may be."""
+        """The usual interval: the geometric mean of the possible ones."""
         chances = zip(INTERVALS_MS, self.probabilities(session_ms), strict=True)
         return round(exp(sum(chance * log(interval_ms) for interval_ms, chance in chances)))
 
     def at_most_ms(self, session_ms: int) -> int:
-        """No member takes longer to hear of a rebalance and join again, as far as can be told."""
+        """No member takes longer to hear of a rebalance and join again, as far as is known."""
         so_far = accumulate(self.probabilities(session_ms))
         longest_ms = next(
             (interval_ms for interval_ms, chance in zip(INTERVALS_MS, so_far, strict=True) if chance >= _LIKELY),
@@ -93,18 +93,19 @@ class Hearing(NamedTuple):
         return max(round(longest_ms * (1 + _LATE)), self.most_ms) + SLACK_MS
 
     def with_commit(self, is_off_beat: bool) -> Hearing:
-        """One of those that gave partitions up made its last commit off its beat, or on it."""
+        """With one more member that gave partitions up: its last commit was off its beat, or on it."""
         parting = self.parting + (_OFF if is_off_beat else _ON)
         return self._replace(parting=max(-_SURE, min(_SURE, parting)))
 
     def with_delay(self, delay_ms: int) -> Hearing:
-        """So long after a beginning that was seen all were back."""
+        """With a rebalance whose start was seen: all members were back after this delay."""
         found = self._with([_of_delay(delay_ms, interval_ms) for interval_ms in INTERVALS_MS])
         return found._replace(most_ms=max(round(self.most_ms * _KEPT), delay_ms))
 
     def with_gap(self, joined_ms: int, at_ms: int, late_ms: int) -> Hearing:
-        """So long after the last join phase, and after the last assignment, all had come back again. `late_ms`: how
-        late the leader was.
+        """With the times from the last join phase, and from the last assignment, until all were back again.
+
+        `late_ms`: how late the leader was.
         """
         return self._with([_of_gap(joined_ms, at_ms, late_ms, interval_ms) for interval_ms in INTERVALS_MS])
 
@@ -140,7 +141,7 @@ def _of_gap(joined_ms: int, at_ms: int, late_ms: int, interval_ms: int) -> float
 
 
 def _window(gap_ms: int, late_ms: int, interval_ms: int) -> tuple[bool, float]:
-    """Is it a whole number of intervals; and how far that allows it to be out."""
+    """Is the gap a whole number of intervals; and how far the gap may be off."""
     times = int((gap_ms + _EARLY_MS) // interval_ms)
     if times == 0:
         return False, interval_ms

@@ -1,4 +1,4 @@
-"""The rebalances of a group, from its states in the order of the log, and what each rebalance shows of the members.
+"""The rebalances of a group, from its states in the order of the log, and what they show of members.
 
 Pure; the size of what is kept does not grow with the history.
 """
@@ -29,7 +29,7 @@ _CALM_MS: Final = 300
 
 
 def with_parted(hearing: Hearing, one: Seen) -> Hearing:
-    """Learn from the last commits of those that gave partitions up whether they part with one."""
+    """Learn from the last commits of members that gave partitions up whether members commit at parting."""
     if one.before is None:
         return hearing
     gave_up = [gone.member for gone in one.verdict.gone if gone.how == LEFT]
@@ -43,7 +43,7 @@ def with_parted(hearing: Hearing, one: Seen) -> Hearing:
 
 
 def with_hearing(hearing: Hearing, one: Seen) -> Hearing:
-    """Learn from a rebalance how soon members are back, if it waited for nothing but those that stayed."""
+    """Learn how soon members return, from a rebalance that waited only for those that stayed."""
     start = start_of(one, hearing)
     if one.before is None or start is None:
         return hearing
@@ -52,38 +52,40 @@ def with_hearing(hearing: Hearing, one: Seen) -> Hearing:
         return hearing
     end_ms = one.after.joined_ms
     gap_ms, late_ms = end_ms - one.before.at_ms, one.after.at_ms - end_ms
-    # if all had partitions to give up, none waited for its heartbeat
+    # if all members had partitions to give up, none waited for its heartbeat
     if late_ms <= _CALM_MS and (gap_ms > SOON_MS or not one.verdict.is_second_round):
         hearing = hearing.with_gap(end_ms - one.before.joined_ms, gap_ms, late_ms)
     took_ms = end_ms - start.likely_ms
-    # if it took that long, it was something else
+    # if it took that long, it had another reason
     if not start.is_seen or took_ms > max(member.session_timeout_ms for member in stayed):
         return hearing
     return hearing if one.verdict.joined or one.verdict.is_second_round else hearing.with_delay(took_ms)
 
 
 class Rebalance(NamedTuple):
-    """One rebalance that is concluded from the records."""
+    """One rebalance that is inferred from the records."""
 
     before: State | None
     """None: the log does not reach back that far."""
     after: State
     verdict: Verdict
     start: Start | None = None
-    """None: nothing tells when it began."""
+    """None: it is not known when it began."""
 
 
 NOT_KNOWN: Final = 0.2
-"""The certainty if the state before is not in the log: there was a rebalance, and no more is known."""
+"""The certainty if the log does not have the state before: there was a rebalance, and nothing more is known."""
 
 
 LOOK_AHEAD: Final = 64
-"""So many rebalances of a group are judged before the first of them is told: what they show of the members' heartbeats
-tells when it began."""
+"""So many rebalances of a group are judged before the first of them is reported.
+
+They show how often members send heartbeats, and so when a rebalance began.
+"""
 
 
 def rebalances(states: Iterable[State | None]) -> Iterator[Rebalance]:
-    """Each change of generation, as `_seen` has it, with the time at which it began."""
+    """Each change of generation (`_seen`), with the time at which it began."""
     hearing = Hearing()
     seen = _seen(states)
     while some := list(islice(seen, LOOK_AHEAD)):
@@ -98,11 +100,11 @@ def rebalances(states: Iterable[State | None]) -> Iterator[Rebalance]:
 def _seen(states: Iterable[State | None]) -> Iterator[Seen]:
     """Each change of generation. None among the states is a tombstone: the group was deleted.
 
-    No rebalances are: the memberless record of generation 0 that a new group begins with, and a record of the same
-    generation (a static member under a new id, a group that was loaded).
+    Two records are no rebalance. A new group begins with a record of generation 0 without members. And a record repeats
+    its generation if a static member has a new id, or if the group was loaded.
     """
     before: State | None = None
-    is_first, begins = False, True  # the last one was the first record of the log; none was there yet
+    is_first, begins = False, True  # the last record was the first of the log; no record came yet
     formed_ms: int | None = None
     habits = Habits()
     for state in states:
@@ -111,12 +113,12 @@ def _seen(states: Iterable[State | None]) -> Iterator[Seen]:
             before = state
             continue
         if before is not None and state.generation < before.generation:
-            before = None  # deleted and made again; the tombstone is gone
+            before = None  # the group was deleted and made again; the tombstone is gone
         if before is not None and state.generation == before.generation:
             before = continued(before, state)
             continue
         if before is not None and is_first and state.generation > before.generation + 1:
-            before = None  # compaction leaves one old record: what was between is gone
+            before = None  # compaction leaves one old record: the records between are gone
         if before is None and state.generation == 1:
             before = State(0, state.at_ms, state.joined_ms, None, None, (), frozenset(), {})
         is_first = before is None and was_first

@@ -1,9 +1,8 @@
-"""When a rebalance began, from what the log shows: the earliest and the latest moment that it can have been, and the
-likeliest. Pure.
+"""When a rebalance began, by what the log shows: the earliest, the latest and the likeliest moment. Pure.
 
-The end of the join phase is in the log. Before it, each member that stayed had to come back, and came with its next
-heartbeat (`infer_hearing` learns how far those are apart). Who caused the rebalance may have committed just before, or
-have been silent for its whole session. docs/dev/pipeline-inference.md has the rules.
+The log has the end of the join phase. Before it each member that stayed had to return, with its next heartbeat
+(`heartbeats` learns their interval). The member that caused the rebalance may have committed just before, or have been
+silent for its whole session. The rules are in docs/dev/pipeline-inference.md.
 """
 
 from __future__ import annotations
@@ -17,34 +16,34 @@ from muster.pipeline.infer.evidence import Habits, Member, State, is_off_beat, s
 from muster.pipeline.infer.heartbeats import SLACK_MS, Hearing
 
 _FAREWELL_MS: Final = 2
-"""A member leaves so soon after its last commit, if that was made for parting."""
+"""A member leaves so soon after its last commit, if it made that commit because it leaves."""
 _AT_MOST_MS: Final = 250
 """And at most so much later."""
 _AT_ONCE_MS: Final = 12
-"""A member that has given partitions up joins again so soon, if it did not commit; otherwise a little later."""
+"""A member that has given partitions up joins again so soon if it did not commit; otherwise a little later."""
 _ALONE_MS: Final = 30
-"""A group of one is empty so soon after that one went."""
+"""A group of one member is empty so soon after this member went."""
 SOON_MS: Final = 400
-"""A member that has given partitions up joins again at most so much later: it polls first."""
+"""A member that has given partitions up joins again at most so much later, because it polls first."""
 _PARTED_MS: Final = 100
-"""A commit for parting is in the log so soon after the member has heard of the rebalance."""
+"""A commit at parting is in the log so soon after the member heard of the rebalance."""
 _LATE: Final = 1.25
-"""A regular commit comes no later than after so many intervals."""
+"""A regular commit comes at the latest after so many intervals."""
 _LOOKED_MS: Final = 1_000
-"""A client looks so often whether its application still polls."""
+"""A client checks this often whether its application still polls."""
 _HABIT: Final = 2.0
-"""Log odds of a habit that is relied on."""
+"""Log odds above which a habit is certain enough."""
 _SLOW: Final = 2
 _SLOWEST_MS: Final = 6_000
-"""Members are so many times later than usual as the leader took to sync, at most so much: then the machine was busy."""
+"""If the leader synced late, the machine was busy. Members are late by _SLOW times that, and at most by this."""
 _TO_THE_MS: Final = 20
 _REALLY: Final = 0.4
-"""What is as likely as this is told rather than the middle of a range."""
+"""A moment with at least this probability is used rather than the middle of a range."""
 _TOGETHER_MS: Final = 300
-"""Processes that are started together come so soon after the first one."""
+"""Processes that start together join so soon after the first one."""
 _FORMING_MS: Final = 5_000
 _BACK: Final = 8
-"""Members that the coordinator has lost are back within this part of a session."""
+"""Members that the coordinator lost are back within this part of a session."""
 _ALONE: Final = 3
 """The first attempt of a group that forms began in this first part of the time."""
 
@@ -60,7 +59,7 @@ class Start(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A rebalance as it is judged."""
+    """A rebalance, as it is judged."""
 
     before: State | None
     """None: the log does not reach back that far."""
@@ -68,11 +67,11 @@ class Seen(NamedTuple):
     verdict: Verdict
     habits: Habits
     formed_ms: int | None = None
-    """When the group got its first members; None: that is not in the log."""
+    """When the group got its first members; None: the log does not have that."""
 
 
 class _Case(NamedTuple):
-    """The same, of which the state before is known."""
+    """The same rebalance, if the state before is known."""
 
     before: State
     after: State
@@ -87,12 +86,13 @@ class _Case(NamedTuple):
 
     @property
     def heard_ms(self) -> int:
-        """How much later than usual members may have been: as the leader was."""
+        """How much later than usual members may have been: as late as the leader."""
         return min(_SLOW * (self.after.at_ms - self.after.joined_ms), _SLOWEST_MS)
 
     def told(self, low: int, high: int, usual_ms: int | None = None) -> Start:
-        """Anywhere between, but seldom more than `usual_ms` before the end of the join phase: told is the length that
-        is out by the least share of the true one for half of these.
+        """A start anywhere between the bounds, but seldom more than `usual_ms` before the end of the join phase.
+
+        The likeliest start gives a length with the smallest relative error in half of these cases.
         """
         low, likely_low = min(low, high), low
         if usual_ms is not None:
@@ -103,13 +103,13 @@ class _Case(NamedTuple):
 
 
 def start_of(one: Seen, hearing: Hearing) -> Start | None:
-    """When it began; None: nothing tells it."""
+    """When the rebalance began. It is None if nothing shows that."""
     if one.before is None:
         return None
     if one.before.ends_ms is not None:
         known_ms = min(one.before.ends_ms, one.after.joined_ms)
         return Start(known_ms, known_ms, known_ms, is_seen=True)
-    # another broker's clock may be behind
+    # the clock of another broker may be behind
     before = one.before._replace(at_ms=min(one.before.at_ms, one.after.joined_ms))
     return _start(_Case(before, one.after, one.verdict, one.habits, one.formed_ms), hearing)
 
@@ -132,13 +132,13 @@ def _start(one: _Case, hearing: Hearing) -> Start:
             return _all_died(one, low, high, hearing)
         return _after_expiry(one, first.member, low, high, hearing)
     if verdict.joined and not first:
-        # it came in the place of one that died
+        # it joined in the place of a dead member
         low, high = _cut(low, high, _died_ms(one), None)
     return _between(one, low, high, hearing)
 
 
 def _of_empty(one: _Case) -> Start:
-    """The first member came; how long the group waited for others, all groups of the broker tell together."""
+    """The first member joined. All groups of the broker together show how long the group waited for others."""
     low, high = one.before.at_ms, one.after.joined_ms
     if one.after.generation > one.before.generation + 1:
         return Start(min(low, high), min(low, high) + max(high - low, 0) // _ALONE, high)
@@ -146,7 +146,7 @@ def _of_empty(one: _Case) -> Start:
 
 
 def _bounds(one: _Case, hearing: Hearing) -> tuple[int, int]:
-    """What holds for any cause: it began after the last assignment, and those that stayed heard of it in time."""
+    """What holds for any cause. It began after the last assignment, and the members that stayed heard of it in time."""
     before, after = one.before, one.after
     low, high = before.at_ms, after.joined_ms
     stayed = survivors(before, after)
@@ -154,7 +154,7 @@ def _bounds(one: _Case, hearing: Hearing) -> tuple[int, int]:
     if stayed and not waited_for(before, after, one.verdict):
         low = max(low, high - heard_ms)
     if not before.is_cooperative:
-        # who has heard of it commits no more, but for parting
+        # a member that has heard of it commits only once more, at parting
         for member in stayed:
             activity, is_off = before.activity.get(member.member_id), is_off_beat(before, member, one.habits)
             if activity is None or is_off is None:
@@ -166,18 +166,19 @@ def _bounds(one: _Case, hearing: Hearing) -> tuple[int, int]:
 
 
 def _after_expiry(one: _Case, member: Member, low: int, high: int, hearing: Hearing) -> Start:
-    """Its session began with its last heartbeat, which came after its last commit and before the next would have; or
-    with that commit itself, if that came later than the heartbeat.
+    """The session began with the last heartbeat, or with the last commit if that was later.
+
+    The last heartbeat came after the last commit, and before the next commit would have come.
     """
     alive_ms, beat_ms = last_life_ms(one.before, member), _beat_ms(one, member)
     over_ms = alive_ms + member.session_timeout_ms
     late_ms = None if beat_ms is None else over_ms + _late_ms(beat_ms)
     if late_ms is not None and member.rebalance_timeout_ms > member.session_timeout_ms:
-        # or it did not poll in time, and left
+        # or the member did not poll in time, and left
         out_ms = alive_ms + member.rebalance_timeout_ms
         late_ms = max(late_ms, out_ms + _late_ms(beat_ms or 0)) if out_ms <= high else late_ms
     if back_ms(one.before, member) is not None:
-        # the coordinator was away, and gave it up when it was back
+        # the coordinator was away, and removed the member when it was back
         return one.told(*_cut(low, high, over_ms, None), hearing.likely_ms(one.session_ms))
     low, high = _cut(low, high, over_ms, late_ms)
     found = one.told(low, high, hearing.likely_ms(one.session_ms))
@@ -191,8 +192,9 @@ def _after_expiry(one: _Case, member: Member, low: int, high: int, hearing: Hear
 
 
 def _all_died(one: _Case, low: int, high: int, hearing: Hearing) -> Start:
-    """All of a group: at one time, or else the others would have come back. The spread is that of their heartbeats; if
-    the coordinator was away, there is none.
+    """All members of a group died at one time, or else the others would have returned.
+
+    Their ends are spread as their heartbeats are; if the coordinator was away, there is no spread.
     """
     heard_ms = hearing.at_most_ms(one.session_ms)
     sessions = [last_life_ms(one.before, member) + member.session_timeout_ms for member in one.before.members]
@@ -201,7 +203,7 @@ def _all_died(one: _Case, low: int, high: int, hearing: Hearing) -> Start:
     if high - max(sessions) > max(beats) * _LATE + heard_ms:
         return Start(low, high - 1, high)  # the coordinator was away
     if high - max(sessions) <= _TO_THE_MS:
-        return Start(low, min(max(min(sessions), low), high), high)  # they died soon after their commits
+        return Start(low, min(max(min(sessions), low), high), high)  # the members died soon after their commits
     return one.told(low, high, hearing.likely_ms(one.session_ms))
 
 
@@ -210,7 +212,7 @@ def _late_ms(beat_ms: int) -> int:
 
 
 def _cut(low: int, high: int, from_ms: int | None, to_ms: int | None) -> tuple[int, int]:
-    """Bounds with others in them; what contradicts them tells nothing."""
+    """Bounds, narrowed by others; bounds that contradict them are ignored."""
     if from_ms is not None and low < from_ms <= high:
         low = from_ms
     if to_ms is not None and low <= to_ms < high:
@@ -235,7 +237,7 @@ def _after_leaving(one: _Case, first: Gone, low: int, high: int, hearing: Hearin
     """A member that leaves commits just before, if that is its habit."""
     last_ms, beat_ms = last_life_ms(one.before, first.member), _beat_ms(one, first.member)
     if first.when_ms is not None and first.when_ms > last_ms:
-        # it did not poll in time; a client may go on to commit for an interval, or not have committed for one
+        # it did not poll in time. A client may still commit for an interval, or may not have committed for one
         out_ms = first.when_ms
         if beat_ms is None:
             return one.told(*_cut(low, high, out_ms, None))
@@ -266,8 +268,9 @@ def _farewell_ms(one: _Case, last_ms: int) -> int:
 
 
 def _between(one: _Case, low: int, high: int, hearing: Hearing) -> Start:
-    """Members that were given partitions at the same moment send their heartbeats at the same moments: all that stayed
-    hear of it at once, at any time within a heartbeat after it began.
+    """All members that stayed hear of it at once, at any time within a heartbeat after it began.
+
+    For members that got partitions at the same moment send their heartbeats at the same moments.
     """
     end_ms, waited = one.after.joined_ms, waited_for(one.before, one.after, one.verdict)
     if survivors(one.before, one.after):
@@ -279,10 +282,10 @@ def _between(one: _Case, low: int, high: int, hearing: Hearing) -> Start:
         return found
     if waited or one.verdict.joined:
         longest_ms = max(member.session_timeout_ms for member in one.before.members)
-        # if all came back under new ids, the sessions that they had before were waited for
+        # if all returned under new ids, the group waited for the sessions that they had before
         low = max(low, min(end_ms - longest_ms - SLACK_MS, high))
         return Start(low, low + (high - low) // _BACK, high)
-    # who did not leave with the others would have come back, or its session would have been waited for
+    # a member that stayed would have returned, or the group would have waited for its session
     return Start(max(low, min(end_ms - one.session_ms - SLACK_MS, high)), high, high)
 
 
@@ -297,7 +300,7 @@ def waited_for(before: State, after: State, verdict: Verdict) -> bool:
 
 
 def _died_ms(one: _Case) -> int | None:
-    """When the first of those that died was heard of last."""
+    """The last sign of life of the first dead member."""
     alive = [last_life_ms(one.before, each.member) for each in one.verdict.gone if each.how == EXPIRED]
     return min(alive, default=None)
 
@@ -308,6 +311,6 @@ def _beat_ms(one: _Case, member: Member) -> int | None:
 
 
 def last_life_ms(before: State, member: Member) -> int:
-    """When a member was heard of last: its last commit, or when it got its partitions."""
+    """The last sign of life of a member: its last commit, or when it got its partitions."""
     activity = before.activity.get(member.member_id)
     return before.at_ms if activity is None else activity.last_ms

@@ -1,5 +1,7 @@
-"""Which offsets of which groups each transaction committed: from the batches and markers of `__consumer_offsets` where
-the source has them, else from what `__group_events` counts. And transactions of which nothing else is known. Pure.
+"""The offsets and groups that each transaction committed. Pure.
+
+The batches and markers of `__consumer_offsets` show the offsets if the source has them. Otherwise `__group_events` has
+counts. Some transactions are known only by their offsets.
 """
 
 from __future__ import annotations
@@ -14,15 +16,19 @@ from muster.pipeline.infer.transaction_records import ABORTED, COMMITTED, OFFSET
 OFFSETS: Final = "offsets"
 """Value of the column `source`: from the offsets log alone."""
 COUNTED_MS: Final = 5_000
-"""So long after the first end of what an event counts the last of these transactions is complete, at the latest."""
+"""An event counts ends of transactions.
+
+The last of these transactions is complete at the latest so long after the first end.
+"""
 
 Part = dict[str, Any]
 """A transaction in one partition of the offsets log (`sources.transaction_batches.PARTS`), or one event of a group."""
 
 
 def with_offsets(producer_id: int, rows: Sequence[Row], parts: Iterable[Part], counts: Iterable[Part]) -> Iterator[Row]:
-    """The rows of one producer, in the order in which they began, with `offsets` and `groups`; and rows of `parts` that
-    belong to none of them.
+    """The rows of one producer, in the order in which they began, with `offsets` and `groups`.
+
+    Also rows of `parts` that belong to none of them.
     """
     by_row: dict[int, list[Part]] = {}
     alone: list[Part] = []
@@ -41,7 +47,7 @@ def with_offsets(producer_id: int, rows: Sequence[Row], parts: Iterable[Part], c
         elif OFFSETS_TOPIC in (row.get("topics") or ()):
             yield row | _of_counts(row, told)
         else:
-            # without a known partition of offsets it may have committed some all the same: its log is compacted
+            # without a known partition of offsets it may still have committed some: its log is compacted
             yield row | ({} if row.get("topics") is None else {"offsets": 0, "groups": []})
     yield from _alone(producer_id, alone)
 
@@ -59,7 +65,10 @@ def _of_parts(parts: Sequence[Part]) -> Row:
 
 
 def _of_counts(row: Row, counts: Sequence[Part]) -> Row:
-    """An event counts the ends of one second: whose offsets these are is known, how many only if it was one end."""
+    """An event counts the ends of one second, so the groups of these offsets are known.
+
+    How many offsets there are is only known if the event counts one end.
+    """
     outcome, end_ms = row.get("outcome"), row.get("end_ms")
     if outcome is None or end_ms is None:
         return {}
@@ -82,7 +91,7 @@ def _of_counts(row: Row, counts: Sequence[Part]) -> Row:
 
 
 def _alone(producer_id: int, parts: Sequence[Part]) -> Iterator[Row]:
-    """Parts of one producer that overlap in time are one transaction: it has one at a time."""
+    """Parts of one producer that overlap in time are one transaction: a producer has one at a time."""
     some: list[Part] = []
     for part in parts:
         if some and not _overlap(some, part):
@@ -110,7 +119,7 @@ def _told(producer_id: int, parts: Sequence[Part]) -> Row:
         "start_ms": min(part["start_ms"] for part in parts),
         "end_ms": None if None in ends else max(ends),
         "outcome": outcome,
-        # no server commits by itself
+        # no server commits a transaction by itself
         "cause": BY_CLIENT if outcome == COMMITTED else None,
         "confidence": SURE if outcome == COMMITTED else None,
         "topics": {OFFSETS_TOPIC: {part["partition"] for part in parts}},
@@ -120,4 +129,4 @@ def _told(producer_id: int, parts: Sequence[Part]) -> Row:
 
 
 KINDS: Final = {"transactions_committed": COMMITTED, "transactions_aborted": ABORTED}
-"""Kinds of `__group_events` that count ends of transactions, and the outcome that they tell."""
+"""Kinds of `__group_events` that count ends of transactions, and the outcome of these."""

@@ -1,7 +1,7 @@
 """The transactions of one transactional id, from its records in `__transaction_state` and from `__transaction_events`.
 
 Each record of a transaction has the time at which the transaction began: that time identifies it. The state topic may
-be compacted: then older transactions are gone, and of the last one perhaps only its end is left. Both Muster's and
+be compacted. Then older transactions are gone, and of the last one perhaps only its end is left. Both Muster's and
 Kafka's records are read. Pure.
 """
 
@@ -23,25 +23,28 @@ OUTCOMES: Final = {
     PREPARE_COMMIT: COMMITTED, COMPLETE_COMMIT: COMMITTED, PREPARE_ABORT: ABORTED, COMPLETE_ABORT: ABORTED,
 }  # fmt: skip
 TAKEOVER_MS: Final = 2_000
-"""So soon after its abort the producer that took the id over has its own epoch: it asks again each 100 ms."""
+"""The next producer has its own epoch so soon after the abort: it asks again each 100 ms."""
 
 SURE: Final = 1.0
 _EPOCH_OF_EVERY_END: Final = 2
-"""The transaction version from which on each end raises the epoch, not only that by the server (KIP-890)."""
+"""The transaction version from which on each end raises the epoch.
+
+Before, only an end by the server raised it (KIP-890).
+"""
 
 Row = dict[str, Any]
 """A row of the table, without the columns about offsets."""
 
 
 class Logged(NamedTuple):
-    """A record: when it was logged, and its value (None: the id is gone)."""
+    """A record: when it was logged, and its value (None: the id was deleted)."""
 
     at_ms: int
     value: TransactionLogValue | None
 
 
 def transactions_of_states(transactional_id: str, records: Iterable[Logged]) -> list[Row]:
-    """Rows in the order in which they began; `records` are in the order of the log."""
+    """Rows in the order in which the transactions began; `records` are in the order of the log."""
     story = _StateReader(transactional_id)
     for record in records:
         story.take(record)
@@ -49,7 +52,7 @@ def transactions_of_states(transactional_id: str, records: Iterable[Logged]) -> 
 
 
 class _Open:
-    """One transaction as far as it was read."""
+    """One transaction, as far as it was read."""
 
     def __init__(self, value: TransactionLogValue) -> None:
         self.began: TransactionLogValue | None = None
@@ -123,7 +126,7 @@ class _StateReader:
 
 
 def _producer(one: _Open) -> tuple[int, int]:
-    """Who wrote the records of the transaction: its end may have raised the epoch already."""
+    """The producer that wrote the records of the transaction: its end may have raised the epoch already."""
     if one.began is not None:
         return one.began.producer_id, one.began.producer_epoch
     value = one.last
@@ -154,7 +157,7 @@ def _cause(start_ms: int, one: _Open, outcome: str | None) -> tuple[str | None, 
 
 
 def _fenced_ms(one: _Open, cause: str | None) -> int | None:
-    """When another producer took the id over, whose last transaction this was."""
+    """When the next producer got the transactional id, if this transaction was the last one of its producer."""
     if cause == NEW_PRODUCER:
         return one.ending_ms
     return None if one.next_empty is None else one.next_empty.at_ms
@@ -167,7 +170,7 @@ _ENDED: Final = {kinds.COMMITTED: COMMITTED, kinds.ABORTED: ABORTED}
 
 
 def read_event(data: bytes | None) -> dict[str, Any] | None:
-    """The JSON of an event; None: it is none."""
+    """The JSON of an event; None: it is no event."""
     try:
         value = json.loads(data or b"")
     except ValueError:
@@ -176,8 +179,9 @@ def read_event(data: bytes | None) -> dict[str, Any] | None:
 
 
 def transactions_of_events(transactional_id: str, values: Iterable[Value]) -> list[Row]:
-    """Rows in the order in which they began; `values` are in the order of the log. Kinds and fields that are not known,
-    or of another type, are passed over.
+    """Rows in the order in which the transactions began; `values` are in the order of the log.
+
+    Unknown kinds and fields, and fields of another type, are skipped.
     """
     story = _EventReader(transactional_id)
     for value in values:
@@ -228,7 +232,7 @@ class _EventReader:
         }
 
     def _fence(self, kind: str, value: Value) -> None:
-        """What concerns the last transaction of the producer that was fenced."""
+        """Handle an event about the last transaction of the fenced producer."""
         if kind == kinds.INITIALIZED:
             who = _number(value, "fenced_producer_id"), _number(value, "fenced_producer_epoch")
         else:
@@ -254,7 +258,10 @@ class _EventReader:
 
 
 def merged(of_states: Iterable[Row], of_events: Iterable[Row]) -> list[Row]:
-    """Rows of both, by when they began: events say more, the state is there when events are not."""
+    """Rows of both sources, by the time at which they began.
+
+    Events have more; the state is used if events are missing.
+    """
     found = {row["start_ms"]: dict(row) for row in of_states}
     for row in of_events:
         known = found.setdefault(row["start_ms"], {})

@@ -1,9 +1,9 @@
 """The tables: what the groups did, one module for related tables. docs/pipeline-tables.md has the columns.
 
-Here are decoded rows as tables (DataFrames), one for each kind, their counts, and Arrow rows one by one for Python.
-`keep` and `planned_once` save planning time. Spark keeps the rows of a persisted table, but tables made of it still
-carry its plan. Spark checks each step against all steps before it, and a join of a table with its own descendants
-copies them. For these tables this took more time than the work itself.
+Here are decoded rows as DataFrames, one for each kind, and their counts. Python gets Arrow rows here one by one. `keep`
+and `planned_once` save planning time. Spark keeps the rows of a persisted table, but tables made of it still carry its
+plan. Spark checks each step against all steps before it. A join of a table with its own descendants copies them. For
+these tables this took more time than the work itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from muster.pipeline.schema import KINDS, table_columns
 
 ROWS_AT_ONCE: Final = 256
-"""Rows that are Python objects at the same time: nested rows take thirty times their memory in Arrow."""
+"""So many rows are Python objects at the same time: nested rows take thirty times their memory in Arrow."""
 
 
 def table(decoded: DataFrame, kind: str) -> DataFrame:
@@ -43,7 +43,7 @@ def shaped(rows: DataFrame, schema: pa.Schema, known: Mapping[str, Column]) -> D
 
 
 def counts(decoded: DataFrame) -> DataFrame:
-    """How many rows there are: kind, key_type (null where none could be read), rows; by kind and key type."""
+    """How many rows there are: kind, key_type (null: not readable), rows; by kind and key type."""
     return decoded.groupBy("kind", "key_type").agg(F.count("*").alias("rows")).orderBy("kind", "key_type")
 
 
@@ -55,7 +55,7 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 
 
 def as_row(value: Any) -> Any:
-    """A named tuple as the dictionary that Arrow takes, with all that is in it."""
+    """A named tuple as the dictionary that Arrow takes, with all nested ones."""
     if not isinstance(value, tuple):
         return value
     names = getattr(value, "_fields", None)
@@ -75,7 +75,7 @@ def by_group(
     make: Callable[[str, Iterator[dict[str, Any]]], Iterable[dict[str, Any]]],
     schema: pa.Schema,
 ) -> DataFrame:
-    """The rows that `make` makes of those of each group, which it is given in this order."""
+    """The rows that `make` makes of the rows of each group, which it gets in this order."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         groups = groupby(rows_of(batches), itemgetter("group"))
@@ -91,12 +91,11 @@ _ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 
 @contextmanager
 def planned_once(spark: SparkSession) -> Iterator[None]:
-    """Queries that begin in this block are not planned anew while they run; what they start from and `keep` has still
-    is, if it was planned before.
+    """Queries that begin in this block are not planned again while they run.
 
-    After each step of a query Spark writes its plan out for a page, whether there is one or not, with the plans of all
-    that it starts from and that is kept: of the tables of facts, which start from each other, that was two thirds of
-    the time that all plans took.
+    Tables that `keep` keeps are still planned again, if they were planned before. After each step of a query Spark
+    writes its plan for a page, whether the page is served or not. This plan has the plans of all kept tables that it
+    starts from. These tables start from each other, so that was two thirds of the time that all plans took.
     """
     before = spark.conf.get(_ADAPTIVE)
     spark.conf.set(_ADAPTIVE, "false")
@@ -107,18 +106,23 @@ def planned_once(spark: SparkSession) -> Iterator[None]:
 
 
 def keep(rows: DataFrame) -> DataFrame:
-    """`rows`, computed when first needed and kept until `spark.catalog.clearCache`. Tables made of them do not carry
-    their plan, if Spark's internals allow that: there is no public name for it.
+    """`rows`, computed when first needed and kept until `spark.catalog.clearCache`.
+
+    Tables made of them do not carry their plan, if Spark's internals allow that. Spark has no public name for it.
     """
     kept = rows.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         return _as_leaf(kept)
-    except (Py4JError, AttributeError, TypeError):  # another Spark's inside, or none that can be reached (Connect)
+    except (
+        Py4JError,
+        AttributeError,
+        TypeError,
+    ):  # another version of Spark, or one whose internals cannot be reached (Connect)
         return kept
 
 
 def _as_leaf(kept: DataFrame) -> DataFrame:
-    """The same rows, with Spark's own place of what it keeps (InMemoryRelation) for a plan."""
+    """The same rows, with Spark's own store of kept rows (InMemoryRelation) as plan."""
     spark = kept.sparkSession
     session = spark._jsparkSession
     place = session.sharedState().cacheManager().lookupCachedData(kept._jdf).get().cachedRepresentation()

@@ -1,5 +1,6 @@
-"""Commits that are lower than the one before them in their partition, with what stands around them: what the cause of a
-regression is judged by. Along the commits of a partition, with numpy.
+"""Commits that are lower than the commit before them in their partition, with their circumstances. With numpy.
+
+`regressions` judges the cause of a regression by these circumstances.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from muster.pipeline.tables.ordered_columns import (
 from muster.pipeline.tables.topic_ends import Ends
 
 ZOMBIE_MS: Final = 600_000
-"""So long a former owner may go on with what it had fetched: twice the default of max.poll.interval.ms."""
+"""So long a former owner may continue with what it had fetched: twice the default of max.poll.interval.ms."""
 _AHEAD: Final = 5
-"""Among so many commits after it a zombie's is answered by one of the owner."""
+"""Within so many commits after a zombie's commit the owner answers with one of its own."""
 _RECENT: Final = 5
 """A former owner's late commit is not lower than so many of its last ones."""
 _LIKE: Final = 0.25
-"""Two times between commits that differ by no more than such a part are of one beat."""
+"""Two times between commits that differ by at most this share belong to one regular sequence."""
 _LATER: Final = 2.5
-"""What comes after so many intervals is of no beat."""
+"""A commit after more than so many intervals does not belong to the sequence."""
 
 BACK: Final = pa.schema(
     columns(
@@ -46,31 +47,36 @@ BACK: Final = pa.schema(
         "fell_back_and_returned boolean, ran_ahead_before boolean"
     )
 )
-"""A commit of `to_offset` after one of `from_offset` (deletions passed over), and
+"""A commit of `to_offset` after one of `from_offset` (deletions are skipped), and these circumstances:
 
-* who had the partition before the present owner (`former_*`);
-* `was_recreated`: the topic is another one, or its log is; `deleted_before`: the offset was deleted between the two;
-* `is_first`: of its generation or owner; `is_alone`: its group never had members; `goes_on_alone`: whoever made it goes
-  on (null: that cannot be told); `goes_on_empty`: two more commits come while the group is as empty;
-* `returns`: a later commit comes back up in one step;
-* `is_of_same_producer`: nobody else committed; `is_of_former_producer`: the producer committed for the former owner;
-  `was_fenced_before`: the commit before is of a producer that was fenced then;
-* `fell_back_and_returned`: a former owner made it; `ran_ahead_before`: a former owner made the one before, a spike.
+* `former_*`: the owner of the partition before the present owner;
+* `was_recreated`: the topic was deleted and created again, or its log was;
+* `deleted_before`: the offset was deleted between the two commits;
+* `is_first`: it is the first commit of its generation or owner;
+* `is_alone`: its group never had members;
+* `goes_on_alone`: the program that made it continues (null: not known);
+* `goes_on_empty`: two more commits follow while the group is still empty;
+* `returns`: a later commit returns up in one step;
+* `is_of_same_producer`: nobody else committed;
+* `is_of_former_producer`: the producer committed for the former owner;
+* `was_fenced_before`: the commit before is of a producer that was fenced then;
+* `fell_back_and_returned`: a former owner made it;
+* `ran_ahead_before`: a former owner made the commit before, a spike.
 """
 
 
 class _Around(NamedTuple):
-    """Of some commits what was before: the last commit, and the present owner's first."""
+    """The state before some commits: the last commit, and the present owner's first."""
 
     before: Ints
     takeover: Ints
     has_takeover: Mask
     high: Column
-    """The last offset before."""
+    """The offset of the last commit before."""
     to: Column
     two_before: Column
     following: tuple[Column, ...]
-    """The offsets after it."""
+    """The offsets of the commits after it."""
 
 
 def backward(commits: CommitRows) -> pa.StructArray:
@@ -134,11 +140,11 @@ def backward(commits: CommitRows) -> pa.StructArray:
 
 
 def _circumstances(commits: CommitRows) -> tuple[Mask, Mask, Column, Mask]:
-    """is_first, is_alone, goes_on_alone, goes_on_empty of every commit."""
+    """is_first, is_alone, goes_on_alone and goes_on_empty of every commit."""
     place, generation, owner = commits.place, commits.generation, commits.owner.numbers
     generation_before, owner_before = place.before(generation), place.before(owner)
     is_first = ~_same(generation_before, generation)
-    # in a KIP-848 group who gives a partition up commits it once more in the new epoch
+    # in a KIP-848 group a member that gives a partition up commits it once more in the new epoch
     is_first |= owner_before.valid & owner.valid & (owner_before.values != owner.values)
     empty = commits.members.valid & (commits.members.values == 0)
     alone = empty & ~generation.valid
@@ -150,14 +156,16 @@ def _circumstances(commits: CommitRows) -> tuple[Mask, Mask, Column, Mask]:
 
 
 def _same(one: Column, other: Column) -> Mask:
-    """Whether two values are the same, or both are none."""
+    """Whether two values are equal, or both are missing."""
     found: Mask = (one.valid == other.valid) & (~one.valid | (one.values == other.values))
     return found
 
 
 def _goes_on_alone(place: Parts, time_ms: Column, no_members: Mask) -> Column:
-    """Whether the next three commits of the partition, without members, are as far apart as this one and the next:
-    whoever made this one goes on. False: nothing comes after it, or not for long. None: that cannot be told.
+    """Whether the program that made this commit continues, though the group has no members.
+
+    True: the next three commits of the partition are as far apart as this one and the next. False: no commit follows,
+    or none for long. None: not known.
     """
     times = [time_ms, *(place.after(time_ms.where(no_members), step) for step in (1, 2, 3))]
     first, second, third = (
@@ -174,8 +182,10 @@ def _goes_on_alone(place: Parts, time_ms: Column, no_members: Mask) -> Column:
 
 
 def _was_recreated(commits: CommitRows, rows: Ints, around: _Around) -> Mask:
-    """The commit before it was for a topic of the same name with another id; or lies beyond the end of the log, though
-    that came to its end later: it is another log. One such commit alone may be a tool's.
+    """The topic of the commit before had the same name and another id; or its log is another one.
+
+    It is another log if the commit before lies beyond the end of the log, which reached this end later. One such commit
+    alone may be a tool's.
     """
     topic_id = commits.topic_id.numbers
     now, then = topic_id.at(rows), topic_id.at(around.before)
@@ -188,7 +198,7 @@ def _was_recreated(commits: CommitRows, rows: Ints, around: _Around) -> Mask:
 
 
 def _reached(ends: Ends, topic: Ints) -> tuple[Column, Column]:
-    """How far the log goes in the end, and since when at the latest."""
+    """How far the log reaches in the end, and since when at the latest."""
     if not len(ends.topic):
         return nothing(len(topic)), nothing(len(topic))
     upwards = sorted_rows(ends.topic, ends.end_offset, ends.time_ms)
@@ -200,14 +210,17 @@ def _reached(ends: Ends, topic: Ints) -> tuple[Column, Column]:
 
 
 def _is_of_same_producer(commits: CommitRows, rows: Ints, around: _Around) -> Mask:
-    """The commit before this one is of the same producer, and no newer one has its id: nobody else committed."""
+    """The commit before this one is of the same producer, and no newer producer has its id.
+
+    So nobody else committed.
+    """
     now, then = commits.producer_id.at(rows), commits.producer_id.at(around.before)
     found: Mask = now.valid & then.valid & (now.values == then.values) & ~commits.fenced_ms.valid[around.before]
     return found
 
 
 def _is_of_former_producer(commits: CommitRows, rows: Ints, around: _Around, before: Ints) -> Mask:
-    """The producer of this commit is the one that committed for the former owner; another one did since."""
+    """The producer of this commit committed for the former owner; another producer committed since."""
     now, then = commits.producer_id.at(rows), commits.producer_id.at(around.before)
     former = commits.producer_id.at(before[around.takeover], around.has_takeover)
     found: Mask = now.valid & then.valid & former.valid & (now.values == former.values) & (now.values != then.values)
@@ -215,8 +228,9 @@ def _is_of_former_producer(commits: CommitRows, rows: Ints, around: _Around, bef
 
 
 def _was_fenced_before(commits: CommitRows, rows: Ints, around: _Around) -> Mask:
-    """A newer producer took the id of the commit before this one over. This one is the new producer's, which goes on
-    from its own place.
+    """A newer producer fenced the producer of the commit before this one.
+
+    This commit is the new producer's, which continues from its own position.
     """
     fenced = commits.fenced_ms.at(around.before)
     is_between = fenced.valid & (fenced.values >= commits.time_ms[around.before])
@@ -225,8 +239,10 @@ def _was_fenced_before(commits: CommitRows, rows: Ints, around: _Around) -> Mask
 
 
 def _fell_back(commits: CommitRows, around: _Around, least_before: Column, before: Ints, step_up: Column) -> Mask:
-    """A former owner made this commit: it lies between that owner's last commits and the new owner's, nearer to the
-    former, and the new owner returns to its place in one step. A member that seeks back by a little may do so, too.
+    """A former owner made this commit.
+
+    It lies between that owner's last commits and the new owner's, nearer to the former owner's. The new owner returns
+    to its position in one step. A member that seeks back by a little may look the same.
     """
     to, high = around.to, around.high
     former = commits.offset.at(before[around.takeover], around.has_takeover)
@@ -238,7 +254,10 @@ def _fell_back(commits: CommitRows, around: _Around, least_before: Column, befor
 
 
 def _step_back_up(around: _Around) -> Column:
-    """How far the step goes with which a later commit reaches the height from which this one fell; none: none does."""
+    """The size of the step with which a later commit reaches the height from which this one fell.
+
+    It is none if no commit does.
+    """
     heights = (around.to, *around.following)
     found = nothing(len(around.before))
     for lower, upper in zip(reversed(heights[:-1]), reversed(heights[1:]), strict=True):
@@ -248,8 +267,9 @@ def _step_back_up(around: _Around) -> Column:
 
 
 def _ran_ahead_before(commits: CommitRows, rows: Ints, around: _Around) -> Mask:
-    """A former owner made the commit before this one, a spike. This one is the new owner's, which goes on from its own
-    place.
+    """A former owner made the commit before this one, a spike.
+
+    This commit is the new owner's, which continues from its own position.
     """
     takeover = around.takeover
     soon = commits.time_ms[around.before] - commits.time_ms[takeover] <= ZOMBIE_MS
@@ -259,7 +279,7 @@ def _ran_ahead_before(commits: CommitRows, rows: Ints, around: _Around) -> Mask:
 
 
 def _goes_on_from_below(around: _Around) -> Mask:
-    """This commit is not below the one before the last, and the next one is not below this one."""
+    """This commit is not below the last but one, and the next commit is not below this one."""
     to, base, after = around.to, around.two_before, around.following[0]
     found: Mask = base.valid & (to.values >= base.values) & (~after.valid | (after.values >= to.values))
     return found

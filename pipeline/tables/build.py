@@ -1,4 +1,4 @@
-"""All tables of facts from one set of inputs. Lazy: nothing is computed before a table is read or written."""
+"""All tables from one set of inputs. Lazy: nothing is computed before a table is read or written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from muster.pipeline.tables.transactions import NOTHING, TransactionInputs, malf
 
 
 def build(inputs: Inputs, names: Collection[str] | None = None) -> dict[str, DataFrame]:
-    """The tables by name, each as facts.schema.TABLES says. `names`: only these are planned (None: all of MADE)."""
+    """The tables by name, each as tables.schema.TABLES says. `names`: only these are planned (None: all of MADE)."""
     facts = _Facts(inputs)
     return {name: facts[name] for name in MADE if names is None or name in names}
 
@@ -35,8 +35,9 @@ def build(inputs: Inputs, names: Collection[str] | None = None) -> dict[str, Dat
 def unusable(
     decoded: DataFrame, malformed_events: DataFrame | None, told: TransactionInputs = NOTHING
 ) -> dict[str, DataFrame]:
-    """The tables `malformed`, with the rows of `__group_events` that are no events, and of what tells of transactions;
-    and `unknown`.
+    """The tables `malformed` and `unknown`.
+
+    `malformed` also has the rows of `__group_events` that are no events, and those about transactions.
     """
     rows = {kind: table(decoded, kind).withColumn("log_topic", F.lit(OFFSETS_TOPIC)) for kind in (MALFORMED, UNKNOWN)}
     found = {kind: conform(some, kind) for kind, some in rows.items()}
@@ -49,10 +50,10 @@ def unusable(
 
 
 class _Facts:
-    """Each table, and what several of them start from, is planned when it is first asked for."""
+    """Each table, and what several tables start from, is planned when it is first needed."""
 
     def __init__(self, inputs: Inputs) -> None:
-        # epochs are made by Python, and both are asked for by nearly everything
+        # Python makes the epochs, and nearly every table needs both
         known = inputs if inputs.epochs is None else inputs._replace(epochs=keep(inputs.epochs))
         self.inputs = known._replace(states=keep(states(known)))
         self._planned: dict[str, DataFrame] = {}
@@ -63,18 +64,18 @@ class _Facts:
         return self._planned[name]
 
     def told(self, name: str) -> DataFrame:
-        """`episodes` or `verdicts`: they are made together."""
+        """`episodes` or `verdicts`: one step makes both."""
         if name not in self._planned:
             self._planned |= episodes_and_verdicts(*(self[table] for table in _OF_EPISODES))
         return self._planned[name]
 
     def since(self, rows: DataFrame, when: str) -> DataFrame:
-        """Without what happened before the time that is asked for."""
+        """Without the rows from before the requested time."""
         since_ms = self.inputs.since_ms
         return rows if since_ms is None else rows.where(rows[when] >= since_ms)
 
     def fenced(self) -> DataFrame | None:
-        """Producers that newer ones replaced; None: nothing tells which producer made a commit."""
+        """Producers that newer ones replaced; None: the source does not say which producer made a commit."""
         return None if self.inputs.transactions.parts is None else fenced(self["transactions"])
 
 
@@ -98,12 +99,12 @@ def _changed(of: _Facts) -> DataFrame:
 
 
 _OF_EPISODES: Final = ("rebalances", "memberships", "generations", "walk", "flapping", "stalls", "regressions")
-"""What episodes and verdicts are made of."""
+"""The tables from which episodes and verdicts are made."""
 _Plans = Mapping[str, Callable[[_Facts], DataFrame]]
 
 _TABLES: Final[_Plans] = {
     "commits": lambda of: conform(of["placed"], "commits"),
-    # small beside the commits, and the start of nearly everything
+    # small beside the commits, and nearly every table starts from it
     "generations": lambda of: keep(generations(of.inputs)),
     "memberships": lambda of: keep(memberships(of["generations"], of["concluded"], of.inputs.events)),
     "ownership": lambda of: ownership(of["held by"], of.inputs.epochs),

@@ -1,7 +1,7 @@
-"""The meaning of each column of the tables: comments of the written columns, and the tables of docs/pipeline-tables.md.
+"""The meaning of each column of the tables: comments of the written columns, and of docs/pipeline-tables.md.
 
-A meaning that several tables share stands once, in `SHARED`. `_OF_TABLE` has the meanings that one table has.
-Rules with several cases stand on the page.
+A meaning that several tables share stands once, in `SHARED`. `_OF_TABLE` has the meanings that one table has. Rules
+with several cases stand on the page.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHARED: Final[Mapping[str, str]] = {
     "setting": "the name of the setting",
     "settings_json": "what the setting changes, as JSON",
 }
-"""Column -> its meaning in every table that gives it no other one in `_OF_TABLE`."""
+"""Column -> its meaning in every table that has no other one in `_OF_TABLE`."""
 
 _WHEN_OWNED: Final = "KIP-848: when the partition was"
 

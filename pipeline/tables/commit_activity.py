@@ -20,14 +20,17 @@ ACTIVE: Final = pa.schema(
         "max_gap_ms long, last_gap_ms long"
     )
 )
-"""What a member committed for a partition in a state: `gap_ms` (the mean time between two commits), `max_gap_ms` (the
-longest), `last_gap_ms` (the last one)."""
+"""The commits of a member for a partition in a state.
+
+`gap_ms` is the mean time between two commits, `max_gap_ms` the longest, `last_gap_ms` the last one.
+"""
 
 
 def activity(walk: DataFrame) -> DataFrame:
-    """group, state, activity: a list of member_id, commits, first_ms, last_ms, gap_ms (of the partition where it is
-    least), max_gap_ms (likewise), last_gap_ms. `walk`: rows of `commit_walk.walked`. The log does not say who commits:
-    the member is the one that had the partition.
+    """group, state, activity: a list of member_id, commits, first_ms, last_ms, gap_ms, max_gap_ms, last_gap_ms.
+
+    Both gaps are of the partition where they are smallest. `walk`: rows of `commits.walked`. The log does not say who
+    commits: the member is the owner of the partition.
     """
     members = (
         unpacked(walk, "active", ACTIVE)
@@ -81,12 +84,14 @@ def active(commits: CommitRows) -> pa.StructArray:
 
 
 STEP_MS: Final = 2_000
-"""In such steps it is told when somebody committed."""
+"""Times of commits are recorded in steps of this length."""
 SEEN: Final = pa.schema([*columns("group string, first_ms long, last_ms long"), ("steps", pa.list_(pa.int64()))])
-"""From when to when a group committed, or its offsets were deleted; and the numbers of the steps of STEP_MS in which it
-committed. There may be several of a group."""
+"""From when to when a group committed, or its offsets were deleted. Also the steps of STEP_MS in which it committed.
+
+A group may have several rows.
+"""
 HEARD: Final = pa.schema(columns("group string, member_id string, generation int, heard_ms long"))
-"""The last commit of a member in a generation, or one of the last ones: there may be several."""
+"""The last commit of a member in a generation, or one of its last commits. A member may have several rows."""
 
 
 def seen(commits: CommitRows) -> pa.StructArray:

@@ -1,5 +1,6 @@
-"""The commits of some partitions of topics, in the order of the log, as columns (numpy): what the tables that go along
-the commits of a partition are made of.
+"""The commits of some partitions of topics, in the order of the log, as columns (numpy).
+
+The tables that are made along the commits of a partition start from them.
 """
 
 from __future__ import annotations
@@ -30,13 +31,16 @@ from muster.pipeline.tables.ordered_columns import (
 from muster.pipeline.tables.topic_ends import Ends
 
 END: Final = 0
-"""What a row of ROWS is: an end of a topic, reached at `committed_offset`, since when in `time_ms`;"""
 MARK: Final = 1
-"""what a record says of the group (state, generation, members), once for each of its partitions that have commits;"""
 OWNED: Final = 2
-"""who has a partition in a state of the group, from `log_offset` on (in a KIP-848 group it may change meanwhile);"""
 COMMIT: Final = 3
-"""a commit, or the deletion of an offset."""
+"""The kinds of a row of ROWS (`what`):
+
+* END: an end of a topic, reached at `committed_offset`, since `time_ms`;
+* MARK: what a record says of the group (state, generation, members), once for each partition with commits;
+* OWNED: the owner of a partition in a state of the group, from `log_offset` on. A KIP-848 group may change it;
+* COMMIT: a commit, or the deletion of an offset.
+"""
 
 PLACED: Final = pa.schema(
     columns(
@@ -46,7 +50,7 @@ PLACED: Final = pa.schema(
         "producer_id long, producer_epoch int"
     )
 )
-"""A commit with what is known of its group then: the columns of the table `commits`, and some more."""
+"""A commit with the state of its group: the columns of the table `commits`, and some more."""
 
 ROWS: Final = pa.schema(
     [
@@ -55,20 +59,23 @@ ROWS: Final = pa.schema(
         *columns("fenced_ms long, known_until_ms long, first_ms long, step_ms long"),
     ]
 )
-"""A row by its `what`. The last three columns are the same in every row: until when the log tells of anything, and
-where the first step of `progress` begins and how long each is (null: there is no commit). The rows of a partition of a
-topic stand together: the ends, then those of each group: OWNED, then the others in the order of the log."""
+"""A row by its `what`.
+
+The last three columns are equal in all rows. They are the end of the log, where the first step of `progress` begins,
+and the length of a step. They are null if the log has no commit. The rows of a partition of a topic stand together: the
+ends, then the rows of each group. These are OWNED, then the others in the order of the log.
+"""
 
 _AT_ONCE: Final = 30_000
-"""So many rows are looked at together, or all of a partition of a topic."""
+"""So many rows are handled together, or all rows of a partition of a topic."""
 
 
 class CommitRows(NamedTuple):
-    """The commits. Each is of a `place`: a partition of a group; and of a partition of a topic (`topic_part`)."""
+    """The commits. Each has a `place`, a partition of a group, and a partition of a topic (`topic_part`)."""
 
     place: Parts
     topic_part: Ints
-    """From 0 on, the same as in `ends`."""
+    """From 0 on, the same number as in `ends`."""
     group: Texts
     topic: Texts
     log_partition: Column
@@ -99,7 +106,7 @@ class CommitRows(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """What is the same in every row."""
+    """The values that are equal in all rows."""
 
     known_until_ms: int | None
     first_ms: int | None
@@ -107,11 +114,14 @@ class _Told(NamedTuple):
 
 
 def rows_by_topic(batches: Iterable[pa.RecordBatch], *, are_placed: bool) -> Iterator[CommitRows]:
-    """The commits, those of a partition of a topic together. `are_placed`: they know their group's state already."""
+    """The commits, those of a partition of a topic together.
+
+    `are_placed`: they have their group's state already.
+    """
     whole: list[pa.RecordBatch] = []
-    """Partitions of topics of which all rows are there,"""
+    """Partitions of topics with all their rows,"""
     last: list[pa.RecordBatch] = []
-    """and one of which more may come."""
+    """and a partition that may have more rows."""
     of_last: tuple[object, object] | None = None
     told: _Told | None = None
     for batch in _pieces(batches):
@@ -126,29 +136,31 @@ def rows_by_topic(batches: Iterable[pa.RecordBatch], *, are_placed: bool) -> Ite
         if whole and sum(one.num_rows for one in (*whole, *last)) >= _AT_ONCE:
             yield _commits(whole, told, are_placed)
     whole += last
-    # what is given away is kept nowhere else
+    # the rows are kept nowhere else once they are yielded
     last.clear()
     if told is not None and whole:
         yield _commits(whole, told, are_placed)
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """No more rows at once than are looked at together: Spark may send many more."""
+    """Batches of at most _AT_ONCE rows: Spark may send many more."""
     for batch in batches:
         for start in range(0, batch.num_rows, _AT_ONCE):
             yield batch.slice(start, _AT_ONCE)
 
 
 def _last_topic(batch: pa.RecordBatch) -> tuple[int, tuple[object, object]]:
-    """Where the rows of the last partition of a topic begin, and which one that is."""
+    """Where the rows of the last partition of a topic begin, and which partition that is."""
     topic, partition = (batch.column(name) for name in ("topic", "partition"))
     is_it = pc.and_(pc.equal(topic, topic[-1]), pc.equal(partition, partition[-1]))
     return batch.num_rows - is_it.true_count, (topic[-1].as_py(), partition[-1].as_py())
 
 
 def _coded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns that are needed, with each text once and its number in the rows: of a partition of a topic there may
-    be millions of them. A copy, for what comes from Spark is one piece of memory, with the texts.
+    """The needed columns, with each text once and its number in the rows.
+
+    A partition of a topic may have millions of rows. It is a copy: a batch from Spark is one piece of memory, with its
+    texts.
     """
     every, arrays = pa.array(np.arange(batch.num_rows)), {}
     for name in (*_TEXTS, *_NUMBERS, "is_deleted"):
@@ -165,8 +177,9 @@ _NUMBERS: Final = (
 
 
 def _commits(batches: list[pa.RecordBatch], told: _Told, are_placed: bool) -> CommitRows:
-    """Rows of ROWS, in their order, of coded batches, which are taken out of their list. Each column is put into its
-    final place before the next one: there may be so many rows that they count.
+    """Rows of ROWS, in their order, from coded batches, which leave their list.
+
+    Each column gets its final form before the next one, so that a large table is not in memory twice.
     """
     table = pa.Table.from_batches(batches).unify_dictionaries()
     batches.clear()
@@ -182,7 +195,7 @@ def _commits(batches: list[pa.RecordBatch], told: _Told, are_placed: bool) -> Co
     ends, rows = np.flatnonzero(what == END), np.flatnonzero(what == COMMIT)
     is_deleted = mask_of(table.column("is_deleted"))[rows]
     del table
-    # the number of a partition of a topic is the same in the ends and in the commits
+    # a partition of a topic has the same number in the ends and in the commits
     topic_part = Parts(begins(texts["topic"].numbers, numbers["partition"])).number
     if not are_placed:
         _place(topic_part, texts, numbers)
@@ -224,7 +237,7 @@ def _commits(batches: list[pa.RecordBatch], told: _Told, are_placed: bool) -> Co
 
 
 def _place(topic_part: Ints, texts: dict[str, Texts], numbers: dict[str, Column]) -> None:
-    """Tell the commits the state of their groups and who had their partitions."""
+    """Give the commits the state of their groups and the owners of their partitions."""
     what, group = numbers["what"].values, texts["group"].numbers
     logged = np.flatnonzero((what == MARK) | (what == COMMIT))
     place = Parts(begins(known(topic_part[logged]), group.at(logged), numbers["log_partition"].at(logged)))
@@ -245,8 +258,10 @@ def _place(topic_part: Ints, texts: dict[str, Texts], numbers: dict[str, Column]
 
 
 def packed_rows(commits: CommitRows) -> Iterator[bytes]:
-    """The commits as rows of PLACED, some at a time, each time as one value: Spark has nothing to do with them before
-    somebody reads the table `commits`, and to keep a million rows costs more than to make them.
+    """The commits as rows of PLACED, some at a time, packed into one value.
+
+    Spark need not handle them before a job reads the table `commits`. To keep a million rows costs more than to make
+    them.
     """
     count = len(commits.time_ms)
     options = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -269,14 +284,14 @@ def packed_rows(commits: CommitRows) -> Iterator[bytes]:
 
 
 def _as_written(texts: Texts) -> pa.Array:
-    """Coded, unless there are more texts than rows: those of all other rows would go along."""
+    """Coded, unless there are more texts than rows: the texts of all other rows would be sent too."""
     coded = len(texts.words) <= len(texts.numbers.values)
     numbers = pa.array(texts.numbers.values, mask=~texts.numbers.valid)
     return pa.DictionaryArray.from_arrays(numbers, texts.words) if coded else texts.words.take(numbers)
 
 
 def unpacked_rows(values: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-    """Rows of PLACED out of `packed_rows`."""
+    """Rows of PLACED from `packed_rows`."""
     for value in values:
         for batch in pa.ipc.open_stream(value):
             arrays = [batch.column(one.name).cast(one.type) for one in PLACED]

@@ -1,7 +1,7 @@
 """The table `commits`, and one pass over the commits of each partition for all tables that are made that way.
 
-Spark sends all commits of a topic's partition to one task, in the order of the log, and Python (numpy) passes over them
-once. As window functions of Spark each of these tables sorted the commits again, and had a plan of a hundred steps.
+Spark sends all commits of a topic's partition to one task, in the order of the log. Python (numpy) passes over them
+once. As window functions of Spark each table sorted the commits again, and had a plan of a hundred steps.
 """
 
 from __future__ import annotations
@@ -48,20 +48,22 @@ _LAST_MS: Final = 1 << 53
 
 
 PLACE: Final = ("group", "log_partition", "topic", "partition")
-"""What makes up a partition of a group; its commits are in the order of log_offset."""
+"""The columns that identify a partition of a group; its commits are in the order of log_offset."""
 
 PRODUCER: Final = ("producer_id", "producer_epoch")
 """The columns of the producer of a commit in a transaction."""
 
 
 def unplaced(inputs: Inputs) -> DataFrame:
-    """What the walk takes, with the columns of `commit_rows.ROWS` as far as they are told: the commits (COMMIT), what
-    is said of their groups (MARK, once for each partition with commits), and who had which partition in a state of its
-    group (OWNED, of any `log_partition`).
+    """The rows that the pass over the commits reads, with those columns of `commit_rows.ROWS` that are known.
+
+    * COMMIT: the commits
+    * MARK: what records say of their groups, once for each partition with commits
+    * OWNED: the owners of partitions in each state of a group, of any `log_partition`
     """
     commits = logged(inputs)
-    # partition by partition, each with all that is said of its group: a group may have nearly all rows of a log, and
-    # would be the work of one task
+    # each partition has all marks of its group. A group may have nearly all rows of a log, and would be the work of one
+    # task
     places = table(inputs.decoded, OFFSET_COMMIT).select(*PLACE).distinct()
     marks = _state_marks(inputs).unionByName(_epoch_marks(inputs)).join(places, ["group", "log_partition"])
     owners = holdings(inputs).select("group", "state", "topic", "partition", *OWNER, F.lit(0).alias("log_offset"))
@@ -74,9 +76,10 @@ def unplaced(inputs: Inputs) -> DataFrame:
 
 
 def placed(walk: DataFrame) -> DataFrame:
-    """The columns of the table `commits`; `state`: in which state (`inputs.states`) its group was, null: none;
-    `topic_id`: of the topic then, null: not told; and the producer that committed it in a transaction, null: it was
-    none, or the source does not tell. `walk`: rows of `commit_walk.walk_of`.
+    """The columns of the table `commits`, and some more. `walk`: rows of `walk_of`.
+
+    `state`: the state (`inputs.states`) of its group, null: none. `topic_id`: the topic's id then, null: not known. The
+    producer is the one that committed it in a transaction, null: none, or not known.
     """
     return walk.where("commits is not null").select("commits").mapInArrow(_unpacked, from_arrow_schema(PLACED))
 
@@ -103,25 +106,28 @@ def logged(inputs: Inputs) -> DataFrame:
 
 
 def _time_ms() -> Column:
-    """When it was logged; if that is not known, the commit's own time, which may be far out."""
+    """When it was logged; if that is not known, the commit's own time, which may be far from the truth."""
     said, logged = F.col("commit_timestamp_ms"), F.col("log_timestamp_ms")
     return F.least(F.when((logged > 0) | said.isNull() | (said <= 0), logged).otherwise(said), F.lit(_LAST_MS))
 
 
 def _stated_ms() -> Column:
-    """The time that the commit gave, if it is more than a day out; otherwise null."""
+    """The time that the commit stated, if it is wrong by more than a day; otherwise null."""
     said, time_ms = F.col("commit_timestamp_ms"), _time_ms()
     is_out = (said < time_ms - DAY_MS) | (said > time_ms + DAY_MS)
     return F.coalesce("was_ms", F.when(is_out, said))
 
 
 def _state_marks(inputs: Inputs) -> DataFrame:
-    """The states of groups."""
+    """What the states of groups say."""
     return _marks(states(inputs), F.col("state"), F.col("generation"), F.size("members"))
 
 
 def _epoch_marks(inputs: Inputs) -> DataFrame:
-    """The epochs of Streams groups (KIP-1071), and of KIP-848 groups without states. They have no number of members."""
+    """What the epochs of Streams groups (KIP-1071) say, and those of KIP-848 groups without states.
+
+    They have no number of members.
+    """
     keys = (EPOCH, _STREAMS_KEY) if inputs.epochs is None else (_STREAMS_KEY,)
     rows = inputs.decoded.where(F.col("kind").isin(CONSUMER_GROUP, STREAMS_GROUP) & F.col("key_type").isin(*keys))
     nothing, epoch = F.lit(None), F.get_json_object("value_json", "$.epoch").try_cast("int")
@@ -129,7 +135,7 @@ def _epoch_marks(inputs: Inputs) -> DataFrame:
 
 
 def _marks(rows: DataFrame, state: Column, generation: Column, members: Column) -> DataFrame:
-    """What records say; the end of a group leaves it without generation and without members."""
+    """What records say; the end of a group leaves the group without a generation and without members."""
     gone = F.col("is_tombstone")
     return rows.select(
         *("group", "log_partition", "log_offset"),
@@ -140,15 +146,15 @@ def _marks(rows: DataFrame, state: Column, generation: Column, members: Column) 
 
 
 OF_ENDS: Final = "ends"
-"""What is looked for: for the tables `stalls`, `lag` and `progress`;"""
+"""The results that the tables `stalls`, `lag` and `progress` need;"""
 OF_LOG: Final = "log"
-"""for `regressions`, and what is concluded of rebalances;"""
+"""those for `regressions` and for inferred rebalances;"""
 OF_TIMES: Final = "times"
-"""for `flapping`, `episodes` and `verdicts`."""
+"""those for `flapping`, `episodes` and `verdicts`."""
 ALL: Final = (OF_ENDS, OF_LOG, OF_TIMES)
 
 WALKED: Final = pa.schema([*FINDING, ("commits", pa.binary())])
-"""What was found; or some thousand commits, which only the table `commits` asks for, as `commit_rows.packed_rows`."""
+"""The results of the pass; or some thousand commits for the table `commits` (`commit_rows.packed_rows`)."""
 
 _ORDER: Final = ("topic", "partition", "group", "log_partition", "log_offset", "member_id", "instance_id", "client_id")
 
@@ -161,9 +167,9 @@ def walk_of(inputs: Inputs, replaced: DataFrame | None = None) -> DataFrame:
 def walked(
     commits: DataFrame, ends: DataFrame | None, replaced: DataFrame | None = None, wanted: Collection[str] = ALL
 ) -> DataFrame:
-    """Rows of WALKED, but no commits, of the table `commits`, or of rows of PLACED, of which `activity` is told too.
-    `ends`: how far the logs of the topics reach (`sources.ends`); None: that is not known.
-    `wanted`: of which tables.
+    """Rows of WALKED without commits, from the table `commits`, or from rows of PLACED, which also give `activity`.
+
+    `ends`: how far the logs of the topics reach (`sources.topics`); None: not known. `wanted`: for which tables.
     """
     rows = commits.withColumn("what", F.lit(COMMIT))
     return _walked(rows, commits, ends, replaced, wanted, are_placed=True)
@@ -191,14 +197,14 @@ def _walked(
 
 def _told_of_all(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
     """One row: known_until_ms, first_ms and step_ms (see ROWS)."""
-    # by the last row of each group: the clock of a broker may have been ahead for a while
+    # the last row of each group counts: the clock of a broker may have been ahead for a while
     each = commits.groupBy("group", "log_partition").agg(
         F.max_by("time_ms", "log_offset").alias("last_ms"),
         F.min(F.when(~F.col("is_deleted"), F.col("time_ms"))).alias("first_ms"),
     )
     every = each.agg(F.max("last_ms").alias("known_until_ms"), F.min("first_ms").alias("first_ms"))
     if ends is not None:
-        # of a topic without records the time is only that of its file
+        # a topic without records has only the time of its file
         seen = ends.where(F.col("end_offset") > 0).agg(F.max("time_ms").alias("seen_ms"))
         # the times of records come from producers, whose clocks may be far out
         until_ms = F.greatest("known_until_ms", F.least("seen_ms", F.col("known_until_ms") + DAY_MS))
@@ -219,14 +225,14 @@ def _walk(batches: Iterable[pa.RecordBatch], are_placed: bool, wanted: Collectio
 
 
 def _as_walked(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """With all columns of WALKED."""
+    """The batch with all columns of WALKED."""
     rows = len(next(iter(columns.values())))
     arrays = [columns[one.name] if one.name in columns else pa.nulls(rows, one.type) for one in WALKED]
     return pa.RecordBatch.from_arrays(arrays, schema=WALKED)
 
 
 def _found(commits: CommitRows, wanted: Collection[str]) -> Iterator[tuple[str, pa.StructArray]]:
-    """What is wanted of all that is found along these commits."""
+    """The wanted results of these commits."""
     if not len(commits.time_ms):
         return
     marks = marks_of(commits.ends)

@@ -33,8 +33,9 @@ _RESULT: Final = pa.schema([field for field in TABLES["comparison"] if field.nam
 
 
 class Side(NamedTuple):
-    """One of the two: rows of the table `episodes`; and group, first_ms, last_ms of the table `verdicts`. What of an
-    episode lies outside of first_ms to last_ms does not count for how long it went on.
+    """One of the two sides: rows of the table `episodes`; and group, first_ms, last_ms of the table `verdicts`.
+
+    The part of an episode outside of first_ms to last_ms does not count for its length.
     """
 
     episodes: DataFrame
@@ -42,7 +43,7 @@ class Side(NamedTuple):
 
 
 def comparison(before: Side, after: Side) -> DataFrame:
-    """Rows of the table `comparison`: of every group that is told of on one side."""
+    """Rows of the table `comparison`, for every group that is on at least one side."""
     rows = None
     for number, side in enumerate((before, after)):
         some = side.seen.select(
@@ -78,7 +79,7 @@ def _lasted() -> Column:
 
 
 def split(tables: dict[str, DataFrame], at_ms: int) -> tuple[Side, Side]:
-    """The tables of one analysis as two spans. An episode that goes on over the time is told on both sides."""
+    """The tables of one analysis as two spans. An episode that lasts over the time is on both sides."""
     sides = []
     made = keep(walked(tables["commits"], None, wanted=(OF_TIMES,)))
     for number in (0, 1):
@@ -87,7 +88,7 @@ def split(tables: dict[str, DataFrame], at_ms: int) -> tuple[Side, Side]:
         found = episodes_and_verdicts(
             times.where(is_there), tables["memberships"], tables["generations"], made, tables["flapping"]
         )["episodes"]
-        # static restarts without a rebalance stand on both sides
+        # static restarts without a rebalance are on both sides
         started = F.col("from_ms") < at_ms if number == 0 else F.col("until_ms") >= at_ms
         end = F.least("last_ms", F.lit(at_ms)) if number == 0 else F.col("last_ms")
         begin = F.col("first_ms") if number == 0 else F.greatest("first_ms", F.lit(at_ms))
@@ -134,10 +135,10 @@ def earlier(spark: SparkSession, folder: str) -> Side:
 
 
 def check_time(at_ms: int, decoded: DataFrame) -> None:
-    """There must be something on both sides of a time. Raises BadArgument."""
+    """Check that both sides of a time have records. Raises BadArgument."""
     found = decoded.agg(F.min("log_timestamp_ms"), F.max("log_timestamp_ms")).first()
     if found is None or found[0] is None:
-        return  # whoever reads an empty log is told so elsewhere
+        return  # another check reports an empty log
     first_ms, last_ms = int(found[0]), int(found[1])
     if not first_ms < at_ms <= last_ms:
         raise BadArgument(
@@ -147,14 +148,14 @@ def check_time(at_ms: int, decoded: DataFrame) -> None:
 
 
 def sides(tables: dict[str, DataFrame], compare: Side | int) -> tuple[Side, Side]:
-    """Before and after."""
+    """The side before and the side after."""
     if isinstance(compare, int):
         return split(tables, compare)
     return compare, Side(tables["episodes"], tables["verdicts"])
 
 
 def overlap_ms(before: Side, after: Side) -> int:
-    """For how long both tell of the same time."""
+    """For how long both sides cover the same time."""
     one, other = _span(before), _span(after)
     if one is None or other is None:
         return 0

@@ -1,5 +1,6 @@
-"""The tables `episodes` and `verdicts`: small rows of members and rebalances by Spark, which `muster.pipeline.episodes`
-goes through group by group.
+"""The tables `episodes` and `verdicts`.
+
+Spark makes small rows of members and rebalances; `muster.pipeline.episodes` judges them group by group.
 """
 
 from __future__ import annotations
@@ -66,8 +67,9 @@ def episodes_and_verdicts(
     rebalances: DataFrame, memberships: DataFrame, generations: DataFrame, walk: DataFrame, flapping: DataFrame,
     stalls: DataFrame | None = None, regressions: DataFrame | None = None,
 ) -> dict[str, DataFrame]:  # fmt: skip
-    """Both tables, out of the tables of these names and of rows of `commit_walk.walked`. Without the last two the
-    verdicts do not tell of commits.
+    """Both tables, from the tables with these names and from rows of `commits.walked`.
+
+    Without the last two tables the verdicts say nothing of commits.
     """
     spells = keep(_spells(memberships, generations, walk))
     rows = spells.unionByName(_rebalances(rebalances))
@@ -87,7 +89,7 @@ def episodes_and_verdicts(
 
 
 def _row(rows: DataFrame, at_ms: Column, **given: Column) -> DataFrame:
-    """group, at_ms, and what is `given` of _GIVEN."""
+    """group, at_ms, and the `given` columns of _GIVEN."""
     known = {name: given.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in _GIVEN.items()}
     return rows.select("group", at_ms.alias("at_ms"), *known.values())
 
@@ -98,7 +100,7 @@ def _struct(kind: pa.DataType, **known: Column) -> Column:
 
 
 def _spells(memberships: DataFrame, generations: DataFrame, walk: DataFrame) -> DataFrame:
-    """Members, with how long they had not committed when they left, and how patient their group was with them."""
+    """Members, with the time since their last commit when they went, and their timeouts."""
     who = ["group", "member_id"]
     last = unpacked(walk, "heard", HEARD)
     # a member may have several stays under one id
@@ -121,7 +123,7 @@ def _spells(memberships: DataFrame, generations: DataFrame, walk: DataFrame) -> 
 
 def _rebalances(rebalances: DataFrame) -> DataFrame:
     counts = [F.coalesce(F.col(name), F.lit(0)) for name in ("kept", "moved", "gained", "lost")]
-    # what a death cost before anybody knew of it
+    # what a death cost before anybody noticed it
     costs = [name for name in ("paused_partition_ms", "silent_partition_ms") if name in rebalances.columns]
     known = [F.coalesce(F.col(name), F.lit(0)) for name in costs]
     paused = sum(known[1:], known[0])
@@ -149,7 +151,7 @@ def _back(regressions: DataFrame) -> DataFrame:
 
 
 def _lost(spells: DataFrame) -> DataFrame:
-    """group, heard_ms: when each member was last heard of; null: it was not lost."""
+    """group, heard_ms: the last sign of life of each member; null: it was not lost."""
     end_ms, silent_ms, session_ms = (
         F.coalesce(f"spell.{name}", F.lit(0)) for name in ("end_ms", "silent_ms", "session_timeout_ms")
     )
@@ -161,7 +163,7 @@ def _lost(spells: DataFrame) -> DataFrame:
 
 
 def _groups(generations: DataFrame, walk: DataFrame, flapping: DataFrame, trouble: DataFrame) -> DataFrame:
-    """Every group, with its score, from when to when the log tells of it, and until when the log goes."""
+    """Every group, with its score, from when to when the log has it, and the end of the log."""
     rows = observed(generations, walk).join(flapping.select("group", "score"), "group", "left")
     rows = rows.crossJoin(F.broadcast(trouble))
     told = {name: F.col(name) for name in ("moments", "score", "first_ms", "last_ms", "end_ms")}
@@ -210,7 +212,7 @@ def _tell(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]
 
 
 def spell_of(row: dict[str, Any]) -> Spell:
-    """A row of _SPELL as the rules take it."""
+    """A row of _SPELL, as the rules read it."""
     who = Who(row["member_id"], row["instance_id"], row["client_id"], row["host"])
     return Spell(
         who, row["start_ms"] or 0, row["end_ms"], row["end_cause"], row["first_generation"], row["last_generation"],

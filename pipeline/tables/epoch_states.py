@@ -1,5 +1,6 @@
-"""The states of KIP-848 groups in the shape of classic groups' states, so that both make the same facts. Spark gives
-the records of each group to `epochs.fold` in the order of the log.
+"""The states of KIP-848 groups in the form of classic groups' states, so that both make the same tables.
+
+Spark gives the records of each group to `epochs.fold`, in the order of the log.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from muster.pipeline.tables.schema import MEMBER_FACT, WHO
 
 _PLACE: Final = "topic string, partition int"
 OWNER: Final = ("member_id", "instance_id", "client_id")
-"""The columns of who had a partition when it was committed."""
+"""The columns of the owner of a partition when it was committed."""
 _CHANGE: Final = pa.struct(
     columns(
         "before int, members_before int, joined strings, gone gone, resubscribed strings, topics_changed boolean, "
@@ -41,14 +42,18 @@ EPOCHS: Final = pa.schema(
         holds=structs(f"{_PLACE}, {WHO}, start_ms long, end_ms long, first_generation int, last_generation int"),
     )
 )
-"""A state of a KIP-848 group (`epoch_values.State`): log_offset of the record of its epoch, state_timestamp_ms when the
-epoch began, at_ms when its rebalance ended. `holds` are those that had ended. The last row of a group has no
-`is_tombstone`: it is no state, and has the remaining holds."""
+"""A state of a KIP-848 group (`epoch_image.State`).
+
+log_offset is that of the record of its epoch. state_timestamp_ms is when the epoch began, at_ms when its rebalance
+ended. `holds` are those that had ended. The last row of a group has no `is_tombstone`: it is no state, and has the
+remaining holds.
+"""
 
 
 def epochs_in(decoded: DataFrame, rows: Mapping[str, int], listed: Callable[[], Mapping[str, str]]) -> DataFrame | None:
-    """Rows of EPOCHS of a log that has so many `rows` of each kind; None where there is nothing to make them of.
-    `listed`: what the source itself says of the names of topics; asked only when it is wanted.
+    """Rows of EPOCHS of a log with so many `rows` of each kind. It is None if the log has no KIP-848 group.
+
+    `listed`: the names of topics that the source knows itself; called only if they are needed.
     """
     if not rows.get(CONSUMER_GROUP):
         return None
@@ -67,10 +72,13 @@ def topic_names(decoded: DataFrame) -> dict[str, str]:
 
 
 def epoch_states(decoded: DataFrame, names: Mapping[str, str]) -> DataFrame:
-    """Rows of EPOCHS of the decoded records of a log. `names`: of topics by their ids; others go by their ids."""
+    """Rows of EPOCHS of the decoded records of a log.
+
+    `names`: of topics by their ids; a topic without a name is called by its id.
+    """
     wanted = ("group", "log_partition", "log_offset", "log_timestamp_ms", "key_type", "key_json", "value_json")
     records = table(decoded, CONSUMER_GROUP).select(*wanted)
-    # a classic group that becomes one of these ends with a tombstone
+    # a classic group that becomes a KIP-848 group ends with a tombstone
     ends = table(decoded, CLASSIC_GROUP).where("is_tombstone").select(*wanted)
     known = dict(names)
     rows = records.unionByName(ends)
@@ -98,7 +106,7 @@ def rows_of_group(group: str, rows: Iterable[Mapping[str, Any]], names: Mapping[
 
 
 def record_of(row: Mapping[str, Any]) -> Record:
-    """A decoded record as the fold takes it."""
+    """A decoded record, as the fold reads it."""
     if row["key_type"] == CLASSIC:
         return Record(row["log_offset"], row["log_timestamp_ms"], CLASSIC, "", None)
     key = json.loads(row["key_json"])
@@ -139,7 +147,7 @@ def _hold(one: Hold) -> dict[str, Any]:
 
 
 def states_of(epochs: DataFrame) -> DataFrame:
-    """The columns of `inputs.states` but for those that are counted there."""
+    """The columns of `inputs.states`, without the number of the state."""
     nobody, no_shares = F.lit(None).cast("string"), F.lit(None).cast(from_arrow_type(PARTITIONS))
     members = F.transform(
         "members",
@@ -167,15 +175,16 @@ def holds_of(epochs: DataFrame) -> DataFrame:
 def takes_of(epochs: DataFrame) -> DataFrame:
     """Partitions that got an owner: group, log_offset (of the epoch), topic, partition, taken_ms, paused_ms."""
     rows = epochs.select("group", "log_offset", F.explode("takes").alias("one"))
-    # a member may have had it twice in one epoch
+    # a member may have had the partition twice in one epoch
     return rows.groupBy("group", "log_offset", "one.topic", "one.partition").agg(
         F.max("one.at_ms").alias("taken_ms"), F.sum("one.paused_ms").alias("paused_ms")
     )
 
 
 def owners_of(epochs: DataFrame, states: DataFrame) -> DataFrame:
-    """Who had each partition in an epoch, and from which offset of the log on: group, state, topic, partition,
-    log_offset (0: from the beginning of the epoch), and OWNER.
+    """The owners of each partition in an epoch: group, state, topic, partition, log_offset, and OWNER.
+
+    It is the owner from this offset of the log on; 0: from the beginning of the epoch.
     """
     numbers = states.where("is_epoch").select("group", "log_offset", "state")
     rows = epochs.join(numbers, ["group", "log_offset"])

@@ -24,9 +24,9 @@ KINDS: Final = (
     kinds.EPOCH_BUMPED, kinds.TARGET_ASSIGNED, kinds.EPOCH_RECONCILED, kinds.REBALANCE_STARTED,
     kinds.REBALANCE_COMPLETED, *CAME, *WENT,
 )  # fmt: skip
-"""What is read of them."""
+"""The kinds of events that are read for epochs."""
 NEAR_MS: Final = 60_000
-"""An epoch of the offsets log that begins this near is the same."""
+"""An epoch of the offsets log that begins this near is the same epoch."""
 _TRIGGER_FIELDS: Final = ("member", "instance", "client_id", "host")
 _NAMES: Final = ("member_id", "instance_id", "client_id", "host")
 _NOT_TOLD: Final = ("paused_partition_ms", "took_least_ms", "took_most_ms")
@@ -36,11 +36,11 @@ EVENT_REBALANCE: Final = pa.schema(
         *columns("leader string, is_cooperative boolean"),
     ]
 )
-"""Columns of the table `rebalances`, and what `rebalances` asks of a row besides."""
+"""Columns of the table `rebalances`, and the columns that `rebalances` needs besides."""
 
 
 def epoch_rows(events: DataFrame) -> DataFrame:
-    """Rows of TOLD, one for each epoch that was raised."""
+    """Rows of EVENT_REBALANCE, one for each epoch that was raised."""
     rows = events.where(F.col("kind").isin(*KINDS) & F.col("group").isNotNull())
     groups = rows.where(F.col("kind") == kinds.EPOCH_BUMPED).select("group").distinct()
     fields = ("kind", "time_ms", "epoch", "cause", "trigger", "member_count", "moved", "gained", "lost")
@@ -49,7 +49,7 @@ def epoch_rows(events: DataFrame) -> DataFrame:
 
 
 def epoch_rows_of_group(group: str, events: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Rows of TOLD of one group, from its events in their order."""
+    """Rows of EVENT_REBALANCE of one group, from its events in their order."""
     epoch: dict[str, Any] | None = None
     came = went = last_ms = 0
     before: int | None = None
@@ -67,7 +67,7 @@ def epoch_rows_of_group(group: str, events: Iterable[Mapping[str, Any]]) -> Iter
             epoch = _epoch_begun(group, one, before, came, went)
             before, came, went = one["member_count"], 0, 0
         elif kind in (kinds.REBALANCE_STARTED, kinds.REBALANCE_COMPLETED):
-            # it is a classic group now
+            # the group is a classic one now
             if epoch is not None:
                 yield _epoch_ended(epoch, last_ms)
             epoch, before, came, went = None, None, 0, 0
@@ -110,12 +110,13 @@ def _epoch_ended(epoch: dict[str, Any], ms: int) -> dict[str, Any]:
 
 
 _EXACT: Final = ("cause", *(f"trigger_{name}" for name in _NAMES), "reason", "source", "confidence")
-"""What the events know better."""
+"""The columns that the events know better."""
 
 
 def with_epoch_events(concluded: DataFrame, exact: DataFrame) -> DataFrame:
-    """Rebalances that were concluded from the log, and rows of TOLD: an epoch that both have is one row, what only the
-    events have is one too.
+    """Rebalances inferred from the log, joined with rows of EVENT_REBALANCE.
+
+    An epoch that both have is one row; an epoch that only the events have is one row too.
     """
     said = exact.select(
         "group",
@@ -154,7 +155,7 @@ def with_epoch_events(concluded: DataFrame, exact: DataFrame) -> DataFrame:
 _ENDS: Final = (kinds.REBALANCE_COMPLETED, kinds.GROUP_EMPTIED, kinds.GROUP_DELETED)
 _TRIGGER: Final = {"member_id": "member", "instance_id": "instance", "client_id": "client_id", "host": "host"}
 _MEMBERS: Final = (kinds.MEMBER_JOINED, kinds.MEMBER_LEFT, kinds.MEMBER_EXPIRED)
-"""Events of members that came, went, and died."""
+"""Events of members that joined, left, and died."""
 _FIELDS: Final = (
     *("kind", "time_ms", "generation", "cause", "trigger", "join_phase_ms", "sync_phase_ms", "took_ms", "moves"),
     *("leader", "protocol", "before", "member"),
@@ -165,7 +166,10 @@ _Event = Mapping[str, Any]
 
 
 def rebalance_rows(events: DataFrame) -> DataFrame:
-    """Each rebalance that ended: rows of TOLD. Counts of partitions are null for one that left no members."""
+    """Each rebalance that ended: rows of EVENT_REBALANCE.
+
+    Counts of partitions are null for a rebalance that left no members.
+    """
     wanted = (kinds.REBALANCE_STARTED, kinds.REBALANCE_FAILED, *_ENDS, *_MEMBERS)
     rows = events.where(F.col("kind").isin(*wanted)).select(
         "group", F.struct("log_partition", "log_offset").alias("place"), *_FIELDS, _held().alias("held")
@@ -174,7 +178,7 @@ def rebalance_rows(events: DataFrame) -> DataFrame:
 
 
 def _held() -> Column:
-    """What each member has since a completed rebalance; null if the event does not have it."""
+    """What each member has after a completed rebalance; null if the event does not have it."""
 
     def had(one: Column) -> Column:
         partitions = F.aggregate(one.assignment, F.lit(0), lambda total, share: total + F.size(share.partitions))
@@ -195,7 +199,7 @@ class _Round:
 
 
 def rebalance_rows_of_group(group: str, events: Iterable[_Event]) -> Iterator[_Row]:
-    """Rows of TOLD of one group, from its events in their order (each with `held`)."""
+    """Rows of EVENT_REBALANCE of one group, from its events in their order (each with `held`)."""
     before: _Event | None = None
     now = _Round()
     for one in events:
@@ -214,13 +218,13 @@ def rebalance_rows_of_group(group: str, events: Iterable[_Event]) -> Iterator[_R
 
 
 def _rebalance_ended(end: _Event, now: _Round, before: _Event | None) -> _Row:
-    """A rebalance; `before`: the end of the one before."""
+    """A rebalance; `before`: the end of the rebalance before."""
     last = now.last or {"cause": None, "trigger": None}
     trigger = (end["trigger"] if end["trigger"] is not None else last["trigger"]) or {}
     took_ms, is_emptied = end["took_ms"], end["held"] is None
     start_ms = None if took_ms is None else end["time_ms"] - took_ms
     after = _ids(end)
-    # the members before an empty group are those of the generation before
+    # before an empty group, the members of the generation before were there
     had = end["before"] if not is_emptied else None if before is None else _ids(before)
     return {
         "generation": end["generation"],
@@ -252,7 +256,7 @@ def _ids(end: _Event) -> list[str | None]:
 
 
 def _named(now: _Round, before: _Event | None, start_ms: int | None) -> _Row:
-    """Who came, who went, and who died."""
+    """Who joined, who left, and who died."""
     came, went = (
         [
             one["member"]["client_id"]
@@ -273,7 +277,7 @@ def _named(now: _Round, before: _Event | None, start_ms: int | None) -> _Row:
 
 
 def _dead(one: _Event, held: Sequence[_Event]) -> _Row:
-    """One who died, with how many partitions it had: its own event does not tell it."""
+    """A dead member, with the number of its partitions: its own event does not have it."""
     member = one["member"] or {}
     who = {name: member.get(field) for name, field in _TRIGGER.items()}
     its = (
@@ -286,14 +290,14 @@ def _dead(one: _Event, held: Sequence[_Event]) -> _Row:
 
 
 def _silent_ms(one: _Row, until_ms: int | None) -> int:
-    """How long what a dead member had was not read before the rebalance began, summed over the partitions."""
+    """How long the partitions of a dead member were unread before the rebalance began, summed over them."""
     if until_ms is None or one["last_ms"] is None:
         return 0
     return int(one["partitions"] * max(until_ms - one["last_ms"], 0))
 
 
 def _moved(end: _Event, before: _Event | None) -> _Row:
-    """What became of the partitions. Where nobody is left, all that the members before had are lost."""
+    """What happened to the partitions. If no member is left, all that the members before had are lost."""
     if end["moves"] is not None:
         return {name: sum(one[name] for one in end["moves"]) for name in ("kept", "moved", "gained", "lost")}
     held = None if before is None or end["held"] is not None else before["held"]

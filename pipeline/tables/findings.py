@@ -1,8 +1,8 @@
-"""What is found along the commits, of all kinds in the same three columns: its name, its numbers and its texts.
+"""The results along the commits, of all kinds in the same three columns: name, numbers and texts.
 
-In Arrow a column of structs takes the room of all its fields in each row, also where it is null. With a column for each
-kind the million commits beside them took 600 bytes more each, from Python to Java and through what Spark writes for
-each field.
+In Arrow a column of structs takes space for all its fields in each row, also where it is null. With a column for each
+kind, each of the million commits beside them took 600 bytes more. They went from Python to Java, and through what Spark
+writes for each field.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from muster.pipeline.schema import columns
 FINDING: Final = pa.schema(
     [*columns("group string, found string"), ("numbers", pa.list_(pa.int64())), ("texts", pa.list_(pa.string()))]
 )
-"""A row of one kind, `found`: the fields of its schema behind `group`, which is the first, are in `numbers` (whole
-numbers and booleans) and `texts`, in their order; a list of numbers, which may be the last, is the end of `numbers`."""
+"""A row of one kind, `found`, in the order of the fields of its schema after `group`, the first one.
+
+Whole numbers and booleans are in `numbers`, texts in `texts`. A list of numbers may be the last field: it is the end of
+`numbers`.
+"""
 
 
 def packed(found: str, rows: pa.StructArray) -> pa.RecordBatch:
@@ -50,7 +53,7 @@ def _side_by_side(some: Sequence[pa.Array], rows: int, kind: pa.DataType, tail: 
     ends = pa.array([], kind)
     if tail is not None:
         more = tail.value_lengths().to_numpy(zero_copy_only=False)
-        # each behind the columns of its row
+        # each list follows the columns of its row
         ends = tail.flatten()
         order = np.insert(order, np.repeat(np.cumsum(sizes), more), len(order) + np.arange(len(ends)))
         sizes = sizes + more
@@ -59,7 +62,7 @@ def _side_by_side(some: Sequence[pa.Array], rows: int, kind: pa.DataType, tail: 
 
 
 def unpacked(walk: DataFrame, found: str, schema: pa.Schema) -> DataFrame:
-    """The rows of a kind with the columns of its schema. `walk`: rows of `commit_walk.walked`."""
+    """The rows of a kind with the columns of its schema. `walk`: rows of `commits.walked`."""
     # as text: a column that is an object costs eight calls into Java
     wanted = (f"cast({value} as {from_arrow_type(kind).simpleString()}) as `{name}`"
               for name, kind, value in _places(schema))  # fmt: skip
@@ -67,7 +70,7 @@ def unpacked(walk: DataFrame, found: str, schema: pa.Schema) -> DataFrame:
 
 
 def _places(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, str]]:
-    """The fields behind the group, and where each is."""
+    """The fields after the group, and where each one is."""
     numbers = texts = 0
     for one in list(schema)[1:]:
         if _is_number(one.type):
@@ -81,7 +84,7 @@ def _places(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, str]]:
 
 
 def read(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
-    """The same of one row of FINDING, in Python."""
+    """The same for one row of FINDING, in Python."""
     numbers, texts = iter(row["numbers"]), iter(row["texts"])
     found = {"group": row["group"]}
     for one in list(schema)[1:]:

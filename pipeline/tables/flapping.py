@@ -1,4 +1,4 @@
-"""The table `flapping`: how restless each group is. The formula is in docs/pipeline-tables.md."""
+"""The table `flapping`: how unstable each group is. The formula is in docs/pipeline-tables.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster.pipeline.tables.schema import conform
 SHORT_MS: Final = 300_000
 """A shorter generation counts as short: the default of max.poll.interval.ms."""
 HALF_RATE: Final = 6.0
-"""Rebalances an hour at which the rate counts half."""
+"""The rate counts half at so many rebalances an hour."""
 HOUR_MS: Final = 3_600_000
 
 _BY_RATE: Final = 0.4
@@ -23,9 +23,7 @@ _BY_REPEATS: Final = 0.3
 
 
 def flapping(rebalances: DataFrame, generations: DataFrame, walk: DataFrame) -> DataFrame:
-    """Rows of the table `flapping`: one for each group of the table `rebalances`. `walk`: rows of
-    `commit_walk.walked`.
-    """
+    """Rows of the table `flapping`: one for each group of the table `rebalances`. `walk`: rows of `commits.walked`."""
     hours = ((F.col("last_ms") - F.col("first_ms")) / HOUR_MS).alias("hours")
     rows = _triggers(rebalances).join(observed(generations, walk).select("group", hours), "group", "left")
     rows = rows.join(_short(generations), "group", "left")
@@ -42,9 +40,9 @@ def flapping(rebalances: DataFrame, generations: DataFrame, walk: DataFrame) -> 
 
 
 def _triggers(rebalances: DataFrame) -> DataFrame:
-    """Of each group: rebalances, those with a known trigger (`triggered`), the number of different triggers, and the
-    most frequent one. A member is known by its instance id, or else by client id and host, because it comes back under
-    another id.
+    """Of each group: rebalances, those with a known trigger (`triggered`), distinct triggers, and the top one.
+
+    The instance id identifies a member, or else client id and host, because it returns under another id.
     """
     static = F.concat(F.lit("instance "), "trigger_instance_id")
     placed = F.concat_ws("@", "trigger_client_id", "trigger_host")
@@ -62,13 +60,14 @@ def _triggers(rebalances: DataFrame) -> DataFrame:
 
 
 def observed(generations: DataFrame, walk: DataFrame) -> DataFrame:
-    """group; first_ms and last_ms: from when to when the log tells of it, to the log's end if the last generation is
-    still in force; end_ms: the log's end.
+    """group; first_ms and last_ms: from when to when the log has the group; end_ms: the end of the log.
+
+    If the last generation is still current, last_ms is the end of the log.
     """
     of_group = generations.groupBy("group").agg(
         F.min("start_ms").alias("first_ms"),
         F.max(F.coalesce("end_ms", "start_ms")).alias("last_ms"),
-        # an empty group goes on for ever in its log
+        # an empty group lasts for ever in its log
         F.bool_or(F.col("end_ms").isNull() & (F.col("member_count") > 0)).alias("in_force"),
     )
     by_commits = unpacked(walk, "seen", SEEN).select("group", "first_ms", "last_ms")

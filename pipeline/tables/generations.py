@@ -18,17 +18,17 @@ from muster.pipeline.tables.inputs import HOLDER, MEMBER_FIELDS, Inputs, held, s
 from muster.pipeline.tables.schema import TABLES, conform
 
 _NOT_TOLD = {"rack": "string", "topics": "array<string>"}
-"""What events have only in raw bytes, and its type."""
+"""The fields that events have only in raw bytes, and their types."""
 _IN_EVENTS = {"member_id": "member", "instance_id": "instance", "assigned": "assignment"}
 
 
 def generations(inputs: Inputs) -> DataFrame:
-    """Generations by the offsets log, and those that only the events know (the log is compacted, they are not)."""
+    """Generations from the offsets log, and those that only the events have (only the log is compacted)."""
     logged = _of_log(inputs)
     if inputs.events is None:
         return logged
     told = _of_events(inputs.events)
-    # a group that was deleted and came again has its numbers again, but never its leaders
+    # a group that was deleted and created again has its numbers again, but never its leaders
     known = ["group", "generation", "leader"]
     return logged.unionByName(told.join(logged.select(*known), known, "left_anti"))
 
@@ -38,7 +38,7 @@ def _of_log(inputs: Inputs) -> DataFrame:
     kept = F.transform("members", lambda one: F.struct(*(one[name].alias(name) for name in MEMBER_FIELDS)))
     rows = states(inputs).withColumn("members", kept)
     told = F.struct("generation", "protocol_type", "protocol", "leader", "members", "is_tombstone")
-    # a record is written again when a group is unloaded or upgraded: that is no new state
+    # a record is written again when a group is unloaded or upgraded: this is no new state
     rows = rows.withColumn("again", told.eqNullSafe(F.lag(told).over(in_order))).where(~F.col("again"))
     rows = rows.withColumn("end_ms", F.lead("at_ms").over(in_order)).where(~F.col("is_tombstone"))
     return _conform(rows.withColumn("start_ms", F.col("at_ms")).withColumn("source", F.lit(SOURCE_LOG)))
@@ -67,8 +67,10 @@ _PARTITION = ("group", "topic", "partition")
 
 
 def steps(generations: DataFrame) -> DataFrame:
-    """Rows of the table `generations` with their number in the group (`step`: 1, 2, …), `next_generation` and
-    `next_start_ms` of the row after, `previous_generation` and `previous_count` (of members) of the row before.
+    """Rows of the table `generations` with their number in the group (`step`: 1, 2, …), and columns of neighbours.
+
+    These are `next_generation` and `next_start_ms` of the row after, `previous_generation` and `previous_count` (of
+    members) of the row before.
     """
     in_order = Window.partitionBy("group").orderBy("start_ms", F.col("log_offset").asc_nulls_last(), "generation")
     return generations.select(
@@ -82,9 +84,11 @@ def steps(generations: DataFrame) -> DataFrame:
 
 
 def holders(generations: DataFrame) -> DataFrame:
-    """The owner of each partition in each generation, and the one before: the columns of `held`, step, generation,
-    log_offset, start_ms, end_ms, previous_generation, previous_count, next_generation, next_start_ms; `was_*` (step,
-    end_ms and HOLDER of the last generation in which it had an owner), `next_step` in which it has one again.
+    """The owner of each partition in each generation, and the owner before.
+
+    The columns are those of `held`, step, generation, log_offset, start_ms, end_ms, previous_generation,
+    previous_count, next_generation and next_start_ms. `was_*` are step, end_ms and HOLDER of the last generation in
+    which it had an owner. It has an owner again in `next_step`.
     """
     numbered = steps(generations)
     times = numbered.select(
@@ -98,8 +102,10 @@ def holders(generations: DataFrame) -> DataFrame:
 
 
 def ownership(held_by: DataFrame, epochs: DataFrame | None = None) -> DataFrame:
-    """Partition by owner and interval, from rows of `holders`: generations in a row with the same owner are one
-    interval. In KIP-848 groups `epochs` (rows of EPOCHS) are exact to the ms.
+    """Each partition by owner and interval, from rows of `holders`.
+
+    Generations in a row with the same owner are one interval. In KIP-848 groups `epochs` (rows of EPOCHS) are exact to
+    the ms.
     """
     if epochs is None:
         return conform(_intervals(held_by), "ownership")
@@ -156,7 +162,7 @@ def measure(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _owned(shares: Iterable[Mapping[str, Any]]) -> Owned:
-    """A static member goes by its instance id, as it comes back under another member id."""
+    """Partitions by instance id or member id: a static member returns under another member id."""
     return {
         share["instance_id"] or share["member_id"]: {
             topic["topic"]: topic["partitions"] for topic in share["assigned"] or ()

@@ -78,7 +78,7 @@ def malformed_events(raw: DataFrame) -> DataFrame:
 
 
 def _read(raw: DataFrame) -> DataFrame:
-    """The raw rows with `text`, `kind` and `problem` (null: it can be read)."""
+    """The raw rows with `text`, `kind` and `problem` (null: readable)."""
     rows = raw.withColumn("text", F.col("value").cast("string"))
     rows = rows.withColumn("kind", F.get_json_object("text", "$.kind"))
     damage = F.col("damage") if "damage" in raw.columns else F.lit(None).cast("string")
@@ -102,12 +102,16 @@ def _json_schema(own: str | None) -> str:
 
 
 class Inputs(NamedTuple):
-    """`decoded`: rows of pipeline.schema.DECODED; `events`: rows of facts.schema.EVENTS, None where there is no
-    `__group_events`; `ends`: topic, partition, end_offset, time_ms, None where the ends of the topics are not known.
-    `since_ms`: a group's last record before it is only its state at the beginning; None: all is told. `epochs`: rows of
-    facts.epoch_states.EPOCHS, None: there is no KIP-848 group. `odd_times`: rows of facts.log_times.ODD, None: every
-    time in the log is possible. `transactions`: see there. `states`: rows of `states` that are kept, None: they are
-    made of the others.
+    """The inputs of the tables.
+
+    * `decoded`: rows of pipeline.schema.DECODED
+    * `events`: rows of tables.schema.EVENTS; None without `__group_events`
+    * `ends`: topic, partition, end_offset, time_ms; None if the ends of the topics are not known
+    * `since_ms`: a group's last record before it is only its state at the beginning; None: without limit
+    * `epochs`: rows of epoch_states.EPOCHS; None without KIP-848 groups
+    * `odd_times`: rows of log_times.ODD; None: every time in the log is possible
+    * `transactions`: see TransactionInputs
+    * `states`: kept rows of `states`; None: they are made of the others
     """
 
     decoded: DataFrame
@@ -131,15 +135,19 @@ MEMBER_FIELDS: Final = {
     "topics": "topics",
     "assigned": "assigned",
 }
-"""The fields of facts.schema.MEMBER_FACT, and what they are called in decoded rows."""
+"""The fields of tables.schema.MEMBER_FACT, and their names in decoded rows."""
 
 
 def states(inputs: Inputs) -> DataFrame:
-    """Every record of a classic group, and every epoch of one of KIP-848: group, state (1, 2, … in the order of the
-    log), log_partition, log_offset, at_ms (when it was logged), is_tombstone, generation, protocol_type, protocol,
-    leader, state_timestamp_ms, members (of MEMBER_FACT, `owned` partitions and `metadata`, a hash of all that it told
-    its leader), is_epoch. An epoch stands where its own
-    record does, began at state_timestamp_ms, and counts as logged when all its members were there.
+    """Every record of a classic group, and every epoch of a KIP-848 group.
+
+    * group, state (1, 2, … in the order of the log), log_partition, log_offset, at_ms (when it was logged)
+    * is_tombstone, is_epoch, generation, protocol_type, protocol, leader, state_timestamp_ms
+    * members: of MEMBER_FACT, with `owned` partitions and `metadata`, a hash of all that the member reports to its
+      leader
+
+    An epoch has the place of its own record, and began at state_timestamp_ms. It counts as logged when all its members
+    had reached it.
     """
     if inputs.states is not None:
         return inputs.states
@@ -171,13 +179,14 @@ HOLDER: Final = ("member_id", "instance_id", "client_id", "host")
 
 
 def holdings(inputs: Inputs) -> DataFrame:
-    """The owner of each partition in each state of a classic group: HOLDER, and the columns that tell these apart."""
+    """The owner of each partition in each state of a classic group: HOLDER, and the columns of the state."""
     return held(states(inputs).where(~F.col("is_epoch")), ("group", "state", "generation"))
 
 
 def held(rows: DataFrame, columns: tuple[str, ...]) -> DataFrame:
-    """One row for each partition that is assigned in a row that has `members`: `columns` (which tell the rows apart),
-    topic, partition and HOLDER. Where a leader gave a partition to several members, the last one counts.
+    """One row for each partition that is assigned in a row with `members`: `columns`, topic, partition and HOLDER.
+
+    `columns` identify the rows. If a leader gave a partition to several members, the last one counts.
     """
     members = rows.select(*columns, F.posexplode("members").alias("place", "member"))
     shares = members.select("*", F.explode("member.assigned").alias("share"))

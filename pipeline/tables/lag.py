@@ -1,7 +1,8 @@
-"""The tables `lag` and `progress`: how far each group is behind now, and how it read over time in at most sixty steps.
+"""The tables `lag` and `progress`: how far each group is behind now, and how it read over time.
 
-`progress` has a `lag` at a moment only if the end of the topic is known then: between two ends that were seen at most
-eight steps apart (on a straight line), between two equal ends, and after the last end.
+`progress` has at most sixty steps. It has a `lag` at a moment only if the end of the topic is known then. It is known
+on a straight line between two ends that were seen at most eight steps apart. It is also known between two equal ends,
+and after the last end.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ LAST: Final = TABLES["lag"]
 
 
 def lag(walk: DataFrame) -> DataFrame:
-    """Rows of the table `lag` out of those of `commit_walk.walked`."""
+    """Rows of the table `lag` from those of `commits.walked`."""
     return conform(unpacked(walk, "last", LAST), "lag")
 
 
 def lasts(commits: CommitRows, marks: Marks) -> pa.StructArray:
-    """Rows of the table: of the last commit of each partition that is not deleted."""
+    """Rows of the table `lag`: of the last commit of each partition, if it is not deleted."""
     rows = commits.place.last[commits.place.starts]
     rows = rows[~commits.is_deleted[rows]]
     offset, time_ms = commits.offset.at(rows), commits.time_ms[rows]
@@ -69,28 +70,30 @@ def lasts(commits: CommitRows, marks: Marks) -> pa.StructArray:
 
 
 STEPS: Final = 60
-"""At most so many steps from the first commit of all to the end."""
+"""At most so many steps from the first commit of all groups to the end."""
 SIZES: Final = (
     *(5 * SECOND, 15 * SECOND, 30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE),
     *(HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY),
 )
-"""How long a step may be."""
+"""The possible lengths of a step."""
 _NEAR: Final = 8
-"""Ends that were seen so many steps apart tell what was between them."""
+"""Ends that were seen so many steps apart show what was between them."""
 STEP: Final = pa.schema(
     columns(
         "group string, start_ms long, until_ms long, commits long, records long, written long, lag long, "
         "is_lacking boolean, is_unwritten boolean"
     )
 )
-"""A partition of a group in a step. `is_lacking`, `is_unwritten`: its end was seen at some time, but what it was then
-is not known."""
+"""A partition of a group in a step.
+
+`is_lacking`, `is_unwritten`: its end was seen at some time, but its value in this step is not known.
+"""
 
 
 def progress(walk: DataFrame) -> DataFrame:
-    """Rows of the table `progress` out of those of `commit_walk.walked`."""
+    """Rows of the table `progress` from those of `commits.walked`."""
     rows = unpacked(walk, "step", STEP)
-    # of a partition whose end nobody ever saw nothing can be told; of one that is not known just now, nothing of all
+    # a partition whose end was never seen is ignored. An end that is not known just now makes the sum unknown
     told = rows.groupBy("group", "start_ms", "until_ms").agg(
         F.sum("commits").alias("commits"),
         # offsets that a tool set may be as large as a long holds
@@ -102,7 +105,7 @@ def progress(walk: DataFrame) -> DataFrame:
 
 
 def step_ms(first_ms: SparkColumn, known_ms: SparkColumn) -> SparkColumn:
-    """How long a step is, if the first commit was then and the log tells of anything until then."""
+    """The length of a step, if the first commit was then and the log ends then."""
     span = known_ms - first_ms
     largest = F.ceil(span / STEPS / DAY).cast("long") * DAY
     return F.coalesce(*(F.when(span < one * (STEPS - 1), F.lit(one)) for one in SIZES), largest).cast("long")
@@ -119,12 +122,12 @@ def steps(commits: CommitRows) -> pa.StructArray | None:
     first, last = order[each.starts], order[each.last[each.starts]]
     place = Parts(begins(known(commits.place.number[first])))
     start = step[first] * size + first_ms
-    # a commit of a deleted offset has none
+    # the deletion of an offset has no offset
     offset = commits.offset.at(last)
     read = minus(offset, place.before(offset).or_else(commits.offset.at(first)))
     records = np.maximum(read.filled(0), 0)
     count = np.add.reduceat((~commits.is_deleted[order]).astype(np.int64), each.starts)
-    # the steps without a commit of it that come after
+    # the following steps without a commit of the partition
     following = place.after(known(start)).or_else(known(np.full(len(start), until + size)))
     held = np.maximum(start, following.values - size)
     more = (held - start) // size + 1
@@ -162,10 +165,10 @@ def _ends_at(ends: Ends, topic: Ints, at_ms: Ints, size: int) -> tuple[Column, n
         return nothing(len(topic)), np.zeros(len(topic), np.bool_)
     order = sorted_rows(ends.topic, ends.time_ms, ends.end_offset)
     of, seen_end, seen_ms = (column[order] for column in ends)
-    # of several at one time the largest counts
+    # of several ends at one time the largest counts
     last = np.append((of[1:] != of[:-1]) | (seen_ms[1:] != seen_ms[:-1]), True)
     of, seen_ms, seen_end = of[last], seen_ms[last], seen_end[last]
-    # the last one up to each moment: both in one order
+    # the last end up to each moment: ends and moments in one order
     both = sorted_rows(np.concatenate((of, topic)), np.concatenate((seen_ms, at_ms)),
                        np.concatenate((np.zeros(len(of), np.int64), np.ones(len(topic), np.int64))))  # fmt: skip
     counted = np.cumsum(both < len(of))

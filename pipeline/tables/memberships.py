@@ -1,7 +1,7 @@
 """The tables `memberships` and `static_candidates`: each stay of a member, and dynamic members that returned.
 
-A client of a KIP-848 group keeps its member id when it returns: then one id has several stays. The what-if answers what
-a `group.instance.id` (KIP-345) would have spared a returning member, because it also counts the time of dead members.
+A client of a KIP-848 group keeps its member id when it returns: then one id has several stays. The what-if says what a
+`group.instance.id` (KIP-345) would have spared them, because it also counts the time of dead members.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ _HOW: Final = {
 
 
 def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame | None) -> DataFrame:
-    """Memberships by the generations that have the member. How they ended comes from the events or is inferred. Only
-    the events know a member that came and went between two generations.
+    """The stays of members, by the generations that have the member.
+
+    The events say how a stay ended, or it is inferred. Only the events know a member that joined and left between two
+    generations.
     """
     in_order = F.row_number().over(Window.partitionBy("group").orderBy("start_ms", "generation"))
     rows = generations.select(
@@ -52,7 +54,7 @@ def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame |
         F.first("source").alias("source"),
     )
     found = _with_ends(found, inferred).withColumn("end_ms", F.coalesce("gone_ms", "end_ms"))
-    # a static member that comes back in time gets a new id without a rebalance
+    # a static member that returns in time gets a new id without a rebalance
     of_instance = Window.partitionBy("group", "instance_id").orderBy("start_ms", "last_generation")
     took_over = F.col("instance_id").isNotNull() & (F.lead("start_ms").over(of_instance) == F.col("end_ms"))
     replaced = F.when(took_over, _HOW[kinds.MEMBER_REPLACED])
@@ -63,8 +65,10 @@ def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame |
 
 
 def _with_ends(found: DataFrame, inferred: DataFrame) -> DataFrame:
-    """How each stay ended: by the first rebalance after it began that the member did not outlive, and before it came
-    again.
+    """How each stay ended.
+
+    The first rebalance decides after which the member was missing. It began after the stay, and before the member
+    joined again.
     """
     gone = inferred.select("group", F.col("end_ms").alias("told_ms"), F.explode("gone").alias("one")).select(
         F.col("group").alias("its_group"),
@@ -102,11 +106,11 @@ def _with_events(found: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def _told(events: DataFrame) -> DataFrame:
-    """When members came and went by the events."""
+    """When members joined and left, by the events."""
     rows = events.where(F.col("kind").isin(kinds.MEMBER_JOINED, *_HOW)).where(F.col("member").isNotNull())
     how = F.create_map(*(F.lit(text) for pair in _HOW.items() for text in pair))[F.col("kind")]
     came = F.col("kind").isin(kinds.MEMBER_JOINED, kinds.MEMBER_REPLACED)
-    # a static member that comes back begins a membership under its new id, and ends that of the old one
+    # a static member that returns begins a stay under its new id, and ends the stay of the old id
     ends = rows.where(F.col("kind") != kinds.MEMBER_JOINED).select(
         "group",
         F.when(F.col("kind") == kinds.MEMBER_REPLACED, F.col("replaced"))
@@ -124,7 +128,7 @@ def _told(events: DataFrame) -> DataFrame:
         F.col("time_ms").alias("start_ms"),
     )
     each = begins.unionByName(ends, allowMissingColumns=True)
-    # one that comes again under its id begins another stay
+    # a member that joins again under its id begins another stay
     so_far = Window.partitionBy("group", "member_id").orderBy(
         F.coalesce("start_ms", "end_ms"), F.col("start_ms").isNotNull()
     )
@@ -149,13 +153,13 @@ class Stay(NamedTuple):
     member_id: str
     start_ms: int
     end_ms: int | None
-    """None: it is still there, or its end is not known."""
+    """None: it is still a member, or its end is not known."""
     end_cause: str | None
     session_timeout_ms: int | None
 
 
 class Return(NamedTuple):
-    """A member that went and came back under another id."""
+    """A member that went and returned under another id."""
 
     client_id: str
     host: str
@@ -163,11 +167,14 @@ class Return(NamedTuple):
     back_member_id: str
     absent_ms: int
     needed_ms: int
-    """The session timeout with which a static member would have been waited for, in whole seconds."""
+    """The session timeout, in whole seconds, with which the group would have waited for a static member."""
 
 
 def pair_returns(stays: Iterable[Stay]) -> list[Return]:
-    """The returns in the order of arrival. Of several of one client id and host, the one that left last comes back."""
+    """The returns in the order of arrival.
+
+    Of several members with one client id and host, the one that left last returns first.
+    """
     by_place: dict[tuple[str, str], list[Stay]] = {}
     for stay in stays:
         by_place.setdefault((stay.client_id, stay.host), []).append(stay)
@@ -189,7 +196,7 @@ def _of_place(stays: list[Stay]) -> list[tuple[int, Return]]:
                 away.pop()
                 found.append((at_ms, one))
             else:
-                # all others went earlier still
+                # all others went still earlier
                 away.clear()
     return found
 
@@ -197,7 +204,7 @@ def _of_place(stays: list[Stay]) -> list[tuple[int, Return]]:
 def _return(gone: Stay, back: Stay, at_ms: int) -> Return:
     assert gone.end_ms is not None
     absent_ms = at_ms - gone.end_ms
-    # so long before its time ended it may have been heard of last
+    # its last sign of life may have been so long before the end of its stay
     unheard_ms = gone.session_timeout_ms or 0 if gone.end_cause == EXPIRED else HEARTBEAT_MS
     needed_ms = -(-(absent_ms + unheard_ms) // _SECOND_MS) * _SECOND_MS
     return Return(gone.client_id, gone.host, gone.member_id, back.member_id, absent_ms, needed_ms)
@@ -212,7 +219,7 @@ _RETURNS: Final = pa.schema(
 
 
 def static_candidates(memberships: DataFrame, generations: DataFrame) -> DataFrame:
-    """Rows of the table `static_candidates` out of those of two others."""
+    """Rows of the table `static_candidates` from those of two other tables."""
     found = by_group(_stays(memberships, generations), "start_ms", _returns_of, _RETURNS)
     place = ["group", "client_id", "host"]
     totals = found.groupBy(*place).agg(
@@ -225,12 +232,12 @@ def static_candidates(memberships: DataFrame, generations: DataFrame) -> DataFra
 
 
 def _stays(memberships: DataFrame, generations: DataFrame) -> DataFrame:
-    """The stays of dynamic members at places where there was more than one, with the session timeout of each."""
+    """The stays of dynamic members at places with more than one stay, with the session timeout of each."""
     at_place = Window.partitionBy("group", "client_id", "host")
     rows = memberships.where(F.col("instance_id").isNull() & F.col("client_id").isNotNull() & F.col("host").isNotNull())
     rows = rows.withColumn("stays", F.count("*").over(at_place)).where("stays > 1")
     members = generations.select("group", F.explode("members").alias("member"))
-    # in groups of KIP-848 it is the broker's, and not logged
+    # in KIP-848 groups it is the broker's, and is not logged
     known_ms = F.coalesce("member.session_timeout_ms", F.lit(EPOCH_SESSION_MS))
     timeouts = members.groupBy("group", "member.member_id").agg(F.max(known_ms).alias("session_timeout_ms"))
     return rows.join(timeouts, ["group", "member_id"], "left").select("group", *Stay._fields)

@@ -1,8 +1,7 @@
-"""Moments at which the coordinator or the network was in trouble: members of several groups were lost at once, or
-nobody could commit. All groups together, one after the other.
+"""Moments at which the coordinator or the network was in trouble, for all groups together.
 
-A moment is when members were last heard of, not when they were removed. Session timeouts of groups differ, and
-sessions begin anew after a broker's restart.
+Members of several groups were lost at once, or nobody could commit. A moment is the time of the last signs of life of
+members, not of their removal. For session timeouts of groups differ, and sessions begin anew after a broker's restart.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from muster.pipeline.tables.findings import unpacked
 from muster.pipeline.tables.ordered_columns import Ints
 
 Moments = list[tuple[int, int]]
-"""From when to when."""
+"""Pairs of start and end."""
 
 MOMENT: Final = "from_ms long, until_ms long"
 _MOMENTS: Final = pa.schema([("moments", structs(MOMENT))])
@@ -39,19 +38,20 @@ _STEPS: Final = 10
 """So many steps are a period."""
 _DENSE: Final = 25
 _DENSE_PERIODS: Final = 3
-"""So many of the steps of the last periods before have a commit: then one without is no chance."""
+"""If so many steps of the last periods have a commit, a step without one is not by chance."""
 _NO_STEPS: Final[Ints] = np.empty(0, np.int64)
 
 
 def moments(walk: DataFrame, lost: DataFrame) -> DataFrame:
-    """One row: `moments`, in order. `walk`: rows of `commit_walk.walked`. `lost`: group and heard_ms of every member
-    that there was: when it was heard of last, null: it was not lost.
+    """One row: `moments`, in order. `walk`: rows of `commits.walked`.
+
+    `lost`: group and heard_ms of every member, its last sign of life; null: it was not lost.
     """
     rows = unpacked(walk, "seen", SEEN).select("group", "steps").unionByName(lost, allowMissingColumns=True)
-    # of a group there is a number for each step at most, and one group is looked at after the other
+    # a group has at most one number for each step, and one group is read after the other
     in_order = rows.repartition(1).sortWithinPartitions("group")
     found = in_order.mapInArrow(_moments, from_arrow_schema(_MOMENTS))
-    # where nobody committed, and there was no member, there is no row at all
+    # without any commit and any member there is no row at all
     return found.agg(F.coalesce(F.first("moments"), F.array().cast(found.schema[0].dataType)).alias("moments"))
 
 
@@ -73,10 +73,10 @@ def _moments(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Losses:
-    """When members of so many groups were last heard of that it is no chance.
+    """The moments at which members of many groups were last heard of: too many to be by chance.
 
-    A group that loses members all the time loses some at any moment: it counts for as much as is left when the share of
-    the time around is taken away in which it loses members anyhow.
+    A group that loses members all the time loses some at any moment. It counts for less: by the share of the time
+    around in which it also loses members.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Losses:
         self._weight: dict[int, float] = {}
 
     def add(self, heard: Sequence[int | None]) -> None:
-        """The members of a group: when each was heard of last; None: it was not lost."""
+        """Add the members of a group: the last sign of life of each; None: it was not lost."""
         self._groups += bool(heard)
         lost = Counter(heard_ms // limits.MOMENT_MS for heard_ms in heard if heard_ms is not None)
         steps = sorted(lost)
@@ -107,7 +107,7 @@ class Losses:
 
 
 class Silences:
-    """When nobody could commit, though several groups did all the time before, and did again."""
+    """The times in which nobody could commit, though several groups committed all the time before and after."""
 
     def __init__(self) -> None:
         self._steps = _NO_STEPS
@@ -115,7 +115,7 @@ class Silences:
         """How many groups committed in each period."""
 
     def add(self, steps: Sequence[Sequence[int]]) -> None:
-        """The steps in which a group committed."""
+        """Add the steps in which a group committed."""
         if steps:
             own = np.unique(np.concatenate([np.asarray(some, np.int64) for some in steps]))
             self._steps = np.union1d(self._steps, own)

@@ -1,4 +1,4 @@
-"""Columns of rows in an order, as numpy arrays: the rows before and after a row among the rows that belong together."""
+"""Columns of rows in an order, as numpy arrays: what is before and after a row in its part."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ _LEAST: Final = -LARGEST - 1
 
 
 class Column(NamedTuple):
-    """Whole numbers; where not `valid`, there is none."""
+    """Whole numbers; a number that is not `valid` is missing."""
 
     values: Ints
     valid: Mask
 
     def at(self, rows: Ints, there: Mask | None = None) -> Column:
-        """The values of these rows; `there`: none where it is not so, whatever the row."""
+        """The values of these rows; `there`: values are missing where it is false."""
         valid = self.valid[rows] if there is None else self.valid[rows] & there
         return Column(self.values[rows], valid)
 
     def where(self, kept: Mask) -> Column:
-        """None where not `kept`."""
+        """Values are missing where not `kept`."""
         return Column(self.values, self.valid & kept)
 
     def or_else(self, other: Column) -> Column:
-        """The other's value where there is none."""
+        """The other's value where this one is missing."""
         return Column(np.where(self.valid, self.values, other.values), self.valid | other.valid)
 
     def filled(self, value: int) -> Ints:
-        """With this value where there is none."""
+        """With this value where one is missing."""
         return np.where(self.valid, self.values, value)
 
     def array(self, kind: pa.DataType) -> pa.Array:
-        """As Arrow."""
+        """As an Arrow array."""
         return pa.array(self.values.astype(kind.to_pandas_dtype()), kind, mask=~self.valid)
 
 
 class Texts(NamedTuple):
-    """Texts as numbers: equal ones have the same number."""
+    """Texts as numbers: equal texts have the same number."""
 
     numbers: Column
     words: pa.Array
@@ -56,12 +56,12 @@ class Texts(NamedTuple):
         return Texts(self.numbers.at(rows, there), self.words)
 
     def array(self) -> pa.Array:
-        """As Arrow."""
+        """As an Arrow array."""
         return self.words.take(pa.array(self.numbers.values, mask=~self.numbers.valid))
 
 
 def either(one: Texts, other: Texts) -> Texts:
-    """The one's text, or where there is none the other's."""
+    """The first text, or the second where the first is missing."""
     words = pa.concat_arrays([one.words, other.words]).dictionary_encode()
     same = words.indices.to_numpy().astype(np.int64)
     count = len(one.words)
@@ -83,18 +83,18 @@ def nothing(rows: int) -> Column:
 
 
 def column_of(column: pa.ChunkedArray) -> Column:
-    """Of Arrow's whole numbers, in as many bytes as they have there."""
+    """A column of Arrow's whole numbers, in as many bytes as they have there."""
     values: Any = pc.fill_null(column, 0).to_numpy()
     return Column(values, np.asarray(pc.is_valid(column)))
 
 
 def mask_of(column: pa.ChunkedArray) -> Mask:
-    """Of Arrow's booleans; null is false."""
+    """A mask of Arrow's booleans; null is false."""
     return np.asarray(pc.fill_null(column, False))
 
 
 def texts_of(column: pa.ChunkedArray) -> Texts:
-    """Of Arrow's texts, coded or not."""
+    """Texts of Arrow's texts, coded or not."""
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     whole = coded.unify_dictionaries().combine_chunks()
     if isinstance(whole, pa.ChunkedArray):
@@ -105,7 +105,7 @@ def texts_of(column: pa.ChunkedArray) -> Texts:
 
 
 def minus(left: Column, right: Column) -> Column:
-    """left - right, and where that is more than a long holds the largest or the least long."""
+    """left - right. If that does not fit into a long, it is the largest or the smallest long."""
     a, b = left.values, right.values
     with np.errstate(over="ignore"):
         plain = a - b
@@ -114,7 +114,7 @@ def minus(left: Column, right: Column) -> Column:
 
 
 def greatest(*columns: Column) -> Column:
-    """Of those that have a value, as Spark's."""
+    """The largest of the values that are not missing, as Spark's `greatest`."""
     found = columns[0]
     for one in columns[1:]:
         both = found.valid & one.valid
@@ -142,7 +142,7 @@ def begins(*columns: Column) -> Mask:
 
 
 class Parts:
-    """Rows of which some, one after the other, belong together: a part begins where `first` is true."""
+    """Rows in parts, one part after the other: a part begins where `first` is true."""
 
     def __init__(self, first: Mask) -> None:
         rows = len(first)
@@ -164,7 +164,7 @@ class Parts:
         return column.at(np.minimum(self.rows + steps, max(len(self.rows) - 1, 0)), there)
 
     def latest(self, mask: Mask, *, before: bool = False) -> tuple[Ints, Mask]:
-        """The last row up to this one (`before`: before this one) with `mask`, and whether there is one."""
+        """The last row with `mask` up to this one (`before`: before this one), and whether there is such a row."""
         found = np.maximum.accumulate(np.where(mask, self.rows, -1))
         if before:
             found = np.concatenate((np.full(min(len(found), 1), -1, np.int64), found[:-1]))
@@ -181,21 +181,21 @@ class Parts:
         return total - (total[self.first] - mask[self.first])
 
     def most_so_far(self, column: Column) -> Column:
-        """The largest value up to this row."""
+        """The largest value of the part up to this row."""
         words, ranks = np.unique(column.values, return_inverse=True)
-        # a rank of its own below all others for none; each part stands above those before it
+        # a missing value has a rank below all others; each part stands above the parts before it
         rank = np.where(column.valid, ranks + 1, 0) + self.number * (len(words) + 1)
         found = np.maximum.accumulate(rank) - self.number * (len(words) + 1)
         return Column(words[np.maximum(found - 1, 0)], found > 0) if len(words) else column
 
     def least_so_far(self, column: Column) -> Column:
-        """The least value up to this row."""
-        # ~x turns the order round, without a number that has no opposite
+        """The smallest value of the part up to this row."""
+        # ~x reverses the order, and every number has such an opposite
         found = self.most_so_far(Column(~column.values, column.valid))
         return Column(~found.values, found.valid)
 
     def within(self, column: Column, first: int, last: int) -> tuple[Column, Column, Ints]:
-        """Of the rows from so many to so many before or after this one: least, most, and how many have a value."""
+        """Of the rows from so many to so many before or after this one: least, most, and how many values."""
         rows = len(self.rows)
         least, most, count = nothing(rows), nothing(rows), np.zeros(rows, np.int64)
         for step in range(first, last + 1):
@@ -208,12 +208,12 @@ class Parts:
 
 
 def sorted_rows(*keys: Any) -> Ints:
-    """The rows in the order of these keys, the first one first; equal ones stay in their order."""
+    """The rows in the order of these keys, the first key first; equal rows stay in their order."""
     return np.lexsort(keys[::-1]).astype(np.int64)
 
 
 def struct(fields: pa.Schema, values: Mapping[str, Any]) -> pa.StructArray:
-    """A column of structs of these fields out of Column, Texts, or numpy arrays."""
+    """A column of structs of these fields, from Column, Texts, or numpy arrays."""
     arrays = []
     for field in fields:
         value = values[field.name]
@@ -230,8 +230,9 @@ NO_MEMBERS: Final = 0
 
 
 def said_of(place: Parts, is_mark: Mask, state: Column, generation: Column, members: Column) -> list[Column]:
-    """State, generation and number of members at each row: what the last mark up to it says. A group of which nothing
-    is said has no members.
+    """State, generation and number of members at each row: what the last mark up to the row says.
+
+    A group without any mark has no members.
     """
     mark, there = place.latest(is_mark)
     is_silent = place.count(is_mark) == 0
@@ -244,8 +245,9 @@ def said_of(place: Parts, is_mark: Mask, state: Column, generation: Column, memb
 
 
 def owners_at(place: Sequence[Ints], log_offset: Ints, is_owner: Mask) -> tuple[Ints, Mask]:
-    """The row that says who has a partition at each row: the last one of the same `place` up to its offset; and whether
-    there is one. Of several from the same offset the last one counts.
+    """The row with the owner of the partition at each row, and whether there is one.
+
+    It is the last row of the same `place` up to its offset. Of several from the same offset the last one counts.
     """
     order = sorted_rows(*place, log_offset, ~is_owner)
     last, has_last = Parts(begins(*(known(key[order]) for key in place))).latest(is_owner[order])

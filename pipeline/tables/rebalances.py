@@ -24,18 +24,23 @@ LOST: Final = "lost"
 
 
 def changes(held_by: DataFrame, takes: DataFrame | None = None) -> DataFrame:
-    """What became of every partition in every rebalance, `kept` ones too, from rows of `ownership.holders`: group, step
-    (of the generation it led to), generation, topic, partition, kind, from_* and to_* (member_id, client_id), time_ms,
-    moved_ms (when it had its new owner), idle_ms (gained: since its last owner lost it; null: it never had one),
-    between_ms (the same, where it was lost in the rebalance before this one and the group was not empty in between: a
-    cooperative second round). `takes` (`epoch_states.takes_of`) say it to the ms, of moved partitions too.
+    """What happened to every partition in every rebalance, `kept` ones too, from rows of `generations.holders`.
+
+    * group, step (of the generation it led to), generation, topic, partition, kind
+    * from_* and to_*: member_id and client_id
+    * time_ms; moved_ms: when it had its new owner
+    * idle_ms: (gained) the time since its last owner lost it; null: it never had one
+    * between_ms: the same time, if the rebalance before this one lost it and the group was not empty in between. That
+      is a cooperative second round
+
+    `takes` (`epoch_states.takes_of`) give these times to the ms, of moved partitions too.
     """
     if takes is None:
         nothing = F.lit(None).cast("long")
         held_by = held_by.withColumns({"taken_ms": nothing, "paused_ms": nothing})
     else:
         held_by = held_by.join(takes, ["group", "log_offset", "topic", "partition"], "left")
-    # a static member that comes back has another id and is the same owner
+    # a static member that returns has another id and is the same owner
     same = F.coalesce("instance_id", "member_id") == F.coalesce("was_instance_id", "was_member_id")
     adjacent = F.col("was_step") == F.col("step") - 1
     # a record that is written again for a static member's new id is no rebalance
@@ -82,7 +87,7 @@ _WHICH = ("group", "generation", "leader")
 
 
 def rebalances(inferred: DataFrame, changed: DataFrame, events: DataFrame | None) -> DataFrame:
-    """Rebalances out of rows of `inferred.inferred`, of `moves.changes`, and EVENTS where there are any."""
+    """Rebalances from rows of `inferred`, of `changes`, and of EVENTS if there are any."""
     counts = _counts(changed)
     concluded = inferred.drop("gone").withColumns(
         {"source": F.lit(SOURCE_INFERRED), "reason": F.lit(None).cast("string")}
@@ -93,41 +98,44 @@ def rebalances(inferred: DataFrame, changed: DataFrame, events: DataFrame | None
         return _conform(concluded)
     concluded = with_epoch_events(concluded, event_rebalances.epoch_rows(events))
     exact = rebalance_rows(events).join(counts.select(*_KEY, "between", "between_ms"), _KEY, "left")
-    # the leader tells a generation from that of the same number before the group was deleted and came again
+    # the leader distinguishes generations with the same number, if the group was deleted and created again
     same = [exact[name].eqNullSafe(concluded[name]) for name in _WHICH]
     unknown = concluded.join(exact.select(*_WHICH), same[0] & same[1] & same[2], "left_anti")
     return _conform(exact.unionByName(unknown))
 
 
 _MOST_DELAYS = 3
-"""A rebalance of an empty group is put off once more whenever a member has come meanwhile; seldom more often."""
+"""A rebalance of an empty group is delayed again whenever a member has joined meanwhile; seldom more often."""
 _SLACK_MS = 800
 _THREAD_MS = 20
 _AT_ONCE_MS = 400
-"""A first member has its id and has joined within this time; a join phase that is no longer did not wait."""
+"""A first member gets its id and joins within this time. A join phase that is no longer did not wait."""
 _TIMER_MS = 4
-"""Timers of a broker are so late."""
+"""Timers of a broker are late by this."""
 _ROUND_MS = 100
 _KEY = ["group", "generation", "end_ms"]
 
 
 def _counts(changed: DataFrame) -> DataFrame:
-    """What became of the partitions in each rebalance."""
+    """What happened to the partitions in each rebalance."""
     kinds = [F.count_if(F.col("kind") == kind).alias(kind) for kind in (KEPT, MOVED, GAINED, LOST)]
     rows = changed.groupBy("group", "generation", F.col("time_ms").alias("end_ms"))
     return rows.agg(*kinds, F.count("between_ms").alias("between"), F.sum("between_ms").alias("between_ms"))
 
 
 def _from_empty(rows: DataFrame) -> DataFrame:
-    """When the first member came to an empty group: as long before the end of the join phase as the broker waits for
-    more members (`group.initial.rebalance.delay.ms`), once more for each such time in which one came. A second member
-    makes it twice. How long it is, new groups tell, whose first record (generation 0) is written when a member comes.
+    """When the first member joined an empty group.
+
+    It joined as long before the end of the join phase as the broker waits for more members
+    (`group.initial.rebalance.delay.ms`). The broker waits once more for each such time in which a member joined; a
+    second member makes it twice. New groups show the delay: their first record (generation 0) is written when a member
+    joins.
     """
     came = (F.col("members_before") == 0) & (F.col("members_after") > 0) & F.col("before_generation").isNotNull()
-    came &= F.col("is_cooperative").isNotNull()  # groups of KIP-848 do not wait for company
+    came &= F.col("is_cooperative").isNotNull()  # KIP-848 groups do not wait for more members
     joined_ms, empty_ms = F.col("joined_ms"), F.col("start_earliest_ms")
     rows = rows.withColumn("joined_ms", F.col("start_ms") + F.col("join_phase_ms"))
-    # without the record of generation 0 nothing is known of a new group
+    # without the record of generation 0 the start of a new group is not known
     whole_ms = F.when(came & (empty_ms < joined_ms), joined_ms - empty_ms)
     is_new, is_alone = F.col("before_generation") == 0, F.col("members_after") == 1
     is_one = F.col("failed_attempts") == 0
@@ -141,7 +149,7 @@ def _from_empty(rows: DataFrame) -> DataFrame:
     is_near = is_new & (whole_ms <= (_MOST_DELAYS + 1) * delay_ms)
     times = F.when(is_near, F.greatest(F.floor(whole_ms / delay_ms), F.lit(1))).otherwise(usual)
     most = F.when(is_near, times).otherwise(F.least(F.col("members_after"), F.lit(_MOST_DELAYS)))
-    # without the record of a new group (it was compacted away) nothing says since when it was there
+    # without the record of a new group (it was compacted away) nothing says when it was created
     since_ms = F.when(whole_ms.isNotNull(), empty_ms)
     start_ms = F.greatest(joined_ms - times * delay_ms - _TIMER_MS, F.coalesce(since_ms, F.lit(0)))
     earliest_ms = F.greatest(joined_ms - most * delay_ms - _SLACK_MS, since_ms)
@@ -159,10 +167,11 @@ def _from_empty(rows: DataFrame) -> DataFrame:
 
 
 def _conform(rows: DataFrame) -> DataFrame:
-    """The table's columns, with the paused time. In an eager group no member consumes from start to end. In a
-    cooperative one, partitions that were given up in the round before wait for their new owner, and those of members
-    that left or that had no owner wait for the whole rebalance (the rules of whatif.costs). In KIP-848 groups it is
-    known for each partition.
+    """The table's columns, with the paused time (the rules of whatif.costs).
+
+    In an eager group no member consumes from start to end. In a cooperative group, partitions that were given up in the
+    round before wait for their new owner. Partitions of members that left, and those without an owner, wait for the
+    whole rebalance. In KIP-848 groups the time of each partition is known.
     """
     eager = F.col(KEPT) + F.col(MOVED) + F.col(GAINED)
     left = F.when(F.col("members_left") > 0, F.col(MOVED)).otherwise(0)
@@ -170,7 +179,7 @@ def _conform(rows: DataFrame) -> DataFrame:
     given_up_ms = F.when(F.col("is_cooperative"), F.col("between_ms"))
     paused = F.col("took_ms") * unread + F.coalesce(given_up_ms, F.lit(0))
     known = F.coalesce("between_ms", F.lit(0))
-    known = F.when(F.col(KEPT).isNotNull(), known)  # the events alone do not tell it
+    known = F.when(F.col(KEPT).isNotNull(), known)  # the events alone do not have it
     paused = F.when(F.col("is_cooperative").isNull(), known).otherwise(paused)
     end_ms = F.col("end_ms")
     rows = rows.withColumns(

@@ -1,6 +1,7 @@
-"""The table `regressions`: commits lower than the one before of the same group and partition, and why. A commit's
-record does not say who sent it, so the cause is inferred by the table in docs/pipeline-tables.md. Only a commit in a
-transaction says which producer made it.
+"""The table `regressions`: commits lower than the one before of the same group and partition, and why.
+
+A commit's record does not say who sent it, so the cause is inferred by the table in docs/pipeline-tables.md. Only a
+commit in a transaction says which producer made it.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ ZOMBIE: Final = "zombie"
 SECOND_APPLICATION: Final = "second_application"
 RECREATED: Final = "topic_recreated"
 UNKNOWN: Final = "unknown"
-"""Of a group that never had members: its consumer went back, or a tool reset it; the log does not tell which."""
+"""The cause in a group that never had members: its consumer went back, or a tool reset it.
+
+The log does not show which.
+"""
 
 SERIES_MS: Final = 600_000
-"""Commits of two writers that are so near to each other are one happening."""
+"""Commits of two programs that are so near to each other are one incident."""
 _SERIES: Final = 3
-"""So many times the commits of a partition go back and return when two write."""
+"""So many times the commits of a partition go back and return when two programs commit."""
 _HAPPENING_MS: Final = 15_000
-"""What goes back within such a time for one cause is one happening."""
+"""Commits that go back within such a time, for one cause, are one incident."""
 _MOMENT_MS: Final = 3_000
 
 
@@ -40,7 +44,7 @@ def fenced(transactions: DataFrame) -> DataFrame:
 
 
 def regressions(walk: DataFrame) -> DataFrame:
-    """Rows of the table `regressions` out of those of `commit_walk.walked`."""
+    """Rows of the table `regressions` from those of `commits.walked`."""
     rows = unpacked(walk, "back", BACK)
     # one request of one member is logged with one time
     together = Window.partitionBy("group", "log_partition", "time_ms")
@@ -55,14 +59,15 @@ def regressions(walk: DataFrame) -> DataFrame:
 
 
 def _happenings(rows: DataFrame) -> DataFrame:
-    """One row for what happened at one time for one cause, with the partitions in it: it names the one that went
-    farthest back. What a second application does is one as long as it goes on.
+    """One row for each incident, with its partitions; it names the partition that went farthest back.
+
+    An incident is what happened at one time for one cause. A second application is one incident while it lasts.
     """
     in_time = Window.partitionBy("group").orderBy("time_ms", "log_partition", "log_offset")
-    # a member that goes back on all its partitions may come to the very beginning on some
+    # a member that goes back on all its partitions may reach the very beginning of some
     moment = F.sum(F.when(F.col("time_ms") - F.lag("time_ms").over(in_time) <= _MOMENT_MS, 0).otherwise(1))
     rows = rows.withColumn("moment", moment.over(in_time))
-    # nor does each partition of a second application go on for long
+    # not each partition of a second application continues for long
     of_empty = Window.partitionBy("group", "generation")
     is_second = F.count_if((F.col("cause") == SECOND_APPLICATION) & (F.col("members") == 0)).over(of_empty) > 0
     is_same = ~F.col("was_recreated")
@@ -73,7 +78,7 @@ def _happenings(rows: DataFrame) -> DataFrame:
     rows = rows.withColumn(
         "cause", F.when(F.col("is_first") & is_same & (is_rewound > 0), REWIND).otherwise(F.col("cause"))
     )
-    # nor does each partition of a consumer without a group show that it went on
+    # not each partition of a consumer without a group shows that it continued
     went_on = F.col("is_alone") & (F.count_if((F.col("cause") == REWIND) & F.col("is_alone")).over(of_moment) > 0)
     as_others = went_on & F.col("cause").isin(RESET, UNKNOWN) & ~F.col("returns")
     rows = rows.withColumn("cause", F.when(as_others, REWIND).otherwise(F.col("cause")))
@@ -121,7 +126,7 @@ def _happenings(rows: DataFrame) -> DataFrame:
 
 
 def _cause() -> Column:
-    """The first rule that holds; see docs/pipeline-tables.md."""
+    """The first rule that holds; docs/pipeline-tables.md has the rules."""
     alone = F.col("member_id").isNull() & (F.col("at_once") > 1)
     is_empty = F.col("members") == 0
     had_members = F.col("generation").isNotNull()

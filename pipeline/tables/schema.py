@@ -22,7 +22,7 @@ MEMBER_FACT: Final = pa.struct(
 """A member as a generation has it."""
 
 DEAD: Final = pa.list_(pa.struct(columns(f"{WHO}, last_ms long, end_ms long, partitions int")))
-"""Members whose session ran out: when each was heard of last, when its session was over, what it had."""
+"""Members whose session expired: last sign of life, end of the session, number of partitions."""
 
 BACKS: Final = structs(
     "topic string, partition int, commits long, from_offset long, to_offset long, back long, first_ms long"
@@ -160,7 +160,7 @@ NEVER_NULL: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         }.items()
     }
 )
-"""The columns of each table that always have a value; the others may be null. What is written says so."""
+"""The columns of each table that always have a value; the others may be null. Written tables say so."""
 
 _EVENT_WHO: Final = "member string, instance string, client_id string, host string"
 _TRIGGER: Final = pa.struct(columns(f"{_EVENT_WHO}, reason string"))
@@ -186,9 +186,11 @@ EVENT_FIELDS: Final = columns(
     longs=pa.map_(pa.string(), pa.int64()),
     moves=structs("topic string, kept int, moved int, gained int, lost int"),
 )
-"""The fields of docs/events.md, without those that nothing is made of. Two have other names, because they differ
-between kinds: `members` of a rebalance_started and of an epoch is `member_count`, `topics` is `topic_counts`
-(rebalance_completed) or `topic_partitions` (deleted offsets)."""
+"""The fields of docs/events.md that some table uses.
+
+Two have other names, because they differ between kinds. `members` of a rebalance_started and of an epoch is
+`member_count`. `topics` is `topic_counts` (rebalance_completed) or `topic_partitions` (deleted offsets).
+"""
 
 EVENTS: Final = pa.schema(
     [
@@ -197,12 +199,13 @@ EVENTS: Final = pa.schema(
         ("value", pa.string()),
     ]
 )
-"""A row of `__group_events`; `value` is its JSON as it stands."""
+"""A row of `__group_events`; `value` is its JSON, unchanged."""
 
 
 def conform(rows: DataFrame, name: str) -> DataFrame:
-    """Rows that have the columns of a table, in the order and with the types of that table. KeyError for a table that
-    is not there, AnalysisException (Spark's) for a missing column.
+    """Rows that have the columns of a table, in the order and with the types of that table.
+
+    Raises KeyError for an unknown table, AnalysisException (Spark's) for a missing column.
     """
     wanted = from_arrow_schema(TABLES[name])
     # as text: a column that is an object costs eight calls into Java

@@ -1,4 +1,4 @@
-"""What the commits of a partition show for the table `stalls`: its status over time, and when it may have stalled.
+"""What the commits of a partition show for the table `stalls`: its status over time, and possible stalls.
 
 With numpy, over the commits of a partition: some commits, each with the window before it. `stalls` judges the
 candidates.
@@ -28,61 +28,65 @@ from muster.pipeline.tables.ordered_columns import (
 from muster.pipeline.tables.topic_ends import Marks, Reach, with_ends
 
 LONG: Final = 50
-"""So many commits tell how far apart they usually are."""
+"""So many commits show how far apart they usually are."""
 WINDOW: Final = 10
-"""Commits of a partition that are looked at together."""
+"""A window has so many commits of a partition."""
 MIN_DISTANCE_MS: Final = 1_000
-"""Of commits within one such span of time the last one counts."""
+"""Of the commits within one such span of time the last one counts."""
 
 
 class Thinned(NamedTuple):
-    """The commits that are looked at. A life is a partition of a group from one deletion to the next."""
+    """The commits that are checked. A life is a partition of a group from one deletion to the next."""
 
     rows: Ints
     """Their places among all commits."""
     life: Parts
     gone_ms: Column
-    """In the last of a life that was ended: when."""
+    """When the life was ended, in the last commit of a life that was."""
 
 
 class Windows(NamedTuple):
-    """Each commit that is looked at with what its window says."""
+    """Each checked commit with the facts of its window."""
 
     commits: Ints
-    """How many are in it."""
+    """How many commits are in it."""
     first_ms: Ints
     least: Column
-    """The least and the largest offset."""
+    """The smallest and the largest offset."""
     most: Column
     lags: Ints
-    """Of how many the lag is known,"""
+    """For how many of them the lag is known,"""
     least_lag: Column
-    """the least of them,"""
+    """the smallest lag,"""
     shrinks: Ints
-    """and with how many steps it got smaller."""
+    """and in how many steps the lag got smaller."""
     longest_ms: Column
     """The longest step."""
     calm_ms: Column
-    """The mean time between two of the last LONG commits; None: there were not so many. While a group is restarted
-    commits come more often than usual, and fill a window."""
+    """The mean time between two of the last LONG commits; None: too few commits.
+
+    While a group restarts, commits come more often than usual, and fill a window.
+    """
     silence_ms: Column
-    """The longest time between two commits of one member so far; a restart makes more than a window has, all soon
-    after each other."""
+    """The longest time between two commits of one member so far.
+
+    A restart makes more commits than a window has, all soon after each other.
+    """
     next_ms: Column
-    """None: nothing came after."""
+    """When the next commit came; None: it is the last one."""
     next_end: Column
     """How far the log reached then."""
     is_run_start: Mask
-    """The first and the last one of some with the same offset,"""
+    """The first and the last commit of a run with the same offset,"""
     is_run_end: Mask
     run_ms: Ints
-    """when the first of those came,"""
+    """when the first of the run came,"""
     run_commits: Ints
-    """and how many they are so far."""
+    """and how many there are so far."""
 
 
 def thinned(commits: CommitRows) -> Thinned:
-    """The commits that are looked at."""
+    """The commits that are checked."""
     place, time_ms, is_deleted = commits.place, known(commits.time_ms), commits.is_deleted
     next_ms = place.after(time_ms)
     is_end = place.after(known(is_deleted))
@@ -94,7 +98,7 @@ def thinned(commits: CommitRows) -> Thinned:
 
 
 def reach_of(commits: CommitRows, few: Thinned, marks: Marks) -> Reach:
-    """What is known of the ends of the topics beside each commit that is looked at."""
+    """The known ends of the topics beside each checked commit."""
     rows = few.rows
     return with_ends(commits.topic_part[rows], commits.time_ms[rows], commits.offset.values[rows], marks)
 
@@ -147,16 +151,21 @@ GRADES: Final = (OK, REWIND, WARN, STOP, STALL)
 """The statuses, the worst last."""
 
 SETTLE_MS: Final = 100_000
-"""A consumer that had read everything has so long to commit what came after."""
+"""A consumer that had read everything has so long to commit what was written after."""
 SPAN_MS: Final = 10_000
-"""In such spans of time it is told when members came on."""
+"""Progress of members is recorded in spans of this length."""
 STILL_MS: Final = 2 * SPAN_MS
-"""So long the commits of a partition stand still before that is told, if its owner goes on otherwise: in the second
-half of that it is heard of."""
+"""The commits of a partition stand still at least so long before that is reported.
+
+That holds if its owner makes progress otherwise: it shows signs of life in the second half of that time.
+"""
 USUAL_GAPS: Final = 5
 """And for so many of its usual intervals,"""
 LONGEST_GAPS: Final = 1.5
-"""and of the longest one of its last commits; if nothing is heard at all, of the longest of any member so far."""
+"""and of the longest interval of its last commits.
+
+If the owner is silent, the longest interval of any member so far counts.
+"""
 
 _PLACE: Final = "group string, log_partition int, topic string, partition int, member_id string, client_id string"
 INTERVAL: Final = pa.schema(
@@ -173,10 +182,12 @@ STANDING: Final = pa.schema(
         "run_commits int, is_last boolean, from_ms long, to_ms long, until_ms long"
     )
 )
-"""A time in which a partition may have stood still, `from_ms` to `to_ms`, after a commit and what its window says
-(`commit_windows.Windows`, `topic_ends.Reach`); `is_last`: of its life."""
+"""A time in which a partition may have stalled, `from_ms` to `to_ms`, after a commit, with its window.
+
+The window has the facts of `Windows` and `topic_ends.Reach`; `is_last`: the commit is the last of its life.
+"""
 CAME_ON: Final = pa.schema([*columns("group string, member_id string"), ("times_ms", pa.list_(pa.int64()))])
-"""When a member came on: in each span of time first and last."""
+"""When a member made progress: in each span of time first and last."""
 
 
 def looks(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows) -> dict[str, pa.StructArray]:
@@ -190,7 +201,7 @@ def looks(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows) -> 
 
 
 def _status(commits: CommitRows, few: Thinned, windows: Windows) -> Ints:
-    """What a commit leads to, if the partition does not stand still; by its number in GRADES."""
+    """The status after a commit, if the partition does not stall; by its number in GRADES."""
     full = windows.commits == WINDOW
     never_shrank = (windows.lags == WINDOW) & (windows.least_lag.values > 0) & (windows.shrinks == 0)
     is_behind = full & never_shrank & (windows.least.values < windows.most.values)
@@ -211,7 +222,7 @@ def _places(commits: CommitRows, rows: Ints) -> dict[str, object]:
 
 
 def _intervals(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows, status: Ints) -> pa.StructArray:
-    """Commits of one status after each other as one row. What is fine is told of the end only."""
+    """Commits of one status after each other as one row. Status OK is reported of the end only."""
     life = few.life
     is_last = life.rows == life.last
     start, _ = life.latest(begins(known(status)) | (life.rows == life.first))
@@ -276,8 +287,10 @@ def _standing(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows)
 
 
 def _may_stand(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows, from_ms: Ints, to_ms: Ints) -> Mask:
-    """Whether a partition may have stood still after a commit. Who had it, and what else its member did, can only make
-    it less: `standing.is_long` says this of one, with what is known then.
+    """Whether a partition may have stalled after a commit.
+
+    Its owner, and the other commits of this member, can only exclude some of these times. `stalls.is_long` decides for
+    one time, with what is known then.
     """
     beyond = reach.beyond_ms
     mean_ms = (commits.time_ms[few.rows] - windows.first_ms) / np.maximum(windows.commits - 1, 1)
@@ -294,7 +307,7 @@ def _may_stand(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows
 
 
 def _came_on(commits: CommitRows, few: Thinned, windows: Windows) -> pa.StructArray:
-    """Of each member of a group; nobody is one too."""
+    """The progress of each member of a group; no member counts as a member too."""
     rows = few.rows[windows.is_run_start]
     group, member = commits.group.at(rows), commits.member_id.at(rows)
     time_ms = commits.time_ms[rows]

@@ -33,9 +33,9 @@ from muster.pipeline.tables.stall_candidates import (
 )
 
 REPEATS_MS: Final = 60_000
-"""So long if it commits the same again and again, and nothing else."""
+"""A stall lasts so long if the partition commits the same offset again and again, and nothing else."""
 _AGAIN: Final = 4
-"""So many commits of the same offset are one again and again."""
+"""So many commits of the same offset are again and again."""
 
 Row = dict[str, Any]
 Times = tuple[int | None, int | None]
@@ -48,9 +48,10 @@ def stalls_of(
     came_on: Mapping[str | None, Sequence[int]],
     owned: Mapping[tuple[str, int], Sequence[Times]] | None,
 ) -> Iterator[Row]:
-    """Rows of the table `stalls` of one group (with `log_partition` besides): of its INTERVALs, and of what may be a
-    STANDING. `came_on`: when each member came on, in order. `owned`: when each partition had an owner; None: whoever
-    committed last has it still.
+    """Rows of the table `stalls` of one group (with `log_partition` besides).
+
+    They are made of its INTERVALs, and of the rows of STANDING that are stalls. `came_on`: when each member made
+    progress, in order. `owned`: when each partition had an owner; None: the last committer still has it.
     """
     rows = [{**one, "status": GRADES[one["status"]], "complete": one["commits"] / WINDOW} for one in intervals]
     rows += (found for one in standing if (found := _stood(one, came_on, owned)) is not None)
@@ -58,12 +59,11 @@ def stalls_of(
 
 
 def _stood(one: Row, came_on: Mapping[str | None, Sequence[int]], owned: Any) -> Row | None:
-    """A time in which the committed offset of a partition did not change, though it had an owner and there was
-    something to read; None: it was none.
+    """A time in which the committed offset did not change, though the partition had an owner and unread records.
 
-    If its owner comes on with other partitions, STILL_MS are enough. If it does not, nobody may have written, or the
-    coordinator may have been away: then it has REPEATS_MS if it commits this same offset again and again, and SETTLE_MS
-    if nothing is heard of it at all.
+    None: it was no stall. If the owner makes progress with other partitions, STILL_MS are enough. If not, nobody may
+    have written, or the coordinator may have been away. If the partition commits this same offset again and again, it
+    needs REPEATS_MS. If its owner is silent, it needs SETTLE_MS.
     """
     goes_on = _comes_on(came_on.get(one["member_id"], ()), one["run_ms"] + SPAN_MS)
     if owned is not None:
@@ -91,18 +91,19 @@ def _stood(one: Row, came_on: Mapping[str | None, Sequence[int]], owned: Any) ->
 
 
 def _comes_on(times: Sequence[int], from_ms: int) -> bool:
-    """Whether the member came on, with any partition, from then until SPAN_MS later."""
+    """Whether the member made progress, with any partition, from then until SPAN_MS later."""
     place = bisect_left(times, from_ms)
     return place < len(times) and times[place] <= from_ms + SPAN_MS
 
 
 def _while_owned(one: Row, owned: Sequence[Times]) -> tuple[int, int] | None:
-    """Only the time in which the partition had an owner, the longest; None: it is too short. Groups that never had
-    members are left as they are.
+    """Only the longest time in which the partition had an owner; None: it is too short.
+
+    Groups that never had members are not changed.
     """
     from_ms, to_ms = one["from_ms"], one["to_ms"]
     if one["generation"] is not None:
-        # of equal ones the later one counts, and one that is over before one that is not
+        # of equal times the later one counts, and a time that is over before one that is not
         best: tuple[int, int, bool, int] | None = None
         for had_ms, gave_ms in owned:
             if had_ms is None or had_ms >= to_ms or (to_ms if gave_ms is None else gave_ms) <= from_ms:
@@ -117,17 +118,18 @@ def _while_owned(one: Row, owned: Sequence[Times]) -> tuple[int, int] | None:
 
 
 def is_long(one: Row, wanted_ms: int | None) -> bool:
-    """Whether a partition stood still from `from_ms` to `to_ms` for `wanted_ms`, and for some of its usual intervals;
-    or nothing is heard of it at all for SETTLE_MS, which is all that counts if nothing is wanted.
+    """Whether a partition stalled from `from_ms` to `to_ms` for `wanted_ms`, and for some of its usual intervals.
+
+    Or its owner was silent for SETTLE_MS, which is all that counts if `wanted_ms` is None.
     """
-    # while a group is restarted commits come more often than usual: so long a gap there was before, without a stall
+    # while a group restarts, commits come more often than usual: before, there was so long a gap without a stall
     mean_ms = max((one["time_ms"] - one["first_ms"]) / max(one["commits"] - 1, 1), one["calm_ms"] or 0)
     usual_ms = max(USUAL_GAPS * mean_ms, LONGEST_GAPS * (one["longest_ms"] or 0))
     from_ms, to_ms = one["from_ms"], one["to_ms"]
     surely_ms = to_ms - max(from_ms, one["beyond_ms"])
     if wanted_ms is not None and surely_ms >= max(wanted_ms, usual_ms):
         return True
-    # of the end of a topic often only the last moment is known
+    # often only the last moment of a topic's end is known
     only_last = one["is_last"] and one["not_beyond_ms"] is None
     silent_ms = to_ms - from_ms if only_last else surely_ms
     enough = one["commits"] == WINDOW or (one["is_last"] and one["commits"] > 1)
@@ -135,8 +137,9 @@ def is_long(one: Row, wanted_ms: int | None) -> bool:
 
 
 def _is_unread(one: Row) -> bool:
-    """Is there surely something to read? One record may be the end of a transaction, which no application reads, if
-    nothing was written after it.
+    """Is there surely an unread record?
+
+    One record may be the end of a transaction, which no application reads, if nothing was written after it.
     """
     is_written = one["is_last"] and one["end_ms"] is not None and one["end_ms"] - one["from_ms"] >= STILL_MS
     lag = _lag(one)
@@ -148,7 +151,7 @@ def _lag(one: Row) -> int | None:
 
 
 def _with_group(rows: list[Row]) -> Iterator[Row]:
-    """What stands still at the end is not fine; the worst of a group's partitions is the group's."""
+    """A stall at the end is not OK; the worst status of a group's partitions is the group's."""
 
     def place(row: Row) -> tuple[int, str, int]:
         return row["log_partition"], row["topic"], row["partition"]
@@ -165,8 +168,9 @@ _OWNED: Final = "struct<topic: string, partition: int, start_ms: bigint, end_ms:
 
 
 def stalls(walk: DataFrame, owned: DataFrame | None = None) -> DataFrame:
-    """Rows of the table `stalls` out of those of `commit_walk.walked`. `owned`: the table `ownership`; None: whoever
-    committed last has the partition still.
+    """Rows of the table `stalls` from those of `commits.walked`.
+
+    `owned`: the table `ownership`; None: the last committer still has the partition.
     """
     rows = walk.where(F.col("found").isin("interval", "standing", "came_on"))
     rows = rows.select(*FINDING.names, F.lit(None).cast(_OWNED).alias("owned"))

@@ -1,9 +1,8 @@
-"""The ends of the topics' logs beside commits: how far the log reached then, and since when it reaches beyond the
-committed offset.
+"""The ends of the topics' logs beside commits: how far the log reached then, and when it passed the offset.
 
-Of an end it is known from when on the log reached it at least. Several ends of a partition are its history; the largest
-offset is the latest known end. For these partitions commits of other groups are history too: no group reads what is not
-there yet.
+A row of ends says from when on the log reached at least this end. Several ends of a partition are its history; the
+largest offset is the latest known end. For these partitions commits of other groups are history too: no group reads
+records that do not exist yet.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from muster.pipeline.tables.ordered_columns import LARGEST, Column, Ints, Parts,
 
 
 class Ends(NamedTuple):
-    """Rows of `ends`: the number of the topic's partition, how far it reached, and from when on. By partition."""
+    """Rows of `ends`, by partition: the number of the topic's partition, how far it reached, and from when on."""
 
     topic: Ints
     end_offset: Ints
@@ -24,14 +23,14 @@ class Ends(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """Beside each commit. All is none where nothing is known of the ends of its partition."""
+    """The known ends beside each commit. All is missing if no end of its partition is known."""
 
     end_then: Column
-    """How far the log reached at least when it was committed."""
+    """How far the log reached at least when the commit was made."""
     beyond_ms: Column
-    """From when on the log surely reached beyond the committed offset; none: it never did, by what is known."""
+    """From when on the log surely reached beyond the committed offset; missing: it never did, as far as known."""
     not_beyond_ms: Column
-    """The last time at which it surely did not; none: no such time is known."""
+    """The last time at which it surely did not; missing: no such time is known."""
     end_offset: Column
     """How far the log is known to reach in the end,"""
     end_ms: Column
@@ -39,7 +38,7 @@ class Reach(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """The ends of partitions, each offset once, upwards."""
+    """The ends of partitions, each offset once, ascending."""
 
     topic: Ints
     end_offset: Ints
@@ -59,9 +58,9 @@ def marks_of(ends: Ends) -> Marks:
 
 
 def latest_of(marks: Marks, topics: int) -> tuple[Column, Column]:
-    """Of each of so many partitions the largest known end, and since when it is known."""
+    """The largest known end of each partition, and since when it is known."""
     end_offset, end_ms = nothing(topics), nothing(topics)
-    # upwards: the last one that is written counts
+    # ascending: the last end that is written counts
     for column, values in ((end_offset, marks.end_offset), (end_ms, marks.time_ms)):
         column.values[marks.topic] = values
         column.valid[marks.topic] = True
@@ -69,7 +68,7 @@ def latest_of(marks: Marks, topics: int) -> tuple[Column, Column]:
 
 
 def with_ends(topic: Ints, time_ms: Ints, offset: Ints, marks: Marks) -> Reach:
-    """What is known of the ends beside each of these commits. `topic`: the number of its partition, from 0 on."""
+    """The known ends beside each of these commits. `topic`: the number of its partition, from 0 on."""
     rows = len(topic)
     if not rows or not len(marks.topic):
         return Reach(*(nothing(rows) for _ in Reach._fields))
@@ -81,7 +80,7 @@ def with_ends(topic: Ints, time_ms: Ints, offset: Ints, marks: Marks) -> Reach:
     offsets = np.concatenate((marks.end_offset, offset))
     is_commit = np.arange(len(both)) >= len(marks.topic)
     reached = _reached(both, times, offsets, is_commit)[len(marks.topic) :]
-    # what was committed beyond the end (of a log that was made anew, or by hand) proves nothing
+    # commits beyond the end (of a log that was created again, or by hand) prove nothing
     proven = Column(times, latest.valid[both] & (offsets <= latest.values[both]))
     above_ms, next_mark = _above(both, offsets, proven, np.where(is_commit, -1, np.arange(len(both))))
     above_ms = above_ms.at(np.arange(len(marks.topic), len(both)))
@@ -104,15 +103,15 @@ def _reached(topic: Ints, times: Ints, offsets: Ints, is_commit: np.ndarray) -> 
 
 
 def _above(topic: Ints, offsets: Ints, proven: Column, mark: Ints) -> tuple[Column, Ints]:
-    """Of what is higher in the partition: when the first of it was proven, and the lowest mark, -1: there is none."""
-    # the neighbours of the largest and the least long are none
+    """Of higher offsets in the partition: when the first of them was proven, and the lowest mark (-1: none)."""
+    # the largest and the smallest long have no neighbours
     height = np.clip(offsets, 1 - LARGEST, LARGEST - 1)
     downwards = sorted_rows(topic, -height)
     parts = Parts(begins(known(topic[downwards])))
     level = Parts(begins(known(topic[downwards]), known(height[downwards])))
     least = parts.least_so_far(proven.at(downwards))
     lowest, is_there = parts.latest(mark[downwards] >= 0)
-    # the rows of one height see what is above all of them
+    # the rows of one height look at what is above all of them
     higher = np.maximum(level.first - 1, 0)
     has_higher = level.first > parts.first
     above, next_mark = nothing(len(topic)), np.full(len(topic), -1, np.int64)

@@ -1,8 +1,8 @@
-"""The table `transactions`: each transaction of each transactional id, from `__transaction_events` where they are, else
-from `__transaction_state`; with the offsets and groups that it committed for. From an offsets log alone: by producer.
+"""The table `transactions`: each transaction of each transactional id, with its offsets and groups.
 
-All records of an id, and then all of a producer, are put together by Python (`transaction_states`,
-`transaction_events`, `transaction_offsets`); Spark brings them together.
+`__transaction_events` has the transactions, or else `__transaction_state`. From an offsets log alone they are known by
+producer. Spark sends all records of an id, and then all of a producer, to one task. Python puts them together
+(`transaction_records`, `transaction_offsets`).
 """
 
 from __future__ import annotations
@@ -49,8 +49,12 @@ _MALFORMED: Final = TABLES["malformed"]
 
 
 class TransactionInputs(NamedTuple):
-    """`states`, `events`: raw rows (schema.RAW) of the two topics. `parts`: rows of sources.transaction_batches.PARTS.
-    `counts`: rows of COUNTS. None: the source has none. `of_groups`: only transactions that concern a known group.
+    """The inputs about transactions; None: the source has none.
+
+    * `states`, `events`: raw rows (schema.RAW) of the two topics
+    * `parts`: rows of sources.transactions.PARTS
+    * `counts`: rows of COUNTS
+    * `of_groups`: only transactions that concern a known group
     """
 
     states: DataFrame | None = None
@@ -61,7 +65,7 @@ class TransactionInputs(NamedTuple):
 
     @property
     def there(self) -> bool:
-        """Whether anything tells of transactions."""
+        """Whether any input about transactions exists."""
         return any(one is not None for one in (self.states, self.events, self.parts))
 
 
@@ -69,7 +73,7 @@ NOTHING: Final = TransactionInputs()
 
 
 def transactions(inputs: TransactionInputs, none: DataFrame) -> DataFrame:
-    """Rows of the table. `none`: any DataFrame, of whose session one without rows is made when nothing is there."""
+    """Rows of the table. `none`: any DataFrame: its session makes a table without rows if there is no input."""
     pieces = [one for one in (_of_ids(inputs), _tagged(inputs.parts, _PART), _tagged(inputs.counts, _COUNT))
               if one is not None]  # fmt: skip
     if not inputs.there:
@@ -85,7 +89,7 @@ def transactions(inputs: TransactionInputs, none: DataFrame) -> DataFrame:
 
 
 def counts_of(events: DataFrame) -> DataFrame:
-    """Rows of COUNTS out of those of `__group_events` (facts.schema.EVENTS)."""
+    """Rows of COUNTS from those of `__group_events` (tables.schema.EVENTS)."""
     kinds = transaction_offsets.KINDS
     schema = "producer_id bigint, first_epoch int, last_epoch int, transactions int, offsets bigint"
     told = events.where(F.col("kind").isin(*kinds)).withColumn("told", F.from_json("value", schema))
@@ -95,7 +99,7 @@ def counts_of(events: DataFrame) -> DataFrame:
 
 
 def malformed_transactions(inputs: TransactionInputs) -> DataFrame | None:
-    """Rows of both topics that cannot be read, as rows of the table `malformed`; None: neither is there."""
+    """Unreadable rows of both topics, as rows of the table `malformed`. It is None without these topics."""
     found: DataFrame | None = None
     for raw in (inputs.states, inputs.events):
         if raw is not None:
@@ -116,7 +120,7 @@ _MADE: Final = pa.schema(
         *columns("partition int, group string, first_epoch int, last_epoch int, counted int, time_ms long"),
     ]
 )
-"""Rows of the table as far as the id tells (`what` is _ROW), and what tells of offsets (_PART, _COUNT)."""
+"""Rows of the table as far as the id shows (`what` is _ROW), and rows about offsets (_PART, _COUNT)."""
 
 
 def _of_ids(inputs: TransactionInputs) -> DataFrame | None:
@@ -134,7 +138,7 @@ def _of_ids(inputs: TransactionInputs) -> DataFrame | None:
 
 
 def _id_of_state() -> Column:
-    """The id in a key of `__transaction_state`: behind its type and the id's length, both of two bytes."""
+    """The id in a key of `__transaction_state`: after its type and the id's length, both of two bytes."""
     return F.expr("try_cast(substring(key, 5) as string)")
 
 

@@ -1,4 +1,4 @@
-"""At most one sentence of advice for a group, out of its own what-if. Pure; docs/pipeline-what-if.md has the rules."""
+"""At most one sentence of advice for a group, from its own what-if. Pure; docs/pipeline-what-if.md has the rules."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from muster.pipeline.whatif.settings import ON_THE_SERVER, Setting
 from muster.pipeline.wording import duration, plural
 
 UNSURE: Final = {EVENTS: 0.05, LOG: 0.20}
-"""The share of the unread time that may be wrong, by what the history was read from."""
+"""The share of the unread time that may be wrong, by the source of the history."""
 LEAST_SHARE: Final = 0.10
-"""A gain below this share of what really was is none."""
+"""A gain below this share of the real time does not count."""
 CALMER_SHARE: Final = 0.25
-"""Where no unread time is spared, this share of the rebalances must be."""
+"""If no unread time is spared, a setting must spare this share of the rebalances."""
 LEAST_REBALANCES: Final = 2
-"""So many rebalances must be spared."""
+"""A setting must spare so many rebalances."""
 MOST_FOR_COMPANY: Final = 0.20
-"""By this share the unread time may grow, if an empty group is to wait for company."""
+"""The unread time may grow by this share if an empty group is to wait for more members."""
 LONGEST_DELAY_MS: Final = 10_000
 """No longer wait is advised."""
 NEARLY: Final = 0.8
-"""A setting that gains this share of the best one's gain, and changes less, is told instead."""
+"""A setting that gains this share of the best gain, and changes less, is advised instead."""
 
 
 class Advice(NamedTuple):
@@ -36,17 +36,17 @@ class Advice(NamedTuple):
 
     setting: Setting
     spared: int
-    """Rebalances."""
+    """The spared rebalances."""
     gain_ms: int
-    """Unread time that would have been spared, the dead time that the setting adds taken off."""
+    """The spared unread time, less the dead time that the setting adds."""
     unread_ms: int
-    """What really was, of that."""
+    """The real unread time."""
     uncertainty_ms: int
     told: str
 
 
 def advice(history: History, found: Comparison) -> Advice | None:
-    """What would have helped most; None: nothing that is sure, or too little."""
+    """The setting that would have helped most. It is None if no gain is sure, or each is too small."""
     if found.fidelity.withheld or _is_at_rest(history):
         return None
     uncertainty_ms = _uncertainty_ms(found)
@@ -63,13 +63,13 @@ def advice(history: History, found: Comparison) -> Advice | None:
 
 
 def _is_at_rest(history: History) -> bool:
-    """Did it only form, stop on purpose, and form again?"""
+    """Did the group only form, stop on purpose, and form again?"""
     formed = len(history.emptied) + (history.given is None)
     return len(history.generations) - formed < LEAST_REBALANCES
 
 
 def _only_formed(history: History) -> bool:
-    """The same where members came, or stopped, one after the other: each began a rebalance of its own."""
+    """The same, if members joined, or stopped, one after the other: each began a rebalance of its own."""
     return len(history.generations) - len(planned(history)) < LEAST_REBALANCES
 
 
@@ -79,12 +79,12 @@ class _Gain(NamedTuple):
     setting: Setting
     figures: Figures
     spared: int
-    """Rebalances."""
+    """The spared rebalances."""
     gain_ms: int
     unread_ms: int
-    """What really was, of that."""
+    """The real unread time."""
     is_gain: bool
-    """Is the unread time that is spared more than chance, and more than little?"""
+    """Is the spared unread time more than chance, and more than little?"""
     least: float
     """So many rebalances must be spared for their own sake,"""
     most_ms: float
@@ -92,7 +92,7 @@ class _Gain(NamedTuple):
 
     @property
     def is_calmer(self) -> bool:
-        """Fewer rebalances at the same unread time help too."""
+        """Fewer rebalances with the same unread time help too."""
         return self.spared >= self.least and self.gain_ms > -self.most_ms
 
 
@@ -100,10 +100,9 @@ def _gain(row: WhatIf, history: History, found: Comparison, uncertainty_ms: int)
     figures, setting, actual = row.figures, row.setting, found.actual
     if figures is None or not _changes(setting) or not _may_be_told(setting, history):
         return None
-    # what the replay of what really held spares already is no gain of a setting
+    # what the replay of the real settings spares already is no gain of a setting
     base, unfaithful = found.played or actual, 1 - found.fidelity.share
-    # epochs of the consumer protocol are no rebalances in which work stops, nor are the short rounds of a cooperative
-    # strategy: they are not compared
+    # work does not stop in epochs of the consumer protocol, nor in short cooperative rounds: they are not compared
     is_alike = setting.protocol is None and (setting.assignor is None or not is_cooperative(setting.assignor))
     spared = min(actual.rebalances, base.rebalances) - figures.rebalances
     spared = spared if is_alike else 0 if setting.protocol else max(spared, 0)
@@ -113,7 +112,7 @@ def _gain(row: WhatIf, history: History, found: Comparison, uncertainty_ms: int)
     silent_ms = max(base.silent_partition_ms - figures.silent_partition_ms, 0)
     gain_ms -= min(silent_ms, _luck_ms(history)) if gain_ms > 0 else 0
     is_gain = gain_ms > max(uncertainty_ms, LEAST_SHARE * unread_ms) and spared >= 0
-    # how long a group really waited for its first members is not in every log: only fewer rebalances count
+    # not every log shows how long a group waited for its first members: only fewer rebalances count
     is_gain &= setting.initial_delay_ms is None
     least = max(LEAST_REBALANCES, CALMER_SHARE * actual.rebalances, unfaithful * actual.rebalances + 1)
     most = LEAST_SHARE if setting.initial_delay_ms is None else MOST_FOR_COMPANY
@@ -142,7 +141,7 @@ def unadvised(history: History, found: Comparison) -> str:
         return "none of the settings that were played is one for it"
     calmest = max(some, key=lambda one: (one.spared, one.gain_ms), default=None)
     if calmest is not None and calmest.spared >= calmest.least:
-        # of those that spare as much, the one that costs least
+        # of the settings that spare as much, the one that costs least
         return (
             f"{_change(calmest.setting, history)} would have spared {calmest.spared:,} of "
             f"{plural(found.actual.rebalances, 'rebalance')}, but left partitions unread for "
@@ -169,10 +168,13 @@ def _uncertainty_ms(found: Comparison) -> int:
 
 
 def _may_be_told(setting: Setting, history: History) -> bool:
-    """Not what the history cannot tell, and not another way to deploy for what was stopped on purpose."""
+    """Whether a setting may be advised: the history must show its effect.
+
+    Another way to deploy is not advised for what was stopped on purpose.
+    """
     if setting.heartbeat_interval_ms is not None and history.source == LOG:
-        return False  # how often members sent heartbeats is not known
-    # no log has the pauses that a shorter timeout would have ended without need
+        return False  # nobody knows how often members sent heartbeats
+    # no log has the pauses that a shorter timeout would have ended needlessly
     for asked_ms, real_ms in (
         (setting.session_timeout_ms, [one.session_timeout_ms for one in history.spells]),
         (setting.rebalance_timeout_ms, [one.rebalance_timeout_ms for one in history.spells]),
@@ -180,22 +182,22 @@ def _may_be_told(setting: Setting, history: History) -> bool:
         if asked_ms is not None and asked_ms < max(real_ms, default=0):
             return False
     if setting.protocol == history.protocol:
-        return False  # it has it
+        return False  # the group has it already
     if setting.rebalance_timeout_ms is None and _is_slow(history):
-        return False  # nothing else heals a member that does not poll in time
+        return False  # nothing else helps a member that does not poll in time
     delay_ms = setting.initial_delay_ms
     if delay_ms is not None and not history.initial_delay_ms < delay_ms <= LONGEST_DELAY_MS:
-        return False  # what a formation costs is wanted: others are to come meanwhile
+        return False  # the cost of a formation is wanted: others shall join meanwhile
     had = {one.protocol for one in (history.given, *history.generations) if one is not None}
     if any(map(is_cooperative, had)) and setting.assignor is not None and not is_cooperative(setting.assignor):
         return False  # all would stop, to spare the second rounds
     if history.protocol == CONSUMER and (setting.protocol or setting.assignor not in (None, *ON_THE_SERVER)):
-        return False  # nobody goes back to the protocol in which all stop, nor to its strategies
+        return False  # nobody returns to the protocol in which all members stop, nor to its strategies
     return setting.deploy is None or not (history.emptied or _died(history))
 
 
 def _died(history: History) -> bool:
-    """Did most members that went die? That is no deploy that could be made in another way."""
+    """Did most departed members die? Then it was no deploy that could be made in another way."""
     gone = [one for one in history.spells if one.end is not None]
     return 2 * sum(one.end == EXPIRED for one in gone) >= max(len(gone), 1)
 
@@ -207,19 +209,19 @@ def _is_slow(history: History) -> bool:
 
 
 def _luck_ms(history: History) -> int:
-    """What it makes out if each member that died had one partition less; of several deaths some had one more."""
+    """The effect if each dead member had one partition less; of several deaths some had one more."""
     dead = [one for one in history.spells if one.end == EXPIRED and one.end_ms is not None and one.heard_ms is not None]
     return round(sqrt(sum(((one.end_ms or 0) - (one.heard_ms or 0)) ** 2 for one in dead)))
 
 
 def _unread_ms(figures: Figures, setting: Setting) -> int:
-    """Without formations, which are no trouble, unless the setting changes how long they take."""
+    """Without formations, which are no trouble, unless the setting changes their length."""
     forming_ms = figures.forming_partition_ms if setting.initial_delay_ms is None else 0
     return figures.paused_partition_ms + figures.silent_partition_ms - forming_ms
 
 
 def _changes(setting: Setting) -> int:
-    """How much one has to change: a deploy in another way, or another protocol, is more than a setting."""
+    """How much one must change: another way to deploy, or another protocol, is more than a setting."""
     return len(json.loads(setting.to_json())) + (setting.deploy is not None) + (setting.protocol is not None)
 
 
@@ -228,7 +230,7 @@ def _rank(one: Advice) -> tuple[int, int, int, int, str]:
 
 
 def _waits_ms(setting: Setting) -> int:
-    """How long it lets others wait: of two that gain nearly as much the shorter one is better."""
+    """How long it lets others wait: of two settings that gain nearly as much the shorter one is better."""
     return sum((setting.session_timeout_ms or 0, setting.rebalance_timeout_ms or 0, setting.initial_delay_ms or 0))
 
 
@@ -275,13 +277,13 @@ _SECOND: Final = 1_000
 def _change(setting: Setting, history: History) -> str:
     change = words(setting)
     if (setting.protocol or history.protocol) == CONSUMER:
-        for name in ("session.timeout.ms=", "heartbeat.interval.ms="):  # configurations of the group
+        for name in ("session.timeout.ms=", "heartbeat.interval.ms="):  # these are configurations of the group
             change = change.replace(name, f"consumer.{name}")
     return change
 
 
 def words(setting: Setting) -> str:
-    """What one has to change, as it is written in a client's settings."""
+    """What one must change, as it is written in a client's settings."""
     return _and(list(_parts(setting)))
 
 

@@ -31,15 +31,17 @@ from muster.pipeline.whatif.schedule import Schedule, plan
 from muster.pipeline.whatif.settings import ON_THE_SERVER, Setting
 
 ENOUGH: Final = {EVENTS: 0.99, LOG: 0.90}
-"""The share of generations that must come out the same, by what the history was read from."""
+"""The share of generations that must be equal, by the source of the history."""
 NEAR_MS: Final = 60_000
 """A generation further than this from the real one is not the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """`generations`: real ones, or those of the replay if they are more; `reproduced`: with the same members and the
-    same assignment. `why`: why the what-if is withheld, or what else is to be known of it.
+    """How faithful a replay is.
+
+    `generations`: real ones, or those of the replay if they are more. `reproduced`: with the same members and the same
+    assignment. `why`: why the what-if is withheld, or another remark.
     """
 
     source: str
@@ -50,21 +52,21 @@ class Fidelity:
 
     @property
     def share(self) -> float:
-        """1.0 where there was nothing to reproduce."""
+        """1.0 if there was nothing to reproduce."""
         return self.reproduced / self.generations if self.generations else 1.0
 
 
 def withheld(history: History, why: str) -> Fidelity:
-    """Nothing could be replayed."""
+    """The fidelity of a history that could not be replayed."""
     return Fidelity(history.source, len(history.generations), 0, True, why)
 
 
 def judge(history: History, made: Sequence[Made]) -> Fidelity:
-    """Compare a replay with what really was."""
+    """Compare a replay with the real history."""
     real = history.generations
     reproduced = count_same(real, made)
-    # what came after the last thing that is told is not one too many: a log may end in the midst of a rebalance; nor is
-    # an epoch that was nearly reached
+    # a generation after the last event is not one too many. A log may end in the middle of a rebalance. Nor is an epoch
+    # that was nearly reached
     told = [one for one in made if one.start_ms <= history.last_ms]
     generations = max(len(real), sum(one.number not in history.overtaken for one in told))
     found = Fidelity(history.source, generations, reproduced)
@@ -123,17 +125,17 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All of it for one group. `whatif` is empty when the fidelity is too low."""
+    """The results for one group. `whatif` is empty if the fidelity is too low."""
 
     fidelity: Fidelity
     actual: Figures
     whatif: list[WhatIf] = field(default_factory=list)
     played: Figures | None = None
-    """What the replay of what really held came to: a setting gains only what it spares of that, too."""
+    """The figures of the replay under the real settings: a setting gains only what it spares of them, too."""
 
 
 def compare(history: History, settings: Sequence[Setting]) -> Comparison:
-    """Replay a history as it was, and, if that makes it come out, under each of the settings."""
+    """Replay a history as it was, and, if that reproduces it, under each of the settings."""
     if history.unusable is not None:
         return Comparison(withheld(history, history.unusable), Figures())
     cast = Cast(history)
@@ -146,7 +148,7 @@ def compare(history: History, settings: Sequence[Setting]) -> Comparison:
         if fidelity.withheld and history.protocol == CONSUMER and history.assignor is None:
             base, fidelity = _by_another(history, as_it_was, base, fidelity)
         if fidelity.withheld and history.protocol == CLASSIC:
-            # perhaps its leader's client has a strategy of that name that is not quite Kafka's
+            # perhaps its leader's client has a strategy of that name that differs from Kafka's
             book = Book(cast, foreign=True)
             base = Replay(as_it_was, book).run()
             fidelity = judge(history, base.generations)
@@ -169,13 +171,13 @@ def compare(history: History, settings: Sequence[Setting]) -> Comparison:
             rows.append(WhatIf(setting, None, str(error)))
             continue
         known[key] = outcome
-        # where a setting changes nothing, what the replay gets wrong is no difference that it makes
+        # if a setting changes nothing, errors of the replay are no difference that it makes
         rows.append(WhatIf(setting, actual if outcome is base else outcome.figures))
     return Comparison(fidelity, actual, rows, base.figures)
 
 
 def _by_another(history: History, schedule: Schedule, base: Outcome, fidelity: Fidelity) -> tuple[Outcome, Fidelity]:
-    """Members left the strategy to the server, and it is not its usual one: perhaps it is configured for another."""
+    """Members left the strategy to the server, and it is not its default: perhaps it is configured for another."""
     for history.assignor in ON_THE_SERVER[1:]:
         other = EpochReplay(schedule).run()
         found = judge(history, other.generations)
@@ -191,7 +193,7 @@ def _play(schedule: Schedule, book: Book) -> Outcome:
 
 
 def what_happened(cast: Cast, wanted: Sequence[tuple[int, int]]) -> Figures:
-    """The figures of the real generations, by the rules that hold for replayed ones. `wanted`: see Schedule."""
+    """The figures of the real generations, by the rules for replayed ones. `wanted`: see Schedule."""
     history = cast.history
     if history.protocol == CONSUMER:
         return _what_happened_in_epochs(history, wanted)
@@ -230,7 +232,7 @@ def _named(generation: Generation, names: Mapping[str, str]) -> dict[str, Owned]
 
 
 def _told(cast: Cast, costs: Costs, names: Mapping[str, str]) -> Iterator[tuple[int, int, Callable[[], None]]]:
-    """What the costs are told: when, its rank among what happens at the same time, and how."""
+    """The calls on the costs: when, the rank among those at the same time, and the call."""
     history = cast.history
     for number, one in enumerate(history.generations):
         shares, cooperative = _named(one, names), is_cooperative(one.protocol)

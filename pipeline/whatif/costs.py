@@ -1,6 +1,24 @@
 """What rebalances cost: their number, the moved partitions, and unread time. Plain sums.
 
-Unread time is the time in which partitions were not read although a process wanted to read them.
+Unread time is the time in which partitions were not read although a process wanted to read them. The same rules hold
+for what happened and for what would have happened:
+
+* A rebalance is a generation that got its assignment.
+* A partition has moved if its owner is not its last one. A first owner is no move. A static member that returns is the
+  same owner.
+* Paused, because of rebalances. Eager: every assigned partition, from the start of the rebalance until the assignment
+  is complete. That includes failed attempts and the wait of an empty group for more members.
+* Paused, cooperative: for as long, the partitions of members that left and those without an owner. Partitions that were
+  given up pause from the assignment that removed them until the next assignment.
+* Silent, at other times: partitions of dead or absent members, and those of a group without members. Silence counts
+  only while a process wants to read (`wanted`), and at the end of the history until then.
+
+No partition is paused and silent at once, so both can be added. The table `rebalances` has the same pauses.
+
+In a KIP-848 group no member stops what it keeps, so some rules differ (`EpochCosts`). A rebalance is a target
+assignment. Each partition pauses by itself. Its pause begins when its owner was to give it up, or was gone. It ends
+when another member has it. A dead member is away until its session is over, and a group without members until one
+joins.
 """
 
 from __future__ import annotations
@@ -19,7 +37,10 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The sums. `detect_ms`: mean time from the last sign of life of a dead member to its removal; None: none died."""
+    """The sums. `detect_ms`: mean time from the last sign of life of a dead member to its removal.
+
+    It is None if none died.
+    """
 
     rebalances: int = 0
     moved_partitions: int = 0
@@ -27,7 +48,7 @@ class Figures:
     silent_partition_ms: int = 0
     detect_ms: float | None = None
     forming_partition_ms: int = 0
-    """How much of `paused_partition_ms` was the formation of an empty group: its first one, and those after stops."""
+    """The part of `paused_partition_ms` for formations of an empty group: the first, and those after stops."""
 
 
 class Costs:
@@ -47,12 +68,12 @@ class Costs:
         self._owned: dict[str, list[Partition]] = {}
         """What is consumed, or was when the rebalance began."""
         self._cooperative = False
-        """The strategy of the last assignment is."""
+        """The strategy of the last assignment is cooperative."""
         self._began_ms: int | None = None
         self._away: dict[str, tuple[int, int]] = {}
-        """Members that are silent: since when, and from when on it is not counted yet."""
+        """Silent members: since when, and from when on the silence is not counted yet."""
         self._left: list[Partition] = []
-        """What those had that went in this rebalance."""
+        """The partitions of members that went in this rebalance."""
         self._waiting: dict[Partition, int] = {}
         """Under a cooperative strategy: partitions that were given up, and since when."""
         self._orphans = 0
@@ -60,12 +81,12 @@ class Costs:
         self._orphaned_ms = 0
 
     def given(self, shares: Mapping[str, Owned], *, cooperative: bool = False) -> None:
-        """Who has what when the history begins."""
+        """The owners when the history begins."""
         self._cooperative = cooperative
         self._take(shares)
 
     def began(self, ms: int) -> None:
-        """A rebalance begins; one that was on has failed."""
+        """A rebalance begins; a rebalance that has not ended has failed."""
         if self._began_ms is None:
             self._began_ms = ms
             self._hush(ms)
@@ -73,11 +94,11 @@ class Costs:
             self._orphaned_ms = ms
 
     def vanished(self, who: str, ms: int) -> None:
-        """Nothing is heard of a member from now on."""
+        """A member is silent from now on."""
         self._away[who] = ms, ms
 
     def back(self, who: str, ms: int) -> None:
-        """It is heard of again, or another process is in its place. It was a member all the time."""
+        """The member shows signs of life again, or another process is in its place. It was a member all the time."""
         away = self._away.pop(who, None)
         # in a rebalance of an eager group no member reads
         if away is not None and (self._began_ms is None or self._cooperative):
@@ -93,7 +114,7 @@ class Costs:
         self._left += self._owned.get(who, ())
 
     def completed(self, ms: int, shares: Mapping[str, Owned], *, cooperative: bool) -> None:
-        """The assignment is there."""
+        """The assignment is complete."""
         self._rebalances += 1
         self._cooperative = cooperative
         began_ms = ms if self._began_ms is None else self._began_ms
@@ -126,7 +147,10 @@ class Costs:
         self._left.clear()
 
     def figures(self, ms: int, *, unassigned: int = 0) -> Figures:
-        """The sums at the end; what still lasts counts until then. `unassigned`: partitions that never had an owner."""
+        """The sums at the end; what still lasts counts until then.
+
+        `unassigned`: partitions that never had an owner.
+        """
         paused, began_ms = self._paused, self._began_ms
         if began_ms is None or self._cooperative:
             self._hush(ms)
@@ -164,11 +188,11 @@ class Costs:
                 self._paused += ms - since_ms
             elif one in left or one not in had:
                 self._paused += took_ms
-        waiting.clear()  # no member subscribes to what this assignment leaves out too
+        waiting.clear()  # no member subscribes to partitions that this assignment leaves out too
         waiting.update((one, ms) for one in had if one not in now)
 
     def _hush(self, ms: int) -> None:
-        """Count the silence of those that are away up to now."""
+        """Count the silence of members that are away up to now."""
         for who, (since_ms, from_ms) in self._away.items():
             self._silent += self._wanted_ms(from_ms, ms) * len(self._owned.get(who, ()))
             self._away[who] = since_ms, ms
@@ -205,21 +229,21 @@ class EpochCosts:
         self._last: dict[Partition, str] = {}
         self._owned: dict[str, Set[Partition]] = {}
         self._free: dict[Partition, int] = {}
-        """Since when it has no owner, although the group has members."""
+        """Since when a partition has no owner, although the group has members."""
         self._orphans: set[Partition] = set()
         """What the group had when its last member went, and nobody has since."""
         self._orphans_ms = 0
         self._away: dict[str, tuple[int, int]] = {}
-        """Members that are silent: since when, and from when on it is not counted yet."""
+        """Silent members: since when, and from when on the silence is not counted yet."""
 
     def given(self, shares: Mapping[str, Owned]) -> None:
-        """Who has what when the history begins."""
+        """The owners when the history begins."""
         for who, share in shares.items():
             places = self._owned[who] = partitions_of(share)
             self._last |= dict.fromkeys(places, who)
 
     def target(self) -> None:
-        """A target assignment is there."""
+        """A target assignment is complete."""
         self._rebalances += 1
 
     def has(self, who: str, places: Set[Partition], ms: int) -> None:
@@ -242,7 +266,7 @@ class EpochCosts:
         self._owned[who] = places
 
     def took(self, who: str, place: Partition, ms: int, paused_ms: int | None) -> None:
-        """A member has this partition now, and nobody else; `paused_ms`: since it was taken from the one before."""
+        """A member has this partition now, and nobody else; `paused_ms`: since the owner before lost it."""
         last = self._last.get(place)
         self._hush(who, ms)
         if last is not None and last != who:
@@ -258,15 +282,15 @@ class EpochCosts:
         self._owned[who] = self._owned.get(who, _NOTHING) | {place}
 
     def settled(self) -> None:
-        """All members have what they are to have: a partition without an owner is wanted by nobody."""
+        """All members have their assignment: nobody wants a partition without an owner."""
         self._free.clear()
 
     def vanished(self, who: str, ms: int) -> None:
-        """Nothing is heard of a member from now on."""
+        """A member is silent from now on."""
         self._away[who] = ms, ms
 
     def back(self, who: str, ms: int) -> None:
-        """It is heard of again, or another process is in its place. It was a member all the time."""
+        """The member shows signs of life again, or another process is in its place. It was a member all the time."""
         self._hush(who, ms)
         self._away.pop(who, None)
 
@@ -304,5 +328,5 @@ class EpochCosts:
 
 
 def partitions_of(share: Owned) -> frozenset[Partition]:
-    """What a member has, one by one."""
+    """The partitions of a member, one by one."""
     return frozenset((topic, number) for topic, numbers in share.items() for number in numbers)

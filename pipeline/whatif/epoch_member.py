@@ -1,8 +1,7 @@
-"""A model member of a KIP-848 group in a replay: what a client library does between the facts of its schedule.
+"""A model member of a KIP-848 group in a replay: what a client library does between scheduled facts.
 
-It sends a heartbeat at once when it joins, leaves, has given up what it was told to, or subscribes to something else,
-and otherwise each heartbeat interval. Heartbeats of a group at rest change nothing, so only those are played that come
-while the group is not.
+It sends a heartbeat at once when it joins, leaves, has revoked partitions, or changes its subscription. Otherwise it
+sends one each heartbeat interval. Heartbeats of a group at rest change nothing, so only the others are played.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from muster.protocol.messages.consumer_group_heartbeat import (
 )
 
 REVOKE_MS: Final = 100
-"""From being told to give partitions up until that is done: the next poll, a commit, and the heartbeat that says so."""
+"""From the request to give partitions up until that is done: the next poll, a commit, and the heartbeat."""
 _SOON_MS: Final = 1_000
-"""What comes so soon after it was told to give partitions up says that it did."""
+"""A heartbeat so soon after the request to give partitions up says that the member did."""
 _HELD: Final = frozenset({ErrorCode.UNRELEASED_INSTANCE_ID})
 _LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
 class Stage(Protocol):
-    """What a member knows and changes of the replay that it is in (`epoch_replay.EpochReplay`)."""
+    """What a member knows and changes of its replay (`epoch_replay.EpochReplay`)."""
 
     ms: int
     group_id: str
@@ -49,13 +48,13 @@ class Stage(Protocol):
     by_member: dict[str, EpochActor]
 
     def group(self) -> ConsumerGroup | None:
-        """The group, if there is one."""
+        """The group, if it exists."""
 
     def send(self, command: ConsumerHeartbeatCommand) -> None:
-        """A request to the core."""
+        """Send a request to the core."""
 
     def later(self, ms: int, act: Callable[..., None], *what: Any) -> None:
-        """Let `act(*what)` happen at a time."""
+        """Call `act(*what)` at a time."""
 
 
 class EpochActor:
@@ -70,7 +69,7 @@ class EpochActor:
         self.client = Client(part.process.spells[0].client_id, part.process.spells[0].host)
         self.member_id = ""
         self.name = part.process.slot if part.instance_id is not None else ""
-        """The owner's name, for the costs: a static member that comes back is the same one."""
+        """The owner's name, for the costs: a static member that returns is the same one."""
         self.is_away = False
         self._epoch = 0
         self._owned: dict[bytes, set[int]] = {}
@@ -80,12 +79,12 @@ class EpochActor:
         """When it sent its last heartbeat, give or take whole intervals."""
         beats = stage.cast.history.beats if stage.is_as_it_was else {}
         self._beats = sorted(ms for spell in part.process.spells for ms in beats.get(spell.member_id, ()))
-        """When its heartbeats really came: those that changed something."""
+        """When its real heartbeats came: those that changed something."""
         self._is_beating = False
         self._turn = 0
-        """Counts its lives: what an earlier one has begun is dropped."""
+        """Counts its starts: what an earlier life has begun is dropped."""
 
-    # ---- coming and going
+    # ---- joining and leaving
 
     def start(self) -> None:
         """It joins, as a member that was never there."""
@@ -105,11 +104,11 @@ class EpochActor:
         self._stage.by_member[member_id] = self
 
     def leave(self) -> None:
-        """It stops, and says so."""
+        """It stops, and leaves the group."""
         self._stop(LEAVING)
 
     def vanish(self) -> None:
-        """Nothing is heard of it from now on. A static member says that it will be back."""
+        """It is silent from now on. A static member announces that it will return."""
         stage = self._stage
         if self.member_id in stage.by_member:
             stage.costs.vanished(self.name, stage.ms)
@@ -119,7 +118,7 @@ class EpochActor:
         self._turn += 1
 
     def come_back(self) -> None:
-        """It goes on with its former state."""
+        """It continues with its former state."""
         stage = self._stage
         if self.part.instance_id is not None or self.member_id not in stage.by_member:
             self.start()
@@ -129,7 +128,7 @@ class EpochActor:
         self._beat(say_owned=True)
 
     def changes_its_mind(self) -> None:
-        """It subscribes to something else, or joins again to no purpose."""
+        """It changes its subscription, or joins again to no purpose."""
         if not self.is_away and self.member_id in self._stage.by_member and self.wanted() != self._topics:
             self._beat(say_owned=False)
 
@@ -150,7 +149,7 @@ class EpochActor:
     # ---- heartbeats
 
     def beat_soon(self) -> None:
-        """Its next heartbeat is to be played."""
+        """Play its next heartbeat."""
         if self._is_beating or self.is_away or not self.member_id:
             return
         stage = self._stage
@@ -237,7 +236,7 @@ class EpochActor:
         if turn == self._turn and self.member_id in self._stage.by_member:
             self._beat(say_owned=True)
 
-    # ---- what is known of it
+    # ---- its facts
 
     def wanted(self) -> tuple[str, ...]:
         """The topics that it subscribes to."""
@@ -245,14 +244,14 @@ class EpochActor:
         return tuple(sorted(set(offers[0].topics))) if offers else ()
 
     def _when_not_slow(self, ms: int) -> int:
-        """That time, or when it polls again if it does not then."""
+        """That time, or when it polls again if it does not poll then."""
         for absence in self.part.absences:
             if absence.kind == SLOW and absence.from_ms <= ms < absence.until_ms:
                 return absence.until_ms
         return ms
 
     def be_heard(self, until_ms: int) -> None:
-        """Tell the core until when this member will be heard of."""
+        """Set in the core until when this member will send heartbeats."""
         stage = self._stage
         for absence in self.part.absences:
             if absence.kind == SILENT and absence.from_ms >= stage.ms:

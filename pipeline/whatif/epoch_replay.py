@@ -1,5 +1,6 @@
-"""A group's schedule played on a new core as a KIP-848 group, with model members that act like real clients
-(`epoch_member`). The server assigns; nobody waits for a join phase.
+"""A group's schedule, played on a new core as a KIP-848 group, with model members that act like real clients.
+
+`epoch_member` has the members. The server assigns; nobody waits for a join phase.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from muster.protocol.messages.group_records.consumer_group_current_member_assign
 _DURING: Final = 1
 _NEVER_LOOK_MS: Final = 2**53
 _BEATS: Final = 40
-"""Heartbeats that a member may need for each thing that happens."""
+"""Heartbeats that a member may need for each fact."""
 
 
 class EpochReplay:
@@ -105,12 +106,12 @@ class EpochReplay:
         return Outcome(self.generations, self.costs.figures(end_ms))
 
     def later(self, ms: int, act: Callable[..., None], *what: Any) -> None:
-        """Let `act(*what)` happen at a time."""
+        """Call `act(*what)` at a time."""
         self._order += 1
         heapq.heappush(self._queue, (max(ms, self.ms), _DURING, self._order, act, what))
 
     def group(self) -> ConsumerGroup | None:
-        """The group, if there is one."""
+        """The group, if it exists."""
         return consumer_group(self.core.state, self.group_id)
 
     def send(self, command: ConsumerHeartbeatCommand | Command) -> None:
@@ -121,7 +122,7 @@ class EpochReplay:
         return Now(self.ms, self.ms)
 
     def _begin(self, given: Generation) -> None:
-        """The group as it is when the history begins: each member has what it is to have."""
+        """The group as it is when the history begins: each member has its assignment."""
         group_id, epoch, made = self.group_id, max(given.number, 1), []
         ids = {name: topic.topic_id for name, topic in self._image.by_name.items()}
         for member_id, share in given.shares.items():
@@ -149,7 +150,7 @@ class EpochReplay:
         for actor in self.by_member.values():
             actor.be_heard(FAR)
 
-    # ---- what the core says
+    # ---- the output of the core
 
     def _settle(self, output: Output) -> None:
         for event in output.events:
@@ -224,13 +225,13 @@ _TOLD: Final[Mapping[str, Callable[[EpochReplay, Event], None]]] = {
     events.MEMBER_REPLACED: EpochReplay._replaced,
 }
 _ACTS: Final[Mapping[Act, Callable[[EpochReplay, Fact], None]]] = {
-    Act.ASK: lambda _replay, _fact: None,  # ids are drawn by the clients
+    Act.ASK: lambda _replay, _fact: None,  # the clients draw the ids
     Act.START: lambda replay, fact: replay.actors[fact.who].start(),
     Act.LEAVE: lambda replay, fact: replay.actors[fact.who].leave(),
     Act.VANISH: lambda replay, fact: replay.actors[fact.who].vanish(),
     Act.BACK: lambda replay, fact: replay.actors[fact.who].come_back(),
     Act.REJOIN: lambda replay, fact: replay.actors[fact.who].changes_its_mind(),
-    Act.LEAD: lambda _replay, _fact: None,  # nobody leads
+    Act.LEAD: lambda _replay, _fact: None,  # there is no leader
     Act.COUNTS: lambda replay, fact: replay._take_counts(fact.value or {}),
     Act.DELETE: lambda replay, _: replay.send(deletion(replay.group_id)),
 }

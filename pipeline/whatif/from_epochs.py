@@ -1,7 +1,7 @@
-"""A KIP-848 group's history from its epochs in the offsets log (rows of `facts.epoch_states.EPOCHS`, as JSON).
+"""A KIP-848 group's history from its epochs in the offsets log (rows of `epoch_states.EPOCHS`, as JSON).
 
-The records say who came and went, what each member subscribed to and had, and when each partition changed hands, to the
-ms. How a member ended comes from the table `memberships`.
+The records say who joined and left, and what each member subscribed to and had. They also say, to the ms, when each
+partition changed its owner. The table `memberships` says how a member ended.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ def history_of(
     end_ms: int = 0,
     targets: Sequence[int] = (),
 ) -> History:
-    """The history. `died`: when members were last heard of whose sessions ended, by their ids and that end (others
-    left); `targets`: when target assignments were made.
+    """The history. `targets`: when target assignments were made.
+
+    `died`: the last signs of life of members whose sessions ended, by their ids and that end (others left).
     """
     reader = _Reader(group, died or {})
     row: Row | None = None
@@ -56,8 +57,9 @@ def history_of(
 
 
 def protocol_changed(rows: Sequence[Row], records: Sequence[Row]) -> tuple[int, bool]:
-    """When a group changed its protocol while it had members, the last time (0: never), and is it classic since?
-    `records`: its classic generations. While it changes, members of both protocols are in it.
+    """When a group last changed its protocol while it had members (0: never), and is it classic since?
+
+    `records`: its classic generations. While it changes, it has members of both protocols.
     """
     classic_ms = max((one["at_ms"] for one in records if not one["is_tombstone"] and one["members"]), default=0)
     mixed_ms = max((one["at_ms"] for one in rows if any(map(_is_classic, one["members"] or ()))), default=0)
@@ -74,7 +76,7 @@ class _Reader:
         self.history = History(group, LOG, CONSUMER, session_ms=_session_ms(died))
         self._died = died
         self._spells: dict[str, Spell] = {}
-        """The last one of each member id."""
+        """The last spell of each member id."""
         self._members: dict[str, Row] = {}
         self._counts: dict[str, int] = {}
         self._is_first = True
@@ -101,7 +103,7 @@ class _Reader:
             self._counts = counts
             history.counts.append((began_ms, counts))
         self._take(row)
-        # else a static member came back under another id
+        # else a static member returned under another id
         is_new, self._number = row["generation"] != self._number, row["generation"]
         is_overtaken = following is not None and following["state_timestamp_ms"] <= at_ms
         if members and is_new and is_overtaken:
@@ -117,7 +119,7 @@ class _Reader:
     def finish(self, end_ms: int, targets: Sequence[int]) -> History:
         history = self.history
         history.end_ms = max(history.last_ms, end_ms)
-        # in a replay heartbeats come somewhere else in their interval, and what they bring about with them
+        # in a replay heartbeats come at other times of their interval, and so do their effects
         history.last_ms = min(history.end_ms, history.last_ms + 2 * EPOCH_HEARTBEAT_MS)
         since_ms = history.start_ms if history.given is None else history.start_ms + 1
         history.happened += [Happening(ms, "target") for ms in targets if since_ms <= ms]
@@ -126,7 +128,7 @@ class _Reader:
         return history
 
     def _begin(self, row: Row, members: Mapping[str, Row], shares: Mapping[str, Owned]) -> None:
-        """The log begins in the midst: what is there then is given."""
+        """The log begins in the middle: the state then is given."""
         history, at_ms = self.history, row["at_ms"]
         self._is_first, self._number = False, row["generation"]
         history.start_ms, history.first_generation = at_ms, row["generation"]
@@ -147,7 +149,7 @@ class _Reader:
     # ---- members
 
     def _meet(self, row: Row, members: Mapping[str, Row], at_ms: int) -> None:
-        """Who came, who went, and who wants something else now."""
+        """Who joined, who left, and who changed the subscription."""
         gone = {one["member"]["member_id"]: one for one in (row["change"] or {}).get("gone") or ()}
         instances = {one["instance_id"]: name for name, one in self._members.items() if one["instance_id"] is not None}
         for name, one in members.items():
@@ -158,13 +160,13 @@ class _Reader:
                     gone.pop(before, None)
                 is_same = name in self._spells
                 self._new(name, one, at_ms)
-                # clients keep their id as long as they live: it was put out, or put itself out, and goes on
+                # clients keep their id as long as they live: it was removed, or left, and continues
                 self._spells[name].remembers = is_same
             elif _topics(one) != self._spells[name].offers[-1][1][0].topics:
                 self._spells[name].offers.append((at_ms, (Offer(SERVER, _topics(one)),)))
                 self.history.rejoins.append(Rejoin(at_ms, name, AFTER))
         for name, how in gone.items():
-            # one that came and went between two states is not known
+            # a member that joined and left between two states is not known
             if name in self._spells and self._spells[name].end is None:
                 self._gone(name, how)
         for name in self._members:
@@ -200,13 +202,13 @@ class _Reader:
         self.history.happened.append(Happening(at_ms, "gone", self._name(name)))
 
     def _name(self, member_id: str) -> str:
-        """Under which a static member that comes back is the same."""
+        """The name under which a static member that returns is the same."""
         return self._spells[member_id].instance_id or member_id
 
     def _take(self, row: Row) -> None:
-        """Partitions change hands."""
+        """Partitions change their owners."""
         takes = row["takes"] or ()
-        # the owners end with those that took something in this epoch
+        # the owners end with those that got a partition in this epoch
         owners = (row["owners"] or ())[-len(takes) :] if takes else ()
         for take, owner in zip(takes, owners, strict=True):
             who, place = owner["member_id"], (take["topic"], take["partition"])
@@ -216,18 +218,18 @@ class _Reader:
 
 
 def _session_ms(died: Mapping[tuple[str, int], int]) -> int:
-    """How long sessions are: so long as who died had been silent; what the server has by default if nobody did."""
+    """The length of sessions: as long as dead members had been silent, or else the server's default."""
     longest_ms = max((end_ms - last_ms for (_, end_ms), last_ms in died.items()), default=EPOCH_SESSION_MS)
     return max(-(-longest_ms // _SECOND) * _SECOND, _LEAST_SESSION_MS)
 
 
 _SECOND: Final = 1_000
 _LEAST_SESSION_MS: Final = 6_000
-"""Nobody has shorter ones; the last commit may be later than the last heartbeat."""
+"""Sessions are never shorter; the last commit may be later than the last heartbeat."""
 
 
 def _is_given(row: Row) -> bool:
-    """Does the log begin in the midst of a group's life?"""
+    """Does the log begin in the middle of a group's life?"""
     change = row["change"]
     return change is None or change["before"] is None or change["members_before"] > 0
 

@@ -38,7 +38,7 @@ Value = Mapping[str, Any]
 
 _UNKNOWN_MEMBER: Final = "UNKNOWN_MEMBER_ID"
 _ID_HELD_UP_MS: Final = 1_000
-"""Between asking for an id and using it there is one round trip, not more."""
+"""Between the request for an id and its use is one round trip, not more."""
 
 
 def history_of(group: str, values: Iterable[Value], end_ms: int = 0) -> History:
@@ -47,7 +47,7 @@ def history_of(group: str, values: Iterable[Value], end_ms: int = 0) -> History:
     before: Value | None = None
     begun, time_ms = False, 0
     for value in values:
-        time_ms = max(time_ms, value["time"])  # refusals are told when their second is over
+        time_ms = max(time_ms, value["time"])  # refusals are logged when their second is over
         if not begun:
             begun = _begins(reader, before, value)
             before = value
@@ -58,12 +58,12 @@ def history_of(group: str, values: Iterable[Value], end_ms: int = 0) -> History:
 
 
 def _begins(reader: _Reader, before: Value | None, value: Value) -> bool:
-    """From the first event on at which the whole state of the group is known."""
+    """Whether this is the first event with the whole state of the group."""
     kind = value["kind"]
     if kind in ("group_created", "rebalance_completed", "group_emptied"):
         reader.begin(value)
         return True
-    # the log may begin between the two, and then it is not known which members joined
+    # the log may begin between the two, and then nobody knows which members joined
     from_empty = kind == "rebalance_started" and value["state"] == "Empty"
     if from_empty and before is not None and before["kind"] == "member_joined":
         reader.begin(before)
@@ -89,7 +89,7 @@ class _Reader:
         self._is_first = value["kind"] in ("rebalance_completed", "group_emptied")
         if self._is_first:
             history.first_generation = value["generation"]
-        # of a member_joined before a rebalance from Empty the number comes with that one
+        # the rebalance from Empty has the number for the member_joined before it
         self._needs_number = value["kind"] == "member_joined"
 
     def end(self, last_ms: int, end_ms: int) -> None:
@@ -157,7 +157,7 @@ class _Reader:
         return spell
 
     def _rank(self, ms: int) -> int:
-        """What follows the beginning of a rebalance in the same ms was not before it."""
+        """What follows the start of a rebalance in the same ms was not before it."""
         return AFTER if self._round is not None and self._round.began_ms == ms else BEFORE
 
     def _read_offers(self, protocols: Sequence[Value]) -> Offers:
@@ -186,7 +186,7 @@ class _Reader:
             self._needs_number = False
         who = None if trigger is None else trigger["member"]
         if self._round is not None and self._round.outcome is None:
-            # the server stopped in the midst of it, and forgot it
+            # the server stopped in the middle of it, and forgot it
             self._round.outcome, self._round.ended_ms = FAILED, time_ms
             self._stopped_ms = None
         if self._stopped_ms is None:
@@ -274,7 +274,7 @@ class _Reader:
         return current
 
     def _see_ids_asked_for(self, current: Round) -> None:
-        """A join phase that ends with the JoinGroup of a new member was held up by the id that it had asked for."""
+        """A new member's JoinGroup ended the join phase: its request for an id had delayed the phase."""
         end_ms = current.joined_ms or 0
         asked_ms = max((ms for ms in current.joins.values() if ms < end_ms), default=0)
         if end_ms - asked_ms > _ID_HELD_UP_MS:
@@ -306,4 +306,4 @@ _TELL: Final = {
     "member_fenced": _Reader.refused,
 }
 KINDS: Final = ("group_created", *_TELL)
-"""The events that say something here."""
+"""The events that are used here."""

@@ -1,9 +1,9 @@
 """A group's history from the offsets log alone: the records of its generations, in their order.
 
 A record has the members and their assignments, the end of the join phase, and its own time. What led to it is inferred
-here: a new member joined; a missing one left (or was silent for its session timeout, if its commits show that);
-otherwise a member joined again. The table `rebalances` has an estimate of when a rebalance began; without it, it is a
-heartbeat before the end of the join phase.
+here. A new member joined. A missing member left, or was silent for its session timeout, if its commits show that.
+Otherwise a member joined again. The table `rebalances` has an estimate of the start of a rebalance. Without the table
+it is a heartbeat before the end of the join phase.
 """
 
 from __future__ import annotations
@@ -35,16 +35,18 @@ from muster.pipeline.whatif.history import (
 from muster.pipeline.whatif.leader import claims, is_cooperative, keeps
 
 Record = Mapping[str, Any]
-"""`at_ms` (when it was logged), `is_tombstone`, `generation`, `protocol_type`, `protocol`, `leader`,
-`state_timestamp_ms`, and `members`: each with `member_id`, `instance_id`, `client_id`, `host`, `session_timeout_ms`,
-`rebalance_timeout_ms`, `topics` (null: its subscription cannot be read), `assigned` and, perhaps, its `subscription` in
-base64.
+"""A record of a generation.
+
+It has `at_ms` (when it was logged), `is_tombstone`, `generation`, `protocol_type`, `protocol`, `leader`,
+`state_timestamp_ms` and `members`. A member has `member_id`, `instance_id`, `client_id`, `host`, `session_timeout_ms`,
+`rebalance_timeout_ms`, `topics` (null: its subscription cannot be read) and `assigned`. It may have its `subscription`
+in base64.
 """
 
 _LONG_MS: Final = 10_000
-"""No member of which nothing else is known takes that long to join again."""
+"""No member without other evidence takes that long to join again."""
 _NEARLY_MS: Final = 500
-"""A rebalance that ended within this of its members' timeout was ended by it."""
+"""A rebalance that ended within this of its members' timeout was ended by the timeout."""
 
 Starts = Mapping[tuple[int, int], int]
 """When rebalances began, by the generation that they led to and when its record was logged."""
@@ -78,9 +80,9 @@ class _Reader:
         self._created_ms: int | None = None
         self._order: list[tuple[int, Record, Mapping[str, Owned]]] = []
         self._delay_ms: int | None = None
-        """How long an empty group waited for company, at least; None: it never was seen to."""
+        """How long an empty group waited for more members, at least; None: it was never seen to wait."""
         self._other_type: str | None = None
-        """Of members that are no consumers."""
+        """The type of members that are no consumers."""
 
     def feed(self, record: Record) -> None:
         history, at_ms = self.history, record["at_ms"]
@@ -153,7 +155,7 @@ class _Reader:
         self._members, self._shares, self._generation = members, shares, number
 
     def _renamed(self, members: Mapping[str, Record], protocol: str, at_ms: int) -> None:
-        """A static member came back without a rebalance."""
+        """A static member returned without a rebalance."""
         for name, member in members.items():
             if name not in self._members:
                 self._replace(member, protocol, at_ms)
@@ -175,7 +177,7 @@ class _Reader:
         if follower is None:
             cause, trigger = self._cause(record, members, came, gone, grown, began_ms)
         else:
-            # it joined again at once, whatever else happened until all had
+            # it joined again at once, whatever else happened until all had joined
             cause, trigger, began_ms = "metadata_changed", follower, min(self._at_ms + 1, at_ms)
             stopped_ms = began_ms if told_ms is None else stopped_ms
         late = self._too_late(gone, began_ms, ended_ms) if follower is not None else []
@@ -192,7 +194,7 @@ class _Reader:
         self._offer_anew([members[name] for name in stayed], protocol, began_ms)
 
     def _began_ms(self, members: int, told_ms: int | None, ended_ms: int, at_ms: int) -> int:
-        """When a rebalance began, of which `told_ms` is known (or nothing); its join phase ended at `ended_ms`."""
+        """When a rebalance began, if `told_ms` is known or not; its join phase ended at `ended_ms`."""
         if self._members:
             began_ms = max(self._at_ms + 1, ended_ms - HEARTBEAT_MS if told_ms is None else told_ms)
         else:
@@ -201,7 +203,7 @@ class _Reader:
         return min(began_ms, at_ms)
 
     def _exchange(self, members: Mapping[str, Record], came: Sequence[str], protocol: str, at_ms: int) -> list[str]:
-        """Take in the members that came, static ones in their own place; the members that are gone for good."""
+        """Add the members that joined, static ones in their own place; returns the members that are gone for good."""
         went = {name: one["instance_id"] for name, one in self._members.items() if name not in members}
         back = {members[name]["instance_id"] for name in came} & set(went.values()) - {None}
         for name in came:
@@ -211,7 +213,7 @@ class _Reader:
                 self._new(members[name], protocol, at_ms)
         return [name for name, instance_id in went.items() if instance_id not in back]
 
-    # ---- what is concluded
+    # ---- what is inferred
 
     def _cause(
         self,
@@ -223,7 +225,7 @@ class _Reader:
         began_ms: int,
     ) -> tuple[str, str | None]:
         if came and not gone and all(self._is_back(members[name]) for name in came):
-            # it was back, and all joined again: it offered something else
+            # it was back, and all joined again: it offered another strategy or subscription
             self.history.rejoins.append(Rejoin(began_ms, came[0], AFTER))
             return "static_member_returned", came[0]
         if came:
@@ -238,7 +240,7 @@ class _Reader:
         return ("partitions_changed" if grown else "leader_rejoined"), record["leader"]
 
     def _offer_all(self) -> None:
-        """A record has the strategy that was chosen; a group that changed it offered both for a while."""
+        """A record has only the chosen strategy; a group that changed its strategy offered both for a while."""
         chosen = dict.fromkeys(offers[0].name for spell in self.history.spells for _, offers in spell.offers)
         if len(chosen) > 1:
             for spell in self.history.spells:
@@ -252,7 +254,7 @@ class _Reader:
         return instance_id is not None and any(one["instance_id"] == instance_id for one in self._members.values())
 
     def _given_up(self, stayed: Sequence[str]) -> str | None:
-        """A member that the last generation took partitions from: it joins again by itself."""
+        """A member that lost partitions in the last generation: it joins again by itself."""
         generations = self.history.generations
         before = generations[-2] if len(generations) > 1 else self.history.given
         if not generations or before is None:
@@ -264,15 +266,16 @@ class _Reader:
         return min(max(told_ms, self._at_ms + 1), at_ms) if told_ms is not None and told_ms > 0 else at_ms
 
     def _first_join_ms(self, members: int, ended_ms: int, told_ms: int | None) -> int:
-        """The group was empty: the first member came a delay before the join phase ended, two if others came too.
-        `told_ms`: when it began, by what all groups of the log tell together (a busy broker may be late in one).
+        """The group was empty: the first member joined a delay before the join phase ended, two if others joined too.
+
+        `told_ms`: when it began, by all groups of the log together (a busy broker may be late in one).
         """
         history, created_ms = self.history, self._created_ms
         self._created_ms = None
         since_ms = created_ms if told_ms is None else told_ms
         if since_ms is not None:
             delay_ms = (ended_ms - since_ms) // (1 if members == 1 else 2)
-            # never 0: all of them came at once as far as is known, and are to get in together
+            # never 0: as far as is known all joined at once, and shall join one generation
             self._delay_ms = max(min(delay_ms, self._delay_ms or delay_ms), 1)
             history.initial_delay_ms = self._delay_ms
         if created_ms is not None:
@@ -325,8 +328,9 @@ class _Reader:
                 spell.end, spell.end_ms, spell.heard_ms = EXPIRED, gone_ms, heard_ms
 
     def _too_late(self, gone: Sequence[str], began_ms: int, ended_ms: int) -> list[str]:
-        """Members for which a rebalance waited as long as it can, and which had sent heartbeats meanwhile: of one that
-        sends none the session, which is shorter, would have ended before.
+        """Members for which a rebalance waited as long as it can, and which had sent heartbeats meanwhile.
+
+        If a member sends none, its session, which is shorter, ends before.
         """
         waits_ms = max((self._spells[name].rebalance_timeout_ms for name in self._members), default=0)
         if abs(ended_ms - began_ms - waits_ms) > _NEARLY_MS:
@@ -338,6 +342,6 @@ class _Reader:
 
 
 def _rejoined_ms(began_ms: int, ended_ms: int, waited: bool) -> int:
-    """When members joined again of which nothing else is known. `waited`: for one that never came."""
+    """When members without other evidence joined again. `waited`: for a member that never joined."""
     is_long = waited or ended_ms - began_ms > _LONG_MS
     return min(ended_ms, began_ms + HEARTBEAT_MS) if is_long else ended_ms

@@ -15,14 +15,14 @@ from muster.pipeline.defaults import EPOCH_SESSION_MS, INITIAL_DELAY_MS
 from muster.pipeline.episodes.thresholds import FORM_MS, SECOND_ROUND_MS, STOP_MS
 
 FAR: Final = 2**60
-"""A time that never comes (ms)."""
+"""A time that is never reached (ms)."""
 EVENTS: Final = "events"
 LOG: Final = "log"
 """`History.source`: `__group_events`, or the offsets log alone."""
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
-"""`History.protocol`: of the group, Kafka's words."""
+"""`History.protocol`: of the group, in Kafka's words."""
 
 LEFT: Final = "left"
 EXPIRED: Final = "expired"
@@ -44,7 +44,7 @@ Owned = Mapping[str, Sequence[int]]
 """Partitions by topic."""
 
 CLIENT: Final = ("client_id", "host", "session_timeout_ms", "rebalance_timeout_ms")
-"""What events, records and a `Spell` tell of a member under the same names, in its order."""
+"""The facts of a member that events, records and a `Spell` have under the same names, in its order."""
 
 
 class Offer(NamedTuple):
@@ -55,7 +55,7 @@ class Offer(NamedTuple):
 
 
 Offers = tuple[Offer, ...]
-"""Most wanted first."""
+"""The most wanted strategy first."""
 
 
 @dataclass(slots=True)
@@ -69,10 +69,10 @@ class Spell:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     joined_ms: int | None = None
-    """None: it was there before the history began."""
+    """None: it was a member before the history began."""
     joined_rank: int = BEFORE
     asked_ms: int | None = None
-    """When it asked for its id, if that held up a rebalance (KIP-394)."""
+    """When it requested its id, if that delayed a rebalance (KIP-394)."""
     remembers: bool = False
     """Its first JoinGroup had partitions: the process had been a member before, under another id."""
     offers: list[tuple[int, Offers]] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Spell:
     end_ms: int | None = None
     end_rank: int = BEFORE
     heard_ms: int | None = None
-    """The last sign of life of one that expired, or of a static one before it was replaced."""
+    """The last sign of life of a member that expired, or of a static member before it was replaced."""
     reason: str | None = None
     """Its own words when it left."""
 
@@ -120,11 +120,11 @@ class Generation(NamedTuple):
     shares: Mapping[str, Owned]
     """What each member got, by its id, in the order of the group."""
     stopped_ms: int
-    """Since when its members were without work: failed rebalances included."""
+    """Since when its members were without work, failed rebalances included."""
 
 
 class Rejoin(NamedTuple):
-    """A member that joined again and so began a rebalance."""
+    """A member joined again and so began a rebalance."""
 
     ms: int
     member_id: str | None
@@ -133,7 +133,7 @@ class Rejoin(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A client was told that it is no member any more: it was alive."""
+    """A client got the error that it is no member any more: it was alive."""
 
     ms: int
     client_id: str
@@ -141,7 +141,7 @@ class Refusal(NamedTuple):
 
 
 class Happening(NamedTuple):
-    """Something in a KIP-848 group that costs: a method of `epoch_costs.EpochCosts`, and what it is told."""
+    """An incident in a KIP-848 group that costs: a method of `costs.EpochCosts`, and its arguments."""
 
     ms: int
     what: str
@@ -158,20 +158,20 @@ class History:
     source: str
     protocol: str = CLASSIC
     first_generation: int = 0
-    """The number of the generation it begins with."""
+    """The number of the generation with which it begins."""
     given: Generation | None = None
-    """The generation in force when the history begins; None: the group is empty then."""
+    """The current generation when the history begins; None: the group is empty then."""
     start_ms: int = 0
     last_ms: int = 0
-    """When the last thing happened that is told."""
+    """When the last known event happened."""
     end_ms: int = 0
-    """Until when the log goes: nothing happened in between."""
+    """The end of the log: nothing happened in between."""
     spells: list[Spell] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     generations: list[Generation] = field(default_factory=list)
     """After `given`, in their order."""
     open_ms: int | None = None
-    """Since when a rebalance is on that has not ended when the log does."""
+    """Since when a rebalance lasts that has not ended when the log does."""
     emptied: list[int] = field(default_factory=list)
     """When a rebalance ended without members."""
     rejoins: list[Rejoin] = field(default_factory=list)
@@ -180,26 +180,26 @@ class History:
     deleted: list[int] = field(default_factory=list)
     """When the group was deleted."""
     happened: list[Happening] = field(default_factory=list)
-    """Of a KIP-848 group."""
+    """Incidents of a KIP-848 group."""
     session_ms: int = EPOCH_SESSION_MS
-    """How long the sessions of its members are, if it is or were a KIP-848 group: the server says that."""
+    """The session timeout, if it is or was a KIP-848 group: the server decides it."""
     assignor: str | None = None
-    """The strategy that most members of a KIP-848 group ask the server for; None: they leave it to the server."""
+    """The strategy that most members of a KIP-848 group request; None: they leave it to the server."""
     overtaken: set[int] = field(default_factory=set)
-    """Epochs of it that another one followed before all members had come to them; in a replay they may."""
+    """Epochs that another epoch followed before all members had reached them; in a replay they may."""
     beats: dict[str, list[int]] = field(default_factory=dict)
-    """By member id: when heartbeats of it came that changed what it has. Of a KIP-848 group."""
+    """By member id: when heartbeats came that changed what it has. Of a KIP-848 group."""
     refusals: list[Refusal] = field(default_factory=list)
     initial_delay_ms: int = INITIAL_DELAY_MS
     max_size: int = 2**31 - 1
     note: str | None = None
-    """What is to be known of it, if it can be replayed."""
+    """A remark about a history that can be replayed."""
     unusable: str | None = None
-    """Why nothing can be replayed, in a sentence."""
+    """Why the history cannot be replayed, in a sentence."""
 
 
 def with_assigned(counts: Mapping[str, int], shares: Mapping[str, Owned]) -> dict[str, int]:
-    """Partition counts of topics that include all assigned partitions: nothing else may know of them."""
+    """Partition counts of topics that include all assigned partitions, which may be the only evidence."""
     found = dict(counts)
     for owned in shares.values():
         for topic, partitions in owned.items():
@@ -209,19 +209,24 @@ def with_assigned(counts: Mapping[str, int], shares: Mapping[str, Owned]) -> dic
 
 
 def has_less(before: Owned, after: Owned) -> bool:
-    """Was some partition taken away?"""
+    """Did the member lose some partition?"""
     return any(set(partitions) - set(after.get(topic, ())) for topic, partitions in before.items())
 
 
 _LATE_MS = 1_000
-"""A rebalance begins so long after the member came, or went, that caused it."""
+"""A rebalance begins so long after the join, or departure, that caused it."""
 
 Period = tuple[int, int]
 """From when to when (ms)."""
 
 
 def planned(history: History) -> frozenset[int]:
-    """Places in `History.generations`."""
+    """The rebalances of formations and of stops on purpose, as places in `History.generations`.
+
+    They are no trouble, and nothing is to spare there. Each join of a newly formed group begins its own rebalance,
+    unless an empty group waits for more members. So does each departure from a group that is being stopped, and each
+    change in a KIP-848 group.
+    """
     spans = [*_formations(history), *_stops(history)]
     found: set[int] = set()
     for number, one in enumerate(history.generations):
@@ -239,7 +244,7 @@ def planned(history: History) -> frozenset[int]:
 
 
 def _formations(history: History) -> Iterator[Period]:
-    """From when a member comes to an empty group, as long as others come soon after each other and nobody goes."""
+    """From when a member joins an empty group, as long as others join soon after each other and nobody leaves."""
     came = sorted(one.joined_ms for one in history.spells if one.joined_ms is not None)
     went = sorted(one.end_ms for one in history.spells if one.end_ms is not None)
     for ms in (*((history.start_ms,) if history.given is None else ()), *history.emptied):
@@ -251,7 +256,7 @@ def _formations(history: History) -> Iterator[Period]:
 
 
 def _stops(history: History) -> Iterator[Period]:
-    """Until the group was empty: since members left one soon after the other, and nobody came."""
+    """Until the group was empty: since members left one soon after the other, and nobody joined."""
     came = sorted(one.joined_ms for one in history.spells if one.joined_ms is not None)
     went = sorted((one.end_ms, one.end) for one in history.spells if one.end_ms is not None and one.end != REPLACED)
     for ms in history.emptied:

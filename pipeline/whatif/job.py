@@ -1,7 +1,7 @@
-"""The what-if of all groups as a Spark job: one group per task, histories in, the tables `fidelity` and `whatif` out.
+"""The what-if of all groups as a Spark job, one group per task: the tables `fidelity`, `whatif` and `advice`.
 
-A group's history comes to its task as JSON, one text for each event or record, so both sources have one shape. Of a
-very long history only the newest part is played.
+A task gets a group's history as JSON, one text for each event or record. So both sources have one form. Of a very long
+history only the newest part is played.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting
 from muster.pipeline.wording import moment
 
 LONGEST_HISTORY: Final = 32_000_000
-"""Characters of JSON that one group's task is given: some ten thousand rebalances of a group of five."""
+"""Characters of JSON for one group's task: some ten thousand rebalances of a group of five."""
 _ENDS: Final = "ends"
 _DIED: Final = "died"
 _HEARD: Final = "heard"
@@ -57,12 +57,12 @@ def what_if(
     rebalances: DataFrame | None = None,
     commits: DataFrame | None = None,
 ) -> dict[str, DataFrame]:
-    """The tables `fidelity`, `whatif` and `advice` (facts.schema.TABLES), computed once when the first of them is read.
+    """The tables `fidelity`, `whatif` and `advice` (tables.schema.TABLES), computed once when the first is read.
 
-    Groups with a rebalance in `inputs.events` are read from there, others from the offsets log alone; then the tables
-    `memberships` (which members left or expired) and `rebalances` (when each began) are used. The table `commits` tells
-    how long members that left, or were replaced, had been silent. The real settings are always replayed, for the
-    fidelity; they are in `whatif` only if they are among `settings`.
+    Groups with a rebalance in `inputs.events` are read from the events, others from the offsets log alone. Then the
+    table `memberships` says which members left or expired, and `rebalances` when each rebalance began. The table
+    `commits` says how long members had been silent that left, or were replaced. The real settings are always replayed,
+    for the fidelity; they are in `whatif` only if they are among `settings`.
     """
     histories = _histories(inputs, memberships, rebalances)
     if memberships is not None and commits is not None:
@@ -75,7 +75,7 @@ def what_if(
     def play(history: pa.Table) -> pa.Table:
         return pa.Table.from_pylist(list(played(history, grid)), _RESULT)
 
-    # a number of one's own, else Spark would put these few bytes, and all the work, into one task
+    # with an own number of tasks, else Spark would put these few bytes, and all the work, into one task
     spread = rows.repartition(tasks, "group").groupBy("group")
     result = keep(spread.applyInArrow(play, from_arrow_schema(_RESULT)))
     return {name: conform(result.where(F.col("table") == name), name) for name in _MADE}
@@ -247,7 +247,7 @@ def _heard(memberships: DataFrame, commits: DataFrame) -> DataFrame:
     ended = memberships.where(F.col("end_cause").isin(LEFT, REPLACED)).select("group", "member_id", "end_ms")
     who = ["group", "member_id"]
     rows = commits.where(F.col("member_id").isNotNull() & ~F.col("is_deleted"))
-    # a KIP-848 member that was put out comes back under its id
+    # a KIP-848 member that was removed returns under its id
     last = rows.groupBy(*who, "generation").agg(F.max("time_ms").alias("last_ms"))
     both = ended.join(last, who).where(F.col("last_ms") <= F.col("end_ms"))
     heard = both.groupBy(*who, "end_ms").agg(F.max("last_ms").alias("heard_ms"))
@@ -258,7 +258,7 @@ def _heard(memberships: DataFrame, commits: DataFrame) -> DataFrame:
 
 
 def _epochs(epochs: DataFrame, decoded: DataFrame) -> DataFrame:
-    """The epochs of KIP-848 groups, when their target assignments were made, and when members had something else."""
+    """The epochs of KIP-848 groups, when target assignments were made, and when members got other partitions."""
     wanted = ("at_ms", "is_tombstone", "generation", "protocol", "state_timestamp_ms", "members", "owners", "takes")
     known = epochs.where(F.col("is_tombstone").isNotNull())
     rows = _row(known, _EPOCHS, F.to_json(F.struct(*wanted, "change"), {"ignoreNullFields": "false"}))
@@ -276,7 +276,7 @@ def _epochs(epochs: DataFrame, decoded: DataFrame) -> DataFrame:
 
 
 def _end(inputs: Inputs) -> DataFrame:
-    """end_ms: until when the log goes."""
+    """end_ms: the end of the log."""
     ends = inputs.decoded.agg(F.max("log_timestamp_ms").alias("end_ms"))
     if inputs.events is not None:
         ends = ends.unionByName(inputs.events.agg(F.max("time_ms").alias("end_ms")))

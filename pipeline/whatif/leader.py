@@ -1,8 +1,8 @@
-"""What the leader of a group does in a replay. Subscriptions and assignments are numbers, so that equal ones are
-computed once for all settings.
+"""What the leader of a group does in a replay.
 
-Metadata and assignments are a few bytes that name an entry of a `Book`; the core never reads them. Known strategies are
-computed; for others the recorded assignment of the same members is used.
+Subscriptions and assignments are numbers, so that equal ones are computed once for all settings. Metadata and
+assignments are a few bytes that name an entry of a `Book`; the core never reads them. Known strategies are computed;
+for others the recorded assignment of the same members is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOTHING: Final[Owned] = {}
 
 
 class NoAssignment(Exception):
-    """It is not known what the leader would have done. The text says why."""
+    """Nobody knows what the leader would have done. The text says why."""
 
 
 class Said(NamedTuple):
@@ -32,7 +32,7 @@ class Said(NamedTuple):
 
     topics: tuple[str, ...]
     share: int
-    """What it had last, as the number of a share in the book; 0: nothing yet."""
+    """What it had last, as the number of an assignment in the book; 0: nothing yet."""
     generation: int
     bump: int
 
@@ -49,7 +49,7 @@ def keeps(name: str) -> bool:
 
 
 def claims(metadata: str | None) -> bool:
-    """Does a subscription (base64) have partitions in the user data of the sticky strategies? None: it is not known."""
+    """Does a subscription (base64) have partitions in the user data of the sticky strategies? None: not known."""
     if metadata is None:
         return False
     try:
@@ -60,7 +60,7 @@ def claims(metadata: str | None) -> bool:
 
 
 class Book:
-    """The subscriptions and shares of one group, by number."""
+    """The subscriptions and assignments of one group, by number."""
 
     def __init__(self, cast: Cast, *, foreign: bool = False) -> None:
         """`foreign`: the leader's client does not assign as Kafka's own does."""
@@ -86,7 +86,7 @@ class Book:
         return token
 
     def number(self, share: Owned) -> int:
-        """The number of a share."""
+        """The number of an assignment."""
         key = tuple((topic, tuple(partitions)) for topic, partitions in share.items())
         number = self._share_numbers.get(key)
         if number is None:
@@ -95,7 +95,7 @@ class Book:
         return number
 
     def read(self, assignment: bytes) -> Owned:
-        """The share that an assignment names; none when the leader left the member out."""
+        """The assignment with this number; none if the leader left the member out."""
         return self.shares[int(assignment)] if assignment else NOTHING
 
     def assign(
@@ -106,8 +106,10 @@ class Book:
         counts_id: tuple[tuple[str, int], ...],
         slots: Mapping[str, str],
     ) -> list[tuple[str, bytes]]:
-        """The assignments of all members. `members`: (id, instance, metadata) in the order of the JoinGroup response;
-        `slots`: the names under which their assignments were recorded. Raises NoAssignment.
+        """The assignments of all members. Raises NoAssignment.
+
+        `members`: (id, instance, metadata) in the order of the JoinGroup response; `slots`: the names under which their
+        assignments were recorded.
         """
         key = (strategy, counts_id, *members)
         found = self._known.get(key)
@@ -143,10 +145,10 @@ class Book:
     def _as_recorded(
         self, strategy: str, members: Sequence[tuple[str, str | None, bytes]], slots: Mapping[str, str]
     ) -> list[tuple[str, bytes]] | None:
-        """What was recorded for the same members, under a cooperative strategy with the same partitions."""
+        """The recorded assignment of the same members, under a cooperative strategy with the same partitions."""
         ids = [member_id for member_id, _, _ in members]
         had = [self._said[int(metadata)].share for _, _, metadata in members]
-        # the very members, else others in the same places
+        # the same members, else others in the same places
         for names in (ids, [slots[member_id] for member_id in ids]):
             found = self._recorded.get((strategy, _circumstances(strategy, zip(names, had, strict=True))))
             if found is not None:

@@ -1,7 +1,7 @@
 """A model member of a replay: what a client library does between the facts of its schedule.
 
-It joins, syncs, takes its partitions, and joins again when it is told to; under a cooperative strategy once more when
-it lost partitions. It reports its partitions and their generation as real clients do.
+It joins, syncs, gets its partitions, and joins again when the group rebalances. Under a cooperative strategy it joins
+once more when it lost partitions. It reports its partitions and their generation as real clients do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReque
 PROTOCOL_TYPE: Final = "what-if"
 """Not "consumer": metadata are numbers here, and the core would try to read them."""
 FOLLOW_MS: Final = 100
-"""From an assignment that takes partitions away until the member joins again, if that is not known."""
+"""From an assignment that removes partitions until the member joins again, if that is not known."""
 _FOLLOWS_WITHIN_MS: Final = 10_000
 _AS_IT_WAS_MS: Final = 100
 """A join phase that ends this near to the real one counts as the same."""
@@ -39,7 +39,7 @@ _LONG_MS: Final = 1_000
 
 
 class Surroundings(Protocol):
-    """What a member knows and changes of the replay that it is in (`replay.Replay`)."""
+    """What a member knows and changes of its replay (`replay.Replay`)."""
 
     ms: int
     group_id: str
@@ -58,13 +58,13 @@ class Surroundings(Protocol):
     by_member: dict[str, Actor]
 
     def group(self) -> ClassicGroup | None:
-        """The group, if there is one."""
+        """The group, if it exists."""
 
     def send(self, command: Command) -> None:
-        """A request to the core."""
+        """Send a request to the core."""
 
     def later(self, ms: int, act: Callable[..., None], *what: Any) -> None:
-        """Let `act(*what)` happen at a time."""
+        """Call `act(*what)` at a time."""
 
 
 class Actor:
@@ -80,7 +80,7 @@ class Actor:
         self.client = Client(part.process.spells[0].client_id, part.process.spells[0].host)
         self.member_id = ""
         self.name = part.process.slot if part.instance_id is not None else ""
-        """The owner's name, for the costs: a static member that comes back is the same one."""
+        """The owner's name, for the costs: a static member that returns is the same one."""
         self.bump = 0
         self.is_away = False
         self._answer: Any = None
@@ -92,10 +92,10 @@ class Actor:
         self._said: tuple[Said, ...] = ()
         self._protocols: list[JoinGroupRequestProtocol] = []
 
-    # ---- coming and going
+    # ---- starting and stopping
 
     def ask(self) -> None:
-        """It asks for an id. The rebalance waits until it uses the id."""
+        """It requests an id. The rebalance waits until it uses the id."""
         if self._replay.group() is not None:
             self._join("", known=True)
 
@@ -107,19 +107,19 @@ class Actor:
             self._join_anew()
 
     def go(self) -> str:
-        """It stops; the id with which it leaves, if it has one."""
+        """It stops; returns the id with which it leaves, if it has one."""
         member_id, self.member_id = self.member_id, ""
         self.is_away = True
         return member_id
 
     def vanish(self) -> None:
-        """Nothing is heard of it from now on."""
+        """It is silent from now on."""
         self.is_away = True
         if self.member_id in self._replay.by_member:
             self._replay.costs.vanished(self.name, self._replay.ms)
 
     def come_back(self) -> None:
-        """It goes on with its former state."""
+        """It continues with its former state."""
         replay = self._replay
         self.is_away = False
         group = replay.group()
@@ -140,7 +140,7 @@ class Actor:
         self.is_away = True
 
     def be_heard(self) -> None:
-        """Tell the core until when this member will be heard of."""
+        """Set in the core until when this member will send heartbeats."""
         replay, until_ms = self._replay, FAR
         for absence in self.part.absences:
             if absence.kind == SILENT and absence.from_ms >= replay.ms:
@@ -152,7 +152,7 @@ class Actor:
             replay.core.heartbeat(request, until_ms)
 
     def when_not_slow(self, ms: int) -> int:
-        """That time, or when it is there again if it is slow then."""
+        """That time, or when it polls again if it is slow then."""
         for absence in self.part.absences:
             if absence.kind == SLOW and absence.from_ms <= ms < absence.until_ms:
                 return absence.until_ms
@@ -165,7 +165,7 @@ class Actor:
     # ---- joining
 
     def join(self) -> None:
-        """JoinGroup, as a member."""
+        """Send a JoinGroup, as a member."""
         self._join(self.member_id)
 
     def rejoin(self, turn: int) -> None:
@@ -177,7 +177,7 @@ class Actor:
     def _join_anew(self) -> None:
         self._generation = -1
         if is_cooperative(self._strategy()):
-            self._share = 0  # what it had is lost to it
+            self._share = 0  # it lost what it had
         self._join("")
 
     def _strategy(self) -> str:
@@ -210,11 +210,11 @@ class Actor:
             if part.instance_id is None:
                 self.name = member_id
         if not known:
-            self._joined_in = replay.turn  # what begins only with this answers at once
+            self._joined_in = replay.turn  # a rebalance that begins with this request answers at once
         replay.send(JoinCommand(request, self._joined, client, drawn, known, True))
 
     def _new_id(self, *, take: bool) -> tuple[str, str]:
-        """Both parts of its real member id, or of a new one if it joins more often than it really did."""
+        """Both parts of its real member id, or of a new one if it joins more often than in reality."""
         spells, number = self.process.spells, self._spell
         if take:
             self._spell += 1
@@ -248,7 +248,7 @@ class Actor:
         return self._protocols
 
     def _give_up(self, topics: Sequence[str]) -> None:
-        """Before it joins, it gives up topics that it is not subscribed to any more, as Java's consumer does."""
+        """Before it joins, it gives up topics that it does not subscribe to any more, as Java's consumer does."""
         book = self._replay.book
         had = book.shares[self._share]
         if self._share and any(topic not in topics for topic in had):
@@ -281,7 +281,7 @@ class Actor:
             if synced_ms is not None:
                 return max(synced_ms, ms) if is_as_it_was else ms + max(synced_ms - ended_ms, 0)
             if is_as_it_was and met.round.ended_ms >= ms:
-                # it had not synced when the assignment came, or when this failed
+                # it had not synced when the assignment was complete, or when this failed
                 usual_ms = max(usual_ms, met.round.ended_ms + 1)
         return self.when_not_slow(usual_ms)
 
@@ -305,7 +305,7 @@ class Actor:
         if error == ErrorCode.UNKNOWN_MEMBER_ID and not self.is_away and self.member_id not in self._replay.by_member:
             self._join_anew()
         if error or self.is_away:
-            return  # another rebalance has begun, and its time to join is set
+            return  # another rebalance has begun, and the time of its join is set
         book, before = self._replay.book, self._share
         self._share = int(response.assignment) if response.assignment else 1
         self.be_heard()

@@ -1,4 +1,11 @@
-"""The processes behind the member ids of a history: which of them returned, and which were new."""
+"""The processes behind the member ids of a history: which of them returned, and which were new.
+
+A spell is the time of one member id. It may have ended without a LeaveGroup, and another spell of the same client id
+and host may follow. Two signs show that the process was alive, so that it was a pause. A request of it was refused in
+between, because it was no member any more. Or it still knows its partitions (under the sticky strategies). Otherwise
+the process had died, and the next spell is a new process. A process that left because its application did not poll
+continues when it joins again.
+"""
 
 from __future__ import annotations
 
@@ -38,25 +45,25 @@ POLLED_TOO_LATE: Final = "consumer poll timeout has expired"
 _REFUSED_WITHIN_MS: Final = 1_000
 """Refusals are counted by the second."""
 _SLOW_MS: Final = 10_000
-"""A member that takes longer to join again is slow."""
+"""A member that needs longer to join again is slow."""
 _LATENCY_MS: Final = 100
-"""What requests may take."""
+"""How long requests may take."""
 _ENOUGH: Final = 5
-"""This many reactions show how long members take at most."""
+"""This many reactions show how long members need at most."""
 _CLOCKS_DIFFER_MS: Final = 10
 _NEAR_MS: Final = 1_000
 """A rebalance of a replay that begins this near to a real one is the same."""
 
 
 class Absence(NamedTuple):
-    """A time in which a process does not act as a member; `until_ms` is FAR if it never comes back."""
+    """A time in which a process does not act as a member; `until_ms` is FAR if it never returns."""
 
     kind: str
     from_ms: int
     until_ms: int
     rank: int
     polled_ms: int | None = None
-    """Of one that left because it had not polled in time: when it last did."""
+    """Of a process that left because it had not polled in time: its last poll."""
 
 
 @dataclass(slots=True)
@@ -71,11 +78,11 @@ class Process:
     spells: list[Spell] = field(default_factory=list)
     absences: list[Absence] = field(default_factory=list)
     replaces: Process | None = None
-    """The process in whose place it came."""
+    """The process that it replaced."""
     joins_ms: list[int] = field(default_factory=list)
     """When it joined in real rebalances."""
     reactions: list[tuple[int, int]] = field(default_factory=list)
-    """When a rebalance began, and how long it took to join again, in the order of time."""
+    """When a rebalance began, and the time until it joined again, in the order of time."""
 
     @property
     def end_ms(self) -> int:
@@ -107,7 +114,7 @@ class Cast:
         self.processes: list[Process] = []
         self.by_member: dict[str, Process] = {}
         self.reactions: list[tuple[int, int]] = []
-        """Of all processes."""
+        """The reactions of all processes."""
         self._last_sign_ms: dict[str, int] = {}
         for one in history.rounds:
             for name, ms in (*one.joins.items(), *one.syncs.items()):
@@ -125,12 +132,12 @@ class Cast:
             process.absences.sort(key=lambda one: one.from_ms)
         self.sync_ms = self._usual_sync_ms()
         self.heartbeat_ms = self._usual_heartbeat_ms()
-        """How often its members send heartbeats, as far as can be told."""
+        """How often its members send heartbeats, as far as is known."""
 
     def near(self, ms: int) -> Met | None:
-        """The real rebalance that began then; None when there was none."""
+        """The real rebalance that began then; None if there was none."""
         began = self._began
-        # the last that began so far, and the first after that; of several in one ms all but the last are over
+        # the last rebalance that began so far, and the first after that. Of several in one ms all but the last are over
         at = bisect_right(began, ms)
         before_ms = ms - began[at - 1] if at else FAR
         after_ms = began[at] - ms if at < len(began) else FAR
@@ -139,7 +146,7 @@ class Cast:
         return self._met[at - 1 if before_ms <= after_ms else bisect_right(began, began[at]) - 1]
 
     def reaction(self, process: Process, ms: int, turn: int) -> int | None:
-        """How long a process takes to join again: as in its nearest rebalance, or as others; None: nothing tells."""
+        """The time until a process joins again: as in its nearest rebalance, or as others; None: not known."""
         known = process.reactions
         if not known:
             if not self.reactions:
@@ -150,7 +157,7 @@ class Cast:
             at -= 1
         return known[at][1]
 
-    # ---- who is who
+    # ---- processes
 
     def _place(self, spell: Spell) -> None:
         before = self._paused(spell)
@@ -161,7 +168,7 @@ class Cast:
             before.absences.append(last._replace(until_ms=max(spell.joined_ms, last.from_ms)))
         before.spells.append(spell)
         self.by_member[spell.member_id] = before
-        # provisional, so that the next spell sees that this one is gone; _end knows more
+        # provisional, so that the next spell sees that this one is gone; _end corrects it
         if spell.end is not None and spell.end_ms is not None:
             kind, since_ms, rank = _KINDS.get(spell.end, SILENT), spell.end_ms, spell.end_rank
             vanished_ms = self.vanished_ms(spell)
@@ -171,14 +178,16 @@ class Cast:
             before.absences.append(Absence(kind, since_ms, FAR, rank, polled_ms))
 
     def vanished_ms(self, spell: Spell) -> int | None:
-        """Since when nothing was heard of a member that expired, or of a static one that came back; None of others."""
+        """Since when a member was silent that expired, or a static one that returned; None of others."""
         if spell.end not in (EXPIRED, REPLACED) or spell.heard_ms is None or spell.end_ms is None:
             return None
         return min(self._silent_ms(spell, spell.heard_ms), spell.end_ms)
 
     def _silent_ms(self, spell: Spell, heard_ms: int) -> int:
-        """Since when a member was silent. Requests after its last sign of life are a late SyncGroup, which is none, or
-        the clocks for deadlines and for the log differ. If the last sign was only inferred, requests count.
+        """Since when a member was silent.
+
+        Requests after its last sign of life may be a late SyncGroup, which is no sign of life. Or the clocks for
+        deadlines and for the log differ. If the last sign was only inferred, requests count.
         """
         last_ms = self._last_sign_ms.get(spell.member_id, 0)
         is_told = self.history.source == EVENTS and spell.end == EXPIRED
@@ -187,7 +196,7 @@ class Cast:
         return max(heard_ms, last_ms)
 
     def _paused(self, spell: Spell) -> Process | None:
-        """The process that goes on with this spell; None: it is a new one."""
+        """The process that continues with this spell; None: it is a new one."""
         if spell.joined_ms is None:
             return None
         if spell.instance_id is None:
@@ -231,7 +240,7 @@ class Cast:
         self.processes.append(process)
         return process
 
-    # ---- what they did
+    # ---- joins and syncs
 
     def _meet(self, one: Round) -> Met:
         of = self.by_member
@@ -253,19 +262,23 @@ class Cast:
                         process.absences.append(Absence(SLOW, began_ms, ms, BEFORE))
 
     def _end(self, spell: Spell) -> None:
-        """A member that was removed in a rebalance was slow since its beginning."""
+        """A member that was removed in a rebalance was slow since its start."""
         if spell.end not in (JOIN_TIMEOUT, SYNC_TIMEOUT) or spell.end_ms is None:
             return
         process = self.by_member[spell.member_id]
         at = bisect_right(self._began, spell.end_ms) - 1
-        while at > 0 and self._began[at] == spell.end_ms:  # what its removal began
+        while at > 0 and self._began[at] == spell.end_ms:  # its removal began this one
             at -= 1
         for number, absence in enumerate(process.absences):
             if absence.kind == SLOW and absence.from_ms == spell.end_ms and at >= 0:
                 process.absences[number] = absence._replace(from_ms=self._began[at])
 
     def _usual_heartbeat_ms(self) -> int:
-        """The default, a third of a session, or the whole seconds in which all members always noticed a rebalance."""
+        """The heartbeat interval of the members.
+
+        It is the default, or a third of a session. Or it is the whole seconds in which all members always noticed a
+        rebalance.
+        """
         sessions = [spell.session_timeout_ms // 3 for spell in self.history.spells]
         most_ms = max(min([HEARTBEAT_MS, *sessions]), 1)
         noticed = [took_ms for _, took_ms in self.reactions if took_ms <= most_ms]
@@ -275,7 +288,7 @@ class Cast:
         return min(most_ms, seconds * 1_000)
 
     def _usual_sync_ms(self) -> int:
-        """How long after the join phase the assignment usually is there."""
+        """The usual time from the join phase to the assignment."""
         took = sorted(
             one.ended_ms - one.joined_ms
             for one in self.history.rounds
@@ -285,7 +298,7 @@ class Cast:
 
 
 def polled_too_late(spell: Spell) -> bool:
-    """Did it leave, or was put out of a rebalance, because its application did not poll in time?"""
+    """Did it leave, or was it removed, because its application did not poll in time?"""
     return spell.end == JOIN_TIMEOUT or (spell.end == LEFT and (spell.reason or "").startswith(POLLED_TOO_LATE))
 
 
@@ -299,15 +312,20 @@ _KINDS: Final = {
 
 
 SILENT_MS: Final = 500
-"""Who committed so shortly before its end is not asked about."""
+"""A commit so shortly before the end of a member is not evaluated."""
 _SESSIONS: Final = 0.9
-"""A static member that was away for longer than this share of its session would hardly have been one still: it had
-nothing to commit."""
+"""A static member that was away for longer than this share of its session would hardly still be a member.
+
+So it had nothing to commit.
+"""
 
 
 def hear(history: History, heard: Mapping[str, Sequence[int]]) -> None:
-    """`heard`: when members last committed in each of their stays, by their ids; who is not in it committed up to its
-    end.
+    """Complete a history with the last commits of members.
+
+    They show how long a static member was away before it returned. They also show who left because it had not polled in
+    time. `heard`: when members last committed in each of their stays, by their ids. A member that is not in it
+    committed up to its end.
     """
     slow: dict[tuple[str, str, str | None], list[Spell]] = defaultdict(list)
     back = {(one.member_id, one.joined_ms) for one in history.spells if one.remembers}
@@ -319,7 +337,7 @@ def hear(history: History, heard: Mapping[str, Sequence[int]]) -> None:
         if heard_ms is None:
             continue
         silent_ms = end_ms - max(heard_ms, spell.joined_ms or 0)
-        # the records of KIP-848 groups tell themselves who is away
+        # the records of KIP-848 groups say who is away
         is_away = spell.end == REPLACED and history.protocol == CLASSIC
         if is_away and 0 < silent_ms < _SESSIONS * spell.session_timeout_ms:
             spell.heard_ms = end_ms - silent_ms
@@ -328,7 +346,7 @@ def hear(history: History, heard: Mapping[str, Sequence[int]]) -> None:
         if spell.end == LEFT and not spell.reason and has_polls and is_slow(silent_ms, spell.rebalance_timeout_ms):
             slow[spell.client_id, spell.host, spell.instance_id].append(spell)
     for some in slow.values():
-        # who left by itself and is back under its id did not stop
+        # a member that left by itself and is back under its id did not stop
         if len(some) >= SLOW_TWICE or any(_is_back(one, back) for one in some):
             for spell in some:
                 spell.reason = POLLED_TOO_LATE

@@ -1,8 +1,8 @@
 """A group's schedule, played on a new core in virtual time, with model members that act like real clients.
 
 Members join, sync, and join again when the group rebalances; the leader assigns. There are no heartbeats: a member says
-once when it will fall silent. If a rebalance begins when a real one did, each member takes as long as it really did,
-otherwise as long as it usually does.
+once when it will fall silent. If a rebalance begins when a real one did, each member needs its real time. Otherwise it
+needs its usual time.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
 GONE: Final = (events.MEMBER_LEFT, events.MEMBER_EXPIRED, events.MEMBER_REMOVED)
-"""Kinds of events with which a member is none any more."""
+"""The kinds of events after which a member is no member any more."""
 
 
 class _Tally(Protocol):
-    """Costs of either protocol."""
+    """The costs of either protocol."""
 
     def gone(self, who: str, ms: int) -> None:
-        """It has left or was removed."""
+        """The member has left or was removed."""
 
     def back(self, who: str, ms: int) -> None:
         """Another process is in its place."""
@@ -59,7 +59,7 @@ def gone(event: Event, members: dict[str, _Actor], costs: _Tally, ms: int) -> No
 
 
 def replaced(event: Event, members: dict[str, _Actor], costs: _Tally, ms: int) -> _Actor | None:
-    """Another process has the instance id of a member: the owner is the same. The one that had it before."""
+    """Another process has the instance id of a member; the owner is the same. Returns the one that had it before."""
     facts: dict[str, Any] = event.facts
     old = members.pop(facts["replaced"], None)
     if old is not None:
@@ -68,19 +68,19 @@ def replaced(event: Event, members: dict[str, _Actor], costs: _Tally, ms: int) -
 
 
 def deletion(group_id: str) -> Command:
-    """DeleteGroups, for which nobody waits."""
+    """DeleteGroups; nobody waits for its answer."""
     return Command(DeleteGroupsRequest([group_id]), ignore, Client("", ""))
 
 
 def ignore(_: object) -> None:
-    """Nobody waits for this answer."""
+    """Ignore an answer."""
 
 
 AT_ONCE_MS: Final = 5
-"""How long a member takes that waits for an answer and gets it."""
+"""The time of a member that waits for an answer and gets it."""
 STEPS: Final = 10_000
 STEPS_FOR_EACH: Final = 100
-"""A replay is given up after so many steps, and so many more for each fact and for each member in a real rebalance."""
+"""A replay stops after STEPS, and so many more for each fact and each member in a real rebalance."""
 _DURING: Final = 1
 """The rank of what members do by themselves."""
 _NEVER_LOOK_MS: Final = 2**53
@@ -172,12 +172,12 @@ class Replay:
         return Outcome(self.generations, figures)
 
     def later(self, ms: int, act: Callable[..., None], *what: Any) -> None:
-        """Let `act(*what)` happen at a time."""
+        """Call `act(*what)` at a time."""
         self._order += 1
         heapq.heappush(self._queue, (max(ms, self.ms), _DURING, self._order, act, what))
 
     def group(self) -> ClassicGroup | None:
-        """The group, if there is one."""
+        """The group, if it exists."""
         return classic_group(self.core.state, self.group_id)
 
     def send(self, command: Command) -> None:
@@ -204,7 +204,7 @@ class Replay:
             for actor in self.by_member.values():
                 actor.be_heard()
 
-    # ---- what the core says
+    # ---- the output of the core
 
     def _settle(self, output: Output) -> None:
         for event in output.events:
@@ -221,7 +221,7 @@ class Replay:
         self.met = self.cast.near(ms)
         group = self.group()
         if group is None or group.state != PREPARING:
-            return  # it was enough that one joined
+            return  # one join was enough
         waits = event.facts["state"] == COMPLETING
         for member in group.members.values():
             if member.parked_join is None:
@@ -234,7 +234,7 @@ class Replay:
         return self.schedule.setting.heartbeat_interval_ms is None
 
     def rejoin_ms(self, actor: Actor, waits: bool) -> int:
-        """When a member joins again; `waits`: it waits for an answer that tells it to."""
+        """When a member joins again; `waits`: it waits for an answer that makes it join."""
         ms, met = self.ms, self.met
         usual_ms = ms + (AT_ONCE_MS if waits else self._usual_ms(actor))
         if met is not None:
@@ -244,19 +244,19 @@ class Replay:
             elif self.is_as_quick and (
                 met.round.outcome == FAILED or actor.goes_between(met.round.began_ms, met.round.ended_ms)
             ):
-                # it had not come back when this ended
+                # it had not returned when this ended
                 usual_ms = max(usual_ms, met.round.ended_ms + 1)
         return max(actor.when_not_slow(usual_ms), ms)
 
     def _usual_ms(self, actor: Actor) -> int:
-        """From the beginning of a rebalance until a member joins again."""
+        """From the start of a rebalance until a member joins again."""
         took_ms = self.cast.reaction(actor.process, self.ms, self.turn)
-        if took_ms is None:  # none ever did: anywhere between two heartbeats
+        if took_ms is None:  # no member ever did: anywhere between two heartbeats
             took_ms = (actor.process.index * 7_919 + self.turn * 104_729) % self.cast.heartbeat_ms
         return self._stretched(took_ms)
 
     def _stretched(self, took_ms: int) -> int:
-        """How long a member takes to join again; until it notices is scaled to the heartbeat interval."""
+        """The time until a member joins again; the time until it notices is scaled to the heartbeat interval."""
         interval_ms = self.schedule.setting.heartbeat_interval_ms
         if interval_ms is None:
             return took_ms
@@ -277,7 +277,7 @@ class Replay:
         if old is not None:
             old.fenced()
 
-    # ---- what comes from outside
+    # ---- facts from outside
 
     def _leave(self, fact: Fact) -> None:
         actor = self.actors[fact.who]

@@ -1,8 +1,11 @@
-"""What came from outside of a group, by the history, and what of it a setting changes: the facts that a replay plays.
+"""What comes to a group from outside, under one setting: the facts that a replay plays. Pure.
+
+Processes start, stop, fall silent and return; some join again by themselves; topics grow. A setting changes some of
+these facts.
 
 A deploy is a set of restarts that came together. In a restart a process stops, and another one with the same client id
-and host starts. Restarts at different places that follow each other within GAP_MS, and are at least half of the group,
-are one deploy. Pure.
+and host starts. Restarts at different places within GAP_MS of each other, of at least half of the group, are one
+deploy.
 """
 
 from __future__ import annotations
@@ -20,11 +23,11 @@ from muster.pipeline.whatif.settings import ON_THE_SERVER, Setting
 GAP_MS: Final = 600_000
 """The longest time between two restarts of one deploy, and for one restart."""
 SETTLE_MS: Final = 1_000
-"""From the return of one batch to the stop of the next, if the history does not tell."""
+"""From the return of one batch to the stop of the next, if the history does not show it."""
 
 
 class Restart(NamedTuple):
-    """One process for another."""
+    """One process in place of another."""
 
     stop_ms: int
     start_ms: int
@@ -109,11 +112,11 @@ def _fits(restart: Restart, starts: dict[int, int], stops: dict[int, int]) -> bo
 
 
 USUAL_STRATEGY: Final = "range"
-"""The one by which classic consumers assign that were not told another."""
+"""The default strategy of classic consumers."""
 
 
 class Act(Enum):
-    """What happens in a fact: Act.LEAD is that the leader joins again, Act.COUNTS that topics have other partitions."""
+    """What happens in a fact: with Act.LEAD the leader joins again, with Act.COUNTS topics get other partitions."""
 
     ASK = "ask"
     START = "start"
@@ -127,7 +130,7 @@ class Act(Enum):
 
 
 class Fact(NamedTuple):
-    """One thing that happens. `who`: the index of a process; `value`: of Act.COUNTS the partition counts."""
+    """One fact. `who`: the index of a process; `value`: of Act.COUNTS the partition counts."""
 
     ms: int
     rank: int
@@ -163,7 +166,7 @@ class Part:
 
 @dataclass(slots=True)
 class Schedule:
-    """All of it, `facts` in their order."""
+    """All facts under one setting, `facts` in their order."""
 
     cast: Cast
     setting: Setting
@@ -173,7 +176,7 @@ class Schedule:
 
     @property
     def protocol(self) -> str:
-        """Of the group, in this replay."""
+        """The protocol of the group in this replay."""
         setting = self.setting
         if setting.protocol is None and setting.assignor not in (None, *ON_THE_SERVER):
             return CLASSIC  # no server has this strategy
@@ -206,7 +209,7 @@ class Schedule:
         sessions = tuple(
             part.session_timeout_ms if any(one.kind != LEAVES for one in part.absences) else 0 for part in parts
         )
-        # a rebalance waits only for who is silent or slow
+        # a rebalance waits only for members that are silent or slow
         waits = any(one.kind != LEAVES or one.polled_ms is not None for part in parts for one in part.absences)
         starts_empty = self.cast.history.given is None or bool(self.cast.history.emptied)
         shrinks = any(one.until_ms == FAR for part in parts for one in part.absences)
@@ -241,7 +244,7 @@ def plan(cast: Cast, setting: Setting) -> Schedule:
         if setting.rebalance_timeout_ms is not None:
             absences = [_with_patience(one, setting.rebalance_timeout_ms) for one in absences]
         if setting.static and spell.instance_id is None:
-            # a static member does not say goodbye: it is to be back
+            # a static member sends no LeaveGroup: it shall return
             absences = [one._replace(kind=SILENT) if one.kind == LEAVES else one for one in absences]
         parts.append(
             Part(
@@ -258,7 +261,7 @@ def plan(cast: Cast, setting: Setting) -> Schedule:
 
 
 def _with_patience(absence: Absence, patience_ms: int) -> Absence:
-    """Who left because it polled too late would have stayed, only slow, if it could have taken so long."""
+    """A member that left because it polled too late would have stayed, only slow, with a longer timeout."""
     if absence.polled_ms is None or absence.until_ms == FAR or absence.until_ms - absence.polled_ms > patience_ms:
         return absence
     return absence._replace(kind=SLOW)
@@ -293,6 +296,6 @@ def _absence(process: Process, absence: Absence) -> Iterator[Fact]:
         kind = Act.LEAVE if absence.kind == LEAVES else Act.VANISH
         yield Fact(absence.from_ms, absence.rank, 0, kind, process.index)
     back = next((one for one in process.spells if one.joined_ms == absence.until_ms), None)
-    # one that was only slow joins again by itself then
+    # a process that was only slow joins again by itself then
     if absence.until_ms != FAR and (absence.kind != SLOW or back is not None):
         yield Fact(absence.until_ms, BEFORE if back is None else back.joined_rank, 0, Act.BACK, process.index)

@@ -1,9 +1,9 @@
 """Settings of a what-if: what is changed. Read from text and JSON.
 
-A setting is written as on a command line, `static,session.timeout.ms=45000`, or as a JSON object,
-`{"name": "patient", "static": true, "session.timeout.ms": 45000}`. If a value is a list, the object means all
-combinations. Keys are Kafka's own names where Kafka has one. On a command line there are short words too: `consumer`
-is `group.protocol=consumer`, `session=60s` a timeout, and `session` alone several ones.
+A setting is written as on a command line, `static,session.timeout.ms=45000`. Or it is a JSON object, `{"name":
+"patient", "static": true, "session.timeout.ms": 45000}`. If a value is a list, the object means all combinations. Keys
+are Kafka's own names where Kafka has one. A command line has short words too: `consumer` is `group.protocol=consumer`,
+`session=60s` a timeout, and `session` alone several ones.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ class BadSetting(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting; None (False) is as it was."""
+    """One setting; None (False) means no change."""
 
     name: str = AS_IT_WAS
     assignor: str | None = None
     """The strategy of all members: range, roundrobin, sticky or cooperative-sticky; of a server: uniform or range."""
     static: bool = False
-    """Everybody has a group.instance.id, made of client id and host, and does not leave when it stops (KIP-345)."""
+    """Every member has a group.instance.id, made of client id and host, and does not leave when it stops (KIP-345)."""
     session_timeout_ms: int | None = None
     rebalance_timeout_ms: int | None = None
     """Java's max.poll.interval.ms."""
     initial_delay_ms: int | None = None
     """group.initial.rebalance.delay.ms of the server."""
     heartbeat_interval_ms: int | None = None
-    """What a member takes to notice that its group rebalances is stretched to this, from `Cast.heartbeat_ms`."""
+    """The time until a member notices a rebalance is scaled to this, from `Cast.heartbeat_ms`."""
     deploy: int | None = None
     """Restarts that came together are done so many members at a time; ALL_AT_ONCE: all of them."""
     protocol: str | None = None
     """CLASSIC or CONSUMER (KIP-848)."""
 
     def to_json(self) -> str:
-        """What is other than it was, as JSON."""
+        """The changes as JSON."""
         told: dict[str, object] = {}
         for key, field in _FIELDS.items():
             value = getattr(self, field)
@@ -73,7 +73,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "heartbeat.interval.ms": "heartbeat_interval_ms",
     "deploy": "deploy",
 }
-"""The keys of a setting and the fields they fill."""
+"""The keys of a setting and the fields that they fill."""
 _PROTOCOLS: Final = (CLASSIC, CONSUMER)
 _ASSIGNORS: Final = (*CLIENT_ASSIGNORS, "uniform")
 _LEAST_MS: Final = {"group.initial.rebalance.delay.ms": 0}
@@ -126,7 +126,7 @@ _WITHOUT_UNIT_MS: Final = 1_000
 """A smaller number without a unit was hardly meant in ms."""
 _TIMES_AS: Final = "a time such as 60s, 5min or 45000ms"
 ON_THE_SERVER: Final = ("uniform", "range")
-"""What a server assigns a KIP-848 group by."""
+"""The strategies with which a server assigns a KIP-848 group."""
 
 
 def _in_short(key: str, value: str | None) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def from_json(value: Any) -> list[Setting]:
 
 
 def distinct(settings: Iterable[Setting]) -> list[Setting]:
-    """Each setting once, in their order. Raises BadSetting when two different ones have one name."""
+    """Each setting once, in their order. Raises BadSetting if two different ones have one name."""
     by_name: dict[str, Setting] = {}
     for setting in settings:
         known = by_name.setdefault(setting.name, setting)
@@ -252,7 +252,7 @@ def _deploy_text(at_a_time: int) -> str:
 
 
 def _name(filled: Mapping[str, Any]) -> str:
-    """What a person would call it."""
+    """The name that a person would give it."""
     parts: list[str] = []
     if filled.get("protocol"):
         parts.append(f"{filled['protocol']} protocol")

@@ -20,7 +20,7 @@ from muster.pipeline.whatif.from_epochs import protocol_changed
 from muster.pipeline.whatif.job import played
 from muster.pipeline.whatif.settings import parse
 
-LOG = Path(__file__).parents[1] / "facts" / "data" / "kafka-4.3-epochs.tar.xz"
+LOG = Path(__file__).parents[1] / "tables" / "data" / "kafka-4.3-epochs.tar.xz"
 DIED = {
     "confluent-0": (
         "RvtoUhrcQwSRjzVn/F11QA", "UkYN2CDpTWy/A7pWpfrRRg", "yjPZYxrSTRmIAoVhROIdQA", "6naPSDS4RzmfbWVgqVsmLA",
