@@ -22,9 +22,9 @@ from muster.coordinator.groups.common import events as group_events
 from muster.coordinator.history import journal
 from muster.coordinator.properties.lookup import MUSTER
 from muster.coordinator.transactions import events as transaction_events
-from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.published import names_of
 from muster.pipeline.schema import DECODED, RAW
+from muster.pipeline.tables.schema import TABLES
 from muster.testing import faults, plugin
 
 ROOT: Final = Path(__file__).resolve().parents[1]

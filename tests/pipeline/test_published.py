@@ -21,7 +21,7 @@ from muster.pipeline.views import OVERVIEW, register
 from tests.pipeline.scoring import read
 from tests.pipeline.tables.rows import table_of
 
-KEPT = Path(__file__).with_name("facts") / "data"
+KEPT = Path(__file__).with_name("tables") / "data"
 
 
 @pytest.mark.parametrize("table", sorted(TABLES))
