@@ -10,10 +10,11 @@ from muster.cli.options import build_parser
 from tools.diagrams.pages import Parts
 
 SETS: Final = {
+    "*nodes*": ("--data-dir", "--bootstrap-server", "--control", "--command-config", "--control-token", "--json"),
     "*client*": ("--bootstrap-server", "--command-config", "--json"),
     "*control*": ("--control", "--control-token", "--json"),
 }
-"""Options that many commands share, and their common name on the page."""
+"""Options that many commands share, and their common name on the page. The first set that fits counts."""
 
 
 def table() -> str:
@@ -31,9 +32,9 @@ def _rows() -> Iterator[str]:
 
 def _options(node: Node) -> str:
     words = [max(one.words, key=len) for one in node.options]
-    shown = [name for name, together in SETS.items() if {*together} <= {*words}]
-    left = [word for word in words if word != "--help" and not any(word in SETS[name] for name in shown)]
-    return " ".join([*shown, *(f"`{word}`" for word in left)]) or "none"
+    shown = next((name for name, together in SETS.items() if {*together} <= {*words}), "")
+    left = [f"`{word}`" for word in words if word != "--help" and word not in SETS.get(shown, ())]
+    return " ".join([shown, *left]).strip() or "none"
 
 
 PARTS: Final[Parts] = {"commands": table}
