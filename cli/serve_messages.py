@@ -32,13 +32,13 @@ def config_summary(config: Config, file: Path | None) -> Iterator[str]:
     live = Live(config)
     for listener in config.listeners:
         where = show(listener.host, listener.port) + (" (every address of this machine)" * _is_open(listener))
-        advertised = "the address that they came to"
+        advertised = "at which they arrived"
         if listener.advertised_host is not None:
             port = listener.advertised_port or listener.port
             advertised = (
                 show(listener.advertised_host, port) if port else f"{listener.advertised_host} and the port it gets"
             )
-        yield f"Listener {listener.name} is at {where} and speaks {listener.protocol}. Clients are told {advertised}."
+        yield f"Listener {listener.name} is at {where} and speaks {listener.protocol}. Clients get the address {advertised}."
         if listener.has_tls:
             yield from _tls(listener, live, warnings)
         elif not listener.has_sasl:
@@ -52,9 +52,9 @@ def config_summary(config: Config, file: Path | None) -> Iterator[str]:
             warnings.append(f"warning: listener {listener.name}: {who}; use TLS, or listen on 127.0.0.1")
     yield _authorization(config)
     if config.value(TOKEN_SECRET):
-        yield "Delegation tokens are made for clients that have said who they are, and shown by SCRAM."
+        yield "Delegation tokens are made for clients that have authenticated, and used with SCRAM."
         if not any(_has_scram(listener, live) for listener in config.listeners):
-            warnings.append(f"warning: {TOKEN_SECRET} is given, but no listener has SCRAM: no token can be shown")
+            warnings.append(f"warning: {TOKEN_SECRET} is given, but no listener has SCRAM: no token can be used")
     warnings += files_of_others(config, file)
     yield from warnings
 

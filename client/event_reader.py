@@ -37,7 +37,7 @@ OF_TRANSACTIONS: Final = History(
     "__transaction_events",
     "transactional_id",
     "history needs Muster with muster.transaction.events.enable=true, and a first transactional id; Apache Kafka keeps "
-    "no history (muster analyze tells what its logs still hold)",
+    "no history (muster analyze shows what its logs still hold)",
 )
 
 

@@ -372,11 +372,11 @@ def test_check_says_what_is_open_to_whom(tmp_path: Path) -> None:
     said = run("serve", "--check", "--config", str(file))
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.splitlines() == [
-        "Listener PLAINTEXT is at 127.0.0.1:1 and speaks PLAINTEXT. Clients are told 127.0.0.1:1.",
+        "Listener PLAINTEXT is at 127.0.0.1:1 and speaks PLAINTEXT. Clients get the address 127.0.0.1:1.",
         "  It is not encrypted, and clients are not known: each is User:ANONYMOUS.",
-        "Listener OUT is at :2 (every address of this machine) and speaks PLAINTEXT. Clients are told b.example:4.",
+        "Listener OUT is at :2 (every address of this machine) and speaks PLAINTEXT. Clients get the address b.example:4.",
         "  It is not encrypted, and clients are not known: each is User:ANONYMOUS.",
-        "Listener SSL is at [::1]:3 and speaks SSL. Clients are told [::1]:3.",
+        "Listener SSL is at [::1]:3 and speaks SSL. Clients get the address [::1]:3.",
         "  It is encrypted (TLSv1.2 to TLSv1.3); its certificate is that of CN=server,O=Muster.",
         "  Clients need a certificate, which names them.",
         "Who is connected may do everything: there is no authorizer.class.name.",
@@ -558,11 +558,11 @@ def test_check_says_whose_tokens_are_taken(tmp_path: Path) -> None:
     lines = said.stdout.splitlines()
     assert said.returncode == 0
     assert "  Tokens of OAUTHBEARER are signed by any issuer, for a, b." in lines
-    assert "Delegation tokens are made for clients that have said who they are, and shown by SCRAM." in lines
+    assert "Delegation tokens are made for clients that have authenticated, and used with SCRAM." in lines
     assert "hush" not in said.stdout
     assert lines[-3:] == [
         "warning: listener S: tokens of OAUTHBEARER need no signature, so whoever comes is who it says it is; only for "
         "tests",
         "warning: listener T: the keys for tokens come by http, so they can be exchanged on the way; use https",
-        "warning: delegation.token.secret.key is given, but no listener has SCRAM: no token can be shown",
+        "warning: delegation.token.secret.key is given, but no listener has SCRAM: no token can be used",
     ]

@@ -194,7 +194,7 @@ def history(client: KafkaClient, group_id: str, *, as_json: bool, everything: bo
     if not count:
         raise RequestFailed(
             f"there is no history of a group {group_id}: no member has joined it since its events are kept; "
-            "muster groups list shows the groups that there are"
+            "muster groups list shows the existing groups"
         )
     return 0
 

@@ -51,7 +51,7 @@ _DRY: Final = "Nothing is changed without --execute: the command shows what woul
 def add_groups(commands: Any) -> None:
     """Add `groups` and its commands to those of `muster`."""
     form = argparse.RawDescriptionHelpFormatter
-    about = "Look at the groups of a running server, and change them. list, describe, offsets, remove-member and "
+    about = "Show the groups of a running server, and change them. list, describe, offsets, remove-member and "
     about += "delete work with any Kafka from 3.0 on; history and watch read __group_events, which only Muster has."
     groups = commands.add_parser(
         "groups",
@@ -216,7 +216,7 @@ def _add_execute(parser: Any) -> None:
 def add_transactions(commands: Any) -> None:
     """Add `transactions` and its commands to those of `muster`."""
     form = argparse.RawDescriptionHelpFormatter
-    about = "Look at the transactions of a running server. list, describe and hanging work with any Kafka from 3.0 on; "
+    about = "Show the transactions of a running server. list, describe and hanging work with any Kafka from 3.0 on; "
     about += "history reads __transaction_events, which only Muster has."
     transactions = commands.add_parser(
         "transactions",

@@ -91,7 +91,7 @@ def add_log(commands: Any) -> None:
         help="make a sample of a group log",
         description="Make a data directory with the log of many groups, as a server would have written it: rebalances "
         "of every cause, crashes, deploys, commits that go backwards or stop. It is made by the server's own code in "
-        "virtual time; the same options make the same bytes. DIR/truth.jsonl tells what really happened.",
+        "virtual time; the same options make the same bytes. DIR/truth.jsonl says what really happened.",
         epilog=_LOG_EXAMPLES,
         formatter_class=form,
     )
@@ -112,7 +112,7 @@ def add_analyze(commands: Any) -> None:
     """Add `analyze` to the commands of `muster`."""
     parser = commands.add_parser(
         "analyze",
-        help="tell from a group log what the groups did, and what they would have done (needs Spark)",
+        help="show from a group log what the groups did, and what they would have done (needs Spark)",
         description=arguments.ABOUT,
         epilog=arguments.EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

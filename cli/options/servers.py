@@ -21,10 +21,10 @@ examples:
 """
 _NODES_VERBS: Final = {
     "list": "show the brokers",
-    "stop": "have a broker stop in order: others take over at once",
-    "kill": "have a broker die: its connections are cut, and what it held is gone",
-    "pause": "have a broker stand still: its connections stay, and it answers nothing",
-    "resume": "have a broker that stands still go on",
+    "stop": "stop a broker in order: others take over at once",
+    "kill": "kill a broker: its connections are cut, and what it held is gone",
+    "pause": "pause a broker: its connections stay, and it answers nothing",
+    "resume": "resume a paused broker",
     "return": "start a broker again that was stopped or killed",
 }
 _FAULTS_EXAMPLES: Final = """\
@@ -123,16 +123,14 @@ def add_faults(commands: Any) -> None:
     )
     verbs = faults.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     shared = options_of_control()
-    add = verbs.add_parser(
-        "add", parents=[shared], help="put a rule in force", epilog=_FAULTS_EXAMPLES, formatter_class=form
-    )
+    add = verbs.add_parser("add", parents=[shared], help="add a rule", epilog=_FAULTS_EXAMPLES, formatter_class=form)
     _add_rule(add)
     verbs.add_parser("list", parents=[shared], help="the rules in force")
-    for verb, what in (("release", "let go what a rule holds"), ("remove", "take a rule away")):
+    for verb, what in (("release", "release the requests that a rule holds"), ("remove", "remove a rule")):
         verbs.add_parser(verb, parents=[shared], help=what).add_argument("id", metavar="RULE")
-    verbs.add_parser("clear", parents=[shared], help="take all rules away, end all scenarios")
+    verbs.add_parser("clear", parents=[shared], help="remove all rules, end all scenarios")
     verbs.add_parser("log", parents=[shared], help="which rule hit which request")
-    verbs.add_parser("scenarios", parents=[shared], help="scenarios that there are, and those that run")
+    verbs.add_parser("scenarios", parents=[shared], help="the known scenarios, and the running ones")
     start = verbs.add_parser("start", parents=[shared], help="start a scenario")
     start.add_argument("scenario", metavar="SCENARIO")
     start.add_argument("parameters", nargs="*", metavar="NAME=VALUE")
@@ -183,11 +181,11 @@ def add_time(commands: Any) -> None:
     verbs = time.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     shared = options_of_control()
     verbs.add_parser("show", parents=[shared], help="what time it is, and when the next deadline is")
-    verbs.add_parser("freeze", parents=[shared], help="let it stand still")
-    verbs.add_parser("thaw", parents=[shared], help="let it go on with the machine's")
-    advance = verbs.add_parser("advance", parents=[shared], help="let so much pass at once")
+    verbs.add_parser("freeze", parents=[shared], help="freeze the time")
+    verbs.add_parser("thaw", parents=[shared], help="let the time follow the machine's again")
+    advance = verbs.add_parser("advance", parents=[shared], help="move the time forward at once")
     advance.add_argument("ms", type=int, metavar="MS")
-    until = verbs.add_parser("run-until", parents=[shared], help="let it pass until something is so")
+    until = verbs.add_parser("run-until", parents=[shared], help="move the time forward until a condition holds")
     until.add_argument("condition", choices=("stable", "idle"), help="of GROUP; or of all groups")
     until.add_argument("group", nargs="?", metavar="GROUP")
     until.add_argument("--members", type=int, metavar="N", help="with so many members")

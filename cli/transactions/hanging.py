@@ -77,7 +77,7 @@ def hanging(client: KafkaClient, topics: Sequence[str] | None, *, as_json: bool)
         elif not troubles:
             say("no transaction hangs")
     for (topic, partition), why in sorted(troubles.items()):
-        say(f"muster transactions hanging: {topic}-{partition} cannot be looked at: {why}", sys.stderr)
+        say(f"muster transactions hanging: {topic}-{partition} cannot be checked: {why}", sys.stderr)
     return 1 if troubles else 0
 
 
@@ -156,7 +156,7 @@ def _known(client: KafkaClient, producer_ids: set[int]) -> dict[int, list[Descri
     """
     rows, missing = all_transactions(client, ListTransactionsRequest([], sorted(producer_ids)))
     if missing:
-        raise RequestFailed(f"{missing[0]}; which transactions hang cannot be told without")
+        raise RequestFailed(f"{missing[0]}; without it, nobody knows which transactions hang")
     known: dict[int, list[Description]] = {}
     for row in rows:
         known.setdefault(row.producer_id, []).append(describe_id(client, row.transactional_id))
@@ -169,7 +169,7 @@ def _max_timeout_ms(node: Connection, client: KafkaClient) -> int:
     (result,) = client.node(int(name)).ask(ApiKey.DESCRIBE_CONFIGS, request).results
     if result.error_code or not result.configs:
         why = sentence(result.error_code, result.error_message)
-        raise RequestFailed(f"{node.address} does not tell {MAX_TIMEOUT}: {why}")
+        raise RequestFailed(f"{node.address} does not report {MAX_TIMEOUT}: {why}")
     return int(result.configs[0].value or 0)
 
 

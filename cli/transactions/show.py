@@ -171,7 +171,7 @@ def describe_id(client: KafkaClient, name: str) -> Description:
     )
     (row,) = answer.transaction_states
     if row.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-        raise RequestFailed(f"there is no transactional id {name}: muster transactions list shows those that there are")
+        raise RequestFailed(f"there is no transactional id {name}: muster transactions list shows the existing ones")
     if row.error_code:
         raise RequestFailed(f"transactional id {name} cannot be described: {sentence(row.error_code)}")
     began = row.transaction_start_time_ms if row.transaction_start_time_ms > 0 and row.topics else None
@@ -260,7 +260,7 @@ def history(client: KafkaClient, name: str, *, as_json: bool, everything: bool, 
     if not values:
         raise RequestFailed(
             f"there is no history of a transactional id {name}: no producer has used it since its events are kept; "
-            "muster transactions list shows the ids that there are"
+            "muster transactions list shows the existing ids"
         )
     if as_json:
         for value in values:

@@ -178,8 +178,8 @@ def test_a_transaction_is_described(cluster: Any, capsys: Capture) -> None:
         "transactional id pay-2: CompleteAbort, producer 7 epoch 3 (timeout 1 min 0 s, coordinator broker:9092)",
     ]
     assert told.err == (
-        "muster transactions describe: there is no transactional id nobody: muster transactions list shows those that "
-        "there are\n"
+        "muster transactions describe: there is no transactional id nobody: muster transactions list shows the "
+        "existing ones\n"
     )
     assert describe(cluster, ["pay-1"], as_json=True) == 0
     assert json.loads(capsys.readouterr().out) == {
@@ -246,7 +246,7 @@ def test_what_cannot_be_looked_at_is_named(cluster: Any, capsys: Capture) -> Non
     assert hanging(cluster, None, as_json=False) == 1
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err.startswith("muster transactions hanging: orders-0 cannot be looked at: TOPIC_AUTHORIZATION_FAILED")
+    assert told.err.startswith("muster transactions hanging: orders-0 cannot be checked: TOPIC_AUTHORIZATION_FAILED")
     with pytest.raises(RequestFailed, match="--topic moon: there is no such topic"):
         hanging(cluster, ["moon"], as_json=False)
     cluster.partition_error, cluster.list_error = 0, 14

@@ -190,7 +190,7 @@ def test_a_group_without_a_history(command: Command, new_name: NewName) -> None:
     nobody = new_name("nobody")
     assert command("history", nobody, status=1) == (
         f"muster groups history: there is no history of a group {nobody}: no member has joined it since its events "
-        "are kept; muster groups list shows the groups that there are\n"
+        "are kept; muster groups list shows the existing groups\n"
     )
     assert command("history", nobody, "--last", "0", status=2) == (
         "muster groups history: --last 0: a number of events, 1 or more, was expected\n"

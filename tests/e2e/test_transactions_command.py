@@ -173,7 +173,7 @@ async def test_an_id_without_a_history(
     nobody = new_name("nobody")
     assert await command.later("history", nobody, status=1) == (
         f"muster transactions history: there is no history of a transactional id {nobody}: no producer has used it "
-        "since its events are kept; muster transactions list shows the ids that there are\n"
+        "since its events are kept; muster transactions list shows the existing ids\n"
     )
 
 
