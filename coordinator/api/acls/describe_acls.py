@@ -1,21 +1,80 @@
-"""DescribeAcls: the access control entries that a filter selects."""
+"""DescribeAcls: the access control entries that a filter selects. Also why all three ACL APIs refuse a request: the
+client may not do it, the server has no authorizer, or a code is 0.
+
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from muster.coordinator.api.acls.refusals import Refusal, authorizer_for, closes, filter_of
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
+from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_steps
-from muster.coordinator.security.authorizer import Operation
+from muster.coordinator.security.acls import UNKNOWN, Acl, AclFilter
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from muster.coordinator.security.standard_authorizer import StandardAuthorizer
 from muster.coordinator.system.jobs import Job
+from muster.protocol.errors import ErrorCode, error_message
+from muster.protocol.messages.delete_acls import DeleteAclsFilter
 from muster.protocol.messages.describe_acls import (
     AclDescription,
     DescribeAclsRequest,
     DescribeAclsResource,
     DescribeAclsResponse,
 )
+
+NO_AUTHORIZER: Final = "No Authorizer is configured."
+
+
+class Refusal(NamedTuple):
+    """An error of the whole request."""
+
+    error_code: int
+    error_message: str | None
+
+
+NOT_ALLOWED: Final = Refusal(
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+)
+
+
+def authorizer_for(
+    node: Node, context: RequestContext, operation: int, disabled: str = NO_AUTHORIZER
+) -> StandardAuthorizer | Refusal:
+    """The authorizer whose entries the client may see or change, or why it may not. The client needs `operation` on the
+    cluster.
+
+    `disabled`: the error text for a server without an authorizer.
+    """
+    authorizer = node.authorizer
+    if not authorizer.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME):
+        return NOT_ALLOWED
+    if not isinstance(authorizer, StandardAuthorizer):
+        return Refusal(ErrorCode.SECURITY_DISABLED, disabled)
+    return authorizer
+
+
+def filter_of(row: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    """The filter of a request. Both requests have the same field names."""
+    return AclFilter(
+        row.resource_type_filter,
+        row.resource_name_filter,
+        row.pattern_type_filter,
+        row.principal_filter,
+        row.host_filter,
+        row.operation,
+        row.permission_type,
+    )
+
+
+def closes_on_code_0(context: RequestContext, given: Acl | AclFilter) -> bool:
+    """Close the connection when a code is 0, as Kafka does (IllegalArgumentException). No client may send 0."""
+    if UNKNOWN not in (given.resource_type, given.pattern_type, given.operation, given.permission_type):
+        return False
+    context.channel.end(CloseConnection("its request has the code 0 (UNKNOWN) in an access control entry or filter"))
+    return True
+
 
 _DISABLED: Final = "No Authorizer is configured on the broker"
 _ROW_BYTES: Final = 10
@@ -28,7 +87,7 @@ def handle_describe_acls(
 ) -> Job[DescribeAclsResponse | None]:
     """List the selected entries by resource. A filter with a code that Kafka does not know selects no entry."""
     wanted = filter_of(request)
-    if closes(context, wanted):
+    if closes_on_code_0(context, wanted):
         return None
     found = authorizer_for(node, context, Operation.DESCRIBE, _DISABLED)
     if isinstance(found, Refusal):

@@ -1,16 +1,57 @@
-"""DescribeCluster: the nodes of the cluster (KIP-700, KIP-919's endpoint types)."""
+"""DescribeCluster (KIP-700, KIP-919), DescribeQuorum (KIP-595) and DescribeLogDirs (KIP-113, KIP-827).
+
+The process keeps the metadata log. Its controller is the leader of the quorum and the one voter. The other brokers read
+the log and are observers.
+
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Iterable
+from typing import Final
+
+from muster.coordinator.api.answer_size import NO_LIMIT, TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.security.authorizer import cluster_operations
-from muster.protocol.errors import ErrorCode
+from muster.coordinator.api.node import Node, Respond, in_steps
+from muster.coordinator.log import FileStorage, MemoryStorage, Storage
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType, cluster_operations
+from muster.coordinator.system.jobs import Job
+from muster.coordinator.topics.metadata_log import LEADER_EPOCH
+from muster.coordinator.topics.names import METADATA_TOPIC
+from muster.protocol.errors import ErrorCode, error_message
+from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from muster.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from muster.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+    ReplicaState,
+)
+
+
+def may_alter_cluster(node: Node, context: RequestContext) -> bool:
+    """Whether the client may move leaders and brokers."""
+    return node.authorizer.allows(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def may_describe_cluster(node: Node, context: RequestContext) -> bool:
+    """Whether the client may describe leaders and brokers."""
+    return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+
 
 BROKERS = 1
 CONTROLLERS = 2
@@ -41,3 +82,123 @@ def handle_describe_cluster(
             cluster_authorized_operations=operations,
         )
     )
+
+
+_QUORUM_ROW_BYTES: Final = 80
+"""Size of a row in an answer, and of each replica in it."""
+
+
+@in_steps
+def handle_describe_quorum(
+    node: Node, context: RequestContext, request: DescribeQuorumRequest
+) -> Job[DescribeQuorumResponse]:
+    """Answer for the one partition of the metadata log. No other partition has a quorum."""
+    if not may_describe_cluster(node, context):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return DescribeQuorumResponse(error_code=code, error_message=error_message(code))
+    answer = DescribeQuorumResponse()
+    answer.topics = topics = list[DescribeQuorumResponseTopicData]()
+    room = AnswerSize(node, context)
+    present: DescribeQuorumResponsePartitionData | None = None
+    for topic in request.topics:
+        rows: list[DescribeQuorumResponsePartitionData] = []
+        topics.append(DescribeQuorumResponseTopicData(topic.topic_name, rows))
+        for wanted in topic.partitions:
+            index = wanted.partition_index
+            if (topic.topic_name, index) != (METADATA_TOPIC, 0):
+                rows.append(_refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                room.take(_QUORUM_ROW_BYTES)
+            elif room.take(_QUORUM_ROW_BYTES * (1 + len(node.cluster.brokers))):
+                # a partition that is named several times has the same row each time
+                present = _partition(node) if present is None else present
+                rows.append(present)
+            else:
+                rows.append(DescribeQuorumResponsePartitionData(0, TOO_LARGE, TOO_LARGE_TEXT))
+            yield room.pause()
+        yield None
+    return answer
+
+
+def _refused(index: int, code: int) -> DescribeQuorumResponsePartitionData:
+    return DescribeQuorumResponsePartitionData(index, code, error_message(code))
+
+
+def _partition(node: Node) -> DescribeQuorumResponsePartitionData:
+    log, now_ms = node.topics.metadata_log.log, node.clock.now().wall_ms
+    leader = node.cluster.controller_id
+    end = log.end_offset
+    states = {
+        broker.broker_id: ReplicaState(
+            broker.broker_id,
+            ZERO_UUID,  # as for voters that are configured (KIP-853)
+            end,
+            now_ms if not broker.fenced else -1,
+            now_ms if not broker.fenced else -1,
+        )
+        for broker in node.cluster.brokers.values()
+    }
+    return DescribeQuorumResponsePartitionData(
+        0,
+        0,
+        "",
+        leader,
+        LEADER_EPOCH,
+        log.durable_offset,
+        [states[leader]] if leader in states else [],
+        [state for broker_id, state in states.items() if broker_id != leader],
+    )
+
+
+_LOG_DIR_ROW_BYTES = 22
+"""Size of a row in an answer."""
+IN_MEMORY = "memory"
+"""The path in an answer when the logs are in memory."""
+
+
+@in_steps
+def handle_describe_log_dirs(
+    node: Node, context: RequestContext, request: DescribeLogDirsRequest
+) -> Job[DescribeLogDirsResponse]:
+    """Answer with the one data directory and its partitions that the request names (null: all). The answer only has
+    partitions that this broker leads, or has a replica of: a Kafka broker has no others.
+    """
+    if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    wanted: Iterable[tuple[str, Iterable[int]]]
+    if request.topics is None:
+        wanted = ((topic.name, range(len(topic.partitions))) for topic in [*node.topics.by_name.values()])
+    else:
+        wanted = ((topic.topic, topic.partitions) for topic in request.topics)
+    # a topic that is named twice has one row, and each of its partitions has one row
+    found: dict[str, dict[int, DescribeLogDirsPartition]] = {}
+    room = AnswerSize(node, context, NO_LIMIT)
+    for name, indexes in wanted:
+        for index in indexes:
+            partition = node.topics.open.partition(name, index)
+            if partition is not None and _has(node, name, index):
+                rows = found.setdefault(name, {})
+                if index not in rows:
+                    room.take(_LOG_DIR_ROW_BYTES if rows else _LOG_DIR_ROW_BYTES + len(name))
+                rows[index] = DescribeLogDirsPartition(index, partition.log.size_bytes)
+            yield room.pause()
+        yield None
+    topics = [DescribeLogDirsTopic(name, list(rows.values())) for name, rows in found.items()]
+    storage = node.topics.logs.storage
+    path = IN_MEMORY if storage.root == MemoryStorage.root else os.path.abspath(storage.root)
+    total, usable = _space(storage)
+    result = DescribeLogDirsResult(log_dir=path, topics=topics, total_bytes=total, usable_bytes=usable)
+    return DescribeLogDirsResponse(results=[result])
+
+
+def _has(node: Node, name: str, index: int) -> bool:
+    topic = node.topics.by_name[name]
+    node_id, state = node.cluster.node_id, topic.state.partitions[index]
+    return node_id in state.replicas or node_id == state.leader
+
+
+def _space(storage: Storage) -> tuple[int, int]:
+    """Size of the volume that holds the logs, in bytes: (all, free). Both are -1 when the logs are in memory."""
+    if not isinstance(storage, FileStorage):
+        return -1, -1
+    usage = shutil.disk_usage(storage.root)
+    return usage.total, usage.free

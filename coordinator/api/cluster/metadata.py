@@ -62,7 +62,7 @@ def _describe(node: Node, context: RequestContext, request: MetadataRequest) -> 
                 room.take(_size(rows[-1]))
             yield room.pause()
     else:
-        asked = _Asked(node, context, request)
+        asked = _NamedTopics(node, context, request)
         yield from asked.look()
         rows, made = asked.rows, asked.made
     operations = cluster_operations(node.authorizer, context, request.include_cluster_authorized_operations)
@@ -85,7 +85,7 @@ def _size(row: MetadataResponseTopic) -> int:
     return _ROW_BYTES * (1 + len(row.partitions)) + len(row.name or "")
 
 
-class _Asked:
+class _NamedTopics:
     """The topics that a request names. Each topic has one row."""
 
     __slots__ = ("_context", "_may_create", "_node", "_room", "_tells_operations", "_wanted", "made", "rows")

@@ -11,9 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Final, TypeVar
 
-from muster.coordinator.api.configs import logger_levels
-from muster.coordinator.api.configs.operations import DELETE, Changes, applied, broker_after
-from muster.coordinator.api.configs.resources import Kind, check_altered_broker, check_altered_loggers, check_authorized
+from muster.coordinator.api.configs import resources
+from muster.coordinator.api.configs.resources import (
+    DELETE,
+    Changes,
+    Kind,
+    applied,
+    broker_after,
+    check_altered_broker,
+    check_altered_loggers,
+    check_authorized,
+)
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, in_steps
@@ -29,16 +37,16 @@ from muster.protocol.messages import alter_configs as full
 from muster.protocol.messages import incremental_alter_configs as incremental
 
 CLEANUP_POLICY: Final = "cleanup.policy"
-MOST_CHANGES: Final = 10_000
+MAX_CHANGES: Final = 10_000
 """One request may have so many changes (QuorumController.MAX_RECORDS_PER_USER_OP)."""
-MOST_OF_BROKER: Final = 1_000
+MAX_BROKER_PROPERTIES: Final = 1_000
 """A broker may have so many properties. Kafka accepts any name, and answers that describe the broker list all of them.
 """
-MOST_CHARACTERS_OF_BROKER: Final = 1_000_000
+MAX_BROKER_CHARACTERS: Final = 1_000_000
 """The limit for the names and values of these properties together."""
-MOST_RESOURCES: Final = 100_000
+MAX_RESOURCES: Final = 100_000
 """So many groups and client metrics may have configs. Muster knows of them only by their configs."""
-MOST_CHARACTERS_OF_RESOURCES: Final = 16_000_000
+MAX_RESOURCE_CHARACTERS: Final = 16_000_000
 """The limit for their names and configs together. They are kept in memory, and ListConfigResources lists all names."""
 _TOO_MANY_CHANGES: Final = "Unable to perform excessively large batch operation."
 Row = TypeVar("Row", incremental.AlterConfigsResource, full.AlterConfigsResource)
@@ -58,7 +66,7 @@ def handle_incremental_alter_configs(
             if not node.authorizer.allows(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
                 raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             check_altered_loggers(name, node.cluster.node_id)
-            logger_levels.alter(row.configs, validate_only=request.validate_only)
+            resources.alter_levels(row.configs, validate_only=request.validate_only)
             return
         present = _present(node, context, kind, name)
         if kind == Kind.BROKER:
@@ -107,7 +115,7 @@ def _alter_all(
     for row in rows:
         changes += len(row.configs)
         yield None
-    too_many = changes > MOST_CHANGES
+    too_many = changes > MAX_CHANGES
     for row in rows:
         yield None
         kind, name = row.resource_type, row.resource_name
@@ -147,11 +155,11 @@ def _present(node: Node, context: RequestContext, kind: int, name: str) -> Mappi
 
 def _check_broker(node: Node, name: str, after: Mapping[str, str]) -> None:
     """Check whether `after` may be all configs of a broker, or of all brokers. Raises `ApiError`."""
-    if len(after) > MOST_OF_BROKER:
-        what = f"A broker may have {MOST_OF_BROKER} properties set at most, but {len(after)} would be."
+    if len(after) > MAX_BROKER_PROPERTIES:
+        what = f"A broker may have {MAX_BROKER_PROPERTIES} properties set at most, but {len(after)} would be."
         raise ApiError(ErrorCode.POLICY_VIOLATION, what)
-    if sum(len(key) + len(text) for key, text in after.items()) > MOST_CHARACTERS_OF_BROKER:
-        what = f"The properties set on a broker may have {MOST_CHARACTERS_OF_BROKER} characters at most."
+    if sum(len(key) + len(text) for key, text in after.items()) > MAX_BROKER_CHARACTERS:
+        what = f"The properties set on a broker may have {MAX_BROKER_CHARACTERS} characters at most."
         raise ApiError(ErrorCode.POLICY_VIOLATION, what)
     try:
         dynamic.check(after, node.config, for_all=not name)
@@ -177,14 +185,14 @@ def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: b
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
     except InvalidProperty as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
-    if kind in (Kind.CLIENT_METRICS, Kind.GROUP) and not present and len(node.topics.state.configs) >= MOST_RESOURCES:
-        what = f"There are {MOST_RESOURCES} resources with configs already: reset one before."
+    if kind in (Kind.CLIENT_METRICS, Kind.GROUP) and not present and len(node.topics.state.configs) >= MAX_RESOURCES:
+        what = f"There are {MAX_RESOURCES} resources with configs already: reset one before."
         raise ApiError(ErrorCode.POLICY_VIOLATION, what)
     new = {key: text for key, text in changes.items() if text != present.get(key)}
     if kind in (Kind.CLIENT_METRICS, Kind.GROUP) and after:
         more = sum(len(key) + len(text or "") for key, text in new.items()) + (0 if present else len(name))
-        if node.topics.state.resource_characters + more > MOST_CHARACTERS_OF_RESOURCES:
-            what = f"Groups and client metrics with configs may have {MOST_CHARACTERS_OF_RESOURCES} characters at most."
+        if node.topics.state.resource_characters + more > MAX_RESOURCE_CHARACTERS:
+            what = f"Groups and client metrics with configs may have {MAX_RESOURCE_CHARACTERS} characters at most."
             raise ApiError(ErrorCode.POLICY_VIOLATION, what)
     if new and not validate_only:
         yield from node.topics.setting_configs(kind, name, new)

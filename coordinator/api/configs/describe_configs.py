@@ -1,4 +1,7 @@
-"""DescribeConfigs: the configs of topics, of this broker and of groups, and the source of each value (KIP-226)."""
+"""DescribeConfigs: the configs of topics, of this broker and of groups, and the source of each value (KIP-226).
+ListConfigResources: the resources that have configs (KIP-1142).
+
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
-from muster.coordinator.api.configs import logger_levels
+from muster.coordinator.api.configs import resources
 from muster.coordinator.api.configs.resources import (
     Kind,
     check_authorized,
@@ -15,10 +18,11 @@ from muster.coordinator.api.configs.resources import (
 )
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_steps
+from muster.coordinator.api.version_rules import lists_all_config_resources
 from muster.coordinator.properties import describe
 from muster.coordinator.properties.describe import SOURCE_LOGGER, Entry
 from muster.coordinator.properties.lookup import documentation as all_documentation
-from muster.coordinator.security.authorizer import Operation
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import name_fault
@@ -31,9 +35,14 @@ from muster.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from muster.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 
 _KINDS: Final = {Kind.TOPIC: "topic", Kind.BROKER: "broker", Kind.CLIENT_METRICS: "client-metrics", Kind.GROUP: "group"}
-_MOST_KNOWN: Final = 1_000
+_MAX_KNOWN: Final = 1_000
 """So many distinct resources are looked up once, however often a request names them."""
 _ROW_BYTES: Final = 16
 """Size of a row in an answer, without its texts."""
@@ -54,7 +63,7 @@ def handle_describe_configs(
         if found is None:
             result = _result(node, context, request, row, asked[2])
             found = result, _size(result)
-            if len(known) < _MOST_KNOWN:
+            if len(known) < _MAX_KNOWN:
                 known[asked] = found
         if room.take(found[1]):
             results.append(found[0])
@@ -113,7 +122,7 @@ def _entries(node: Node, context: RequestContext, row: DescribeConfigsResource) 
         return _broker_entries(node, name)
     if kind == Kind.BROKER_LOGGER:
         check_described_loggers(name, node.cluster.node_id)
-        return describe.loggers(logger_levels.levels())
+        return describe.loggers(resources.logger_levels())
     if kind == Kind.CLIENT_METRICS:
         if not name:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
@@ -160,3 +169,41 @@ def _described(
         for entry in entries
         if keys is None or entry.name in keys
     ]
+
+
+_RESOURCE_ROW_BYTES: Final = 5
+"""Size of a row in an answer, without its text."""
+_ALL = (Kind.TOPIC, Kind.BROKER, Kind.BROKER_LOGGER, Kind.CLIENT_METRICS, Kind.GROUP)
+
+
+@in_steps
+def handle_list_config_resources(
+    node: Node, context: RequestContext, request: ListConfigResourcesRequest
+) -> Job[ListConfigResourcesResponse]:
+    """List the resources of the requested kinds, or of all kinds when the request names none. Groups are listed if they
+    have configs.
+    """
+    if not node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+        return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    kinds: Collection[int] = frozenset(request.resource_types) or _ALL
+    if not lists_all_config_resources(context.api_version):
+        kinds = (Kind.CLIENT_METRICS,)
+    if any(kind not in _ALL for kind in kinds):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    found = []
+    room = AnswerSize(node, context)
+    for kind in _ALL:
+        if kind not in kinds:
+            continue
+        if kind == Kind.TOPIC:
+            names = [*node.topics.by_name]
+        elif kind in (Kind.BROKER, Kind.BROKER_LOGGER):
+            names = [str(broker_id) for broker_id in node.cluster.brokers]
+        else:
+            names = node.topics.state.resources(kind)
+        for name in names:
+            if not room.take(_RESOURCE_ROW_BYTES + len(name)):
+                return ListConfigResourcesResponse(error_code=TOO_LARGE)
+            found.append(ConfigResource(name, kind))
+            yield room.pause()
+    return ListConfigResourcesResponse(config_resources=found)

@@ -22,8 +22,8 @@ _ROW_BYTES: Final = 40
 """Size of a row in an answer, without its texts."""
 _FOUND: Final = (ErrorCode.NONE,)
 _FOUND_OR_NOT: Final = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
-_MOST_FILTERS = 50
-_PASSED_OVER = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+_MAX_FILTERS = 50
+_SKIPPED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 @in_steps
@@ -105,7 +105,7 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
     states: set[str] = set()
     kinds: set[str] = set()
     asked = request
-    if len(request.states_filter) + len(request.types_filter) > _MOST_FILTERS:
+    if len(request.states_filter) + len(request.types_filter) > _MAX_FILTERS:
         asked = ListGroupsRequest()
         for name in request.states_filter:
             states.add(name.strip().lower())
@@ -122,7 +122,7 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
         later = PendingResult()
         shard.submit(Command(asked, later, context.client))
         part: Any = yield later
-        if part.error_code in _PASSED_OVER:
+        if part.error_code in _SKIPPED:
             continue
         if part.error_code:
             return ListGroupsResponse(error_code=part.error_code)

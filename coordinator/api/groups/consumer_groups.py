@@ -30,9 +30,9 @@ from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeart
 
 PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
 CONSUMER: Final = "consumer"
-MOST_OF_A_GROUP: Final = 3 * MOST_ANSWER_BYTES
+MAX_GROUP_BYTES: Final = 3 * MOST_ANSWER_BYTES
 """The limit of a group in an answer in bytes, also for the only group."""
-A_ROW: Final = 40
+_ROW_BYTES: Final = 40
 """Size of a group in an answer, in bytes, without its texts and its members."""
 FEW_NAMES: Final = 500
 """So many names of a heartbeat are checked in one step."""
@@ -48,7 +48,7 @@ def handle_consumer_group_heartbeat(
     names = request.subscribed_topic_names
     if request.subscribed_topic_regex or (names is not None and len(names) > FEW_NAMES):
         done = partial(_submit, node, context, request, respond)
-        node.slices.run(_looked_at(node, context, request), lambda found: done(*found), context.channel)
+        node.slices.run(_check_in_steps(node, context, request), lambda found: done(*found), context.channel)
     else:
         _submit(node, context, request, respond, _refusal(node, context, request))
 
@@ -75,7 +75,7 @@ def _submit(
     node.routing.shard(request.group_id).submit(command)
 
 
-def _looked_at(
+def _check_in_steps(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> Job[tuple[int, str | None]]:
     """The error of a client without permission (0: no error), and why its pattern is invalid. A long list of names is
@@ -103,7 +103,7 @@ def _topics_refusal(node: Node, context: RequestContext, names: Sequence[str]) -
     return 0
 
 
-def may_beat(
+def may_send_heartbeat(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest, *, log_denied: bool = True
 ) -> bool:
     """Whether the client may be a member of the group with the topics that it names."""
@@ -175,7 +175,7 @@ def handle_consumer_group_describe(
         if not row.error_code and request.include_authorized_operations:
             group = ResourceType.GROUP
             row.authorized_operations = authorized_operations(node.authorizer, context, group, group_id)
-        size = A_ROW + len(group_id) + len(row.error_message or "")
+        size = _ROW_BYTES + len(group_id) + len(row.error_message or "")
         found[group_id] = row if room.take(size) else _too_large(group_id)
 
     def allowed(group_id: str) -> bool:
@@ -198,13 +198,13 @@ def handle_consumer_group_describe(
         row = found[group_id]
         snapshots: list[Snapshot] = row.members  # type: ignore[assignment]  # as `DescribeCommand` has them
         row.members = []
-        if not (yield from _are_shown(node, context, snapshots)):
+        if not (yield from _may_describe_topics(node, context, snapshots)):
             row.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             row.error_message = "The group has described topic(s) that the client is not authorized to describe."
             rows.append(row)
             continue
         size = yield from _size(snapshots)
-        if is_first and snapshots and size <= MOST_OF_A_GROUP:
+        if is_first and snapshots and size <= MAX_GROUP_BYTES:
             is_first, room.left = False, max(room.left, size)
         if room.take(size):
             yield room.pause()
@@ -221,7 +221,7 @@ def _too_large(group_id: str) -> DescribedGroup:
     return DescribedGroup(TOO_LARGE, TOO_LARGE_TEXT, group_id)
 
 
-def _are_shown(node: Node, context: RequestContext, members: Sequence[Snapshot]) -> Job[bool]:
+def _may_describe_topics(node: Node, context: RequestContext, members: Sequence[Snapshot]) -> Job[bool]:
     """Whether the client may describe all topics of these members. Otherwise the group is shown without members, as on
     Kafka.
     """

@@ -23,7 +23,7 @@ from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from muster.protocol.messages.sync_group import SyncGroupRequest
 
-MOST_PROTOCOLS: Final = 1_000
+MAX_PROTOCOLS: Final = 1_000
 """A member's JoinGroup names at most so many protocols. Clients have a handful, and each protocol is checked for each
 member.
 """
@@ -38,7 +38,7 @@ def handle_join_group(node: Node, context: RequestContext, request: JoinGroupReq
     if not _may_read(node, context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
-    if len(request.protocols) > MOST_PROTOCOLS:
+    if len(request.protocols) > MAX_PROTOCOLS:
         respond(refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return
     version = context.api_version
@@ -96,12 +96,12 @@ def handle_leave_group(node: Node, context: RequestContext, request: LeaveGroupR
     if not _may_read(node, context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     elif len(request.members) > ROWS_AT_ONCE:
-        node.run(context, respond, _leave_in_pieces(node, context, request))
+        node.run(context, respond, _leave_in_steps(node, context, request))
     else:
         node.routing.shard(request.group_id).submit(Command(request, respond, context.client))
 
 
-def _leave_in_pieces(node: Node, context: RequestContext, request: LeaveGroupRequest) -> Job[LeaveGroupResponse]:
+def _leave_in_steps(node: Node, context: RequestContext, request: LeaveGroupRequest) -> Job[LeaveGroupResponse]:
     """Very many members leave, some in each step. An error of the group ends the request."""
     rows: list[MemberResponse] = []
     for start in range(0, len(request.members), ROWS_AT_ONCE):

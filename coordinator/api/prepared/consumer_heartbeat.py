@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.groups.consumer_groups import may_beat
+from muster.coordinator.api.groups.consumer_groups import may_send_heartbeat
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.prepared.heartbeat import PreparedHeartbeat
 from muster.coordinator.api.routes import Route
@@ -17,7 +17,7 @@ def prepare_consumer_heartbeat(
     change.
     """
     request: ConsumerGroupHeartbeatRequest = route.decode(frame, body, len(frame))
-    if not may_beat(node, context, request, log_denied=False):
+    if not may_send_heartbeat(node, context, request, log_denied=False):
         return None
     shard = node.routing.shard(request.group_id)
     member = shard.prepare_consumer_heartbeat(request, context.client)

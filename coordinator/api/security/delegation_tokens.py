@@ -1,11 +1,15 @@
 """CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken (KIP-48, KIP-373).
 
-As on Kafka, a client must have authenticated by SASL or by a certificate, and not by a delegation token.
+As on Kafka, a client must have authenticated by SASL or by a certificate, and not by a delegation token. Tokens that
+have expired are removed every `delegation.token.expiry.check.interval.ms`.
+
 """
 
 from __future__ import annotations
 
 from typing import Final
+
+import structlog
 
 from muster.coordinator.api.answer_size import AnswerSize
 from muster.coordinator.api.context import RequestContext
@@ -22,14 +26,13 @@ from muster.coordinator.security.sasl.delegation_tokens import (
     principal,
 )
 from muster.coordinator.system import uuids
-from muster.coordinator.system.jobs import Job
+from muster.coordinator.system.clock import Clock, Timer
+from muster.coordinator.system.jobs import Job, JobQueue
 from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.topics import Topics
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
-from muster.protocol.messages.create_delegation_token import (
-    CreateDelegationTokenRequest,
-    CreateDelegationTokenResponse,
-)
+from muster.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from muster.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
@@ -41,10 +44,10 @@ from muster.protocol.messages.metadata_records.delegation_token_record import De
 from muster.protocol.messages.metadata_records.remove_delegation_token_record import RemoveDelegationTokenRecord
 from muster.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
-MOST_RENEWERS: Final = 100
-MOST_NAME_BYTES: Final = 1_024
+MAX_RENEWERS: Final = 100
+MAX_NAME_BYTES: Final = 1_024
 """The longest name of an owner or a renewer, in bytes."""
-MOST_CHARACTERS: Final = 16_000_000
+MAX_CHARACTERS: Final = 16_000_000
 """The limit for all names in all tokens together. They are kept in memory, and one answer may list all of them."""
 NO_TIME: Final = -1
 LAST_MS: Final = (1 << 63) - 1
@@ -70,10 +73,10 @@ def handle_create_delegation_token(
         answer.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
         return answer
     names = [owner.name, *(one.principal_name for one in request.renewers)]
-    if len(names) > MOST_RENEWERS + 1 or len(tokens.now) >= MOST_TOKENS:
+    if len(names) > MAX_RENEWERS + 1 or len(tokens.now) >= MOST_TOKENS:
         answer.error_code = ErrorCode.POLICY_VIOLATION
         return answer
-    if any(len(name.encode("utf-8", "surrogatepass")) > MOST_NAME_BYTES for name in names):
+    if any(len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES for name in names):
         answer.error_code = ErrorCode.INVALID_REQUEST
         return answer
     now_ms = node.clock.now().wall_ms
@@ -83,7 +86,7 @@ def handle_create_delegation_token(
     most_ms = min(now_ms + lifetime_ms, LAST_MS)
     renewers = [str(KafkaPrincipal(one.principal_type, one.principal_name)) for one in request.renewers]
     more = len(str(owner)) + len(str(requester)) + sum(map(len, renewers))
-    if node.topics.state.token_characters + more > MOST_CHARACTERS:
+    if node.topics.state.token_characters + more > MAX_CHARACTERS:
         answer.error_code = ErrorCode.POLICY_VIOLATION
         answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = NO_TIME
         return answer
@@ -126,7 +129,7 @@ def handle_renew_delegation_token(
     """Extend the lifetime of a token, at most to its last time."""
     answer = RenewDelegationTokenResponse()
     now_ms = node.clock.now().wall_ms
-    asked = _asked_about(node, context, request.hmac, answer)
+    asked = _token_of(node, context, request.hmac, answer)
     if asked is None:
         return answer
     tokens, found = asked
@@ -149,7 +152,7 @@ def handle_expire_delegation_token(
     """Let a token expire after a time, or now if the time is negative."""
     answer = ExpireDelegationTokenResponse()
     now_ms = node.clock.now().wall_ms
-    asked = _asked_about(node, context, request.hmac, answer)
+    asked = _token_of(node, context, request.hmac, answer)
     if asked is None:
         return answer
     _, found = asked
@@ -169,7 +172,7 @@ def handle_expire_delegation_token(
 Changed = RenewDelegationTokenResponse | ExpireDelegationTokenResponse
 
 
-def _asked_about(
+def _token_of(
     node: Node, context: RequestContext, hmac: bytes, answer: Changed
 ) -> tuple[DelegationTokens, DelegationTokenRecord] | None:
     """All tokens, and the token to change. None means that `answer` has the error."""
@@ -250,3 +253,47 @@ def _may_see(node: Node, context: RequestContext, record: DelegationTokenRecord)
         or allows(context, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, record.token_id)
         or allows(context, Operation.DESCRIBE_TOKENS, ResourceType.USER, record.owner)
     )
+
+
+log = structlog.get_logger("muster.topics")
+
+
+class TokenExpiry:
+    """See the module."""
+
+    def __init__(self, topics: Topics, clock: Clock, slices: JobQueue, interval_ms: int) -> None:
+        self._topics = topics
+        self._slices = slices
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._timer: Timer
+        self._wait()
+
+    def stop(self) -> None:
+        """Stop removing tokens."""
+        self._timer.cancel()
+
+    def _wait(self) -> None:
+        due_ms = self._clock.mono_ms() + self._interval_ms
+        self._timer = self._clock.call_at(due_ms, self._sweep, self._interval_ms)
+
+    def _sweep(self) -> None:
+        self._slices.run(self._sweeping(), lambda _: self._wait(), self)
+
+    closed = False
+
+    def fault(self, error: Exception) -> None:
+        """See `jobs.Owner`."""
+        log.error("delegation tokens that have expired cannot be removed, by a fault", exc_info=error)
+
+    def _sweeping(self) -> Job[None]:
+        wall_ms = self._clock.now().wall_ms
+        over = [record for record in self._topics.state.tokens.values() if has_expired(record, wall_ms)]
+        try:
+            if over:
+                yield from self._topics.writing([RemoveDelegationTokenRecord(record.token_id) for record in over])
+        except ApiError as refusal:
+            log.error("delegation tokens that have expired cannot be removed now", why=refusal.message)
+        else:
+            for record in over:
+                log.info("a delegation token has expired", token=record.token_id, owner=record.owner)

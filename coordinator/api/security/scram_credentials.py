@@ -38,12 +38,12 @@ from muster.protocol.messages.metadata_records.remove_user_scram_credential_reco
 )
 from muster.protocol.messages.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 
-MOST_CREDENTIALS: Final = 100_000
+MAX_CREDENTIALS: Final = 100_000
 """The credentials are kept in memory."""
-MOST_NAME_BYTES: Final = 1_024
+MAX_NAME_BYTES: Final = 1_024
 """The longest name of a user, in bytes."""
-MOST_SALT_BYTES: Final = 1_024
-MOST_REFUSED: Final = 1_000
+MAX_SALT_BYTES: Final = 1_024
+MAX_REFUSED: Final = 1_000
 """The largest answer that refuses all rows, in rows."""
 _ROW_BYTES: Final = 30
 """Size of a user in an answer, without the name."""
@@ -57,7 +57,7 @@ def handle_describe_user_scram_credentials(
     if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         # the answer has no names, as on Kafka
-        refused = [DescribeUserScramCredentialsResult("", code, None)] * min(len(request.users or ()), MOST_REFUSED)
+        refused = [DescribeUserScramCredentialsResult("", code, None)] * min(len(request.users or ()), MAX_REFUSED)
         return DescribeUserScramCredentialsResponse(0, code, None, refused)
     credentials = node.topics.state.scram
     times: dict[str, int] = {}
@@ -155,10 +155,10 @@ def _fault(node: Node, row: ScramCredentialDeletion | ScramCredentialUpsertion, 
         return _BAD, "Too few iterations"
     if row.iterations > MAX_ITERATIONS:
         return _BAD, "Too many iterations"
-    if len(row.name.encode()) > MOST_NAME_BYTES or len(row.salt) > MOST_SALT_BYTES:
-        return _BAD, f"A name and a salt may have {MOST_NAME_BYTES} bytes."
-    if len(credentials) + more >= MOST_CREDENTIALS and (row.name, row.mechanism) not in credentials:
-        return ErrorCode.POLICY_VIOLATION, f"There are {MOST_CREDENTIALS} credentials already."
+    if len(row.name.encode()) > MAX_NAME_BYTES or len(row.salt) > MAX_SALT_BYTES:
+        return _BAD, f"A name and a salt may have {MAX_NAME_BYTES} bytes."
+    if len(credentials) + more >= MAX_CREDENTIALS and (row.name, row.mechanism) not in credentials:
+        return ErrorCode.POLICY_VIOLATION, f"There are {MAX_CREDENTIALS} credentials already."
     return None
 
 

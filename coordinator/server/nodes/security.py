@@ -54,7 +54,7 @@ def make_delegation_tokens(
     secret = config.value("delegation.token.secret.key")
     if not secret:
         return None
-    from muster.coordinator.api.security.token_expiry import TokenExpiry
+    from muster.coordinator.api.security.delegation_tokens import TokenExpiry
     from muster.coordinator.security.sasl.delegation_tokens import DelegationTokens
 
     tokens = DelegationTokens(

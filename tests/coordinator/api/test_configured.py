@@ -14,7 +14,7 @@ import pytest
 
 from muster.coordinator.api import answer_size
 from muster.coordinator.api.configs import alter_configs
-from muster.coordinator.api.configs.alter_configs import MOST_CHANGES, MOST_OF_BROKER
+from muster.coordinator.api.configs.alter_configs import MAX_BROKER_PROPERTIES, MAX_CHANGES
 from muster.coordinator.api.node import Node
 from muster.coordinator.system.logging.levels import LEVELS, ROOT
 from muster.protocol.errors import ErrorCode
@@ -114,16 +114,16 @@ def many(count: int, kind: int = BROKER, name: str = "1", first: int = 0) -> inc
 
 def test_too_many_changes_in_one_request_are_refused_with_all_rows(node: Node) -> None:
     too_many = (ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
-    assert alter(node, many(MOST_CHANGES), many(1, name="")) == {too_many}
+    assert alter(node, many(MAX_CHANGES), many(1, name="")) == {too_many}
     assert not node.config.own
 
 
 def test_too_many_properties_of_a_broker(node: Node) -> None:
-    assert alter(node, many(MOST_OF_BROKER)) == {(0, None)}
-    ((error_code, message),) = alter(node, many(1, first=MOST_OF_BROKER))
+    assert alter(node, many(MAX_BROKER_PROPERTIES)) == {(0, None)}
+    ((error_code, message),) = alter(node, many(1, first=MAX_BROKER_PROPERTIES))
     assert error_code == ErrorCode.POLICY_VIOLATION
     assert "1000 properties set at most" in (message or "")
-    assert len(node.config.own) == MOST_OF_BROKER
+    assert len(node.config.own) == MAX_BROKER_PROPERTIES
 
 
 def test_too_much_text_of_a_broker(node: Node) -> None:

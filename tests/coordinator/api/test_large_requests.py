@@ -13,7 +13,7 @@ import pytest
 from muster.coordinator.api import answer_size as bounds
 from muster.coordinator.api import gather
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, in_pieces
-from muster.coordinator.api.groups.membership import MANY_PROTOCOLS, MOST_PROTOCOLS
+from muster.coordinator.api.groups.membership import MANY_PROTOCOLS, MAX_PROTOCOLS
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.state_machine.interface import Command
@@ -456,9 +456,9 @@ class TestMembers:
         assert (response.error_code, list(response.members)) == (ErrorCode.INVALID_GROUP_ID, [])
 
     def test_a_member_has_no_more_protocols_than_anybody_needs(self, node: Node) -> None:
-        member_id = self.join(node, protocols=MOST_PROTOCOLS).member_id
-        assert self.join(node, member_id, protocols=MOST_PROTOCOLS).error_code == 0
-        assert self.join(node, protocols=MOST_PROTOCOLS + 1).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        member_id = self.join(node, protocols=MAX_PROTOCOLS).member_id
+        assert self.join(node, member_id, protocols=MAX_PROTOCOLS).error_code == 0
+        assert self.join(node, protocols=MAX_PROTOCOLS + 1).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
     @pytest.mark.parametrize(("protocols", "at_once"), [(MANY_PROTOCOLS, 30), (MANY_PROTOCOLS + 1, SLICE_MS)])
     def test_many_members_with_many_protocols_join_in_several_iterations_of_the_loop(

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api.acls.create_acls import handle_create_acls
-from muster.coordinator.api.acls.delete_acls import handle_delete_acls
-from muster.coordinator.api.topics.create_partitions import handle_create_partitions
-from muster.coordinator.api.topics.create_topics import handle_create_topics
+from muster.coordinator.api.acls.alter_acls import handle_create_acls, handle_delete_acls
+from muster.coordinator.api.topics.create_topics import handle_create_partitions, handle_create_topics
 from muster.coordinator.api.topics.delete_topics import handle_delete_topics
 from muster.coordinator.system.jobs import OffloadedWork, PendingResult
 from muster.protocol.messages.create_acls import AclCreation, CreateAclsRequest

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.api import answer_size
-from muster.coordinator.api.acls import create_acls, delete_acls
+from muster.coordinator.api.acls import alter_acls
 from muster.coordinator.config.config import ALLOW_EVERYONE, AUTHORIZER, STANDARD, SUPER_USERS
 from muster.coordinator.server import Server
 from muster.protocol.errors import ErrorCode
@@ -206,11 +206,11 @@ async def test_who_may_not_change_entries() -> None:
 
 
 async def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(create_acls, "MOST_NEW", 5)
-    monkeypatch.setattr(create_acls, "MOST_ACLS", 6)
-    monkeypatch.setattr(create_acls, "WRITTEN_AT_ONCE", 2)
-    monkeypatch.setattr(delete_acls, "MOST_DELETED", 5)
-    monkeypatch.setattr(delete_acls, "MOST_FILTERS", 3)
+    monkeypatch.setattr(alter_acls, "MOST_NEW", 5)
+    monkeypatch.setattr(alter_acls, "MOST_ACLS", 6)
+    monkeypatch.setattr(alter_acls, "WRITTEN_AT_ONCE", 2)
+    monkeypatch.setattr(alter_acls, "MOST_DELETED", 5)
+    monkeypatch.setattr(alter_acls, "MOST_FILTERS", 3)
     async with running(SUPER) as server, connected(server) as client:
 
         async def made(*numbers: int) -> list[int]:
@@ -232,7 +232,7 @@ async def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_names_have_an_end_and_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    long = "x" * (create_acls.MOST_NAME_BYTES + 1)
+    long = "x" * (alter_acls.MAX_NAME_BYTES + 1)
     async with running(SUPER) as server, connected(server) as client:
         rows = [entry(name=long), entry(principal=f"User:{long}"), entry(host=long), entry(name=long[1:], pattern=4)]
         rows.append(entry(name="a", pattern=4))

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.api import answer_size
-from muster.coordinator.api.quotas import alter_client_quotas
+from muster.coordinator.api import answer_size, client_quotas
 from muster.coordinator.server import Server
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.api.quotas.exchanges import ALICE, EXCHANGES, RATE, alter, ask, change, kafkas, told
@@ -34,9 +33,9 @@ async def test_quotas_are_there_after_a_start(tmp_path: Path) -> None:
 
 
 async def test_there_are_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alter_client_quotas, "MOST_ENTITIES", 2)
+    monkeypatch.setattr(client_quotas, "MOST_ENTITIES", 2)
     async with running() as server, connected(server) as client:
-        long = "x" * (alter_client_quotas.MOST_NAME_BYTES + 1)
+        long = "x" * (client_quotas.MAX_NAME_BYTES + 1)
         names = ("a", "b", "c", long)
         answer = await client.ask(alter(*[change((("user", name),), (RATE, 1.0)) for name in names]))
         errors = {row.entity[0].entity_name: row.error_code for row in answer.entries}
@@ -64,7 +63,7 @@ async def test_hosts_that_cannot_be_resolved_are_refused(monkeypatch: pytest.Mon
         asked.append(host)
         return "10.0.0.1" if host == "known.example" else None
 
-    monkeypatch.setattr(alter_client_quotas, "resolve", resolve)
+    monkeypatch.setattr(client_quotas, "resolve", resolve)
     async with running() as server, connected(server) as client:
         rows = [
             change((("ip", name),), ("connection_creation_rate", 5.0))

@@ -1,4 +1,4 @@
-"""AlterClientQuotas: set and remove quotas (ControllerApis, ClientQuotaControlManager)."""
+"""DescribeClientQuotas and AlterClientQuotas: read, set and remove quotas of clients (ClientQuotaControlManager)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from ipaddress import ip_address
 from typing import Final
 
 from muster.assignors.java_order import spread, walked
+from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.quotas.entities import (
+    CLIENT_ID,
     IP,
+    TYPES,
+    USER,
     Entity,
+    EntityFilter,
+    bucket_of,
     entity_of,
     fault_of_entity,
     fault_of_quota,
@@ -36,21 +42,114 @@ from muster.protocol.messages.alter_client_quotas import (
     AlterClientQuotasResponseEntryData,
     OpData,
 )
-from muster.protocol.messages.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
+from muster.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from muster.protocol.messages.metadata_records.client_quota_record import ClientQuotaRecord
+from muster.protocol.messages.metadata_records.client_quota_record import EntityData as RecordedEntity
 
-MOST_RECORDS: Final = 10_000
+_ROW_BYTES: Final = 10
+"""Size of an entity in an answer, and of each of its parts and quotas, without texts."""
+_NEW: Final = 16
+"""The size of a new HashMap. Kafka collects changes of quotas in one before it applies them."""
+_EXACT: Final = 0
+_DEFAULT: Final = 1
+_SPECIFIED: Final = 2
+_MATCH_TYPES: Final = {_DEFAULT: "DEFAULT", _SPECIFIED: "SPECIFIED"}
+_IP_ALONE: Final = (
+    "Invalid entity filter component combination. "
+    "IP filter component should not be used with user or clientId filter component."
+)
+
+
+@in_steps
+def handle_describe_client_quotas(
+    node: Node, context: RequestContext, request: DescribeClientQuotasRequest
+) -> Job[DescribeClientQuotasResponse]:
+    """Answer with the selected quotas; without a filter, with all quotas. They have the order of Kafka's hash
+    tables.
+    """
+    if not node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+        # the error has no message, as on Kafka
+        return DescribeClientQuotasResponse(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None, None)
+    try:
+        wanted = yield from _filter_of(request)
+    except ApiError as refusal:
+        return DescribeClientQuotasResponse(error_code=refusal.error_code, error_message=refusal.message, entries=None)
+    rows: list[EntryData] = []
+    buckets: list[int] = []
+    known = list(node.topics.state.quotas.items())
+    room = AnswerSize(node, context)
+    for entity, quotas in known:
+        if wanted.selects(entity):
+            size = _ROW_BYTES + sum([_ROW_BYTES + len(kind) + len(name or "") for kind, name in entity])
+            size += sum([_ROW_BYTES + len(key) for key in quotas])
+            if not room.take(size):
+                return DescribeClientQuotasResponse(error_code=TOO_LARGE, error_message=TOO_LARGE_TEXT, entries=None)
+            names = dict(entity)
+            rows.append(
+                EntryData(
+                    [EntityData(kind, names[kind]) for kind in in_javas_order(names, len(names))],
+                    [ValueData(key, quotas[key]) for key in in_javas_order(in_javas_order(quotas, _NEW), len(quotas))],
+                )
+            )
+            buckets.append(bucket_of(entity, len(known)))
+        yield room.pause()
+    in_order = sorted(range(len(rows)), key=buckets.__getitem__)
+    return DescribeClientQuotasResponse(error_message="", entries=[rows[index] for index in in_order])
+
+
+def _filter_of(request: DescribeClientQuotasRequest) -> Job[EntityFilter]:
+    """The filter of a request. Raises `ApiError`, in Kafka's words and order."""
+    exact: dict[str, str | None] = {}
+    types: dict[str, None] = {}
+    for row in request.components:
+        kind, how = row.entity_type, row.match_type
+        if not kind:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
+        if kind in exact or kind in types:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Entity type {kind} cannot appear more than once in the filter.")
+        if kind not in TYPES:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+        if how not in (_EXACT, _DEFAULT, _SPECIFIED):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown match type {how}")
+        if how == _EXACT and row.match is None:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, "Request specified MATCH_TYPE_EXACT, but set match string to null."
+            )
+        if how != _EXACT and row.match is not None:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Request specified MATCH_TYPE_{_MATCH_TYPES[how]}, but also specified a match string.",
+            )
+        if how == _SPECIFIED:
+            types[kind] = None
+        else:
+            exact[kind] = row.match
+        yield None
+    named = {*exact, *types}
+    if IP in named and named & {USER, CLIENT_ID}:
+        raise ApiError(ErrorCode.INVALID_REQUEST, _IP_ALONE)
+    return EntityFilter(exact, list(types), is_strict=request.strict)
+
+
+MAX_RECORDS: Final = 10_000
 """One request may make so many changes (QuorumController.MAX_RECORDS_PER_USER_OP)."""
-MOST_ENTITIES: Final = 20_000
+MAX_ENTITIES: Final = 20_000
 """A cluster may have so many entities with quotas. Kafka has no limit. The limit keeps an answer small that lists all
 of them.
 """
-MOST_NAME_BYTES: Final = 1_024
+MAX_NAME_BYTES: Final = 1_024
 """The longest name of a user, a client id or an address, in bytes."""
 WRITTEN_AT_ONCE: Final = 500
 """So many quotas take effect in one iteration of the event loop."""
-MOST_PARTS: Final = 100
+MAX_PARTS: Final = 100
 """The limit for the parts of one entity, and for the changes of its quotas. Three types and four quotas exist."""
-MOST_LOOKED_UP: Final = 20
+MAX_RESOLVED_HOSTS: Final = 20
 """So many host names of one request are resolved."""
 
 _Answer = AlterClientQuotasResponseEntryData
@@ -73,10 +172,10 @@ def handle_alter_client_quotas(
     hosts = _Hosts()
     too_long: list[_Answer] = []
     for row in request.entries:
-        if len(row.entity) > MOST_PARTS or len(row.ops) > MOST_PARTS:
+        if len(row.entity) > MAX_PARTS or len(row.ops) > MAX_PARTS:
             answer = _answer(row)
             answer.error_code = ErrorCode.INVALID_REQUEST
-            answer.error_message = f"An entity may have {MOST_PARTS} types, and as many changes."
+            answer.error_message = f"An entity may have {MAX_PARTS} types, and as many changes."
             too_long.append(answer)
             yield None
             continue
@@ -92,13 +191,13 @@ def handle_alter_client_quotas(
             changes = yield from _changes(names, entity, ops, there.get(entity, {}))
             if changes and entity not in there:
                 new += 1
-                if len(there) + new > MOST_ENTITIES:
-                    raise _refused(f"There are {MOST_ENTITIES} entities with quotas already: remove some before.")
+                if len(there) + new > MAX_ENTITIES:
+                    raise _refused(f"There are {MAX_ENTITIES} entities with quotas already: remove some before.")
             records += changes
         except ApiError as refusal:
             answer.error_code, answer.error_message = refusal.error_code, refusal.message
         yield None
-    if len(records) > MOST_RECORDS:
+    if len(records) > MAX_RECORDS:
         code = ErrorCode.POLICY_VIOLATION
         return AlterClientQuotasResponse(entries=(yield from _all(request, code, error_message(code))))
     in_order = walked([spread(hash_of(entity)) for entity in answers])
@@ -110,7 +209,7 @@ def handle_alter_client_quotas(
 
 
 def _answer(row: AlterClientQuotasRequestEntryData) -> _Answer:
-    names = {part.entity_type: part.entity_name for part in row.entity[:MOST_PARTS]}
+    names = {part.entity_type: part.entity_name for part in row.entity[:MAX_PARTS]}
     kinds = in_javas_order(names, len(row.entity))
     return _Answer(0, None, [AlterClientQuotasResponseEntityData(kind, names[kind]) for kind in kinds])
 
@@ -120,7 +219,7 @@ def _all(request: AlterClientQuotasRequest, code: int, message: str) -> Job[list
     rows: list[_Answer] = []
     for row in request.entries:
         # the parts of an entity keep the order of the request (AlterClientQuotasRequest.getErrorResponse)
-        entity = [AlterClientQuotasResponseEntityData(*_part(one)) for one in row.entity[:MOST_PARTS]]
+        entity = [AlterClientQuotasResponseEntityData(*_part(one)) for one in row.entity[:MAX_PARTS]]
         rows.append(_Answer(code, message, entity))
         yield None
     return rows
@@ -139,8 +238,8 @@ def _check(names: dict[str, str | None], hosts: _Hosts) -> Job[None]:
     fault = fault_of_entity(names)
     if fault is not None:
         raise _refused(fault)
-    if any(name is not None and len(name.encode()) > MOST_NAME_BYTES for name in names.values()):
-        raise _refused(f"A name may have {MOST_NAME_BYTES} bytes.")
+    if any(name is not None and len(name.encode()) > MAX_NAME_BYTES for name in names.values()):
+        raise _refused(f"A name may have {MAX_NAME_BYTES} bytes.")
     address = names.get(IP)
     if address is not None and not (yield from hosts.has(address)):
         raise _refused(unresolvable(address))
@@ -167,7 +266,7 @@ def _changes(
 
 
 def _record(entity: Entity, key: str, value: float, *, is_removed: bool) -> ClientQuotaRecord:
-    return ClientQuotaRecord([EntityData(*part) for part in entity], key, value, is_removed)
+    return ClientQuotaRecord([RecordedEntity(*part) for part in entity], key, value, is_removed)
 
 
 def _write(node: Node, records: Sequence[ClientQuotaRecord], rows: Sequence[_Answer]) -> Job[None]:
@@ -197,7 +296,7 @@ class _Hosts:
         else:
             return True
         if host not in self._known:
-            if len(self._known) >= MOST_LOOKED_UP:
+            if len(self._known) >= MAX_RESOLVED_HOSTS:
                 return False
             self._known[host] = yield OffloadedWork(lambda: resolve(host) is not None)
         return self._known[host]

@@ -1,14 +1,15 @@
-"""CreateAcls: new access control entries (AclApis, AclControlManager)."""
+"""CreateAcls and DeleteAcls: create access control entries, and delete those that filters select."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from muster.coordinator.api.acls.refusals import Refusal, authorizer_for, closes
+from muster.coordinator.api.acls.describe_acls import Refusal, authorizer_for, closes_on_code_0, filter_of
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, in_steps
+from muster.coordinator.security.acl_selection import AclSelection
 from muster.coordinator.security.acls import (
     ANY,
     MATCH,
@@ -17,6 +18,7 @@ from muster.coordinator.security.acls import (
     PERMISSIONS,
     RESOURCE_TYPES,
     Acl,
+    AclFilter,
     to_record,
 )
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
@@ -26,12 +28,19 @@ from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from muster.protocol.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from muster.protocol.messages.metadata_records.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 
-MOST_NEW: Final = 10_000
+MAX_CREATED: Final = 10_000
 """One request may create so many entries (QuorumController.MAX_RECORDS_PER_USER_OP)."""
-MOST_ACLS: Final = 20_000
+MAX_ACLS: Final = 20_000
 """A cluster may have so many entries. Kafka has no limit. The limit keeps an answer small that lists all entries."""
-MOST_NAME_BYTES: Final = 1_024
+MAX_NAME_BYTES: Final = 1_024
 """The longest name of a resource, of a principal and of a host, in bytes. Kafka has no limit. Muster looks up each
 prefix of a resource name, and an answer lists all entries.
 """
@@ -48,7 +57,7 @@ def handle_create_acls(
     rows = request.creations
     has_filter_codes = False
     for row in rows:
-        if closes(context, _acl(row)):
+        if closes_on_code_0(context, _acl(row)):
             return None
         has_filter_codes = has_filter_codes or _has_filter_codes(row)
         yield None
@@ -92,7 +101,7 @@ def _whole_request(rows: Sequence[AclCreation], *, has_filter_codes: bool) -> Re
     """
     if has_filter_codes:
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    return Refusal(ErrorCode.POLICY_VIOLATION, _TOO_MANY) if len(rows) > MOST_NEW else None
+    return Refusal(ErrorCode.POLICY_VIOLATION, _TOO_MANY) if len(rows) > MAX_CREATED else None
 
 
 def _acl(row: AclCreation) -> Acl:
@@ -127,10 +136,10 @@ def _fault(acl: Acl) -> str | None:
             "(no colon is present separating the principal type from the principal name)"
         )
     if any(
-        len(text.encode("utf-8", "surrogatepass")) > MOST_NAME_BYTES
+        len(text.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES
         for text in (acl.resource_name, acl.principal, acl.host)
     ):
-        return f"The name of a resource, a principal and a host may have {MOST_NAME_BYTES} bytes."
+        return f"The name of a resource, a principal and a host may have {MAX_NAME_BYTES} bytes."
     return None
 
 
@@ -143,10 +152,10 @@ def _make(node: Node, authorizer: StandardAuthorizer, new: dict[Acl, list[AclCre
         for acl in wanted:
             if acl in there:
                 continue
-            if len(there) + len(records) >= MOST_ACLS:
+            if len(there) + len(records) >= MAX_ACLS:
                 for answer in new[acl]:
                     answer.error_code = ErrorCode.POLICY_VIOLATION
-                    answer.error_message = f"There are {MOST_ACLS} access control entries already: delete some before."
+                    answer.error_message = f"There are {MAX_ACLS} access control entries already: delete some before."
                 continue
             records.append(to_record(acl, node.draw_uuid()))
             if len(records) == WRITTEN_AT_ONCE:
@@ -161,3 +170,86 @@ def _make(node: Node, authorizer: StandardAuthorizer, new: dict[Acl, list[AclCre
                     answer.error_code, answer.error_message = refusal.error_code, refusal.message
             return
         yield None
+
+
+MAX_DELETED: Final = 10_000
+"""One request may delete so many entries (QuorumController.MAX_RECORDS_PER_USER_OP). An entry that several filters
+select counts once for each filter, because the answer repeats it.
+"""
+MAX_FILTERS: Final = 1_000
+"""One request may have so many filters. For each filter all entries may have to be sorted again."""
+_TOO_MANY_DELETED: Final = f"Cannot remove more than {MAX_DELETED} acls in a single delete operation."
+
+
+@in_steps(forwarded=True)
+def handle_delete_acls(
+    node: Node, context: RequestContext, request: DeleteAclsRequest
+) -> Job[DeleteAclsResponse | None]:
+    """Delete what the filters select. The answer repeats an entry under each filter that selects it."""
+    filters: list[AclFilter] = []
+    for row in request.filters:
+        wanted = filter_of(row)
+        if closes_on_code_0(context, wanted):
+            return None
+        filters.append(wanted)
+        yield None
+    authorizer = authorizer_for(node, context, Operation.ALTER)
+    if not isinstance(authorizer, Refusal) and len(request.filters) > MAX_FILTERS:
+        authorizer = Refusal(ErrorCode.POLICY_VIOLATION, f"A request may have {MAX_FILTERS} filters at most.")
+    answers: list[DeleteAclsFilterResult] = []
+    if isinstance(authorizer, Refusal):
+        for _ in filters:
+            answers.append(DeleteAclsFilterResult(*authorizer))
+            yield None
+        return DeleteAclsResponse(filter_results=answers)
+    doomed: dict[Acl, None] = {}
+    told = 0
+    selection = AclSelection(authorizer.rules.ids)
+    for wanted in filters:
+        fault = _filter_fault(wanted)
+        if fault is not None:
+            answers.append(DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=fault))
+            continue
+        # when the limit is exceeded, the exact number does not matter
+        selected = [] if told > MAX_DELETED else (yield from selection.select(wanted))
+        told += len(selected)
+        if told > MAX_DELETED:
+            answers.append(
+                DeleteAclsFilterResult(error_code=ErrorCode.POLICY_VIOLATION, error_message=_TOO_MANY_DELETED)
+            )
+            continue
+        doomed.update(dict.fromkeys(selected))
+        answers.append(DeleteAclsFilterResult(error_message=None, matching_acls=[_matching(acl) for acl in selected]))
+        yield None
+    yield from _delete(node, authorizer, doomed, answers)
+    yield from until_durable(node, answers)
+    return DeleteAclsResponse(filter_results=answers)
+
+
+def _filter_fault(wanted: AclFilter) -> str | None:
+    if wanted.is_unknown_pattern:
+        return "Unknown patternFilter."
+    return "Unknown entryFilter." if wanted.is_unknown_entry else None
+
+
+def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(0, None, *acl)
+
+
+def _delete(
+    node: Node, authorizer: StandardAuthorizer, doomed: dict[Acl, None], answers: list[DeleteAclsFilterResult]
+) -> Job[None]:
+    """Delete all of them in one batch of the metadata log. Entries that another request has deleted meanwhile are
+    skipped.
+    """
+    ids = authorizer.rules.ids
+    records: list[Message] = [RemoveAccessControlEntryRecord(acl_id) for acl in doomed for acl_id in ids.get(acl, ())]
+    if not records:
+        return
+    try:
+        yield from node.topics.writing(records)
+    except ApiError as refusal:
+        for answer in answers:
+            if not answer.error_code:
+                answer.error_code, answer.error_message = refusal.error_code, refusal.message
+                answer.matching_acls = ()

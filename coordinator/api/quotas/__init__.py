@@ -1,1 +1,0 @@
-"""Handlers of client quotas: describe and alter them."""
