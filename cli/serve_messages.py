@@ -38,7 +38,8 @@ def config_summary(config: Config, file: Path | None) -> Iterator[str]:
             advertised = (
                 show(listener.advertised_host, port) if port else f"{listener.advertised_host} and the port it gets"
             )
-        yield f"Listener {listener.name} is at {where} and speaks {listener.protocol}. Clients get the address {advertised}."
+        speaks = f"is at {where} and speaks {listener.protocol}"
+        yield f"Listener {listener.name} {speaks}. Clients get the address {advertised}."
         if listener.has_tls:
             yield from _tls(listener, live, warnings)
         elif not listener.has_sasl:

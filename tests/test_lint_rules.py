@@ -94,8 +94,6 @@ STRING_IMPORTS = {
 may do it too: the names of its messages are generated.
 """
 TO_BE_MENDED = {
-    "api/configs/alter_configs.py",
-    "api/groups/consumer_groups.py",
     "api/prepared/connection_route.py",
     "api/records/produce.py",
     "api/registry.py",

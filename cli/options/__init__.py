@@ -113,8 +113,8 @@ def _add_serve(commands: Any) -> None:
     serve.add_argument(
         "--metrics",
         metavar="HOST:PORT",
-        help="serve metrics over HTTP, as Prometheus reads them, at /metrics (docs/metrics.md); port 0: a free one, see "
-        "the log",
+        help="serve metrics over HTTP, as Prometheus reads them, at /metrics (docs/metrics.md); port 0: a free one, "
+        "see the log",
     )
     serve.add_argument(
         "--control",

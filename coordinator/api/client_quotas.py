@@ -83,12 +83,12 @@ def handle_describe_client_quotas(
     rows: list[EntryData] = []
     buckets: list[int] = []
     known = list(node.topics.state.quotas.items())
-    room = AnswerSize(node, context)
+    answer_size = AnswerSize(node, context)
     for entity, quotas in known:
         if wanted.selects(entity):
             size = _ROW_BYTES + sum([_ROW_BYTES + len(kind) + len(name or "") for kind, name in entity])
             size += sum([_ROW_BYTES + len(key) for key in quotas])
-            if not room.take(size):
+            if not answer_size.take(size):
                 return DescribeClientQuotasResponse(error_code=TOO_LARGE, error_message=TOO_LARGE_TEXT, entries=None)
             names = dict(entity)
             rows.append(
@@ -98,7 +98,7 @@ def handle_describe_client_quotas(
                 )
             )
             buckets.append(bucket_of(entity, len(known)))
-        yield room.pause()
+        yield answer_size.pause()
     in_order = sorted(range(len(rows)), key=buckets.__getitem__)
     return DescribeClientQuotasResponse(error_message="", entries=[rows[index] for index in in_order])
 
@@ -164,7 +164,7 @@ def handle_alter_client_quotas(
     """
     if not node.authorizer.allows(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return AlterClientQuotasResponse(entries=(yield from _all(request, code, error_message(code))))
+        return AlterClientQuotasResponse(entries=(yield from _refuse_all(request, code, error_message(code))))
     answers: dict[Entity, _Answer] = {}
     records: list[ClientQuotaRecord] = []
     there = node.topics.state.quotas
@@ -199,7 +199,7 @@ def handle_alter_client_quotas(
         yield None
     if len(records) > MAX_RECORDS:
         code = ErrorCode.POLICY_VIOLATION
-        return AlterClientQuotasResponse(entries=(yield from _all(request, code, error_message(code))))
+        return AlterClientQuotasResponse(entries=(yield from _refuse_all(request, code, error_message(code))))
     in_order = walked([spread(hash_of(entity)) for entity in answers])
     named = [*answers.values()]
     rows = [*(named[index] for index in in_order), *too_long]
@@ -214,7 +214,7 @@ def _answer(row: AlterClientQuotasRequestEntryData) -> _Answer:
     return _Answer(0, None, [AlterClientQuotasResponseEntityData(kind, names[kind]) for kind in kinds])
 
 
-def _all(request: AlterClientQuotasRequest, code: int, message: str) -> Job[list[_Answer]]:
+def _refuse_all(request: AlterClientQuotasRequest, code: int, message: str) -> Job[list[_Answer]]:
     """Every row with the same error."""
     rows: list[_Answer] = []
     for row in request.entries:

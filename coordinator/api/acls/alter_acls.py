@@ -148,11 +148,11 @@ def _make(node: Node, authorizer: StandardAuthorizer, new: dict[Acl, list[AclCre
     wanted = iter(new)
     while True:
         records: list[Message] = []
-        there = authorizer.rules.ids
+        present = authorizer.rules.ids
         for acl in wanted:
-            if acl in there:
+            if acl in present:
                 continue
-            if len(there) + len(records) >= MAX_ACLS:
+            if len(present) + len(records) >= MAX_ACLS:
                 for answer in new[acl]:
                     answer.error_code = ErrorCode.POLICY_VIOLATION
                     answer.error_message = f"There are {MAX_ACLS} access control entries already: delete some before."
@@ -202,8 +202,8 @@ def handle_delete_acls(
             answers.append(DeleteAclsFilterResult(*authorizer))
             yield None
         return DeleteAclsResponse(filter_results=answers)
-    doomed: dict[Acl, None] = {}
-    told = 0
+    chosen: dict[Acl, None] = {}
+    selected_count = 0
     selection = AclSelection(authorizer.rules.ids)
     for wanted in filters:
         fault = _filter_fault(wanted)
@@ -211,17 +211,17 @@ def handle_delete_acls(
             answers.append(DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=fault))
             continue
         # when the limit is exceeded, the exact number does not matter
-        selected = [] if told > MAX_DELETED else (yield from selection.select(wanted))
-        told += len(selected)
-        if told > MAX_DELETED:
+        selected = [] if selected_count > MAX_DELETED else (yield from selection.select(wanted))
+        selected_count += len(selected)
+        if selected_count > MAX_DELETED:
             answers.append(
                 DeleteAclsFilterResult(error_code=ErrorCode.POLICY_VIOLATION, error_message=_TOO_MANY_DELETED)
             )
             continue
-        doomed.update(dict.fromkeys(selected))
+        chosen.update(dict.fromkeys(selected))
         answers.append(DeleteAclsFilterResult(error_message=None, matching_acls=[_matching(acl) for acl in selected]))
         yield None
-    yield from _delete(node, authorizer, doomed, answers)
+    yield from _delete(node, authorizer, chosen, answers)
     yield from until_durable(node, answers)
     return DeleteAclsResponse(filter_results=answers)
 
@@ -237,13 +237,13 @@ def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
 
 
 def _delete(
-    node: Node, authorizer: StandardAuthorizer, doomed: dict[Acl, None], answers: list[DeleteAclsFilterResult]
+    node: Node, authorizer: StandardAuthorizer, chosen: dict[Acl, None], answers: list[DeleteAclsFilterResult]
 ) -> Job[None]:
     """Delete all of them in one batch of the metadata log. Entries that another request has deleted meanwhile are
     skipped.
     """
     ids = authorizer.rules.ids
-    records: list[Message] = [RemoveAccessControlEntryRecord(acl_id) for acl in doomed for acl_id in ids.get(acl, ())]
+    records: list[Message] = [RemoveAccessControlEntryRecord(acl_id) for acl in chosen for acl_id in ids.get(acl, ())]
     if not records:
         return
     try:

@@ -93,7 +93,7 @@ def handle_describe_acls(
     if isinstance(found, Refusal):
         return DescribeAclsResponse(error_code=found.error_code, error_message=found.error_message)
     resources: dict[tuple[int, str, int], list[AclDescription]] = {}
-    room = AnswerSize(node, context)
+    answer_size = AnswerSize(node, context)
     for acl in found.rules.candidates(wanted):
         if wanted.selects(acl):
             row = AclDescription(acl.principal, acl.host, acl.operation, acl.permission_type)
@@ -103,9 +103,9 @@ def handle_describe_acls(
                 resources[resource] = []
                 size += _ROW_BYTES + len(acl.resource_name)
             resources[resource].append(row)
-            if not room.take(size):
+            if not answer_size.take(size):
                 return DescribeAclsResponse(error_code=TOO_LARGE, error_message=TOO_LARGE_TEXT)
-        yield room.pause()
+        yield answer_size.pause()
     answer = DescribeAclsResponse(error_message="")
     rows: list[DescribeAclsResource] = []
     for (kind, name, pattern), acls in resources.items():

@@ -98,7 +98,7 @@ def handle_describe_quorum(
         return DescribeQuorumResponse(error_code=code, error_message=error_message(code))
     answer = DescribeQuorumResponse()
     answer.topics = topics = list[DescribeQuorumResponseTopicData]()
-    room = AnswerSize(node, context)
+    answer_size = AnswerSize(node, context)
     present: DescribeQuorumResponsePartitionData | None = None
     for topic in request.topics:
         rows: list[DescribeQuorumResponsePartitionData] = []
@@ -107,14 +107,14 @@ def handle_describe_quorum(
             index = wanted.partition_index
             if (topic.topic_name, index) != (METADATA_TOPIC, 0):
                 rows.append(_refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-                room.take(_QUORUM_ROW_BYTES)
-            elif room.take(_QUORUM_ROW_BYTES * (1 + len(node.cluster.brokers))):
+                answer_size.take(_QUORUM_ROW_BYTES)
+            elif answer_size.take(_QUORUM_ROW_BYTES * (1 + len(node.cluster.brokers))):
                 # a partition that is named several times has the same row each time
                 present = _partition(node) if present is None else present
                 rows.append(present)
             else:
                 rows.append(DescribeQuorumResponsePartitionData(0, TOO_LARGE, TOO_LARGE_TEXT))
-            yield room.pause()
+            yield answer_size.pause()
         yield None
     return answer
 
@@ -171,16 +171,16 @@ def handle_describe_log_dirs(
         wanted = ((topic.topic, topic.partitions) for topic in request.topics)
     # a topic that is named twice has one row, and each of its partitions has one row
     found: dict[str, dict[int, DescribeLogDirsPartition]] = {}
-    room = AnswerSize(node, context, NO_LIMIT)
+    answer_size = AnswerSize(node, context, NO_LIMIT)
     for name, indexes in wanted:
         for index in indexes:
             partition = node.topics.open.partition(name, index)
             if partition is not None and _has(node, name, index):
                 rows = found.setdefault(name, {})
                 if index not in rows:
-                    room.take(_LOG_DIR_ROW_BYTES if rows else _LOG_DIR_ROW_BYTES + len(name))
+                    answer_size.take(_LOG_DIR_ROW_BYTES if rows else _LOG_DIR_ROW_BYTES + len(name))
                 rows[index] = DescribeLogDirsPartition(index, partition.log.size_bytes)
-            yield room.pause()
+            yield answer_size.pause()
         yield None
     topics = [DescribeLogDirsTopic(name, list(rows.values())) for name, rows in found.items()]
     storage = node.topics.logs.storage

@@ -51,19 +51,19 @@ def _describe(node: Node, context: RequestContext, request: MetadataRequest) -> 
             if topic.name is None or topic.topic_id != ZERO_UUID:
                 return (yield from _without_ids(request.topics or ()))
             yield None
-    tell_operations = request.include_topic_authorized_operations
+    with_operations = request.include_topic_authorized_operations
     rows: list[MetadataResponseTopic] = []
     made: list[MetadataResponseTopic] = []
     if request.topics is None:
-        room = AnswerSize(node, context, NO_LIMIT)
+        answer_size = AnswerSize(node, context, NO_LIMIT)
         for present in [*node.topics.by_name.values()]:
             if node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, present.name, log_denied=False):
-                rows.append((yield from _present(node, context, present, tell_operations)))
-                room.take(_size(rows[-1]))
-            yield room.pause()
+                rows.append((yield from _present(node, context, present, with_operations)))
+                answer_size.take(_size(rows[-1]))
+            yield answer_size.pause()
     else:
         asked = _NamedTopics(node, context, request)
-        yield from asked.look()
+        yield from asked.describe()
         rows, made = asked.rows, asked.made
     operations = cluster_operations(node.authorizer, context, request.include_cluster_authorized_operations)
     response = MetadataResponse(
@@ -88,20 +88,20 @@ def _size(row: MetadataResponseTopic) -> int:
 class _NamedTopics:
     """The topics that a request names. Each topic has one row."""
 
-    __slots__ = ("_context", "_may_create", "_node", "_room", "_tells_operations", "_wanted", "made", "rows")
+    __slots__ = ("_answer_size", "_context", "_may_create", "_node", "_wanted", "_with_operations", "made", "rows")
 
     def __init__(self, node: Node, context: RequestContext, request: MetadataRequest) -> None:
         self._node = node
         self._context = context
         self._wanted = request.topics or ()
         self._may_create = request.allow_auto_topic_creation and node.topics.settings.auto_create_topics_enable
-        self._room = AnswerSize(node, context, NO_LIMIT)
-        self._tells_operations = request.include_topic_authorized_operations
+        self._answer_size = AnswerSize(node, context, NO_LIMIT)
+        self._with_operations = request.include_topic_authorized_operations
         self.rows: list[MetadataResponseTopic] = []
         self.made: list[MetadataResponseTopic] = []
         """The rows of topics that this request created."""
 
-    def look(self) -> Job[None]:
+    def describe(self) -> Job[None]:
         """Find the topics. If the request names one topic by its id, names are ignored, as on Kafka."""
         ids: dict[tuple[str | None, bytes], None] = {}
         both: dict[tuple[str | None, bytes], None] = {}
@@ -120,12 +120,12 @@ class _NamedTopics:
             except ApiError as refusal:
                 self.rows.append(self._refused(refusal.error_code, name, topic_id))
             else:
-                row = yield from _present(self._node, self._context, present, self._tells_operations)
+                row = yield from _present(self._node, self._context, present, self._with_operations)
                 self.rows.append(row)
                 if found is None:
                     self.made.append(row)
-            self._room.take(_size(self.rows[-1]))
-            yield self._room.pause()
+            self._answer_size.take(_size(self.rows[-1]))
+            yield self._answer_size.pause()
 
     def _count(self, meant: Iterable[tuple[str | None, bytes]]) -> Job[None]:
         """Count the partitions to create. A request that would create too many creates none, as with Kafka's
@@ -179,7 +179,7 @@ class _NamedTopics:
             # the answer must not reveal whether the topic exists
             return MetadataResponseTopic(error_code, name, topic_id, topic_authorized_operations=OPERATIONS_NOT_ASKED)
         operations = OPERATIONS_NOT_ASKED
-        if self._tells_operations and name is not None:
+        if self._with_operations and name is not None:
             operations = authorized_operations(self._node.authorizer, self._context, ResourceType.TOPIC, name)
         return MetadataResponseTopic(error_code, name, topic_id, name in INTERNAL_TOPICS, [], operations)
 
@@ -202,9 +202,9 @@ def _without_ids(wanted: Sequence[MetadataRequestTopic]) -> Job[MetadataResponse
     return MetadataResponse(topics=rows, error_code=ErrorCode.INVALID_REQUEST)
 
 
-def _present(node: Node, context: RequestContext, topic: Topic, tell_operations: bool) -> Job[MetadataResponseTopic]:
+def _present(node: Node, context: RequestContext, topic: Topic, with_operations: bool) -> Job[MetadataResponseTopic]:
     operations = OPERATIONS_NOT_ASKED
-    if tell_operations:
+    if with_operations:
         operations = authorized_operations(node.authorizer, context, ResourceType.TOPIC, topic.name)
     rows: list[MetadataResponsePartition] = []
     cluster = node.cluster

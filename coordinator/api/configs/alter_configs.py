@@ -8,7 +8,6 @@ checks the values first, and then whether the topic exists.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Final, TypeVar
 
 from muster.coordinator.api.configs import resources
@@ -200,10 +199,11 @@ def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: b
 
 def _is_pattern(text: str) -> bool:
     # imported here: it loads the regular expressions, which few servers need
-    patterns = import_module("muster.coordinator.system.patterns")
+    from muster.coordinator.system.patterns import BadPattern, Pattern
+
     try:
-        patterns.Pattern(text)
-    except patterns.BadPattern:
+        Pattern(text)
+    except BadPattern:
         return False
     return True
 

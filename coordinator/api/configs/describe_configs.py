@@ -53,7 +53,7 @@ def handle_describe_configs(
     node: Node, context: RequestContext, request: DescribeConfigsRequest
 ) -> Job[DescribeConfigsResponse]:
     """Answer each resource by itself."""
-    room = AnswerSize(node, context)
+    answer_size = AnswerSize(node, context)
     results: list[DescribeConfigsResult] = []
     known: dict[tuple[int, str, frozenset[str]], tuple[DescribeConfigsResult, int]] = {}
     for row in request.resources:
@@ -65,13 +65,13 @@ def handle_describe_configs(
             found = result, _size(result)
             if len(known) < _MAX_KNOWN:
                 known[asked] = found
-        if room.take(found[1]):
+        if answer_size.take(found[1]):
             results.append(found[0])
             for _ in found[0].configs:
                 yield None  # one step for each row that is encoded
         else:
             results.append(DescribeConfigsResult(TOO_LARGE, TOO_LARGE_TEXT, row.resource_type, row.resource_name))
-        yield room.pause()
+        yield answer_size.pause()
     return DescribeConfigsResponse(results=results)
 
 
@@ -191,7 +191,7 @@ def handle_list_config_resources(
     if any(kind not in _ALL for kind in kinds):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     found = []
-    room = AnswerSize(node, context)
+    answer_size = AnswerSize(node, context)
     for kind in _ALL:
         if kind not in kinds:
             continue
@@ -202,8 +202,8 @@ def handle_list_config_resources(
         else:
             names = node.topics.state.resources(kind)
         for name in names:
-            if not room.take(_RESOURCE_ROW_BYTES + len(name)):
+            if not answer_size.take(_RESOURCE_ROW_BYTES + len(name)):
                 return ListConfigResourcesResponse(error_code=TOO_LARGE)
             found.append(ConfigResource(name, kind))
-            yield room.pause()
+            yield answer_size.pause()
     return ListConfigResourcesResponse(config_resources=found)

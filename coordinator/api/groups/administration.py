@@ -34,13 +34,13 @@ def handle_describe_groups(
     groups of each coordinator follow.
     """
     found: dict[str, tuple[DescribedGroup, int]] = {}
-    room = AnswerSize(node, context)
+    answer_size = AnswerSize(node, context)
     # before v6 an unknown group is no error, and has operations like any other
     strict = version_rules.describe_knows_group_not_found(context.api_version)
     shown = _FOUND if strict else _FOUND_OR_NOT
 
     def ask(group_id: str, token: PendingResult) -> None:
-        if room.is_used_up:
+        if answer_size.is_used_up:
             token(DescribeGroupsResponse(groups=[_too_large(group_id)]))  # the answer would have no part of it
             return
         command = Command(DescribeGroupsRequest([group_id]), token, context.client)
@@ -51,13 +51,13 @@ def handle_describe_groups(
         if request.include_authorized_operations and row.error_code in shown:
             row.authorized_operations = authorized_operations(node.authorizer, context, ResourceType.GROUP, group_id)
         size = _size(row)
-        found[group_id] = (row if room.take(size) else _too_large(group_id)), size
+        found[group_id] = (row if answer_size.take(size) else _too_large(group_id)), size
 
     def allowed(group_id: str) -> bool:
         return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
 
     # a group that is named several times is asked for once, but has a row each time, as on Kafka
-    yield from ask_each(filter(allowed, distinct(request.groups)), ask, take, room.pause)
+    yield from ask_each(filter(allowed, distinct(request.groups)), ask, take, answer_size.pause)
     named: set[str] = set()
     rows: list[DescribedGroup] = []
     refused: list[DescribedGroup] = []
@@ -66,9 +66,9 @@ def handle_describe_groups(
             refused.append(DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
         else:
             row, size = found[group_id]
-            rows.append(row if group_id not in named or room.take(size) else _too_large(group_id))
+            rows.append(row if group_id not in named or answer_size.take(size) else _too_large(group_id))
             named.add(group_id)
-        yield room.pause()
+        yield answer_size.pause()
     return DescribeGroupsResponse(groups=refused + rows)
 
 
@@ -117,7 +117,7 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
     def is_wanted(group: ListedGroup) -> bool:
         return (not states or group.group_state.lower() in states) and (not kinds or group.group_type in kinds)
 
-    room = AnswerSize(node, context)
+    answer_size = AnswerSize(node, context)
     for shard in node.routing.shards:
         later = PendingResult()
         shard.submit(Command(asked, later, context.client))
@@ -133,10 +133,10 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
             found = [group for group in found if group.group_id in allowed]
         for group in found:
             if is_wanted(group):
-                if not room.take(_ROW_BYTES + len(group.group_id) + len(group.protocol_type)):
+                if not answer_size.take(_ROW_BYTES + len(group.group_id) + len(group.protocol_type)):
                     return ListGroupsResponse(error_code=TOO_LARGE)
                 groups.append(group)
-            yield room.pause()  # one step for each row that is encoded
+            yield answer_size.pause()  # one step for each row that is encoded
     return ListGroupsResponse(groups=groups)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from importlib import import_module
 from typing import Any, Final
 
 from muster.coordinator.api.answer_size import MOST_ANSWER_BYTES, TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
@@ -140,12 +139,12 @@ def _is_served(node: Node) -> bool:
 
 def _error_of(pattern: str) -> str | None:
     # imported here: it loads the regular expressions, which few servers need
-    patterns = import_module("muster.coordinator.system.patterns")
+    from muster.coordinator.system.patterns import BadPattern, Pattern
+
     try:
-        patterns.Pattern(pattern)
-    except patterns.BadPattern as error:
-        description: str = error.description
-        return description
+        Pattern(pattern)
+    except BadPattern as error:
+        return error.description
     return None
 
 
@@ -161,10 +160,10 @@ def handle_consumer_group_describe(
             groups=[DescribedGroup(ErrorCode.UNSUPPORTED_VERSION, None, group_id) for group_id in request.group_ids]
         )
     found: dict[str, DescribedGroup] = {}
-    room = AnswerSize(node, context)
+    answer_size = AnswerSize(node, context)
 
     def ask(group_id: str, token: PendingResult) -> None:
-        if room.is_used_up:
+        if answer_size.is_used_up:
             token(ConsumerGroupDescribeResponse(groups=[_too_large(group_id)]))  # the answer would have no part of it
             return
         command = DescribeCommand(ConsumerGroupDescribeRequest([group_id]), token, context.client)
@@ -176,7 +175,7 @@ def handle_consumer_group_describe(
             group = ResourceType.GROUP
             row.authorized_operations = authorized_operations(node.authorizer, context, group, group_id)
         size = _ROW_BYTES + len(group_id) + len(row.error_message or "")
-        found[group_id] = row if room.take(size) else _too_large(group_id)
+        found[group_id] = row if answer_size.take(size) else _too_large(group_id)
 
     def allowed(group_id: str) -> bool:
         return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
@@ -192,7 +191,7 @@ def handle_consumer_group_describe(
         else:
             asked.append(group_id)
         yield None
-    yield from ask_each(asked, ask, take, room.pause)
+    yield from ask_each(asked, ask, take, answer_size.pause)
     is_first = True
     for group_id in (yield from by_coordinator(asked, node.routing.partition)):
         row = found[group_id]
@@ -205,9 +204,9 @@ def handle_consumer_group_describe(
             continue
         size = yield from _size(snapshots)
         if is_first and snapshots and size <= MAX_GROUP_BYTES:
-            is_first, room.left = False, max(room.left, size)
-        if room.take(size):
-            yield room.pause()
+            is_first, answer_size.left = False, max(answer_size.left, size)
+        if answer_size.take(size):
+            yield answer_size.pause()
             for one in snapshots:
                 row.members.append((yield from member_row(one)))
         else:

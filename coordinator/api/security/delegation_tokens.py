@@ -83,15 +83,15 @@ def handle_create_delegation_token(
     lifetime_ms = tokens.most_lifetime_ms
     if request.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
-    most_ms = min(now_ms + lifetime_ms, LAST_MS)
+    max_ms = min(now_ms + lifetime_ms, LAST_MS)
     renewers = [str(KafkaPrincipal(one.principal_type, one.principal_name)) for one in request.renewers]
-    more = len(str(owner)) + len(str(requester)) + sum(map(len, renewers))
-    if node.topics.state.token_characters + more > MAX_CHARACTERS:
+    characters = len(str(owner)) + len(str(requester)) + sum(map(len, renewers))
+    if node.topics.state.token_characters + characters > MAX_CHARACTERS:
         answer.error_code = ErrorCode.POLICY_VIOLATION
         answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = NO_TIME
         return answer
     record = DelegationTokenRecord(
-        str(owner), str(requester), renewers, now_ms, most_ms, min(most_ms, now_ms + tokens.renewal_ms),
+        str(owner), str(requester), renewers, now_ms, max_ms, min(max_ms, now_ms + tokens.renewal_ms),
         uuids.as_text(node.draw_uuid()),
     )  # fmt: skip
     yield from _write(node, record, answer)
@@ -227,14 +227,14 @@ def handle_describe_delegation_token(
     wanted = None
     if request.owners is not None:
         wanted = {str(KafkaPrincipal(one.principal_type, one.principal_name)) for one in request.owners}
-    room = AnswerSize(node, context)
+    answer_size = AnswerSize(node, context)
     rows: list[DescribedDelegationToken] = []
     for record in list(tokens.now.values()) if wanted is None or wanted else ():
-        yield room.pause()
+        yield answer_size.pause()
         people = {record.owner, record.requester, *record.renewers}
         if (wanted is not None and wanted.isdisjoint(people)) or not _may_see(node, context, record):
             continue
-        if not room.take(_ROW_BYTES + sum(map(len, (record.owner, record.requester, *record.renewers)))):
+        if not answer_size.take(_ROW_BYTES + sum(map(len, (record.owner, record.requester, *record.renewers)))):
             return DescribeDelegationTokenResponse(ErrorCode.INVALID_REQUEST)
         rows.append(
             DescribedDelegationToken(

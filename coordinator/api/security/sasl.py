@@ -95,11 +95,11 @@ def handle_sasl_authenticate(
         token = exchange.evaluate(bytes(request.auth_bytes))
     except AuthenticationFailed as failure:
         kind = "re-authentication" if again else "authentication"
-        told = failure.told or (
+        message = failure.told or (
             f"Authentication failed during {kind} due to invalid credentials with SASL mechanism "
             f"{authentication.mechanism}"
         )
-        _reject(node, context, respond, _failed(told), told)
+        _reject(node, context, respond, _failed(message), message)
         return
     if not exchange.is_complete:
         authentication.happens(CHALLENGED)
@@ -108,11 +108,11 @@ def handle_sasl_authenticate(
     before, principal = authentication.principal, KafkaPrincipal(USER, exchange.user)
     complete(authentication, exchange, node.clock.now().wall_ms)
     if authentication.state is FAILED:
-        told = (
+        message = (
             f"Cannot change principals during re-authentication from {before.type}.{before.name}: "
             f"{principal.type}.{principal.name}"
         )
-        _reject(node, context, respond, _failed(told), "the client is another one than before")
+        _reject(node, context, respond, _failed(message), "the client is another one than before")
         return
     respond(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=authentication.lifetime_ms or 0))
 
@@ -131,8 +131,8 @@ def complete(authentication: Authentication, exchange: Exchange, wall_ms: int) -
     authentication.proven(KafkaPrincipal(USER, exchange.user))
 
 
-def _failed(told: str) -> Message:
-    return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, told)
+def _failed(message: str) -> Message:
+    return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
 
 
 def _reject(node: Node, context: RequestContext, respond: Respond, response: Message, why: str) -> None:

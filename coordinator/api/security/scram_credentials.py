@@ -70,11 +70,11 @@ def handle_describe_user_scram_credentials(
     if size > MOST_ANSWER_BYTES and not request.users:
         return DescribeUserScramCredentialsResponse(0, TOO_LARGE, TOO_LARGE_TEXT)
     # Each requested name is in the answer, in its order. Error texts are included as far as they fit.
-    room = AnswerSize(node, context, max(MOST_ANSWER_BYTES - size, 0))
+    answer_size = AnswerSize(node, context, max(MOST_ANSWER_BYTES - size, 0))
     results: list[DescribeUserScramCredentialsResult] = []
     while times:  # this frees the rows in steps too
         name, count = times.popitem()
-        yield room.pause()
+        yield answer_size.pause()
         found = [(kind, credentials[name, kind]) for kind in BY_TYPE if (name, kind) in credentials]
         infos = [CredentialInfo(kind, one.iterations) for kind, one in found]
         code, what = 0, ""
@@ -84,8 +84,8 @@ def handle_describe_user_scram_credentials(
         elif not found:
             code = ErrorCode.RESOURCE_NOT_FOUND
             what = f"Attempt to describe a user credential that does not exist: {name}"
-        told = what if room.take(len(what)) else None  # the size of its name is already counted above
-        results.append(DescribeUserScramCredentialsResult(name, code, told, [] if code else infos))
+        message = what if answer_size.take(len(what)) else None  # the size of its name is already counted above
+        results.append(DescribeUserScramCredentialsResult(name, code, message, [] if code else infos))
     results.reverse()
     return DescribeUserScramCredentialsResponse(results=results)
 

@@ -49,31 +49,31 @@ def handle_create_topics(
         counts[topic.name] += 1
         partitions += _wanted_partitions(node, topic)
         yield None
-    told = _ConfigsOfNewTopics(node)
-    withheld: dict[str, CreatableTopicResult] = {}
+    new_configs = _ConfigsOfNewTopics(node)
+    refused_by_broker: dict[str, CreatableTopicResult] = {}
     twice: dict[str, None] = {}
     for topic in request.topics:
         yield None
         if counts[topic.name] > 1:
             twice[topic.name] = None
             continue
-        refusal = _withheld(node, context, topic.name)
+        refusal = _broker_refusal(node, context, topic.name)
         if refusal is not None:
-            withheld[topic.name] = _refused(topic, refusal)
+            refused_by_broker[topic.name] = _refused(topic, refusal)
         elif partitions > MAX_PARTITIONS_PER_REQUEST:
             rows.append(_refused(topic, _TOO_MANY))
         else:
             row = yield from _create(node, context, topic, request.validate_only)
             rows.append(row)
-            yield from told.fill_in(row, topic)
+            yield from new_configs.fill_in(row, topic)
     # rows that the controller would not get stand last, in the order of hash tables
     for name in in_hash_order(twice):
         rows.append(_refused(CreatableTopic(name), _DUPLICATE))
         yield None
-    if withheld:
+    if refused_by_broker:
         for name in in_hash_order(counts):
-            if name in withheld:
-                rows.append(withheld[name])
+            if name in refused_by_broker:
+                rows.append(refused_by_broker[name])
             yield None
     if not request.validate_only:
         yield from until_durable(node, rows)
@@ -148,7 +148,7 @@ def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_o
     return answer
 
 
-def _withheld(node: Node, context: RequestContext, name: str) -> ApiError | None:
+def _broker_refusal(node: Node, context: RequestContext, name: str) -> ApiError | None:
     """Why Kafka would not ask its controller for a topic of this name. None means that Kafka would."""
     if name == METADATA_TOPIC:
         return ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")

@@ -50,11 +50,11 @@ def handle_describe_topic_partitions(
     limit = max(min(request.response_partition_limit, node.topics.settings.max_request_partition_size_limit), 1)
     response = DescribeTopicPartitionsResponse()
     rows = response.topics = list[DescribeTopicPartitionsResponseTopic]()
-    room = AnswerSize(node, context, NO_LIMIT)
+    answer_size = AnswerSize(node, context, NO_LIMIT)
     for row in _page(node, context, merge(*runs), cursor, limit, response):
         rows.append(row)
-        room.take(_ROW_BYTES * (1 + len(row.partitions)) + len(row.name or ""))
-        yield room.pause()
+        answer_size.take(_ROW_BYTES * (1 + len(row.partitions)) + len(row.name or ""))
+        yield answer_size.pause()
     if request.topics:  # without named topics, the answer does not mention refused topics
         for name in refused:
             rows.append(_refused(name))
