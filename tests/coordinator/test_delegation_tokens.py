@@ -76,7 +76,7 @@ async def test_without_a_secret_there_are_none() -> None:
 
 async def test_names_in_all_tokens_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred renewers with names of a kilobyte: a thousand such tokens took 106 MB."""
-    monkeypatch.setattr(handlers, "MOST_CHARACTERS", 250_000)
+    monkeypatch.setattr(handlers, "MAX_CHARACTERS", 250_000)
     async with running({**PROPERTIES, **LISTENERS}) as server, alice_of(server) as client:
         renewers = [CreatableRenewers("User", str(number).ljust(1_024, "r")) for number in range(100)]
         answers = [await client.ask(CreateDelegationTokenRequest("", "", renewers, -1)) for _ in range(3)]

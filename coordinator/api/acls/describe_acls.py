@@ -1,6 +1,6 @@
-"""DescribeAcls: the access control entries that a filter selects. Also why all three ACL APIs refuse a request: the
-client may not do it, the server has no authorizer, or a code is 0.
+"""DescribeAcls: the access control entries that a filter selects.
 
+All three ACL APIs have the same refusals: no permission, no authorizer, or a code that is 0.
 """
 
 from __future__ import annotations

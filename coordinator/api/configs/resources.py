@@ -1,6 +1,6 @@
-"""The resources that have configs: their kinds and names, the operations on their configs (KIP-339), and the levels of
-broker loggers (KIP-412).
+"""The resources that have configs: their kinds and names, and the operations on their configs (KIP-339).
 
+The levels of broker loggers are such configs, too (KIP-412).
 """
 
 from __future__ import annotations

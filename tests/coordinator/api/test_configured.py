@@ -139,7 +139,7 @@ def test_too_many_groups_with_configs(node: Node, monkeypatch: pytest.MonkeyPatc
         change = incremental.AlterableConfig("consumer.session.timeout.ms", operation, timeout_ms)
         return alter(node, incremental.AlterConfigsResource(32, name, [change]))
 
-    monkeypatch.setattr(alter_configs, "MOST_RESOURCES", len(node.topics.state.configs) + 1)
+    monkeypatch.setattr(alter_configs, "MAX_RESOURCES", len(node.topics.state.configs) + 1)
     assert group("a", "50000") == {(0, None)}
     ((error_code, _),) = group("b", "50000")
     assert error_code == ErrorCode.POLICY_VIOLATION
@@ -156,7 +156,7 @@ def test_names_of_groups_with_configs_are_bounded_together(node: Node, monkeypat
         ((error_code, _),) = alter(node, incremental.AlterConfigsResource(32, name, [change]))
         return error_code
 
-    monkeypatch.setattr(alter_configs, "MOST_CHARACTERS_OF_RESOURCES", 70_000)
+    monkeypatch.setattr(alter_configs, "MAX_RESOURCE_CHARACTERS", 70_000)
     assert [group(name * 30_000) for name in "abc"] == [0, 0, ErrorCode.POLICY_VIOLATION]
     assert node.topics.state.resource_characters == 2 * (30_000 + len("consumer.session.timeout.ms50000"))
     assert group("a" * 30_000, "60000") == 0, "a change adds nothing"

@@ -111,6 +111,6 @@ def test_groups_that_do_not_fit_into_an_answer_are_refused(monkeypatch: pytest.M
     monkeypatch.setattr(consumer_groups, "AnswerSize", lambda *of: AnswerSize(*of, 1_000))
     first, second = ask(node, ConsumerGroupDescribeRequest(["g", "h"])).one().groups
     assert (first.error_code, second.error_code) == (0, ErrorCode.GROUP_ID_NOT_FOUND)
-    monkeypatch.setattr(consumer_groups, "MOST_OF_A_GROUP", 500)
+    monkeypatch.setattr(consumer_groups, "MAX_GROUP_BYTES", 500)
     (row,) = ask(node, ConsumerGroupDescribeRequest(["g"])).one().groups
     assert (row.error_code, list(row.members)) == (ErrorCode.INVALID_REQUEST, [])

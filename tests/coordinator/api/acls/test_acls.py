@@ -206,11 +206,11 @@ async def test_who_may_not_change_entries() -> None:
 
 
 async def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alter_acls, "MOST_NEW", 5)
-    monkeypatch.setattr(alter_acls, "MOST_ACLS", 6)
+    monkeypatch.setattr(alter_acls, "MAX_CREATED", 5)
+    monkeypatch.setattr(alter_acls, "MAX_ACLS", 6)
     monkeypatch.setattr(alter_acls, "WRITTEN_AT_ONCE", 2)
-    monkeypatch.setattr(alter_acls, "MOST_DELETED", 5)
-    monkeypatch.setattr(alter_acls, "MOST_FILTERS", 3)
+    monkeypatch.setattr(alter_acls, "MAX_DELETED", 5)
+    monkeypatch.setattr(alter_acls, "MAX_FILTERS", 3)
     async with running(SUPER) as server, connected(server) as client:
 
         async def made(*numbers: int) -> list[int]:

@@ -33,7 +33,7 @@ async def test_quotas_are_there_after_a_start(tmp_path: Path) -> None:
 
 
 async def test_there_are_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_quotas, "MOST_ENTITIES", 2)
+    monkeypatch.setattr(client_quotas, "MAX_ENTITIES", 2)
     async with running() as server, connected(server) as client:
         long = "x" * (client_quotas.MAX_NAME_BYTES + 1)
         names = ("a", "b", "c", long)
