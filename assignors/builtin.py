@@ -7,11 +7,9 @@ from types import MappingProxyType
 from typing import Final
 
 from muster.assignors.assignor import Assignor
-from muster.assignors.cooperative_sticky import CooperativeStickyAssignor
-from muster.assignors.range import RangeAssignor
+from muster.assignors.range import RangeAssignor, ServerRangeAssignor
 from muster.assignors.roundrobin import RoundRobinAssignor
-from muster.assignors.server_range import ServerRangeAssignor
-from muster.assignors.sticky import StickyAssignor
+from muster.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from muster.assignors.uniform import UniformAssignor
 
 

@@ -10,16 +10,130 @@ The others go by range. Topics stay co-partitioned. Racks count only if a replic
 not in all.
 
 Kafka: org.apache.kafka.clients.consumer.RangeAssignor.
+
+`ServerRangeAssignor` is range as the server does it (KIP-848), without racks.
+
+It guarantees the same as the clients' range. For each topic the sizes differ by one at most. The first members get the
+larger shares (static ones by instance id, then the others by member id). Topics with the same number of partitions and
+the same subscribers are co-partitioned. Topics and partitions of the result ascend, because they are sets on the
+server.
+
+Kafka: org.apache.kafka.coordinator.group.assignor.RangeAssignor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
-from muster.assignors.assignor import Assignment, Member, RebalanceProtocol, Topic
+from muster.assignors.assignor import (
+    Assignment,
+    Member,
+    RebalanceProtocol,
+    Topic,
+    by_identity,
+    no_user_data,
+    require_distinct,
+    subscribers,
+    topics_in_hash_order,
+)
 from muster.assignors.java_order import sort_strings
-from muster.assignors.members import by_identity, no_user_data, require_distinct, subscribers, topics_in_hash_order
-from muster.assignors.range_racks import RackMatching, matters
+
+
+def matters(consumers: Sequence[Member], topic: Topic) -> bool:
+    """Whether racks matter for a topic: some rack has members and partitions, and not every
+    partition is in all racks.
+    """
+    theirs = {member.rack for member in consumers if member.rack}
+    everywhere = {rack for racks in topic.racks for rack in racks}
+    return bool(theirs & everywhere) and any(set(racks) != everywhere for racks in topic.racks)
+
+
+class RackMatching:
+    """Distributes the partitions of topics with the same subscribers and the same number of partitions.
+
+    Several such topics get the same answer, which keeps them co-partitioned. A partition goes to a subscriber only if
+    each topic has a replica of it in the subscriber's rack. Subscribers without a rack match any rack.
+    """
+
+    def __init__(self, consumers: Sequence[Member], topics: Sequence[Topic]) -> None:
+        self._racks = [member.rack or None for member in consumers]
+        self._partitions = topics[0].partitions
+        self._share, self._larger = divmod(self._partitions, len(consumers))
+        self._left: list[int | None] = list(range(self._partitions))
+        """The partitions in order, with None in place of assigned ones."""
+        self._given: list[list[int]] = [[] for _ in consumers]
+        if len(topics) > 1:
+            if any(self._racks):
+                self._match_together(topics)
+        elif matters(consumers, topics[0]):
+            self._match_alone(topics[0].racks)
+
+    def shares(self) -> list[list[int]]:
+        """The partitions of each subscriber, ascending."""
+        rest = (partition for partition in self._left if partition is not None)
+        unmatched = list(rest)
+        for consumer in range(len(self._racks)):
+            room = self._room(consumer)
+            if room and unmatched:
+                self._give(consumer, unmatched[:room])
+                unmatched = unmatched[room:]
+        return [sorted(partitions) for partitions in self._given]
+
+    def _room(self, consumer: int) -> int:
+        return max(0, self._share + (self._larger > 0) - len(self._given[consumer]))
+
+    def _give(self, consumer: int, partitions: Sequence[int]) -> None:
+        given = self._given[consumer]
+        given.extend(partitions)
+        if len(given) > self._share:
+            self._larger -= 1
+        for partition in partitions:
+            self._left[partition] = None
+
+    def _match_alone(self, racks: Sequence[Collection[str]]) -> None:
+        """Subscribers in order get the first partitions that are left and have a replica in their rack."""
+        here: dict[str | None, list[int]] = {rack: [] for rack in self._racks}
+        for partition in range(self._partitions - 1, -1, -1):
+            for rack in (None, *dict.fromkeys(racks[partition])):
+                if rack in here:
+                    here[rack].append(partition)
+        for consumer, rack in enumerate(self._racks):
+            taken: list[int] = []
+            candidates, room = here[rack], self._room(consumer)
+            while len(taken) < room and candidates:
+                partition = candidates.pop()
+                if self._left[partition] is not None:
+                    taken.append(partition)
+            if taken:
+                self._give(consumer, taken)
+
+    def _match_together(self, topics: Sequence[Topic]) -> None:
+        """Partitions in order go to the first subscriber below its share whose rack has a replica from each topic."""
+        waiting: dict[str | None, list[int]] = {}
+        for consumer in range(len(self._racks) - 1, -1, -1):
+            waiting.setdefault(self._racks[consumer], []).append(consumer)
+        first = _first_with_room(self._room)
+        for partition in range(self._partitions):
+            shared = set.intersection(*(set(topic.racks[partition]) if topic.racks else set() for topic in topics))
+            heads = [
+                head
+                for rack in (None, *shared)  # the least is used: the order of the set does not matter
+                if rack in waiting and (head := first(waiting[rack])) is not None
+            ]
+            if heads:
+                self._give(min(heads), [partition])
+
+
+def _first_with_room(room: Callable[[int], int]) -> Callable[[list[int]], int | None]:
+    """A function that removes full subscribers from the end of a list. A full subscriber never has room again."""
+
+    def first(consumers: list[int]) -> int | None:
+        while consumers and not room(consumers[-1]):
+            consumers.pop()
+        return consumers[-1] if consumers else None
+
+    return first
 
 
 class RangeAssignor:
@@ -69,3 +183,16 @@ def _assign_by_racks(
         for member, partitions in zip(consumers[name], shares[name], strict=True):
             if partitions:
                 assignment[member.member_id][name] = list(partitions)
+
+
+class ServerRangeAssignor:
+    """The strategy "range" of the server."""
+
+    name = "range"
+    protocols = (RebalanceProtocol.COOPERATIVE,)
+    user_data = no_user_data
+
+    def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
+        """See Assignor.assign. The result is the target assignment. Raises ValueError when two members have one id."""
+        assignment = RangeAssignor().assign([replace(member, rack=None) for member in members], topics)
+        return {member: dict(sorted(share.items())) for member, share in assignment.items()}

@@ -13,9 +13,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
-from muster.assignors.assignor import Assignment, Member, RebalanceProtocol, Topic
+from muster.assignors.assignor import (
+    Assignment,
+    Member,
+    RebalanceProtocol,
+    Topic,
+    by_identity,
+    distinct_subscriptions,
+    existing,
+    no_user_data,
+    require_distinct,
+)
 from muster.assignors.java_order import sort_strings
-from muster.assignors.members import by_identity, distinct_subscriptions, existing, no_user_data, require_distinct
 
 
 class RoundRobinAssignor:

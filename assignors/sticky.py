@@ -8,17 +8,95 @@ partitions.
 
 Kafka: org.apache.kafka.clients.consumer.StickyAssignor. Claims of partitions that do not exist are ignored. Kafka keeps
 them, and then fails or gives partitions to two members. Kafka's object remembers the newest generation ever seen.
+
+`CooperativeStickyAssignor` (KIP-429) gives the assignment of sticky, reached in two phases without stopping the world.
+
+It guarantees the same as sticky. In addition, a partition that another member may still hold is left out of the
+assignment. Its owner sees that, gives the partition up and rejoins. The next round assigns the partition. With equal
+subscriptions and without racks two rounds are enough. A member never stops consuming a partition that it keeps. In
+other cases a round may prefer another assignment, and more rounds are needed. With racks and differing subscriptions
+some groups never become stable, as on Kafka.
+
+A member's partitions are `owned` and `generation` of its subscription. Older members write the generation into their
+user data. Kafka: org.apache.kafka.clients.consumer.CooperativeStickyAssignor.
+
+The user data of these strategies has a member's partitions and their generation (KIP-54, KIP-341). Kafka:
+StickyAssignor's STICKY_ASSIGNOR_USER_DATA_V0 and _V1, CooperativeStickyAssignor's _V0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import ItemsView, Mapping, Sequence
+from struct import Struct, error, pack, unpack_from
+from typing import TypeAlias
 
-from muster.assignors.assignor import Assignment, Member, Partitions, RebalanceProtocol, Topic
-from muster.assignors.sticky_data import decode_owned, encode_owned
-from muster.assignors.sticky_equal import EqualShares
+from muster.assignors.assignor import NO_GENERATION, Assignment, Member, Partitions, RebalanceProtocol, Topic
 from muster.assignors.sticky_general import general_shares
-from muster.assignors.sticky_group import Group
+from muster.assignors.sticky_group import EqualShares, Group
+
+Claims: TypeAlias = list[tuple[bytes, Sequence[int]]]
+"""Names of topics in UTF-8, each with partitions."""
+
+_count = Struct(">i")
+_length = Struct(">h")
+
+
+def encode_owned(owned: Partitions, generation: int) -> bytes:
+    """Version 1: partitions by topic, then the generation."""
+    parts = [_count.pack(len(owned))]
+    for topic, partitions in owned.items():
+        name = topic.encode()
+        parts.append(_length.pack(len(name)) + name + pack(f">i{len(partitions)}i", len(partitions), *partitions))
+    return b"".join([*parts, _count.pack(generation)])
+
+
+def decode_owned(data: bytes | None) -> tuple[Claims, int | None]:
+    """The former partitions of a member, and their generation. The generation is None in version 0.
+
+    Bytes that cannot be decoded are those of a member that had nothing in generation -1.
+    """
+    if not data:
+        return [], None
+    try:
+        claims, end = _read_claims(data)
+    except (error, ValueError):
+        return [], NO_GENERATION
+    return claims, _count.unpack_from(data, end)[0] if len(data) - end >= 4 else None
+
+
+def _read_claims(data: bytes) -> tuple[Claims, int]:
+    claims: Claims = []
+    left, at = _count.unpack_from(data)[0], 4
+    if not 0 <= left <= len(data):
+        raise ValueError(left)
+    while left:
+        start = at + 2
+        at = start + _length.unpack_from(data, at)[0]
+        if at < start:
+            raise ValueError(at)
+        count = _count.unpack_from(data, at)[0]
+        if count == 1:
+            partitions: Sequence[int] = _count.unpack_from(data, at + 4)
+        else:
+            if not 0 <= count <= len(data):
+                raise ValueError(count)
+            partitions = unpack_from(f">{count}i", data, at + 4)
+        claims.append((data[start:at], partitions))
+        at += 4 + 4 * count
+        left -= 1
+    return claims, at
+
+
+def encode_generation(generation: int) -> bytes:
+    """The user data of a member under cooperative-sticky."""
+    return _count.pack(generation)
+
+
+def decode_generation(data: bytes | None) -> int | None:
+    """The generation that encode_generation wrote. None without user data, -1 when it cannot be decoded."""
+    if data is None:
+        return None
+    return _count.unpack_from(data)[0] if len(data) >= 4 else NO_GENERATION
 
 
 class StickyAssignor:
@@ -41,3 +119,49 @@ class StickyAssignor:
     def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:
         """The member's last assignment, and its generation."""
         return None if owned is None else encode_owned(owned, generation)
+
+
+class CooperativeStickyAssignor:
+    """The strategy "cooperative-sticky"."""
+
+    name = "cooperative-sticky"
+    protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
+
+    def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
+        """See Assignor.assign. Raises ValueError when two members have one id.
+
+        Partitions that have to be given up first are in no assignment. The next round assigns them, when members own
+        what they were assigned.
+        """
+        if not members:
+            return {}
+        group = Group(members, topics, _claims)
+        if group.all_subscribed_alike():
+            equal = EqualShares(group)
+            shares, moving = equal.shares, equal.moving
+        else:
+            shares = general_shares(group)
+            moving = _moving(group.claimed, shares)
+        for code, member in moving.items():
+            shares[member].remove(code)
+        return group.by_name(shares)
+
+    def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - of the protocol
+        """The generation of the member's last assignment."""
+        return encode_generation(generation)
+
+
+def _claims(member: Member) -> tuple[ItemsView[str, Sequence[int]], int | None]:
+    told = member.generation if member.generation >= 0 else decode_generation(member.user_data)
+    return member.owned.items(), told
+
+
+def _moving(claimed: Sequence[Sequence[int]], shares: Sequence[Sequence[int]]) -> dict[int, int]:
+    """New owner of each partition that one member gains and another loses."""
+    gained: dict[int, int] = {}
+    lost: set[int] = set()
+    for member, (before, after) in enumerate(zip(claimed, shares, strict=True)):
+        had, has = set(before), set(after)
+        gained.update((code, member) for code in after if code not in had)
+        lost.update(had - has)
+    return {code: member for code, member in gained.items() if code in lost}

@@ -8,17 +8,295 @@ are ignored (as in 4.3).
 `owned` of a member is its target assignment, not its current one. Topics and partitions of the result ascend: on the
 server they are sets. Kafka: org.apache.kafka.coordinator.group.assignor.UniformAssignor. A member with too many
 partitions gives some up. Their choice follows the hash tables of a server that has just loaded the group from its log.
+
+`TargetGroup` is a group for the strategies of the server: members with target assignments, topics by UUID. (Kafka:
+GroupSpecImpl, SubscribedTopicDescriber, TargetAssignmentBuilder.) `equal_shares` serves equal subscriptions (Kafka:
+UniformHomogeneousAssignmentBuilder).
+
+`GeneralShares` serves differing subscriptions (Kafka: UniformHeterogeneousAssignmentBuilder). Free partitions go, topic
+by topic, to the subscribers with fewest partitions. Then, topic by topic, partitions move from the subscribers with
+most to those with fewest. That ends when a pass over all topics changes nothing, or after 16 passes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from muster.assignors.assignor import Assignment, Member, RebalanceProtocol, Topic
-from muster.assignors.members import no_user_data
-from muster.assignors.target_group import TargetGroup
-from muster.assignors.uniform_equal import equal_shares
-from muster.assignors.uniform_general import GeneralShares
+from muster.assignors.assignor import (
+    Assignment,
+    Member,
+    RebalanceProtocol,
+    Topic,
+    distinct_subscriptions,
+    in_hash_order,
+    no_user_data,
+    require_distinct,
+)
+from muster.assignors.java_order import (
+    DEFAULT_CAPACITY,
+    capacity_of_copy,
+    int_order,
+    sort_strings,
+    spread,
+    string_order,
+    uuid_hash,
+    uuid_key,
+    walked,
+)
+
+Share = dict[int, list[int]]
+"""Partitions by index of topic."""
+
+
+class TargetGroup:
+    """Members in Kafka's order; topics indexed by name. Raises ValueError when two members have one id."""
+
+    def __init__(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> None:
+        require_distinct(members)
+        self._topics = topics
+        self.members = in_hash_order(members)
+        subscribed = {name for names in distinct_subscriptions(members) for name in names}
+        self.names = sort_strings(name for name in subscribed if name in topics)
+        self.index = {name: topic for topic, name in enumerate(self.names)}
+        self.sizes = [topics[name].partitions for name in self.names]
+        self.uuids = [topics[name].topic_id for name in self.names]
+        known: dict[int, list[int]] = {}
+        for member in self.members:
+            if id(member.topics) not in known:  # members of a large group often share one list of names
+                known[id(member.topics)] = sorted({self.index[name] for name in member.topics if name in self.index})
+        self.subscribed = [known[id(member.topics)] for member in self.members]
+        self.owners: list[list[int]] = [[-1] * size for size in self.sizes]
+        """The owner of each partition of each topic, -1 for none."""
+        self.shares = [self._share(number, member) for number, member in enumerate(self.members)]
+        """The partitions of each member in the topics that it is subscribed to, in the order of the subscription."""
+
+    def _share(self, number: int, member: Member) -> Share:
+        subscribed = set(self.subscribed[number])
+        share: Share = {}
+        for name, partitions in member.owned.items():
+            topic = self.index.get(name)
+            if topic in subscribed and topic is not None:
+                owners, size = self.owners[topic], self.sizes[topic]
+                # In a target assignment no partition has two owners. Of two that claim one, the first has it.
+                mine = [p for p in partitions if 0 <= p < size and owners[p] < 0]
+                for partition in mine:
+                    owners[partition] = number
+                if mine:
+                    share[topic] = mine
+        return share
+
+    def all_subscribed_alike(self) -> bool:
+        """Whether all members name the same topics, whether these exist or not."""
+        subscriptions = distinct_subscriptions(self.members)
+        return all(set(names) == set(subscriptions[0]) for names in subscriptions)
+
+    def owned_in_hash_order(self, member: int) -> list[int]:
+        """The topics of a member's share, in the order of Java's HashMap of its target assignment."""
+        names = self._in_hash_order([name for name in self.members[member].owned if name in self._topics])
+        return [topic for name in names if (topic := self.index.get(name, -1)) in self.shares[member]]
+
+    def subscription_of_first(self) -> list[int]:
+        """The topics of the first member, in the order of a Java HashSet copied from the member's set of names."""
+        names = string_order(self.members[0].topics, capacity_of_copy(len(self.members[0].topics)))
+        known = [name for name in names if name in self.index]
+        return [self.index[name] for name in self._in_hash_order(known, capacity_of_copy(len(names)))]
+
+    def _in_hash_order(self, names: Sequence[str], capacity: int = DEFAULT_CAPACITY) -> list[str]:
+        """Topics in the order of a Java table by UUID, after their insertion in this order. The table has this initial
+        size.
+        """
+        return [names[i] for i in walked([spread(uuid_hash(self._topics[name].topic_id)) for name in names], capacity)]
+
+    def by_name(self, shares: Sequence[Share]) -> Assignment:
+        """The assignment with these shares, topics and partitions ascending."""
+        names = self.names
+        return {
+            member.member_id: {names[topic]: sorted(share[topic]) for topic in sorted(share) if share[topic]}
+            for member, share in zip(self.members, shares, strict=True)
+        }
+
+
+Partition = tuple[int, int]
+"""(topic, partition)."""
+
+
+def equal_shares(group: TargetGroup) -> list[Share]:
+    """Each member's new target: its old partitions up to its quota, then free partitions, in the order of members."""
+    topics = group.subscription_of_first()
+    free = [(t, p) for t in topics for p, owner in enumerate(group.owners[t]) if owner < 0]
+    least, larger = divmod(sum(group.sizes), len(group.members))
+    shares: list[Share] = []
+    lacking: list[tuple[int, int]] = []
+    for member, share in enumerate(group.shares):
+        room = least + (larger > 0)
+        had = sum(map(len, share.values()))
+        if had > room:
+            share, given_up = _cut(group, member, room)
+            free += given_up
+        room -= min(had, room)
+        larger_one = larger > 0
+        if room and larger_one and len(group.members) - member > larger:
+            # Enough later members can have the larger share.
+            room -= 1
+            larger_one = False
+        if room:
+            lacking.append((member, room))
+        larger -= larger_one
+        shares.append({topic: list(partitions) for topic, partitions in share.items()})
+    left = iter(free)
+    for member, room in lacking:
+        for _, (topic, partition) in zip(range(room), left, strict=False):
+            shares[member].setdefault(topic, []).append(partition)
+    return shares
+
+
+def _cut(group: TargetGroup, member: int, room: int) -> tuple[Share, list[Partition]]:
+    """The partitions that a member keeps of its share, and the others, in the order of Java's iteration."""
+    kept: Share = {}
+    given_up: list[Partition] = []
+    for topic in group.owned_in_hash_order(member):
+        partitions = int_order(group.shares[member][topic])
+        kept[topic] = partitions[:room]
+        given_up += [(topic, partition) for partition in partitions[room:]]
+        room -= len(kept[topic])
+    return kept, given_up
+
+
+PASSES = 16
+
+
+class GeneralShares:
+    """One assignment while it is computed."""
+
+    def __init__(self, group: TargetGroup) -> None:
+        self._group = group
+        self._owners = group.owners
+        self._loads = [sum(map(len, share.values())) for share in group.shares]
+        self._subscribers: list[list[int]] = [[] for _ in group.names]
+        for member, topics in enumerate(group.subscribed):
+            for topic in topics:
+                self._subscribers[topic].append(member)
+
+    def shares(self) -> list[Share]:
+        """Each member's new target."""
+        order = sorted(range(len(self._group.names)), key=self._rank)
+        for topic in order:
+            self._hand_out(topic)
+        self._balance([topic for topic in order if len(self._subscribers[topic]) >= 2])
+        shares: list[Share] = [{} for _ in self._group.members]
+        for topic, owners in enumerate(self._owners):
+            for partition, member in enumerate(owners):
+                shares[member].setdefault(topic, []).append(partition)
+        return shares
+
+    def _rank(self, topic: int) -> tuple[float, int, tuple[int, int]]:
+        """Sort key of a topic: most partitions for each subscriber first. Then fewest subscribers, then the UUID."""
+        count = len(self._subscribers[topic])
+        return -self._group.sizes[topic] / count, count, uuid_key(self._group.uuids[topic])
+
+    def _hand_out(self, topic: int) -> None:
+        owners = self._owners[topic]
+        levels = Levels(self._loads, self._subscribers[topic])
+        for partition, owner in enumerate(owners):
+            if owner < 0:
+                owners[partition] = taker = levels.next_least()
+                self._loads[taker] += 1
+
+    def _balance(self, topics: list[int]) -> None:
+        last = -1
+        """The topic of the last move. When the loop reaches it again without another move, the balance is done."""
+        for _ in range(PASSES):
+            for place, topic in enumerate(topics):
+                if place == last:
+                    return
+                if self._balance_topic(topic) or last < 0:
+                    last = place
+
+    def _balance_topic(self, topic: int) -> bool:
+        """Move partitions of a topic from members with most to those with fewest. Returns whether any moved."""
+        levels = Levels(self._loads, self._subscribers[topic])
+        if levels.imbalance <= 1:
+            return False
+        owners = self._owners[topic]
+        held: dict[int, list[int]] = {}
+        for partition, owner in enumerate(owners):
+            held.setdefault(owner, []).append(partition)
+        moved = False
+        while (giver := self._next_giver(levels, held)) is not None:
+            partition = held[giver].pop()
+            taker = levels.next_least()
+            if levels.balanced():
+                break
+            owners[partition] = taker
+            self._loads[giver] -= 1
+            self._loads[taker] += 1
+            moved = True
+        return moved
+
+    def _next_giver(self, levels: Levels, held: dict[int, list[int]]) -> int | None:
+        """The member with most that has a partition of the topic to give."""
+        while not levels.balanced() and (giver := levels.next_most()) is not None:
+            if held.get(giver):
+                return giver
+            levels.exclude_most()
+        return None
+
+
+class Levels:
+    """The members of one topic by load, as two runs that grow towards each other (Kafka's MemberAssignmentBalancer).
+
+    One run has the members with fewest partitions, the other those with most. All members of a run have one load. A
+    pass over a run raises (or lowers) their load by one. Then the run includes its neighbours of that load. The caller
+    changes `loads` after each `next_…`.
+    """
+
+    def __init__(self, loads: Sequence[int], members: Sequence[int]) -> None:
+        self._loads = loads
+        self._row = sorted(members, key=lambda member: (loads[member], member))
+        least, most = loads[self._row[0]], loads[self._row[-1]]
+        self.imbalance = most - least
+        self._low_end = 0
+        self._low_load = least - 1
+        self._low_turn = 0
+        self._high_start = self._high_end = len(self._row)
+        self._high_load = most + 1
+        self._high_turn = len(self._row) - 1
+
+    def next_least(self) -> int:
+        """The member that gets a partition."""
+        if self._low_turn >= self._low_end:
+            self._low_load += 1
+            while self._low_end < len(self._row) and self._loads[self._row[self._low_end]] == self._low_load:
+                self._low_end += 1
+            self._low_turn = 0
+        self._low_turn += 1
+        return self._row[self._low_turn - 1]
+
+    def next_most(self) -> int | None:
+        """The member that gives a partition away. None when no such member is left."""
+        if self._high_turn < self._high_start:
+            if self._high_end <= self._high_start and self._high_start > 0:
+                # all members of the run were excluded
+                self._high_load = self._loads[self._row[self._high_start - 1]]
+            else:
+                self._high_load -= 1
+            while self._high_start > 0 and self._loads[self._row[self._high_start - 1]] == self._high_load:
+                self._high_start -= 1
+            self._high_turn = self._high_end - 1
+        if self._high_turn < 0:
+            return None
+        self._high_turn -= 1
+        return self._row[self._high_turn + 1]
+
+    def exclude_most(self) -> None:
+        """Exclude the member that next_most returned last from the run: it has nothing to give."""
+        place, last = self._high_turn + 1, self._high_end - 1
+        self._row[place], self._row[last] = self._row[last], self._row[place]
+        self._high_end = last
+
+    def balanced(self) -> bool:
+        """Whether the two runs differ by one at most."""
+        return self._high_load - self._low_load <= 1
 
 
 class UniformAssignor:

@@ -37,8 +37,8 @@ from muster.coordinator.runtime.group_coordinator.record_codec import RecordCode
 from muster.coordinator.runtime.loader import replay_chunk
 from muster.coordinator.runtime.transaction_coordinator.record_codec import RecordCodec as TransactionRecordCodec
 from muster.coordinator.state_machine.interface import Now, Respond
+from muster.coordinator.transactions.commands import TransactionSettings
 from muster.coordinator.transactions.core import TransactionCore
-from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.consumer import encode_assignment, encode_subscription
 from muster.protocol.message import Message
 from muster.protocol.messages.consumer_protocol import (

@@ -18,7 +18,7 @@ import structlog
 
 from muster.coordinator.api.node import Node
 from muster.coordinator.log.records.markers import EndMarker
-from muster.coordinator.runtime.transaction_coordinator.marker_writer import MarkerWriter
+from muster.coordinator.runtime.transaction_coordinator.markers import MarkerWriter
 from muster.coordinator.state_machine.interface import Client
 from muster.coordinator.system import uuids
 from muster.coordinator.system.clock import Clock, Timer

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from muster.coordinator.groups.classic import rebalance, states
-from muster.coordinator.groups.classic.group import CONSUMER, ClassicGroup
+from muster.coordinator.groups.classic import rebalance
+from muster.coordinator.groups.classic.group import CONSUMER, PREPARING, REBALANCE, TRANSITIONS, ClassicGroup
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.state_machine.interface import Now, Output
@@ -54,7 +54,7 @@ def rebalanced(step: Step, group: Any) -> None:
     if not getattr(group, "members", None):
         raise CannotBeDone(f"group {group.group_id} has no members: there is nothing to rebalance")
     if isinstance(group, ClassicGroup):
-        if (group.state, states.REBALANCE) not in states.TRANSITIONS:
+        if (group.state, REBALANCE) not in TRANSITIONS:
             raise CannotBeDone(f"group {group.group_id} is {group.state}: a rebalance is in progress already")
         rebalance.begin(step, group, events.ASKED)
         return
@@ -106,7 +106,7 @@ def _remove(step: Step, group: Any, member_id: str, cause: str) -> None:
         rebalance.begin_or_complete(step, group, cause, trigger)
         return
     rebalance.remove_member(step, group, member, cause)
-    if group.state == states.PREPARING:
+    if group.state == PREPARING:
         rebalance.complete_if_joined(step, group, cut_delay=True)
     else:
         rebalance.begin(step, group, cause, history.trigger(member))

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from muster.coordinator.groups.classic import states
-from muster.coordinator.groups.classic.group import CONSUMER, ClassicGroup
+from muster.coordinator.groups.classic.group import CONSUMER, PREPARING, STABLE, ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common.committed_offsets import position_of
 from muster.coordinator.groups.common.image import TopicsImage
@@ -60,7 +59,7 @@ def describe(server: Server, group_id: str) -> GroupView:
     generation, protocol = -1, None
     if isinstance(group, ClassicGroup):
         generation = group.generation
-        protocol = group.protocol_name if group.state == states.STABLE else None
+        protocol = group.protocol_name if group.state == STABLE else None
         members = tuple(_classic(group, one) for one in group.members.values())
     elif group.kind == CONSUMER:
         generation = group.epoch
@@ -107,7 +106,7 @@ def _classic(group: ClassicGroup, member: Member) -> MemberView:
 
 
 def _doing(group: ClassicGroup, member: Member) -> tuple[str, bool]:
-    if group.state == states.PREPARING:
+    if group.state == PREPARING:
         if member.parked_join is not None:
             return "has joined, and waits for the others", True
         return "is to join again", False

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from muster.coordinator.groups.classic.group import DEAD, STATES, TRANSITIONS
 from muster.coordinator.groups.classic.join import DECISIONS, IMPOSSIBLE, SENDERS
-from muster.coordinator.groups.classic.states import DEAD, STATES, TRANSITIONS
 from tools.diagrams import draw, groups, pages
 
 TREE = Path(__file__).resolve().parents[1]

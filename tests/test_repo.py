@@ -19,7 +19,7 @@ from muster.coordinator.properties.lookup import MUSTER
 from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
 from muster.coordinator.server.nodes.common import LeadershipSettings
 from muster.coordinator.topics.settings import TopicSettings
-from muster.coordinator.transactions.settings import TransactionSettings
+from muster.coordinator.transactions.commands import TransactionSettings
 from muster.protocol.api import api
 from muster.version import VERSION
 from tests.conformance.parts import PARTS

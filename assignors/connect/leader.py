@@ -1,14 +1,20 @@
-"""The work of a Connect group's leader (ConnectAssignor): from workers' metadata to assignments, as bytes."""
+"""The work of a Connect group's leader (ConnectAssignor): from workers' metadata to assignments, as bytes.
+
+`assign_eagerly` is Connect's eager strategy (protocol "default"; Kafka's EagerAssignor). Everything is assigned anew,
+one by one. Each connector and task has exactly one worker. The loads of workers differ by at most one. The same input
+gives the same answer. Everything stops during a rebalance.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import NamedTuple
 
-from muster.assignors.connect import eager, incremental
-from muster.assignors.connect.state import State
-from muster.assignors.connect.work import Task, Work, as_hash_sets, from_rows, to_rows
+from muster.assignors.connect import incremental
+from muster.assignors.connect.work import State, Task, Work, as_hash_sets, configured_work, from_rows, to_rows
+from muster.assignors.java_order import utf16
 from muster.protocol.connect import (
     CONNECTOR,
     NAMES,
@@ -17,6 +23,23 @@ from muster.protocol.connect import (
     decode_worker_state,
     encode_assignment,
 )
+
+
+def assign_eagerly(workers: Iterable[str], configured: Mapping[str, int]) -> dict[str, Work]:
+    """Give each worker (by member id) its connectors and tasks. Raises ValueError without workers.
+
+    `configured` has the number of tasks of each connector. All connectors are distributed first, then all tasks. A
+    connector is lighter than a task. If both were distributed together, and each connector had one task, one worker
+    would get all connectors.
+    """
+    names = sorted(workers, key=utf16)
+    if not names:
+        raise ValueError("nobody to assign to: a group has at least one worker")
+    work: dict[str, list[Task]] = {name: [] for name in names}
+    for name, item in zip(cycle(names), configured_work(configured), strict=False):
+        work[name].append(item)
+    return {name: tuple(items) for name, items in work.items()}
+
 
 CONFIG_MISMATCH = 1
 """The error that makes workers read the config topic to its end and join again."""
@@ -93,7 +116,7 @@ def perform(
         snapshot = fresh
         frame.offset = fresh.offset
     if version == 0:
-        work = eager.assign(workers, snapshot.configured)
+        work = assign_eagerly(workers, snapshot.configured)
         return Result({name: _encode(frame, work[name], version) for name in workers}, state, work)
     changes, frame.delay_ms, state = incremental.assign(
         state,

@@ -275,7 +275,7 @@ def assignors_named(words: Sequence[str]) -> Mapping[str, Assignor]:
     # imported here: not needed without this property
     from muster.assignors import custom
     from muster.assignors.builtin import SERVER_ASSIGNORS
-    from muster.coordinator.groups.consumer.assignors import BY_CLASS
+    from muster.coordinator.groups.consumer.checks import BY_CLASS
 
     found: dict[str, Assignor] = {}
     for word in words:

@@ -1,28 +1,37 @@
 """GroupCore: the entry to the core. It hands commands and deadlines to the functions of `dispatch`, and decides
-nothing.
+nothing. How to drive it: `muster.coordinator.state_machine`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
-from muster.coordinator.groups import dispatch, replay
-from muster.coordinator.groups.classic import heartbeat
-from muster.coordinator.groups.classic.heartbeat import GenerationMember
+from muster.coordinator.groups import replay
+from muster.coordinator.groups.classic import sessions
+from muster.coordinator.groups.classic.sessions import GenerationMember
+from muster.coordinator.groups.common.committed_offsets import OpenTransaction
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.group import NEWEST_COMMIT
-from muster.coordinator.groups.common.group_configs import GroupConfigs, GroupConfigured, IntervalConfigured
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
-from muster.coordinator.groups.common.pending_offsets import OpenTransaction
-from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.groups.common.state import State
-from muster.coordinator.groups.common.step import NO_LIMIT, Step
-from muster.coordinator.groups.dispatch import DEADLINES, HEARTBEATS, LOADED, MEMBER_REQUESTS, REQUESTS, TOLD, UNLOADED
-from muster.coordinator.groups.offsets import commit_template, retention, topic_deletion
-from muster.coordinator.groups.offsets.commit_template import CommitTemplate
+from muster.coordinator.groups.common.settings import GroupConfigs, GroupConfigured, GroupSettings, IntervalConfigured
+from muster.coordinator.groups.common.state import NO_LIMIT, State, Step
+from muster.coordinator.groups.consumer import heartbeat as consumer_heartbeat
+from muster.coordinator.groups.consumer.commands import (
+    AnswersDue,
+    AssignmentComputed,
+    Helpers,
+    TopicsFound,
+    UpgradePrepared,
+)
+from muster.coordinator.groups.consumer.heartbeat import SteadyMember
+from muster.coordinator.groups.dispatch import DEADLINES, HANDLERS, HEARTBEATS, LOADED, UNLOADED
+from muster.coordinator.groups.migration.downgrade import DOWNGRADE
+from muster.coordinator.groups.offsets import commit as commits
+from muster.coordinator.groups.offsets import deletion, retention
+from muster.coordinator.groups.offsets.commit import CommitTemplate
 from muster.coordinator.groups.offsets.retention import Retention
+from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, LateAnswers
 from muster.coordinator.state_machine.interface import (
     Client,
     Command,
@@ -32,51 +41,29 @@ from muster.coordinator.state_machine.interface import (
     Reply,
     TransactionalBatch,
 )
-from muster.coordinator.state_machine.late_answers import NO_LATE_ANSWERS, LateAnswers
 from muster.protocol.message import Message
+from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
-if TYPE_CHECKING:
-    from muster.coordinator.groups.consumer.commands import (
-        AnswersDue,
-        AssignmentComputed,
-        Helpers,
-        TopicsFound,
-        UpgradePrepared,
-    )
-    from muster.coordinator.groups.consumer.steady import SteadyMember
-    from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-
-    Notice = (
-        TopicsChanged
-        | AssignmentComputed
-        | AnswersDue
-        | TopicsFound
-        | UpgradePrepared
-        | GroupConfigured
-        | IntervalConfigured
-    )
-    """The input of the core besides requests."""
+Notice: TypeAlias = (
+    TopicsChanged
+    | AssignmentComputed
+    | AnswersDue
+    | TopicsFound
+    | UpgradePrepared
+    | GroupConfigured
+    | IntervalConfigured
+)
+"""The input of the core besides requests."""
 MOST_AT_ONCE: Final = 500
 """Deadlines that are handled at once: some 5 ms. The others follow, as in a large group with only silent members."""
-
-
-class _Downgrade:
-    """`migration.downgrade.DOWNGRADE`, imported when it is needed, because it imports consumer groups."""
-
-    __slots__ = ()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(import_module("muster.coordinator.groups.migration.downgrade").DOWNGRADE, name)
 
 
 class GroupCore:
     """The groups of one partition of the offsets topic.
 
-    The order of calls: `replay` for every record of the log, `loaded`, `handle` and `advance`, perhaps `resign`. Each
-    returns what the runtime is to do. After each call the runtime asks for `next_deadline_ms`. The same calls with the
-    same arguments return the same. Nothing here is safe to call from two threads.
+    It has the methods of `runtime.interfaces.StateMachine`, in the order of calls that `state_machine` describes.
     """
 
     __slots__ = ("_retention", "_state", "deadlines")
@@ -97,7 +84,7 @@ class GroupCore:
         interval_ms = settings.offsets_retention_check_interval_ms
         self._retention = Retention(interval_ms if first_check_ms is None else first_check_ms)
         self._state = State(
-            settings, image, replay.RECORDS, replay.OTHERS, replay.transactional, helpers, _Downgrade(), configs
+            settings, image, replay.RECORDS, replay.OTHERS, replay.transactional, helpers, DOWNGRADE, configs
         )
         self.deadlines = self._state.deadlines
 
@@ -116,23 +103,12 @@ class GroupCore:
 
         Raises TypeError for a request that the core does not answer.
         """
+        what: Any = command.request if isinstance(command, Command) else command
+        decide = HANDLERS.get(type(what))
+        if decide is None:
+            raise TypeError(f"the core does not answer {type(what).__name__}")
         step = Step(self._state, now, most_bytes)
-        if not isinstance(command, Command):
-            TOLD[type(command)](step, command)
-            return step
-        request: Any = command.request
-        handle = REQUESTS.get(type(request))
-        if handle is not None:
-            handle(step, command, request)
-        elif type(request) is HeartbeatRequest:
-            step.reply(command.respond, self.heartbeat(request, now.mono_ms))
-        elif type(request) in MEMBER_REQUESTS:
-            group = self._state.groups.get(request.group_id)
-            MEMBER_REQUESTS[type(request)][type(group)](step, command, request, group)
-        elif (seldom := dispatch.seldom(type(request))) is not None:
-            seldom(step, command, request)
-        else:
-            raise TypeError(f"the core does not answer {type(request).__name__}")
+        decide(step, command, what)
         return step
 
     def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
@@ -142,22 +118,20 @@ class GroupCore:
 
     def prepare_heartbeat(self, request: HeartbeatRequest) -> GenerationMember | None:
         """The sender of such heartbeats. None when no member can be prepared now. Call it before `heartbeat`."""
-        return heartbeat.prepare(self._state, request)
+        return sessions.prepare_heartbeat(self._state, request)
 
     def prepare_consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
         """The sender of such heartbeats of KIP-848. None when no member can be prepared now.
 
         Call it before the heartbeat is handled.
         """
-        steady = import_module("muster.coordinator.groups.consumer.steady")
-        member: SteadyMember | None = steady.prepare(self._state, request, client)
-        return member
+        return consumer_heartbeat.prepare_heartbeat(self._state, request, client)
 
     def prepare_commit(
         self, request: OffsetCommitRequest, most_bytes: int = NO_LIMIT, version: int = NEWEST_COMMIT
     ) -> CommitTemplate | None:
         """Prepare a commit that is expected again with other offsets. None when it cannot be prepared."""
-        return commit_template.prepare(self._state, request, most_bytes, version)
+        return commits.prepare_commit(self._state, request, most_bytes, version)
 
     def prepared_commit(
         self,
@@ -171,7 +145,7 @@ class GroupCore:
 
         None: the request is to be handled, and nothing has changed.
         """
-        return commit_template.commit(self._state, commit, offsets, leader_epochs, now, most_bytes)
+        return commits.commit_prepared(self._state, commit, offsets, leader_epochs, now, most_bytes)
 
     def advance(self, now: Now, waits: LateAnswers = NO_LATE_ANSWERS) -> Output:
         """Handle the deadlines that are due by `now`, in the order of their times.
@@ -222,7 +196,7 @@ class GroupCore:
         A group above the size limit rebalances.
         """
         step = Step(self._state, now)
-        topic_deletion.delete_offsets_of_deleted_topics(step)
+        deletion.delete_offsets_of_deleted_topics(step)
         retention.start(step, self._retention)
         for group in self._state.groups.values():
             LOADED[type(group)](step, group)

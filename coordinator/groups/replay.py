@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 from sys import intern
 from typing import Final
 
@@ -14,8 +13,22 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.committed_offsets import pack
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.state import Replay, State
+from muster.coordinator.groups.consumer import replay as consumer_replay
 from muster.coordinator.state_machine.interface import EndTransaction, TransactionalBatch
 from muster.protocol.message import Message
+from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+)
+from muster.protocol.messages.group_records.consumer_group_member_metadata import ConsumerGroupMemberMetadataKey
+from muster.protocol.messages.group_records.consumer_group_metadata import ConsumerGroupMetadataKey
+from muster.protocol.messages.group_records.consumer_group_partition_metadata import ConsumerGroupPartitionMetadataKey
+from muster.protocol.messages.group_records.consumer_group_regular_expression import ConsumerGroupRegularExpressionKey
+from muster.protocol.messages.group_records.consumer_group_target_assignment_member import (
+    ConsumerGroupTargetAssignmentMemberKey,
+)
+from muster.protocol.messages.group_records.consumer_group_target_assignment_metadata import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 from muster.protocol.messages.group_records.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
@@ -41,24 +54,21 @@ def _legacy_offset(state: State, key: LegacyOffsetCommitKey, value: LegacyOffset
     _offset(state, OffsetCommitKey(key.group, key.topic, key.partition), modern)
 
 
-RECORDS: Final[dict[type[Message], Replay]] = {
+RECORDS: Final[Mapping[type[Message], Replay]] = {
     OffsetCommitKey: _offset,
     LegacyOffsetCommitKey: _legacy_offset,
     GroupMetadataKey: classic_records.replay,
+    ConsumerGroupMemberMetadataKey: consumer_replay.replay_member,
+    ConsumerGroupMetadataKey: consumer_replay.replay_epoch,
+    ConsumerGroupPartitionMetadataKey: consumer_replay.replay_partition_metadata,
+    ConsumerGroupTargetAssignmentMemberKey: consumer_replay.replay_target,
+    ConsumerGroupTargetAssignmentMetadataKey: consumer_replay.replay_target_epoch,
+    ConsumerGroupCurrentMemberAssignmentKey: consumer_replay.replay_current,
+    ConsumerGroupRegularExpressionKey: consumer_replay.replay_pattern,
 }
-"""The functions by the type of the key. The first record of a consumer group adds those of consumer groups."""
-
-
-def _other(state: State, key: Message, value: Message | None) -> None:
-    if type(key).__name__.startswith("ConsumerGroup"):
-        RECORDS.update(import_module("muster.coordinator.groups.consumer_rows").RECORDS)
-        RECORDS[type(key)](state, key, value)
-    else:
-        unsupported_group.replay(state, key, value)
-
-
-OTHERS: Final = _other
-"""For records of all other types: those of unsupported groups, and the first record of a consumer group."""
+"""The functions by the type of the key."""
+OTHERS: Final = unsupported_group.replay
+"""For records of all other types: those of unsupported groups are kept, all others change nothing."""
 
 
 def transactional(state: State, batch: TransactionalBatch) -> int:

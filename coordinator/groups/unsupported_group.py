@@ -10,8 +10,7 @@ from sys import intern
 from typing import Any, Final
 
 from muster.coordinator.groups.common.group import NEWEST_COMMIT, NOT_NOW, SINCE_COMMIT, Partitions
-from muster.coordinator.groups.common.state import State
-from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.common.state import State, Step
 from muster.coordinator.state_machine.deadlines import Deadlines
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message

@@ -1,7 +1,7 @@
 """Unstable members, found while they leave and join again and again: the event `group_restless`. Pure.
 
 Only members that left are remembered, for a while: a stable group costs nothing. The rules are those of the pipeline's
-verdicts (`groups/common/unstable_members.py`), as far as they can be applied before the end.
+verdicts (`groups/common/events.py`), as far as they can be applied before the end.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster.coordinator.groups.common import events, unstable_members
+from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event, MemberFacts
 
 GROUP_RESTLESS: Final = "group_restless"
@@ -59,18 +59,18 @@ class UnstableMembers:
         key = _key(event.group_id, member)
         if event.kind in _WENT:
             reason = facts.get("reason") or ""
-            is_slow = facts.get("cause") in _TOO_SLOW or unstable_members.POLLED_TOO_LATE in reason
+            is_slow = facts.get("cause") in _TOO_SLOW or events.POLLED_TOO_LATE in reason
             self._went(key, member, wall_ms, is_slow=is_slow, died=event.kind != events.MEMBER_LEFT)
             return None
         place = self._places.get(key)
-        if place is None or place.back_ms is not None or wall_ms - place.gone_ms > unstable_members.RETURN_MS:
+        if place is None or place.back_ms is not None or wall_ms - place.gone_ms > events.RETURN_MS:
             return None
         place.back_ms = wall_ms
         return self._told(event.group_id, key, place)
 
     def _went(self, key: _Key, member: MemberFacts, ms: int, *, is_slow: bool, died: bool) -> None:
         place = self._places.pop(key, None)
-        if place is None or place.back_ms is None or ms - place.back_ms > unstable_members.LOOP_MS:
+        if place is None or place.back_ms is None or ms - place.back_ms > events.LOOP_MS:
             place = _Place(member.instance or member.client_id or member.member, ms, ms)
         else:
             place.gone_ms, place.back_ms, place.times = ms, None, place.times + 1
@@ -88,15 +88,15 @@ class UnstableMembers:
         ] if place.times > 1 else []  # fmt: skip
         some, times = [place], place.times
         if 2 * place.slow >= place.times:
-            what = unstable_members.SLOW
-        elif len(beside) == 1 and place.times + beside[0].times >= unstable_members.TWO_LOOP:
-            what, times = unstable_members.FLAPPING, place.times + beside[0].times
+            what = events.SLOW
+        elif len(beside) == 1 and place.times + beside[0].times >= events.TWO_LOOP:
+            what, times = events.FLAPPING, place.times + beside[0].times
             some = sorted([place, *beside], key=lambda one: one.since_ms)
-        elif len(beside) > 1 and place.times <= 2 * unstable_members.LOOPS:
+        elif len(beside) > 1 and place.times <= 2 * events.LOOPS:
             return None  # restarts of all, one after the other
         else:
-            what = unstable_members.CRASH_LOOP
-        least = unstable_members.TWO_LOOP if what == unstable_members.FLAPPING else unstable_members.LOOPS
+            what = events.CRASH_LOOP
+        least = events.TWO_LOOP if what == events.FLAPPING else events.LOOPS
         if times < least or times < 2 * max(one.told for one in some):
             return None
         for one in some:
@@ -107,7 +107,7 @@ class UnstableMembers:
             "members": [one.name for one in some],
             "times": times,
             "since": min(one.since_ms for one in some),
-            "text": unstable_members.told(what, names, died=place.died > 0),
+            "text": events.unstable_text(what, names, died=place.died > 0),
         }
         return Event(GROUP_RESTLESS, group_id, facts)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from muster.coordinator.state_machine.deadlines import Deadlines
+from muster.coordinator.state_machine.deadlines import Deadlines, LateAnswers
 from muster.coordinator.state_machine.interface import (
     Decoded,
     EndTransaction,
@@ -18,7 +18,6 @@ from muster.coordinator.state_machine.interface import (
     Record,
     TransactionalBatch,
 )
-from muster.coordinator.state_machine.late_answers import LateAnswers
 from muster.protocol.message import Message
 
 

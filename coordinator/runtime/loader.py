@@ -1,7 +1,8 @@
 """Loads the state of a shard from its log, in steps, and runs all loads of a start.
 
 A part of the loads runs before the server listens. The rest runs one step in each iteration of the event loop, while
-clients are served.
+clients are served. Records that a load cannot decode stay in the log as they are, and are logged.
+
 """
 
 from __future__ import annotations
@@ -15,6 +16,32 @@ from muster.coordinator.log.interfaces import Log
 from muster.coordinator.runtime.interfaces import RecordReader, StateMachine
 from muster.coordinator.state_machine.interface import EndTransaction, Now, TransactionalBatch
 from muster.coordinator.system.clock import Clock
+from muster.protocol.message import MalformedMessage
+from muster.protocol.records import UnknownRecord
+
+shard_log = structlog.get_logger("muster.shard")
+
+
+class Unreadable:
+    """The unreadable records of one load."""
+
+    __slots__ = ("_partition", "_told")
+
+    def __init__(self, partition: int) -> None:
+        """`partition`: for log lines."""
+        self._partition = partition
+        self._told: set[tuple[int, int | None]] = set()
+
+    def tell(self, error: UnknownRecord | MalformedMessage) -> None:
+        """A record could not be decoded: it is damaged, or of an unknown kind. Each unknown kind is logged once."""
+        if not isinstance(error, UnknownRecord):
+            shard_log.error("skipped a record that cannot be read", partition=self._partition, error=str(error))
+            return
+        what = (error.type, error.version)
+        if what not in self._told:
+            self._told.add(what)
+            shard_log.warning("records of an unknown kind are left alone", partition=self._partition, what=str(error))
+
 
 log = structlog.get_logger("muster.server")
 

@@ -17,11 +17,9 @@ import structlog
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogError, LogOffline, ProducerError
 from muster.coordinator.log.interfaces import Log
 from muster.coordinator.log.records.markers import EndMarker
-from muster.coordinator.runtime.append_errors import append_error
-from muster.coordinator.runtime.append_queue import AppendQueue
 from muster.coordinator.runtime.interfaces import ErrorResponses, Observer, RecordCodec, StateMachine
 from muster.coordinator.runtime.loader import in_background, replay
-from muster.coordinator.runtime.pending_replies import PendingReplies
+from muster.coordinator.runtime.replies import AppendQueue, PendingReplies, append_error
 from muster.coordinator.runtime.timer import ShardTimer
 from muster.coordinator.state_machine.deadlines import NEVER
 from muster.coordinator.state_machine.interface import Command, EndTransaction, Now, Output, Producer, Reply, Respond

@@ -20,12 +20,10 @@ from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.history.event_writer import HistorySettings
 from muster.coordinator.log import LogManager, LogSettings
 from muster.coordinator.properties.live import Live
-from muster.coordinator.runtime import placement
+from muster.coordinator.runtime.group_coordinator.background_work import TopicHasher
 from muster.coordinator.runtime.group_coordinator.shard import WHAT, GroupShard
-from muster.coordinator.runtime.group_coordinator.topic_hasher import TopicHasher
-from muster.coordinator.runtime.leaderships import LeaderShards
 from muster.coordinator.runtime.loader import Loader
-from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.runtime.routing import LeaderShards, Routing, check_placement
 from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
 from muster.coordinator.server.data import Data, creating_first_topics
 from muster.coordinator.server.histories import Histories
@@ -302,7 +300,7 @@ class Server:
             else [shard.group_ids() for shard in self.routing.shards]
         )
         number = PARTITIONS_PROPERTIES[GROUP_OFFSETS_TOPIC]
-        placement.check(groups, "groups", GROUP_OFFSETS_TOPIC, number, "their members and offsets cannot be found")
+        check_placement(groups, "groups", GROUP_OFFSETS_TOPIC, number, "their members and offsets cannot be found")
         self._loaded()
 
     def _transactions_loaded(self) -> None:
@@ -314,7 +312,7 @@ class Server:
             for index in range(len(self.transactions.routing.shards))
         ]
         number = PARTITIONS_PROPERTIES[TRANSACTION_STATE_TOPIC]
-        placement.check(ids, "transactional ids", TRANSACTION_STATE_TOPIC, number, "their producers begin anew")
+        check_placement(ids, "transactional ids", TRANSACTION_STATE_TOPIC, number, "their producers begin anew")
         self._loaded()
 
     async def _listen(self) -> None:

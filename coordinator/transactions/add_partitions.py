@@ -13,12 +13,12 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from muster.coordinator.transactions import events, size, timeouts
+from muster.coordinator.transactions import events, timeouts
+from muster.coordinator.transactions import partitions as partitions_module
 from muster.coordinator.transactions.commands import PartitionErrors, PartitionsAsked, TransactionCommand
-from muster.coordinator.transactions.partition_order import with_more
-from muster.coordinator.transactions.states import ADDED, ENDING, ONGOING
-from muster.coordinator.transactions.step import Step
-from muster.coordinator.transactions.transaction import Partitions, Transaction
+from muster.coordinator.transactions.partitions import with_more
+from muster.coordinator.transactions.state import Step
+from muster.coordinator.transactions.transaction import ADDED, ENDING, ONGOING, Partitions, Transaction
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -40,7 +40,7 @@ def _none(_topic: str, _partition: int) -> int:
 
 def handle(step: Step, command: TransactionCommand, request: AddPartitionsToTxnRequest) -> None:
     """Answer an AddPartitionsToTxn: each of its transactions by itself."""
-    left = step.most_bytes - size.HEADER
+    left = step.most_bytes - partitions_module.HEADER
     rows = []
     for row in request.transactions:
         topics: dict[str, list[int]] = {}
@@ -55,7 +55,7 @@ def handle(step: Step, command: TransactionCommand, request: AddPartitionsToTxnR
 
 def handle_one(step: Step, command: TransactionCommand, asked: PartitionsAsked) -> None:
     """Answer the server's own check."""
-    error_of, _ = _decide(step, command, asked, step.most_bytes - size.HEADER)
+    error_of, _ = _decide(step, command, asked, step.most_bytes - partitions_module.HEADER)
     errors: Mapping[tuple[str, int], int] = NO_ERRORS
     if error_of is not _none:
         errors = {place: error for place in asked.all_with(0) if (error := error_of(*place))}
@@ -95,10 +95,10 @@ def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: 
     new, partitions, count, names_size = addition
     if is_open and not new:
         return ErrorCode.NONE, 0
-    used = size.of_record(asked.transactional_id, names_size)
+    used = partitions_module.of_record(asked.transactional_id, names_size)
     if used > left:
         # Alone it would be too large for Kafka too. With others of one request it may be sent again.
-        is_alone_too_large = used > step.most_bytes - size.HEADER
+        is_alone_too_large = used > step.most_bytes - partitions_module.HEADER
         error = ErrorCode.UNKNOWN_SERVER_ERROR if is_alone_too_large else ErrorCode.CONCURRENT_TRANSACTIONS
         return error, 0
     step.change(
@@ -134,7 +134,7 @@ class _Addition(NamedTuple):
     """All of them, in the order of the record."""
     total: int
     """How many these are."""
-    size: int
+    partitions_module: int
     """Their bytes in the record."""
 
 
@@ -149,9 +149,9 @@ def _addition(present: Partitions, asked: Mapping[str, Sequence[int]]) -> _Addit
     count = sum(map(len, present.values())) + sum(map(len, asked.values()))
     if count <= FEW:
         return _of_few(_key(present), _key(asked))
-    if count > size.MOST_PARTITIONS:
-        is_too_much = sum(map(len, asked.values())) > size.MOST_PARTITIONS
-        if is_too_much or count - _in_both(present, asked) > size.MOST_PARTITIONS:
+    if count > partitions_module.MOST_PARTITIONS:
+        is_too_much = sum(map(len, asked.values())) > partitions_module.MOST_PARTITIONS
+        if is_too_much or count - _in_both(present, asked) > partitions_module.MOST_PARTITIONS:
             return None
     return _added(present, asked)
 
@@ -168,7 +168,7 @@ def _of_few(present: _Key, asked: _Key) -> _Addition:
 def _added(present: Partitions, asked: Mapping[str, Sequence[int]]) -> _Addition:
     partitions = with_more(present, asked.items())
     count = sum(map(len, partitions.values()))
-    return _Addition(_not_there(present, asked), partitions, count, size.of_partitions(partitions))
+    return _Addition(_not_there(present, asked), partitions, count, partitions_module.of_partitions(partitions))
 
 
 def _in_both(present: Partitions, asked: Mapping[str, Sequence[int]]) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, LateAnswers
 from muster.coordinator.state_machine.interface import (
     Decoded,
     EndTransaction,
@@ -16,15 +17,12 @@ from muster.coordinator.state_machine.interface import (
     Respond,
     TransactionalBatch,
 )
-from muster.coordinator.state_machine.late_answers import NO_LATE_ANSWERS, LateAnswers
-from muster.coordinator.transactions import end, expiry, timeouts
-from muster.coordinator.transactions.commands import MarkersWritten, TransactionCommand
+from muster.coordinator.transactions import end_txn, timeouts
+from muster.coordinator.transactions.commands import MarkersWritten, TransactionCommand, TransactionSettings
 from muster.coordinator.transactions.dispatch import DEADLINES, REQUESTS
-from muster.coordinator.transactions.expiry import Expiry
-from muster.coordinator.transactions.settings import TransactionSettings
-from muster.coordinator.transactions.state import State, Timeouts
-from muster.coordinator.transactions.states import ENDING
-from muster.coordinator.transactions.step import NO_LIMIT, Step
+from muster.coordinator.transactions.state import NO_LIMIT, State, Step, Timeouts
+from muster.coordinator.transactions.timeouts import Expiry
+from muster.coordinator.transactions.transaction import ENDING
 
 
 def no_producer_id() -> int:
@@ -93,7 +91,7 @@ class TransactionCore:
         """
         step = Step(self._state, now, most_bytes)
         if isinstance(command, MarkersWritten):
-            end.written(step, command)
+            end_txn.written(step, command)
             return step
         request: Any = command.request
         handle = REQUESTS.get(type(request))
@@ -134,10 +132,10 @@ class TransactionCore:
         settings, first_ms = self._state.settings, self._first_check_ms
         timeouts_ms = settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
         expiry_ms = settings.transaction_remove_expired_transaction_cleanup_interval_ms
-        timeouts.start(step, self._state.timeouts, timeouts_ms)
-        expiry.start(step, self._expiry, expiry_ms if first_ms is None else first_ms)
+        timeouts.start_timeouts(step, self._state.timeouts, timeouts_ms)
+        timeouts.start_expiry(step, self._expiry, expiry_ms if first_ms is None else first_ms)
         for one in [one for one in self._state.transactions.values() if one.state in ENDING]:
-            markers = end.markers(step, one)
+            markers = end_txn.markers(step, one)
             if markers is not None:
                 step.replies.append(markers)
         return step

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from muster.coordinator.transactions import add_partitions, describe, end_txn, init_producer_id, list_transactions
+from muster.coordinator.transactions import add_partitions, describe, end_txn, init_producer_id
 from muster.coordinator.transactions.commands import PartitionsAsked
-from muster.coordinator.transactions.expiry import EXPIRY
-from muster.coordinator.transactions.expiry import on_deadline as on_expiry
-from muster.coordinator.transactions.state import TIMEOUTS
-from muster.coordinator.transactions.step import Step
-from muster.coordinator.transactions.timeouts import on_deadline as on_timeouts
+from muster.coordinator.transactions.state import TIMEOUTS, Step
+from muster.coordinator.transactions.timeouts import EXPIRY
+from muster.coordinator.transactions.timeouts import on_expiry_deadline as on_expiry
+from muster.coordinator.transactions.timeouts import on_timeouts_deadline as on_timeouts
 from muster.protocol.message import Message
 from muster.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from muster.protocol.messages.describe_transactions import DescribeTransactionsRequest
@@ -24,8 +23,8 @@ REQUESTS: Final[Mapping[type[Message], Callable[[Step, Any, Any], None]]] = {
     PartitionsAsked: add_partitions.handle_one,
     EndTxnRequest: end_txn.handle,
     InitProducerIdRequest: init_producer_id.handle,
-    DescribeTransactionsRequest: describe.handle,
-    ListTransactionsRequest: list_transactions.handle,
+    DescribeTransactionsRequest: describe.describe_transactions,
+    ListTransactionsRequest: describe.list_transactions,
 }
 """function(step, command, request)."""
 

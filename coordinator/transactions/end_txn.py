@@ -1,19 +1,24 @@
-"""EndTxn: the producer commits or aborts its transaction.
+"""How transactions end, in three steps: the decision, the markers, the record of completion.
 
-Two tables have the answers when no transaction is open. One is for clients that get a new epoch with each end (EndTxn
-5, KIP-890), one for older clients.
+The decision cannot be reversed once it is in the log. Then each partition gets a marker. The last record says that all
+markers are written, and the id is free for the next transaction.
+
+EndTxn is the request of a producer for an end. Two tables have the answers when no transaction is open. One is for
+clients that get a new epoch with each end (EndTxn 5, KIP-890), one for older clients.
+
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from muster.coordinator.state_machine.interface import Reply
-from muster.coordinator.transactions import end, events
-from muster.coordinator.transactions.commands import TransactionCommand
-from muster.coordinator.transactions.states import (
+from muster.coordinator.state_machine.interface import Client, Reply
+from muster.coordinator.transactions import events
+from muster.coordinator.transactions.commands import MarkersWritten, TransactionCommand
+from muster.coordinator.transactions.state import Ending, Step
+from muster.coordinator.transactions.transaction import (
     ABORTED,
     ABORTED_NOTHING,
     COMMITTED,
@@ -21,19 +26,159 @@ from muster.coordinator.transactions.states import (
     COMPLETE_COMMIT,
     EMPTY,
     ENDING,
-    ONGOING,
-)
-from muster.coordinator.transactions.step import Step
-from muster.coordinator.transactions.transaction import (
+    FENCE_ABORTED,
+    FENCED,
     LAST_EPOCH,
+    MARKED,
+    NO_PARTITIONS,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    ONGOING,
+    PREPARE_COMMIT,
     TV_0,
     TV_2,
     Transaction,
+    after,
 )
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from muster.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+
+NO_CLIENT = Client("", "")
+
+
+def fence(
+    step: Step, one: Transaction, cause: str, take_spare: Callable[[], int], client: Client = NO_CLIENT
+) -> tuple[Reply | None, int]:
+    """Abort an open transaction with the next epoch, so that its producer is fenced.
+
+    Returns the work for the time when that is durable, and the error. `take_spare`: returns the producer id for the
+    next transaction, when this was the last epoch.
+    """
+    fencing = after(one.transactional_id, one.state, FENCED)
+    return prepare(step, one, FENCE_ABORTED, TV_2, cause, take_spare, client, state=fencing)
+
+
+def prepare(
+    step: Step,
+    one: Transaction,
+    event: str,
+    version: int,
+    cause: str,
+    take_spare: Callable[[], int],
+    client: Client,
+    *,
+    state: str | None = None,
+) -> tuple[Reply | None, int]:
+    """Decide how a transaction ends. Returns the work for the time when that is durable, and the error.
+
+    With `version` 2 each end gives the next epoch. If no producer may have that epoch, the next transaction has another
+    producer id.
+    """
+    producer_epoch, last_producer_epoch = one.producer_epoch, one.last_producer_epoch
+    next_producer_id, start_ms = NO_PRODUCER_ID, one.start_ms
+    if version >= TV_2:
+        if one.is_exhausted:
+            next_producer_id = take_spare()
+            if next_producer_id == NO_PRODUCER_ID:
+                return None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        last_producer_epoch = producer_epoch
+        producer_epoch = min(producer_epoch + 1, LAST_EPOCH)
+    if event == ABORTED_NOTHING:
+        start_ms = step.now.wall_ms
+    else:
+        step.event(
+            events.ENDING,
+            one,
+            is_committed=event == COMMITTED,
+            cause=cause,
+            start_ms=start_ms,
+            open_ms=max(step.now.wall_ms - start_ms, 0),
+            partitions=one.partition_count,
+            version=version,
+            client_id=client.client_id,
+            host=client.host,
+        )
+    step.change(
+        one,
+        event,
+        state=state,
+        next_producer_id=next_producer_id,
+        producer_epoch=producer_epoch,
+        last_producer_epoch=last_producer_epoch,
+        start_ms=start_ms,
+        version=version,
+    )
+    if event == ABORTED_NOTHING:
+        _change_to_complete(step, one)
+        return None, ErrorCode.NONE
+    step.state.endings[one.transactional_id] = Ending(cause, step.now.wall_ms)
+    return markers(step, one), ErrorCode.NONE
+
+
+def markers(step: Step, one: Transaction) -> Reply | None:
+    """The work after a durable decision: the markers. Without partitions the transaction is complete at once."""
+    if not one.partitions:
+        _complete(step, one)
+        return None
+    topics = [WritableTxnMarkerTopic(topic, list(ids)) for topic, ids in one.partitions.items()]
+    is_committed = one.state == PREPARE_COMMIT
+    marker = WritableTxnMarker(one.producer_id, one.producer_epoch, is_committed, topics, 0, one.version)
+    return step.state.send_markers(one.transactional_id), WriteTxnMarkersRequest([marker])
+
+
+def written(step: Step, done: MarkersWritten) -> None:
+    """All markers of a transaction are written. A notice about an earlier transaction is ignored."""
+    one = step.state.transactions.get(done.transactional_id)
+    if (
+        one is not None
+        and one.state in ENDING
+        and (one.producer_id, one.producer_epoch) == (done.producer_id, done.producer_epoch)
+    ):
+        _complete(step, one)
+
+
+def producer_after(one: Transaction) -> tuple[int, int]:
+    """Producer id and epoch of the next transaction. The end of this one is decided, but not complete."""
+    if one.version >= TV_2 and one.next_producer_id != NO_PRODUCER_ID:
+        return one.next_producer_id, 0
+    return one.producer_id, one.producer_epoch
+
+
+def _complete(step: Step, one: Transaction) -> None:
+    is_committed = one.state == PREPARE_COMMIT
+    ending = step.state.endings.pop(one.transactional_id, None)
+    next_producer_id, next_producer_epoch = producer_after(one)
+    wall_ms = step.now.wall_ms
+    # The records of the transaction have the epoch before the one that its end gave.
+    epoch = max(one.producer_epoch - 1, 0) if one.version >= TV_2 else one.producer_epoch
+    step.event(
+        events.COMMITTED if is_committed else events.ABORTED,
+        one,
+        producer_epoch=epoch,
+        cause=None if ending is None else ending.cause,
+        start_ms=one.start_ms,
+        took_ms=max(wall_ms - one.start_ms, 0),
+        markers_ms=max(wall_ms - (one.updated_ms if ending is None else ending.since_ms), 0),
+        topics={topic: list(ids) for topic, ids in one.partitions.items()},
+        version=one.version,
+        next_producer_id=next_producer_id,
+        next_producer_epoch=next_producer_epoch,
+    )
+    _change_to_complete(step, one)
+
+
+def _change_to_complete(step: Step, one: Transaction) -> None:
+    producer_id, producer_epoch = producer_after(one)
+    step.change(
+        one,
+        MARKED,
+        producer_id=producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        producer_epoch=producer_epoch,
+        partitions=NO_PARTITIONS,
+    )
+
 
 COMMIT: Final = True
 ABORT: Final = False
@@ -91,11 +236,9 @@ def handle(step: Step, command: TransactionCommand, request: EndTxnRequest) -> N
     if one is not None and not error:
         if action != DONE_ALREADY:
             version = TV_2 if is_new else TV_0
-            markers, error = end.prepare(
-                step, one, action, version, events.BY_CLIENT, command.take_spare, command.client
-            )
+            markers, error = prepare(step, one, action, version, events.BY_CLIENT, command.take_spare, command.client)
         if is_new and not error:
-            producer = end.producer_after(one)
+            producer = producer_after(one)
     if error:
         step.refused(command, request.transactional_id, request.producer_id, request.producer_epoch, error)
     step.reply(command.respond, EndTxnResponse(0, error, *producer))

@@ -9,15 +9,16 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from muster.coordinator.state_machine.interface import Reply
-from muster.coordinator.transactions import end, events
-from muster.coordinator.transactions.commands import TransactionCommand
-from muster.coordinator.transactions.settings import TransactionSettings
-from muster.coordinator.transactions.states import ENDING, INITIALIZED, ONGOING
-from muster.coordinator.transactions.step import Step
+from muster.coordinator.transactions import end_txn, events
+from muster.coordinator.transactions.commands import TransactionCommand, TransactionSettings
+from muster.coordinator.transactions.state import Step
 from muster.coordinator.transactions.transaction import (
+    ENDING,
+    INITIALIZED,
     NO_PARTITIONS,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    ONGOING,
     Transaction,
     is_exhausted,
 )
@@ -57,7 +58,7 @@ def handle(step: Step, command: TransactionCommand, request: InitProducerIdReque
             error = _new_id(step, command, request)
         elif not (error := _fenced(one, request)):
             if one.state == ONGOING:
-                markers, error = end.fence(step, one, events.NEW_PRODUCER, command.take_spare, command.client)
+                markers, error = end_txn.fence(step, one, events.NEW_PRODUCER, command.take_spare, command.client)
                 error = error or ErrorCode.CONCURRENT_TRANSACTIONS
             else:
                 error = _next_epoch(step, command, request, one)

@@ -1,6 +1,8 @@
-"""The state of one transaction core, and the one way in which records change it, live and in replay.
+"""The state of one transaction core, and a step: one command, or time that passes. This module decides nothing.
 
-This module decides nothing.
+Records change the state in one way, live and in replay (`State.evolve`). A step collects the output, and makes the
+record of each transition.
+
 """
 
 from __future__ import annotations
@@ -9,12 +11,28 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from muster.coordinator.state_machine.deadlines import Deadlines, Due
-from muster.coordinator.state_machine.interface import Decoded, Respond
-from muster.coordinator.transactions.settings import TransactionSettings
-from muster.coordinator.transactions.states import IN_RECORDS, ONGOING
-from muster.coordinator.transactions.transaction import NO_PRODUCER_EPOCH, Partitions, Transaction
+from muster.coordinator.state_machine.interface import Command, Decoded, Now, Output, Record, Reply, Respond
+from muster.coordinator.transactions import events
+from muster.coordinator.transactions.commands import TransactionSettings
+from muster.coordinator.transactions.events import Event
+from muster.coordinator.transactions.transaction import (
+    EMPTY,
+    IN_RECORDS,
+    NO_PARTITIONS,
+    NO_PRODUCER_EPOCH,
+    ONGOING,
+    STATUS,
+    Partitions,
+    Transaction,
+    after,
+)
+from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
-from muster.protocol.messages.transaction_records.transaction_log import TransactionLogKey, TransactionLogValue
+from muster.protocol.messages.transaction_records.transaction_log import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
 
 TIMEOUTS: Final = "timeouts"
 """Kind of the deadline of a check for transactions that are open for too long."""
@@ -117,3 +135,121 @@ class State:
             evolve(key, value)
             count += 1
         return count
+
+
+NO_LIMIT: Final = 2**63 - 1
+VALUE_VERSION: Final = 1
+"""The version that Kafka 4.3 writes once transaction.version is 1 or 2."""
+_FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+_SAID_ONLY: Final = (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+class Step(Output):
+    """The output while it grows, with its input: the state, the time, and how many bytes its records may have."""
+
+    __slots__ = ("most_bytes", "now", "state")
+
+    replies: list[Reply]
+    records: list[Record]
+    events: list[Event]
+
+    def __init__(self, state: State, now: Now, most_bytes: int = NO_LIMIT) -> None:
+        self.state = state
+        self.now = now
+        self.most_bytes = most_bytes
+        self.replies = []
+        self.records = []
+        self.events = []
+
+    def reply(self, respond: Respond, response: Message) -> None:
+        """Answer a request, or start other work, when the records are durable."""
+        self.replies.append((respond, response))
+
+    def change(
+        self,
+        transaction: Transaction,
+        event: str,
+        *,
+        state: str | None = None,
+        producer_id: int | None = None,
+        next_producer_id: int | None = None,
+        producer_epoch: int | None = None,
+        last_producer_epoch: int | None = None,
+        timeout_ms: int | None = None,
+        partitions: Partitions | None = None,
+        start_ms: int | None = None,
+        version: int | None = None,
+    ) -> None:
+        """Let `event` happen to an id. Its record changes the state.
+
+        Fields that are not given stay as they are; the previous producer id is always the present one. `state`: the
+        state before the event, when the id only passes through it.
+        """
+        one = transaction
+        transactional_id = one.transactional_id
+        next_state = after(transactional_id, one.state if state is None else state, event)
+        if partitions is None:
+            partitions = one.partitions
+        if next_state == EMPTY:
+            partitions = NO_PARTITIONS
+        value = TransactionLogValue(
+            one.producer_id if producer_id is None else producer_id,
+            one.producer_id,
+            one.next_producer_id if next_producer_id is None else next_producer_id,
+            one.producer_epoch if producer_epoch is None else producer_epoch,
+            -1,
+            one.timeout_ms if timeout_ms is None else timeout_ms,
+            STATUS[next_state],
+            None if next_state == EMPTY else rows_of(partitions),
+            self.now.wall_ms,
+            one.start_ms if start_ms is None else start_ms,
+            one.version if version is None else version,
+        )
+        last = one.last_producer_epoch if last_producer_epoch is None else last_producer_epoch
+        key = TransactionLogKey(transactional_id)
+        self.records.append(Record(key, value, VALUE_VERSION))
+        self.state.evolve(key, value, last, partitions)
+
+    def remove(self, transaction: Transaction, event: str) -> None:
+        """Let `event` be the end of an id: write its tombstone."""
+        transactional_id = transaction.transactional_id
+        after(transactional_id, transaction.state, event)
+        key = TransactionLogKey(transactional_id)
+        self.records.append(Record(key, None, 0))
+        self.state.evolve(key, None)
+
+    def event(self, kind: str, transaction: Transaction, *, producer_epoch: int | None = None, **facts: object) -> None:
+        """Report something for the history; `events` has the kinds and their facts.
+
+        `producer_epoch`: an epoch that is not the present one.
+        """
+        one = transaction
+        epoch = one.producer_epoch if producer_epoch is None else producer_epoch
+        self.events.append(Event(kind, one.transactional_id, one.producer_id, epoch, facts))
+
+    def refused(
+        self, command: Command, transactional_id: str, producer_id: int, producer_epoch: int, error: int
+    ) -> None:
+        """Report for the history that a request was refused, if it was."""
+        if error in _SAID_ONLY:
+            return
+        present = self.state.transactions.get(transactional_id)
+        facts: dict[str, object] = {}
+        kind = events.REQUEST_REFUSED
+        is_other = error == ErrorCode.INVALID_PRODUCER_ID_MAPPING and present is not None
+        if present is not None and (error in _FENCED or is_other):
+            kind = events.FENCED
+            facts = {
+                "current_producer_id": present.producer_id,
+                "current_producer_epoch": present.producer_epoch,
+            }
+        self.events.append(
+            events.refused(
+                kind, command.request, command.client, transactional_id, producer_id, producer_epoch, error, **facts
+            )
+        )
+
+
+def rows_of(partitions: Partitions) -> list[PartitionsSchema]:
+    """The partitions as rows of a record."""
+    return [PartitionsSchema(topic, list(ids)) for topic, ids in partitions.items()]

@@ -1,18 +1,23 @@
-"""Transactions that are open for longer than their timeout are aborted, and their producers fenced.
+"""Time ends transactions and ids: transactions that are open for too long, and ids that are unused for too long.
 
-As on Kafka the checks are `transaction.abort.timed.out.transaction.cleanup.interval.ms` apart. They use the wall clock,
-as the begin of transactions does. When no transaction is open, no check runs.
+A transaction that is open for longer than its timeout is aborted, and its producer fenced. As on Kafka the checks are
+`transaction.abort.timed.out.transaction.cleanup.interval.ms` apart. They use the wall clock, as the begin of
+transactions does. When no transaction is open, no check runs.
+
+An id that was not used for `transactional.id.expiration.ms` is removed, unless a transaction is open. The check runs
+every `transaction.remove.expired.transaction.cleanup.interval.ms`, by the wall clock. Both checks run in slices, so
+that requests need not wait.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from muster.coordinator.state_machine.deadlines import NEVER
-from muster.coordinator.transactions import end, events
-from muster.coordinator.transactions.state import Timeouts
-from muster.coordinator.transactions.step import Step
-from muster.coordinator.transactions.transaction import NEVER_TIMES_OUT_MS
+from muster.coordinator.state_machine.deadlines import NEVER, Due
+from muster.coordinator.transactions import end_txn, events
+from muster.coordinator.transactions.state import Step, Timeouts
+from muster.coordinator.transactions.transaction import EXPIRED, IDLE, NEVER_TIMES_OUT_MS
 
 SLICE: Final = 10_000
 """Open transactions that are checked at once: a millisecond."""
@@ -21,7 +26,7 @@ MOST_ABORTS: Final = 200
 SLICE_AFTER_MS: Final = 1
 
 
-def start(step: Step, timeouts: Timeouts, first_ms: int) -> None:
+def start_timeouts(step: Step, timeouts: Timeouts, first_ms: int) -> None:
     """The transactions are loaded. `first_ms`: the time from now to the first check, if it is needed."""
     timeouts.first_ms = step.now.mono_ms + first_ms
     watch(step)
@@ -36,7 +41,7 @@ def watch(step: Step) -> None:
         state.deadlines.set(timeouts, timeouts.first_ms + late_ms // interval_ms * interval_ms)
 
 
-def on_deadline(step: Step, timeouts: Timeouts) -> None:
+def on_timeouts_deadline(step: Step, timeouts: Timeouts) -> None:
     """Begin a check, or go on with it."""
     state = step.state
     if timeouts.left is None:
@@ -45,7 +50,7 @@ def on_deadline(step: Step, timeouts: Timeouts) -> None:
     for looked_at, transactional_id in enumerate(timeouts.left, 1):
         one = state.ongoing.get(transactional_id)
         if one is not None and _is_over(one.start_ms, one.timeout_ms, step.now.wall_ms):
-            markers, _ = end.fence(step, one, events.TIMED_OUT, timeouts.next_producer_id)
+            markers, _ = end_txn.fence(step, one, events.TIMED_OUT, timeouts.next_producer_id)
             # Without a producer id for the next transaction, the next check tries again.
             aborted += 1
             if markers is not None:
@@ -59,3 +64,73 @@ def on_deadline(step: Step, timeouts: Timeouts) -> None:
 
 def _is_over(start_ms: int, timeout_ms: int, wall_ms: int) -> bool:
     return timeout_ms != NEVER_TIMES_OUT_MS and start_ms + timeout_ms < wall_ms
+
+
+EXPIRY: Final = "expiry"
+"""Kind of the deadline of a check."""
+EXPIRY_SLICE: Final = 10_000
+"""Ids that are checked at once: a millisecond."""
+MOST_REMOVED: Final = 500
+"""Ids that are removed at once: some milliseconds, and some 10 kB of tombstones."""
+EXPIRY_SLICE_AFTER_MS: Final = 1
+BELIEVABLE_MS: Final = 60_000
+"""How far the wall clock may have been set since the last check. After a larger change, nothing expires at first.
+
+The next check must find the clock unchanged. A wrong clock would delete all ids, and with them the fencing of their old
+producers.
+"""
+
+
+class Expiry(Due):
+    """The deadline of the next check, and the progress of the present one. Not persisted: a load begins anew."""
+
+    __slots__ = ("ahead_ms", "every_ms", "left")
+
+    kind = EXPIRY
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.every_ms = 0
+        self.left: Iterator[str] | None = None
+        self.ahead_ms = 0
+        """By how much the wall clock was ahead of the monotonic one at the last check."""
+
+
+def start_expiry(step: Step, expiry: Expiry, first_ms: int) -> None:
+    """The ids are loaded. `first_ms`: the time from now to the first check."""
+    expiry.ahead_ms = step.now.wall_ms - step.now.mono_ms
+    expiry.every_ms = step.state.settings.transaction_remove_expired_transaction_cleanup_interval_ms
+    step.state.deadlines.set(expiry, step.now.mono_ms + first_ms)
+
+
+def on_expiry_deadline(step: Step, expiry: Expiry) -> None:
+    """Begin a check, or go on with it."""
+    state, mono_ms = step.state, step.now.mono_ms
+    if expiry.left is None and _is_believable(step, expiry):
+        expiry.left = iter(list(state.transactions))
+    if expiry.left is not None and not _slice(step, expiry.left):
+        expiry.every_ms = 0  # it continues at once
+        state.deadlines.set(expiry, mono_ms + EXPIRY_SLICE_AFTER_MS)
+        return
+    expiry.left = None
+    expiry.every_ms = state.settings.transaction_remove_expired_transaction_cleanup_interval_ms
+    state.deadlines.set(expiry, mono_ms + expiry.every_ms)
+
+
+def _is_believable(step: Step, expiry: Expiry) -> bool:
+    before_ms, expiry.ahead_ms = expiry.ahead_ms, step.now.wall_ms - step.now.mono_ms
+    return abs(expiry.ahead_ms - before_ms) <= BELIEVABLE_MS
+
+
+def _slice(step: Step, left: Iterator[str]) -> bool:
+    """Check some ids. True when these were the last."""
+    transactions, wall_ms = step.state.transactions, step.now.wall_ms
+    newest_ms = wall_ms - step.state.settings.transactional_id_expiration_ms
+    for looked_at, transactional_id in enumerate(left, 1):
+        one = transactions.get(transactional_id)
+        if one is not None and one.updated_ms <= newest_ms and one.state in IDLE:
+            step.event(events.EXPIRED, one, idle_ms=wall_ms - one.updated_ms, state=one.state)
+            step.remove(one, EXPIRED)
+        if looked_at >= EXPIRY_SLICE or len(step.records) >= MOST_REMOVED:
+            return False
+    return True

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from muster.coordinator.groups.common.unstable_members import POLLED_TOO_LATE
+from muster.coordinator.groups.common.events import POLLED_TOO_LATE
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.model import DEATHS, LEFT, REPLACED, TIMEOUTS, Moment, Rebalance, Spell, Who, is_slow
 from muster.pipeline.episodes.places import Change, changes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from muster.coordinator.groups.common import events, unstable_members
+from muster.coordinator.groups.common import events
 from muster.pipeline.episodes.thresholds import LOST_SESSIONS, SLOW_MOST, SLOW_SHARE
 
 FORMATION: Final = "first_formation"
@@ -13,10 +13,10 @@ ROLLING: Final = "rolling_restart"
 OVERLAPPED: Final = "overlapped_deploy"
 SCALE_OUT: Final = "scale_out"
 SCALE_IN: Final = "scale_in"
-CRASH_LOOP: Final = unstable_members.CRASH_LOOP
-FLAPPING: Final = unstable_members.FLAPPING
+CRASH_LOOP: Final = events.CRASH_LOOP
+FLAPPING: Final = events.FLAPPING
 TROUBLE: Final = "coordinator_or_network_trouble"
-SLOW: Final = unstable_members.SLOW
+SLOW: Final = events.SLOW
 STOP: Final = "whole_stop"
 DIED: Final = "member_died"
 RESTART: Final = "restart"

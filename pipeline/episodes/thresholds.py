@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.groups.common.unstable_members import LOOP_MS, LOOPS, MINUTE, RETURN_MS, SECOND, TWO_LOOP
+from muster.coordinator.groups.common.events import LOOP_MS, LOOPS, MINUTE, RETURN_MS, SECOND, TWO_LOOP
 
 __all__ = ["LOOPS", "LOOP_MS", "MINUTE", "RETURN_MS", "SECOND", "TWO_LOOP"]
 

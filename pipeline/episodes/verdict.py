@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from muster.coordinator.groups.common import unstable_members
+from muster.coordinator.groups.common import events
 from muster.pipeline.episodes import model
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.model import Episode
@@ -235,18 +235,18 @@ def _plainly(clause: _Clause) -> str:
 
 
 def _loops(clause: _Clause) -> str:
-    return unstable_members.told(
-        unstable_members.CRASH_LOOP, clause.names, over=clause.over, died=any(one.any_died for one in clause.some)
+    return events.unstable_text(
+        events.CRASH_LOOP, clause.names, over=clause.over, died=any(one.any_died for one in clause.some)
     )
 
 
 def _flaps(clause: _Clause) -> str:
-    return unstable_members.told(unstable_members.FLAPPING, clause.names, over=clause.over)
+    return events.unstable_text(events.FLAPPING, clause.names, over=clause.over)
 
 
 def _slow(clause: _Clause) -> str:
     again = len(clause.some) > 1 or any(one.rebalances > _OUT_AND_BACK for one in clause.some)
-    return unstable_members.told(unstable_members.SLOW, clause.names, again=again)
+    return events.unstable_text(events.SLOW, clause.names, again=again)
 
 
 def _common(clause: _Clause) -> str:

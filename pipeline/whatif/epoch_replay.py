@@ -18,9 +18,8 @@ from muster.coordinator.groups.consumer import records
 from muster.coordinator.groups.consumer.assignments import NOTHING, current_assignment, target_assignment
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
-from muster.coordinator.groups.consumer.member import Description, Position
-from muster.coordinator.groups.consumer.states import STABLE
-from muster.coordinator.groups.consumer.topic_hashes import hash_of
+from muster.coordinator.groups.consumer.member import STABLE, Description, Position
+from muster.coordinator.groups.consumer.topics import hash_of_topics
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.state_machine.interface import Command, Now, Output
 from muster.pipeline.defaults import EPOCH_HEARTBEAT_MS
@@ -142,7 +141,7 @@ class EpochReplay:
                 records.current(group_id, member_id, Position(epoch, epoch, STABLE, held, NOTHING)),
             ]
         names = {name for actor in self.by_member.values() for name in actor.wanted()}
-        made.append(records.group_epoch(group_id, epoch, hash_of(names, self._image)))
+        made.append(records.group_epoch(group_id, epoch, hash_of_topics(names, self._image)))
         made.append(records.target_epoch(group_id, epoch, 0))
         self.core.replay([(one.key, one.value) for one in made], self._now())
         self.core.loaded(self._now())

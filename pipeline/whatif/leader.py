@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from muster.assignors.assignor import Assignor, Member, RebalanceProtocol, Topic
 from muster.assignors.builtin import CLIENT_ASSIGNORS
-from muster.assignors.sticky_data import decode_owned
+from muster.assignors.sticky import decode_owned
 from muster.pipeline.whatif.history import Generation, Owned
 from muster.pipeline.whatif.processes import Cast
 from muster.protocol.consumer import decode_subscription

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from muster.assignors.assignor import Topic
-from muster.coordinator.groups.classic.group import ClassicGroup
-from muster.coordinator.groups.classic.join_command import JoinCommand
-from muster.coordinator.groups.classic.states import COMPLETING, PREPARING
+from muster.coordinator.groups.classic.group import COMPLETING, PREPARING, ClassicGroup
+from muster.coordinator.groups.classic.join import JoinCommand
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.state_machine.interface import Client, Command
 from muster.pipeline.whatif.costs import Costs

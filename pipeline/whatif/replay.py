@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from muster.assignors.assignor import Topic
-from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
-from muster.coordinator.groups.classic.states import COMPLETING, PREPARING, STABLE
+from muster.coordinator.groups.classic.group import COMPLETING, PREPARING, STABLE, ClassicGroup, classic_group
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import NO_TOPICS

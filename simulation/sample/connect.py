@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from muster.assignors.connect.leader import Rebalance, Snapshot, perform
-from muster.assignors.connect.state import State
+from muster.assignors.connect.work import State
 from muster.protocol.connect import ConnectWorkerState, encode_worker_state
 from muster.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from muster.simulation.sample.consumer import SampleConsumer

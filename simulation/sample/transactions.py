@@ -20,8 +20,7 @@ from muster.coordinator.state_machine.interface import Client, Producer, Respond
 from muster.coordinator.system.jobs import JobQueue, at_once
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_EVENTS_TOPIC, TRANSACTION_STATE_TOPIC
-from muster.coordinator.transactions.commands import TransactionCommand
-from muster.coordinator.transactions.settings import TransactionSettings
+from muster.coordinator.transactions.commands import TransactionCommand, TransactionSettings
 from muster.protocol.errors import error_name
 from muster.protocol.message import Message
 from muster.protocol.messages.add_partitions_to_txn import (

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from muster.coordinator.groups.classic.join_command import JoinCommand
+from muster.coordinator.groups.classic.join import JoinCommand
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.settings import GroupSettings

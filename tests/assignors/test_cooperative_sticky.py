@@ -3,7 +3,7 @@ from __future__ import annotations
 from struct import pack
 
 from muster.assignors.assignor import Member
-from muster.assignors.cooperative_sticky import CooperativeStickyAssignor
+from muster.assignors.sticky import CooperativeStickyAssignor
 from tests.assignors.cases import Case
 from tests.assignors.groups import loads, members, owners, settled, sizes, written
 from tests.assignors.histories import ASSIGNORS, rounds

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from muster.assignors.assignor import Member, Topic
-from muster.assignors.members import by_identity, in_hash_order, subscribers, topics_in_hash_order
+from muster.assignors.assignor import Member, Topic, by_identity, in_hash_order, subscribers, topics_in_hash_order
 
 
 def test_static_members_come_first_by_their_instances() -> None:

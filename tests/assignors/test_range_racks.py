@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from muster.assignors.assignor import Member, Topic
-from muster.assignors.range import RangeAssignor
-from muster.assignors.range_racks import matters
+from muster.assignors.range import RangeAssignor, matters
 from tests.assignors.groups import loads, written
 
 RANGE = RangeAssignor()

@@ -3,8 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster.assignors.assignor import Topic
-from muster.assignors.range import RangeAssignor
-from muster.assignors.server_range import ServerRangeAssignor
+from muster.assignors.range import RangeAssignor, ServerRangeAssignor
 from tests.assignors.groups import members, sizes
 
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster.assignors.assignor import Assignment, Member, Topic
-from muster.assignors.sticky import StickyAssignor
-from muster.assignors.sticky_data import encode_owned
+from muster.assignors.sticky import StickyAssignor, encode_owned
 from tests.assignors.groups import loads, members, moved, settled, sizes, written
 
 STICKY = StickyAssignor()

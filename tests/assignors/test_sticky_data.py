@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.assignors.sticky_data import decode_generation, decode_owned, encode_generation, encode_owned
+from muster.assignors.sticky import decode_generation, decode_owned, encode_generation, encode_owned
 
 WRITTEN = bytes.fromhex("00000002000174000000020000000300000001000175000000000000000b")
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from muster.assignors.assignor import Member, Topic
-from muster.assignors.sticky_equal import EqualShares
-from muster.assignors.sticky_group import Group
+from muster.assignors.sticky_group import EqualShares, Group
 
 
 def shares(topics: dict[str, Topic], *members: Member) -> EqualShares:

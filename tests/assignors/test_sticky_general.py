@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 from muster.assignors.assignor import Assignment, Member, Topic
-from muster.assignors.cooperative_sticky import CooperativeStickyAssignor
-from muster.assignors.sticky import StickyAssignor
-from muster.assignors.sticky_data import encode_owned
+from muster.assignors.sticky import CooperativeStickyAssignor, StickyAssignor, encode_owned
 from tests.assignors.groups import loads, moved, sizes, written
 
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from muster.assignors.assignor import Member, Topic
+from muster.assignors.sticky_general import Loads, most_of
 from muster.assignors.sticky_group import Group
-from muster.assignors.sticky_loads import Loads, most_of
 
 T, U = 0, 1
 

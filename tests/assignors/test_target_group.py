@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from muster.assignors.assignor import Member, Topic
-from muster.assignors.target_group import TargetGroup
+from muster.assignors.uniform import TargetGroup
 
 TOPICS = {"t": Topic(4, (), bytes(15) + b"\x11"), "u": Topic(2, (), bytes(15) + b"\x02")}
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from muster.assignors.assignor import Member, Topic
-from muster.assignors.target_group import TargetGroup
-from muster.assignors.uniform_equal import equal_shares
+from muster.assignors.uniform import TargetGroup, equal_shares
 
 
 def shares(topics: dict[str, Topic], *members: Member) -> list[dict[int, list[int]]]:

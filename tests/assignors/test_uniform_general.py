@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from muster.assignors.assignor import Member, Topic
-from muster.assignors.target_group import TargetGroup
-from muster.assignors.uniform_general import GeneralShares
+from muster.assignors.uniform import GeneralShares, TargetGroup
 
 
 def loads(topics: dict[str, Topic], *members: Member) -> list[int]:

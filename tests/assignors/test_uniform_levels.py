@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from muster.assignors.uniform_general import Levels
+from muster.assignors.uniform import Levels
 
 
 def test_those_with_fewest_are_filled_level_by_level() -> None:

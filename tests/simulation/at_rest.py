@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.coordinator.groups.classic.states import EMPTY, STABLE
+from muster.coordinator.groups.classic.group import EMPTY, STABLE
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.state_machine.interface import Command, Record
 from muster.protocol.message import Message

@@ -6,24 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import pytest
 
-from muster.coordinator.groups import core, dispatch
+from muster.coordinator.groups import dispatch
 from muster.coordinator.groups.classic import group as classic
-from muster.coordinator.groups.classic import (
-    join,
-    leave,
-    parked_requests,
-    pending_members,
-    rebalance,
-    records,
-    static_members,
-    sync,
-)
-from muster.coordinator.groups.classic.heartbeat import WELL
+from muster.coordinator.groups.classic import join, parked_requests, rebalance, records, sessions
 from muster.coordinator.groups.classic.member import SESSION
+from muster.coordinator.groups.classic.sessions import WELL
 from muster.coordinator.groups.common import committed_offsets as offsets
 from muster.coordinator.groups.offsets import commit
 from muster.protocol.errors import ErrorCode
@@ -46,7 +38,7 @@ def everybody_leads(patch: pytest.MonkeyPatch) -> None:
 
 def anybody_assigns(patch: pytest.MonkeyPatch) -> None:
     """The first SyncGroup is taken for the leader's."""
-    handle = sync.handle
+    handle = rebalance.sync_group
 
     def first(step: Any, command: Any, request: Any, group: Any) -> None:
         known = group.state == "CompletingRebalance" and request.member_id in group.members
@@ -57,18 +49,18 @@ def anybody_assigns(patch: pytest.MonkeyPatch) -> None:
         if known and group.leader_id == request.member_id:
             group.leader_id = leader
 
-    patch.setitem(dispatch.MEMBER_REQUESTS[sync.SyncGroupRequest], _Group, first)  # type: ignore[arg-type]  # a dict
+    patch.setitem(dispatch.MEMBER_REQUESTS[rebalance.SyncGroupRequest], _Group, first)  # type: ignore[arg-type]  # a dict
 
 
 def the_same_share_for_all(patch: pytest.MonkeyPatch) -> None:
     """Everybody gets the share of the first one that the leader named."""
-    _assign = sync._assign
+    _assign = rebalance._assign
 
     def alike(step: Any, group: Any, command: Any, assignments: dict[str, bytes]) -> None:
         share = next(iter(assignments.values()), b"")
         _assign(step, group, command, dict.fromkeys(group.members, share))
 
-    patch.setattr(sync, "_assign", alike)
+    patch.setattr(rebalance, "_assign", alike)
 
 
 def everybody_its_own_protocol(patch: pytest.MonkeyPatch) -> None:
@@ -132,7 +124,7 @@ def a_quarter_of_the_session(patch: pytest.MonkeyPatch) -> None:
     def restart(step: Any, member: Any) -> None:
         step.state.deadlines.set(member, step.now.mono_ms + member.session_timeout_ms // 4)
 
-    for module in (parked_requests, static_members):
+    for module in (parked_requests, join):
         patch.setattr(module, "restart_session", restart)
 
 
@@ -147,18 +139,18 @@ def heartbeats_keep_quiet(patch: pytest.MonkeyPatch) -> None:
 
 
 def _heartbeats_ignore(patch: pytest.MonkeyPatch, error: int) -> None:
-    answer = core.GroupCore.heartbeat
+    for kind, answer in dispatch.HEARTBEATS.items():
+        patch.setitem(dispatch.HEARTBEATS, kind, partial(_lenient, answer, error))  # type: ignore[arg-type]  # a dict
 
-    def lenient(own: Any, request: Any, mono_ms: int) -> Any:
-        response = answer(own, request, mono_ms)
-        return WELL if response.error_code == error else response
 
-    patch.setattr(core.GroupCore, "heartbeat", lenient)
+def _lenient(answer: Any, error: int, *of: Any) -> Any:
+    response = answer(*of)
+    return WELL if response.error_code == error else response
 
 
 def leavers_stay(patch: pytest.MonkeyPatch) -> None:
     """Who leaves by instance is told so, and is still there."""
-    patch.setattr(leave, "drop_member", lambda step, group, member_id: group.members.get(member_id))
+    patch.setattr(sessions, "drop_member", lambda step, group, member_id: group.members.get(member_id))
 
 
 def answered_twice(patch: pytest.MonkeyPatch) -> None:
@@ -171,7 +163,7 @@ def answered_twice(patch: pytest.MonkeyPatch) -> None:
         for member in group.members.values():
             member.parked_sync = tokens[member.member_id]
 
-    for module in (sync, rebalance):
+    for module in (rebalance, rebalance):
         patch.setattr(module, "answer_syncs", again)
 
 
@@ -242,7 +234,7 @@ def resigning_forgets(patch: pytest.MonkeyPatch) -> None:
 
 def unused_ids_are_kept(patch: pytest.MonkeyPatch) -> None:
     """An id that was never used is waited for in every round."""
-    _deadlines_are_missed(patch, pending_members.PENDING)
+    _deadlines_are_missed(patch, rebalance.PENDING)
 
 
 def rounds_take_their_time(patch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from collections import deque
 from random import Random
 from typing import Any, Final
 
-from muster.coordinator.groups.classic.join_command import JoinCommand
+from muster.coordinator.groups.classic.join import JoinCommand
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore

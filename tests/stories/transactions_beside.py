@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.coordinator.state_machine.interface import Client, EndTransaction, Now, Output, Respond
-from muster.coordinator.transactions.commands import MarkersWritten, TransactionCommand
+from muster.coordinator.transactions.commands import MarkersWritten, TransactionCommand, TransactionSettings
 from muster.coordinator.transactions.core import TransactionCore
-from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

@@ -15,10 +15,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from muster.coordinator.api import version_rules
-from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
-from muster.coordinator.groups.classic.join_command import JoinCommand
+from muster.coordinator.groups.classic.group import EMPTY, STABLE, ClassicGroup, classic_group
+from muster.coordinator.groups.classic.join import JoinCommand
 from muster.coordinator.groups.classic.member import Member
-from muster.coordinator.groups.classic.states import EMPTY, STABLE
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, ConsumerHeartbeatCommand, TopicsFound

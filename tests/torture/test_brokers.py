@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.runtime import shard
-from muster.coordinator.runtime.leaderships import Leaderships
+from muster.coordinator.runtime.routing import Leaderships
 from muster.coordinator.server.nodes.running_node import RunningNode
 from tests.torture.node.history import History, told
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from muster.coordinator.groups.classic.group import DEAD, EMPTY, TRANSITIONS
 from muster.coordinator.groups.classic.join import DECISIONS, IMPOSSIBLE, SENDERS
-from muster.coordinator.groups.classic.states import DEAD, EMPTY, TRANSITIONS
 from tools.diagrams.pages import Parts, table
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.coordinator.transactions.end_txn import ABORT, COMMIT, NEW_CLIENT, OLD_CLIENT
-from muster.coordinator.transactions.states import DEAD, EMPTY, TRANSITIONS
+from muster.coordinator.transactions.transaction import DEAD, EMPTY, TRANSITIONS
 from tools.diagrams.pages import Parts, table
 
 _ENDS = {COMMIT: "commit", ABORT: "abort"}

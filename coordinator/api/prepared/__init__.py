@@ -20,7 +20,7 @@ nothing: then the request is decoded as any other. `Dispatcher(prepares=False)` 
 
 **What may never be skipped**, whatever its cost:
 - the decision: the state machine decides about each request again, with the same rules (`GenerationMember.heartbeat`,
-  `SteadyMember.heartbeat`, `commit_template.commit`). It leaves every unusual request to the usual path;
+  `SteadyMember.heartbeat`, `commit_prepared`). It leaves every unusual request to the usual path;
 - permission: the version of the permissions is compared with the version at preparation;
 - the topics: a commit is prepared for one image of them;
 - leadership: the shard is asked each time whether it is active; records get the present leader epoch;

@@ -13,7 +13,7 @@ from muster.coordinator.api.prepared.request import NOT_PREPARED, may_read_group
 from muster.coordinator.api.prepared.template import FrameTemplate, Run, runs_between
 from muster.coordinator.api.routes import Route
 from muster.coordinator.api.sink import Answer
-from muster.coordinator.groups.offsets.commit_template import CommitTemplate
+from muster.coordinator.groups.offsets.commit import CommitTemplate
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.protocol.message import Message
 from muster.protocol.messages.offset_commit import OffsetCommitRequest

@@ -11,7 +11,7 @@ from muster.coordinator.api.node import Node
 from muster.coordinator.api.prepared.request import NOT_PREPARED, may_read_group
 from muster.coordinator.api.routes import Route
 from muster.coordinator.api.sink import Answer
-from muster.coordinator.groups.classic.heartbeat import WELL
+from muster.coordinator.groups.classic.sessions import WELL
 from muster.coordinator.runtime.group_coordinator.shard import AT_ONCE, NOT_DONE, GroupShard, SteadyBeat
 from muster.coordinator.security.authorizer import Authorizer
 from muster.protocol.message import Message

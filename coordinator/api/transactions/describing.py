@@ -16,7 +16,7 @@ from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.system.jobs.matching import Budget, matching
 from muster.coordinator.transactions.commands import ListCommand, TransactionCommand
-from muster.coordinator.transactions.states import STATES
+from muster.coordinator.transactions.transaction import STATES
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,

@@ -26,8 +26,8 @@ from muster.coordinator.api.transactions.verification import (
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand, least_bytes, same_for_all
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.producers.append_checks import VerificationGuard
-from muster.coordinator.runtime.append_errors import append_error
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
+from muster.coordinator.runtime.replies import append_error
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.state_machine.interface import Producer
 from muster.coordinator.system.jobs import Job, PendingResult

@@ -9,7 +9,7 @@ from typing import Final
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_steps
-from muster.coordinator.runtime.transaction_coordinator.marker_writer import MarkerWriter, end_marker
+from muster.coordinator.runtime.transaction_coordinator.markers import MarkerWriter, end_marker
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job, PendingResult
 from muster.protocol.errors import ErrorCode

@@ -1,18 +1,21 @@
 """A classic group: its members, generation and state, kept consistent. It decides nothing and answers no request.
 
-The modules beside it (join, rebalance, sync, leave, static_members) decide. They change a group only through these
-methods. The methods keep the counts (parked JoinGroups, members that offer a protocol) and the map of static members
-correct. `records.replay` sets the persistent fields, live and in replay alike.
+The states are those of Kafka's ClassicGroupState. PreparingRebalance collects JoinGroup requests. CompletingRebalance
+waits for the leader's assignment. Only an Empty group is deleted, or a group that becomes a consumer group. The
+diagrams in docs/ are drawn from the table of transitions.
+
+The modules beside it (join, rebalance, sessions) decide. They change a group only through these methods. The methods
+keep the counts (parked JoinGroups, members that offer a protocol) and the map of static members correct.
+`records.replay` sets the persistent fields, live and in replay alike.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
-from muster.coordinator.groups.classic import states, subscriptions
-from muster.coordinator.groups.classic.member import Member
-from muster.coordinator.groups.classic.subscriptions import Subscriptions
-from muster.coordinator.groups.classic.vote import Support, elect
+from muster.coordinator.groups.classic.member import UNKNOWN, Member, Subscriptions, Support, elect
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.group import NEWEST_COMMIT, NOT_NOW, SINCE_COMMIT, Partitions
 from muster.coordinator.groups.common.shared_values import Protocols
@@ -23,12 +26,52 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 
+EMPTY: Final = "Empty"
+PREPARING: Final = "PreparingRebalance"
+COMPLETING: Final = "CompletingRebalance"
+STABLE: Final = "Stable"
+DEAD: Final = "Dead"
+STATES: Final = (EMPTY, PREPARING, COMPLETING, STABLE, DEAD)
+
+REBALANCE: Final = "a rebalance begins"
+JOINED: Final = "the join phase ends with members"
+DESERTED: Final = "the join phase ends without members"
+ASSIGNED: Final = "the leader's assignment is there"
+REMOVED: Final = "the group is deleted"
+CONVERTED: Final = "the group becomes a consumer group"
+EVENTS: Final = (REBALANCE, JOINED, DESERTED, ASSIGNED, REMOVED, CONVERTED)
+
+TRANSITIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+    {
+        (EMPTY, REBALANCE): PREPARING,
+        (STABLE, REBALANCE): PREPARING,
+        (COMPLETING, REBALANCE): PREPARING,
+        (PREPARING, JOINED): COMPLETING,
+        (PREPARING, DESERTED): EMPTY,
+        (COMPLETING, ASSIGNED): STABLE,
+        (EMPTY, REMOVED): DEAD,
+        (PREPARING, CONVERTED): DEAD,
+        (COMPLETING, CONVERTED): DEAD,
+        (STABLE, CONVERTED): DEAD,
+    }
+)
+
+
+class IllegalTransition(RuntimeError):
+    """A program error: `event` cannot happen to a group in `state`. Nothing has changed."""
+
+    def __init__(self, group_id: str, state: str, event: str) -> None:
+        super().__init__(f"group {group_id!r} is {state}: {event!r} cannot happen")
+        self.state = state
+        self.event = event
+
+
 CONSUMER: Final = "consumer"
 """The protocol type of groups of consumers. The coordinator may decode the metadata of their members."""
 JOIN_PHASE: Final = "join phase"
 SYNC_PHASE: Final = "sync phase"
 """Kinds of a group's own deadlines."""
-_WITH_SESSIONS: Final = (states.STABLE, states.PREPARING)
+_WITH_SESSIONS: Final = (STABLE, PREPARING)
 """States in which a commit counts as a heartbeat."""
 
 
@@ -81,7 +124,7 @@ class ClassicGroup:
     def __init__(self, group_id: str, state_since_ms: int) -> None:
         self.group_id = group_id
         self.protocol_type: str | None = None
-        self.state = states.EMPTY
+        self.state = EMPTY
         self.state_since_ms = state_since_ms
         self.generation = 0
         self.protocol_name: str | None = None
@@ -92,7 +135,7 @@ class ClassicGroup:
         self.pending_sync: dict[str, None] = {}
         self.parked_joins = 0
         self.support = Support()
-        self.subscriptions: Subscriptions = subscriptions.UNKNOWN
+        self.subscriptions: Subscriptions = UNKNOWN
         self.initial = self.newcomer = False
         self.delay_ms = self.remaining_ms = 0
         self.rebalance: RebalanceFacts | None = None
@@ -106,9 +149,9 @@ class ClassicGroup:
         """Change the state by the table. Raises IllegalTransition, and changes nothing, when the table has no such
         entry.
         """
-        target = states.TRANSITIONS.get((self.state, event))
+        target = TRANSITIONS.get((self.state, event))
         if target is None:
-            raise states.IllegalTransition(self.group_id, self.state, event)
+            raise IllegalTransition(self.group_id, self.state, event)
         self.state = target
         self.state_since_ms = wall_ms
 
@@ -201,7 +244,7 @@ class ClassicGroup:
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """May a member with these protocols be in this group? (Kafka's supportsProtocols.)"""
-        if self.state == states.EMPTY:
+        if self.state == EMPTY:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and self.support.has_common(protocols)
 
@@ -234,7 +277,7 @@ class ClassicGroup:
     def note_subscriptions(self) -> None:
         """Remember the topics of this generation's members (Kafka's computeSubscribedTopics)."""
         if self.protocol_type != CONSUMER or (self.members and self.protocol_name is None):
-            self.subscriptions = subscriptions.UNKNOWN
+            self.subscriptions = UNKNOWN
         else:
             self.subscriptions = Subscriptions([one.metadata(self.protocol_name) for one in self.members.values()])
 
@@ -273,7 +316,7 @@ class ClassicGroup:
         partitions: Partitions | None = None,  # noqa: ARG002
     ) -> int:
         """May this member commit offsets in this generation? Returns 0, or an error code."""
-        if epoch < 0 and self.state == states.EMPTY:
+        if epoch < 0 and self.state == EMPTY:
             return 0  # a consumer that uses the group only for its offsets
         if epoch < 0 and not member_id and instance_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -282,7 +325,7 @@ class ClassicGroup:
             return error
         if epoch != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state == states.COMPLETING else 0
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state == COMPLETING else 0
 
     def validate_transactional_commit(
         self,
@@ -296,7 +339,7 @@ class ClassicGroup:
         They may also be committed for no particular member: producers before KIP-447 send no member. Returns 0, or an
         error code.
         """
-        if epoch < 0 and (self.state == states.EMPTY or (not member_id and instance_id is None)):
+        if epoch < 0 and (self.state == EMPTY or (not member_id and instance_id is None)):
             return 0
         error = self.validate_member(member_id, instance_id)
         return error or (ErrorCode.ILLEGAL_GENERATION if epoch != self.generation else 0)
@@ -313,23 +356,23 @@ class ClassicGroup:
 
     def validate_offset_delete(self) -> int:
         """Offsets may be deleted without members, or when the members are consumers, whose topics are known."""
-        return 0 if self.state == states.EMPTY or self.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
+        return 0 if self.state == EMPTY or self.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
 
     def validate_delete(self) -> int:
         """A group may be deleted while it is Empty. Ids that were only handed out do not count."""
-        return 0 if self.state == states.EMPTY else ErrorCode.NON_EMPTY_GROUP
+        return 0 if self.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def is_unused(self) -> bool:
         """Whether there are neither members nor handed-out ids that may still be used."""
-        return self.state == states.EMPTY and not self.pending
+        return self.state == EMPTY and not self.pending
 
     def unused_since_ms(self) -> int:
         """Since when retention counts (KIP-211): since the group is Empty, whatever was committed later."""
         if self.protocol_type is None:  # the group only stores offsets here
             return SINCE_COMMIT
-        if self.state == states.EMPTY:
+        if self.state == EMPTY:
             return self.state_since_ms  # -1 in the records of Kafka before 2.1: that is SINCE_COMMIT
-        known = self.state == states.STABLE and self.subscriptions.topics() is not None
+        known = self.state == STABLE and self.subscriptions.topics() is not None
         return SINCE_COMMIT if known else NOT_NOW
 
 

@@ -1,6 +1,9 @@
 """JoinGroup: its checks in Kafka's order, then a decision by its sender and the state of the group, as data.
 
 Sources: KIP-345 (static members), KIP-389 (group.max.size), KIP-394 (member id required), KIP-814 (skip assignment).
+When a static member returns, its new incarnation replaces the old one, which is fenced. Its stored assignment, its
+leadership, and the client id and host of the old connection stay, as on Kafka.
+
 """
 
 from __future__ import annotations
@@ -9,22 +12,51 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from muster.coordinator.groups.classic import history, pending_members, records, rejoin_cause, static_members
-from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
-from muster.coordinator.groups.classic.join_command import JoinCommand
-from muster.coordinator.groups.classic.member import NEW_MEMBER_JOIN_TIMEOUT_MS, Member
-from muster.coordinator.groups.classic.parked_requests import drop_member, join_refusal, park_join
+from muster.coordinator.groups.classic import history, rebalance, records
+from muster.coordinator.groups.classic.group import COMPLETING, EMPTY, PREPARING, STABLE, ClassicGroup, classic_group
+from muster.coordinator.groups.classic.member import NEW_MEMBER_JOIN_TIMEOUT_MS, Member, longest
+from muster.coordinator.groups.classic.parked_requests import (
+    answer_join,
+    drop_member,
+    has_joined,
+    join_refusal,
+    park_join,
+    restart_session,
+)
 from muster.coordinator.groups.classic.rebalance import begin_or_complete, present
-from muster.coordinator.groups.classic.states import COMPLETING, EMPTY, PREPARING, STABLE
-from muster.coordinator.groups.classic.vote import longest
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.batch_size import is_too_large
 from muster.coordinator.groups.common.group import Group
-from muster.coordinator.groups.common.records import tombstones
+from muster.coordinator.groups.common.records import is_too_large, tombstones
 from muster.coordinator.groups.common.shared_values import Protocols
-from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.common.state import Step
+from muster.coordinator.state_machine.interface import Client, Command, Respond
 from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataValue
 from muster.protocol.messages.join_group import JoinGroupRequest
+from muster.protocol.messages.sync_group import SyncGroupResponse
+
+
+class JoinCommand(Command):
+    """A JoinGroup request, with the abilities of its version, and the random part of an id that may be needed."""
+
+    __slots__ = ("drawn_id", "requires_known_member_id", "supports_skip_assignment")
+
+    def __init__(
+        self,
+        request: Message,
+        respond: Respond,
+        client: Client,
+        drawn_id: str,
+        requires_known_member_id: bool,
+        supports_skip_assignment: bool,
+    ) -> None:
+        """`drawn_id`: a fresh UUID in text; the flags: JoinGroup v4+ (KIP-394) and v9+ (KIP-814)."""
+        super().__init__(request, respond, client)
+        self.drawn_id = drawn_id
+        self.requires_known_member_id = requires_known_member_id
+        self.supports_skip_assignment = supports_skip_assignment
+
 
 MOST_METADATA_BYTES: Final = 32 * 1024 * 1024
 """The limit for the sum, over all members of a group, of each member's longest metadata.
@@ -218,7 +250,7 @@ def _fits(group: ClassicGroup, member_id: str, request: JoinGroupRequest) -> boo
 
 def _hand_out_id(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
     member_id = join.new_id
-    pending_members.hand_out(step, group, member_id, join.request.session_timeout_ms)
+    rebalance.hand_out(step, group, member_id, join.request.session_timeout_ms)
     step.reply(join.command.respond, join_refusal(member_id, ErrorCode.MEMBER_ID_REQUIRED))
 
 
@@ -258,7 +290,7 @@ def _rejoin(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
     request = join.request
     member = group.members[request.member_id]
     # In the join phase members are asked to join, so this JoinGroup is no cause.
-    cause = "" if group.state == PREPARING else rejoin_cause.of_rejoin(group, member, join.protocols, step.state.image)
+    cause = "" if group.state == PREPARING else history.rejoin_cause(group, member, join.protocols, step.state.image)
     group.update(member, join.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     _park(step, group, join, member, cause)
 
@@ -272,19 +304,19 @@ def _repeat(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
 
 
 def _replace(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
-    member = static_members.replace(step, group, join.request, join.new_id, join.protocols)
+    member = replace_static_member(step, group, join.request, join.new_id, join.protocols)
     _park(step, group, join, member, events.STATIC_MEMBER_BACK)
 
 
 def _replace_in_place(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
     request = join.request
     old_leader = group.leader_id or ""
-    if static_members.is_too_large(step, group, request, join.new_id, join.protocols):
+    if replacement_is_too_large(step, group, request, join.new_id, join.protocols):
         _refuse(step, join.command, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
         return
-    member = static_members.replace(step, group, request, join.new_id, join.protocols)
+    member = replace_static_member(step, group, request, join.new_id, join.protocols)
     if group.vote() == group.protocol_name:
-        static_members.answer_in_place(step, group, join.command, member, old_leader)
+        answer_in_place(step, group, join.command, member, old_leader)
     else:
         _park(step, group, join, member, events.STATIC_MEMBER_BACK)
 
@@ -313,3 +345,58 @@ _REFUSALS: Final = {
     # The id was handed out to a client without an instance id: Kafka fails there, and names no member id.
     FAIL: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
+
+
+def replacement_is_too_large(
+    step: Step, group: ClassicGroup, request: JoinGroupRequest, member_id: str, protocols: Protocols
+) -> bool:
+    """Whether the group's record would exceed its limit, with the instance under that id."""
+    record = records.group_metadata(group)
+    old_id = group.static_ids[request.group_instance_id or ""]
+    chosen = next((data for name, data in protocols if name == group.protocol_name), b"")
+    assert isinstance(record.value, GroupMetadataValue)
+    for one in record.value.members:
+        if one.member_id == old_id:
+            one.member_id, one.subscription = member_id, chosen
+    if record.value.leader == old_id:
+        record.value.leader = member_id
+    shares = sum(len(one.assignment) for one in group.members.values())
+    return is_too_large(step, [record], records.texts(group) + len(member_id) + len(chosen) + shares)
+
+
+def replace_static_member(
+    step: Step, group: ClassicGroup, request: JoinGroupRequest, member_id: str, protocols: Protocols
+) -> Member:
+    """The instance continues under `member_id`, with the settings of `request`.
+
+    Parked requests of the old incarnation are fenced at once.
+    """
+    instance_id = request.group_instance_id or ""
+    old_id = group.static_ids[instance_id]
+    member = group.members[old_id]
+    answer_join(step, group, member, join_refusal(old_id, ErrorCode.FENCED_INSTANCE_ID))
+    if member.parked_sync is not None:
+        step.reply(member.parked_sync, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+        member.parked_sync = None
+    group.rename(instance_id, member_id)
+    member.is_new = False
+    restart_session(step, member)  # by the old session timeout: Kafka sets the new one only after this
+    has_joined(step, member)
+    group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+    history.replaced(step, group, member, old_id, request.reason)
+    return member
+
+
+def answer_in_place(step: Step, group: ClassicGroup, command: JoinCommand, member: Member, old_leader: str) -> None:
+    """The vote has the same winner, so no rebalance is needed: record the new id, answer with the present generation.
+
+    From v9 on the leader's answer says that it must skip the assignment (KIP-814). An older version has no field for
+    that. The leader then gets a follower's answer, with the id that led before this request.
+    """
+    step.record(records.group_metadata(group))
+    leads = command.supports_skip_assignment and member.member_id == group.leader_id
+    response = present(group, member, full=leads)
+    response.skip_assignment = leads
+    if not command.supports_skip_assignment:
+        response.leader = old_leader
+    step.reply(command.respond, response)

@@ -1,12 +1,28 @@
-"""One member of a classic group, with the fields that Kafka keeps of it. Decides nothing."""
+"""Members of a classic group: their fields, the vote for the protocol, and their topics.
+
+The vote: the group counts how many members offer each protocol name. The counts change when members join and leave.
+Members that offer the same names in the same order are counted together. Most groups have one such list of names. So
+neither a joining member nor the vote has to read all members twice.
+
+OffsetDelete and retention need the topics. They are taken from the members' metadata of the chosen protocol, at each
+new generation (Kafka's computeSubscribedTopics). They are decoded only when needed, as version 0 whatever version
+they claim. Metadata that is no subscription makes the topics unknown. On Kafka 4.3.0 some bytes of it leave the group
+in PreparingRebalance for ever, which Muster does not copy. Too much metadata also makes the topics unknown: the record
+of such a group is too large to be written.
+
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
+from operator import itemgetter
 from typing import Final
 
 from muster.coordinator.groups.common.shared_values import Protocols
 from muster.coordinator.state_machine.deadlines import NEVER, Due
 from muster.coordinator.state_machine.interface import Respond
+from muster.protocol.consumer import subscribed_topics
+from muster.protocol.message import MalformedMessage
 
 SESSION: Final = "session"
 """Kind of the deadline at which a silent member is removed."""
@@ -80,3 +96,153 @@ class Member(Due):
             if name == protocol_name:
                 return metadata
         return b""
+
+
+_NAME_OF: Final = itemgetter(0)
+_METADATA_OF: Final = itemgetter(1)
+
+
+class Support:
+    """How many members offer each protocol name. A name that one member offers twice counts once."""
+
+    __slots__ = ("_counts", "_lists", "_votes", "metadata_bytes")
+
+    def __init__(self) -> None:
+        self._lists: dict[tuple[str, ...], int] = {}
+        """How many members offer this list of names."""
+        self._counts: dict[str, int] = {}
+        """In how many of the lists each name is."""
+        self._votes: dict[str, int] | None = None
+        """The votes, if they were counted since the lists changed."""
+        self.metadata_bytes = 0
+        """The sum, over all members, of each member's longest metadata. An answer to the leader has no more."""
+
+    def add(self, protocols: Protocols) -> None:
+        """A member offers these protocols."""
+        self.metadata_bytes += longest(protocols)
+        self._votes = None
+        lists, names = self._lists, _names(protocols)
+        if names in lists:
+            lists[names] += 1
+            return
+        lists[names] = 1
+        counts = self._counts
+        for name in dict.fromkeys(names):
+            counts[name] = counts.get(name, 0) + 1
+
+    def remove(self, protocols: Protocols) -> None:
+        """A member offers these protocols no longer."""
+        self.metadata_bytes -= longest(protocols)
+        self._votes = None
+        lists, names = self._lists, _names(protocols)
+        if lists[names] > 1:
+            lists[names] -= 1
+            return
+        del lists[names]
+        counts = self._counts
+        for name in dict.fromkeys(names):
+            counts[name] -= 1
+            if not counts[name]:
+                del counts[name]
+
+    def has_common(self, protocols: Protocols) -> bool:
+        """Whether all members offer one of these names."""
+        counts, lists = self._counts, len(self._lists)
+        return any(counts.get(name, 0) == lists for name, _ in protocols)
+
+    def candidates(self) -> list[str]:
+        """The names that all members offer, in the order of the list that was first offered."""
+        counts, lists = self._counts, len(self._lists)
+        return [name for name in dict.fromkeys(next(iter(self._lists), ())) if counts[name] == lists]
+
+    def votes(self) -> dict[str, int]:
+        """The number of votes for each candidate. Each member votes for the first candidate of its own list."""
+        if self._votes is None:
+            self._votes = votes = dict.fromkeys(self.candidates(), 0)
+            if len(votes) == 1:
+                votes[next(iter(votes))] = sum(self._lists.values())
+            elif votes:
+                for names, members in self._lists.items():
+                    # in C: hundreds of members may have hundreds of names before their first candidate
+                    votes[next(filter(votes.__contains__, names))] += members
+        return self._votes
+
+
+def longest(protocols: Protocols) -> int:
+    """Bytes of the longest metadata that a member offers."""
+    if len(protocols) == 1:
+        return len(protocols[0][1])
+    return max(map(len, map(_METADATA_OF, protocols)), default=0)
+
+
+def elect(support: Support, leader: Member | None) -> str:
+    """The protocol for the next generation: the one with most votes.
+
+    Kafka leaves ties to its hash order. Here the leader's own preference decides, because the leader computes the
+    assignment. Raises ValueError when no name is offered by all: the checks of JoinGroup never allow that.
+    """
+    votes = support.votes()
+    if not votes:
+        raise ValueError("no protocol is offered by every member")
+    most = max(votes.values())
+    tied = {name: None for name, count in votes.items() if count == most}
+    first = next(iter(tied))
+    if len(tied) > 1 and leader is not None:
+        return next((name for name, _ in leader.protocols if name in tied), first)
+    return first
+
+
+def _names(protocols: Protocols) -> tuple[str, ...]:
+    if len(protocols) == 1:
+        return (protocols[0][0],)
+    return tuple(map(_NAME_OF, protocols))
+
+
+SHORT: Final = 64 * 1024
+"""Equal metadata up to this many bytes is decoded once. Longer metadata is decoded for each member."""
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of a whole group's metadata. With more bytes the topics are unknown."""
+
+
+MOST_NAMES: Final = 100_000
+"""Names that all members claim together, which are decoded for the history: some 30 ms."""
+_NAMES_AT: Final = slice(2, 6)
+"""The bytes of a subscription with the number of its topics."""
+
+
+class Subscriptions:
+    """The known topics of a group: none (`metadata` None), or those in these members' metadata."""
+
+    __slots__ = ("_metadata", "_topics")
+
+    def __init__(self, metadata: Sequence[bytes] | None) -> None:
+        distinct: Collection[bytes] = metadata or ()
+        if len(distinct) > 1:
+            # A hash of long metadata has to read all of it.
+            distinct = {one if len(one) <= SHORT else id(one): one for one in distinct}.values()
+        is_known = metadata is not None and sum(map(len, distinct)) <= MOST_BYTES
+        self._metadata: tuple[bytes, ...] | None = tuple(distinct) if is_known else None  # None until it is decoded
+        self._topics: frozenset[str] | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether members name too many topics for the history."""
+        if self._metadata is None:
+            return len(self._topics or ()) > MOST_NAMES
+        return sum([int.from_bytes(one[_NAMES_AT], signed=True) for one in self._metadata]) > MOST_NAMES
+
+    def topics(self) -> frozenset[str] | None:
+        """The topics that members subscribe to. None when they are unknown."""
+        if self._metadata is not None:
+            self._topics, self._metadata = _decode(self._metadata), None
+        return self._topics
+
+
+UNKNOWN = Subscriptions(None)
+
+
+def _decode(metadata: Iterable[bytes]) -> frozenset[str] | None:
+    try:
+        return frozenset(topic for one in metadata for topic in subscribed_topics(one))
+    except MalformedMessage:
+        return None

@@ -11,7 +11,7 @@ from typing import Final
 
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
-from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.common.state import Step
 from muster.coordinator.state_machine.deadlines import Deadline, Due
 from muster.coordinator.state_machine.interface import Reply, Respond
 from muster.protocol.errors import ErrorCode

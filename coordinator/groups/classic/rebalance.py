@@ -1,28 +1,46 @@
-"""The join phase of a classic group: its begin, its length, its end.
+"""The rebalance of a classic group: its join phase, and its sync phase with SyncGroup.
 
-Kafka: prepareRebalance, completeClassicGroupJoin. From Empty it waits `group.initial.rebalance.delay.ms`. The wait is
-prolonged while members join, at most to the rebalance timeout (KIP-134). Otherwise it ends when everyone has joined and
-no handed-out id is unused. It ends at the latest after the rebalance timeout of the slowest member. Members that have
-not joined by then are removed, except static ones (KIP-345).
+Kafka: prepareRebalance, completeClassicGroupJoin. From Empty the join phase waits `group.initial.rebalance.delay.ms`.
+The wait is prolonged while members join, at most to the rebalance timeout (KIP-134). Otherwise it ends when everyone
+has joined and no handed-out id is unused (KIP-394). It ends at the latest after the rebalance timeout of the slowest
+member. Members that have not joined by then are removed, except static ones (KIP-345).
+
+In the sync phase the leader's SyncGroup has the assignment; each member gets its part in the answer.
 """
 
 from __future__ import annotations
 
-from muster.coordinator.groups.classic import history, records, states
-from muster.coordinator.groups.classic.group import ClassicGroup
+from typing import Final
+
+from muster.coordinator.groups.classic import history, records
+from muster.coordinator.groups.classic.group import (
+    ASSIGNED,
+    COMPLETING,
+    DESERTED,
+    EMPTY,
+    JOINED,
+    PREPARING,
+    REBALANCE,
+    STABLE,
+    TRANSITIONS,
+    ClassicGroup,
+)
 from muster.coordinator.groups.classic.member import Member
-from muster.coordinator.groups.classic.parked_requests import answer_syncs, answered, drop_member
+from muster.coordinator.groups.classic.parked_requests import answer_syncs, answered, drop_member, park_sync
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Trigger
-from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.common.records import is_too_large
+from muster.coordinator.groups.common.state import Step
 from muster.coordinator.state_machine.deadlines import Deadline
+from muster.coordinator.state_machine.interface import Command
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def begin_or_complete(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None = None) -> None:
     """Begin a rebalance, or end the join phase of the present one if it waited only for this."""
-    if (group.state, states.REBALANCE) in states.TRANSITIONS:
+    if (group.state, REBALANCE) in TRANSITIONS:
         begin(step, group, cause, trigger)
     else:
         complete_if_joined(step, group)
@@ -31,14 +49,14 @@ def begin_or_complete(step: Step, group: ClassicGroup, cause: str, trigger: Trig
 def begin(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None = None) -> None:
     """Begin a rebalance because of `cause`. The member `trigger` has caused it."""
     history.rebalance_started(step, group, cause, trigger)
-    if group.state == states.COMPLETING:
+    if group.state == COMPLETING:
         for member in group.members.values():
             member.assignment = b""
         answer_syncs(step, group, ErrorCode.REBALANCE_IN_PROGRESS)
     state, now = step.state, step.now
     state.deadlines.cancel(group.sync_deadline)
-    group.initial = group.state == states.EMPTY
-    group.transition(states.REBALANCE, now.wall_ms)
+    group.initial = group.state == EMPTY
+    group.transition(REBALANCE, now.wall_ms)
     if group.initial:
         group.newcomer = False
         group.delay_ms = state.settings.group_initial_rebalance_delay_ms
@@ -52,7 +70,7 @@ def begin(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None =
 
 def complete_if_joined(step: Step, group: ClassicGroup, *, cut_delay: bool = False) -> None:
     """End the join phase if everyone has joined. The initial delay is not shortened unless `cut_delay`."""
-    if group.state == states.PREPARING and group.has_everyone and (cut_delay or not group.initial):
+    if group.state == PREPARING and group.has_everyone and (cut_delay or not group.initial):
         complete(step, group)
 
 
@@ -83,11 +101,11 @@ def complete(step: Step, group: ClassicGroup) -> None:
     group.initial = group.newcomer = False
     group.begin_generation()
     if not group.members:
-        group.transition(states.DESERTED, now.wall_ms)
+        group.transition(DESERTED, now.wall_ms)
         step.record(records.group_metadata(group))
         history.emptied(step, group)
         return
-    group.transition(states.JOINED, now.wall_ms)
+    group.transition(JOINED, now.wall_ms)
     history.joined(step, group)
     _answer_joins(step, group)
     deadlines.set(group.sync_deadline, now.mono_ms + group.rebalance_timeout_ms)
@@ -98,7 +116,7 @@ def loaded(step: Step, group: ClassicGroup) -> None:
 
     A group that is larger than `group.max.size` begins a rebalance.
     """
-    group.state = states.STABLE if group.members else states.EMPTY
+    group.state = STABLE if group.members else EMPTY
     group.note_subscriptions()
     for member in group.members.values():
         answered(step, member)
@@ -133,7 +151,7 @@ def on_session_deadline(step: Step, group: ClassicGroup, member: Member) -> None
     if not member.is_new and _put_off_session(step, member):
         return
     remove_member(step, group, member, events.SESSION_EXPIRED)
-    if group.state == states.PREPARING:
+    if group.state == PREPARING:
         complete_if_joined(step, group, cut_delay=True)
     else:
         begin(step, group, events.SESSION_EXPIRED, history.trigger(member))
@@ -182,3 +200,86 @@ def _answer_joins(step: Step, group: ClassicGroup) -> None:
         member.synced_ms = 0
         answered(step, member)
         group.pending_sync[member.member_id] = None
+
+
+def sync_group(step: Step, command: Command, request: SyncGroupRequest, group: ClassicGroup | None) -> None:
+    """Answer a SyncGroup, or park it until the leader's arrives.
+
+    Its handler has checked that v5+ names protocol type and protocol: only the handler knows the version.
+    """
+    error = _sync_error(group, request)
+    if error or group is None:
+        step.reply(command.respond, SyncGroupResponse(error_code=error))
+        if error != ErrorCode.REBALANCE_IN_PROGRESS:
+            step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
+        return
+    member = group.members[request.member_id]
+    _has_synced(step, group, member)
+    if group.state == COMPLETING:
+        park_sync(step, member, command.respond)
+        if group.leader_id == request.member_id:
+            _assign(step, group, command, {one.member_id: one.assignment for one in request.assignments})
+    else:
+        response = SyncGroupResponse(0, 0, group.protocol_type, group.protocol_name, member.assignment)
+        step.reply(command.respond, response)
+
+
+def _sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> int:
+    """Kafka's checks in Kafka's order. 0 when the request may be served: the group is Completing or Stable then."""
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if group is None or group.state == EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = group.validate_member(request.member_id, request.group_instance_id)
+    if error:
+        return error
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state == PREPARING else 0
+
+
+def _differs(asked: str | None, own: str | None) -> bool:
+    return asked is not None and own is not None and asked != own
+
+
+def _has_synced(step: Step, group: ClassicGroup, member: Member) -> None:
+    if member.member_id in group.pending_sync:
+        del group.pending_sync[member.member_id]
+        history.synced(step, group, member)
+    if not group.pending_sync:
+        group.pending_sync.clear()  # frees its memory
+        step.state.deadlines.cancel(group.sync_deadline)
+
+
+def _assign(step: Step, group: ClassicGroup, command: Command, assignments: dict[str, bytes]) -> None:
+    record = records.group_metadata(group, assignments)
+    if is_too_large(step, [record], records.texts(group) + sum(map(len, assignments.values()))):
+        leader = group.members[group.leader_id or ""]
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+        step.refused(command, group.group_id, error, leader.member_id, leader.instance_id)
+        answer_syncs(step, group, error)
+        begin(step, group, events.ASSIGNMENT_TOO_LARGE, history.trigger(leader))
+        return
+    step.record(record)
+    group.transition(ASSIGNED, step.now.wall_ms)
+    history.completed(step, group)
+    answer_syncs(step, group, 0)
+
+
+PENDING: Final = "pending"
+"""Kind of the deadline at which an unused id is forgotten."""
+
+
+def hand_out(step: Step, group: ClassicGroup, member_id: str, session_timeout_ms: int) -> None:
+    """The id may be used within the session timeout that its JoinGroup asked for."""
+    deadline = Deadline(PENDING, group.group_id, member_id)
+    group.pending[member_id] = deadline
+    step.state.deadlines.set(deadline, step.now.mono_ms + session_timeout_ms)
+
+
+def on_pending_deadline(step: Step, group: ClassicGroup, deadline: Deadline) -> None:
+    """The id was not used. A join phase that waits only for it ends, even in its initial delay."""
+    group.remove(deadline.subject)
+    complete_if_joined(step, group, cut_delay=True)

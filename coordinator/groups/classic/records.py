@@ -5,9 +5,8 @@ from __future__ import annotations
 from sys import intern
 from typing import Final
 
-from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
+from muster.coordinator.groups.classic.group import CONVERTED, EMPTY, REMOVED, ClassicGroup, classic_group
 from muster.coordinator.groups.classic.member import Member
-from muster.coordinator.groups.classic.states import CONVERTED, EMPTY, REMOVED
 from muster.coordinator.groups.common.shared_values import SharedValues
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.state_machine.interface import Record

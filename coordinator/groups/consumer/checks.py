@@ -1,16 +1,21 @@
 """Requests that are refused, in Kafka's order and with Kafka's messages, which clients receive.
 
-The checks are for the shape of a ConsumerGroupHeartbeat, and for its sender. This module changes nothing.
+The checks are for the shape of a ConsumerGroupHeartbeat, and for its sender. This module changes nothing. It has the
+names of the strategies of the server: those of `group.consumer.assignors`, as short names or as Kafka's classes. A
+user's own are known by their names alone: the runtime has the classes.
+
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
 
 from muster.assignors.java_order import string_order
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer.assignments import CurrentAssignment, partition_sets
-from muster.coordinator.groups.consumer.assignors import names_of
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import AWAY, LEAVING, ConsumerMember
 from muster.protocol.errors import ErrorCode
@@ -18,6 +23,19 @@ from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
 )
+
+_PACKAGE: Final = "org.apache.kafka.coordinator.group.assignor."
+BY_CLASS: Final[Mapping[str, str]] = MappingProxyType(
+    {f"{_PACKAGE}UniformAssignor": "uniform", f"{_PACKAGE}RangeAssignor": "range"}
+)
+"""Kafka's classes and their names."""
+
+
+@lru_cache(16)
+def names_of(configured: tuple[str, ...]) -> tuple[str, ...]:
+    """Their names in their order; the first is the default."""
+    return tuple(dict.fromkeys([BY_CLASS.get(one, one) for one in configured]))
+
 
 ID_BY_MEMBER: int = 1
 """From this version of ConsumerGroupHeartbeat on, members choose their own ids."""

@@ -11,9 +11,8 @@ from typing import Protocol
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.groups.common.state import State
-from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import checks, heartbeat, history, leave, patterns, records, target, timers
+from muster.coordinator.groups.common.state import State, Step
+from muster.coordinator.groups.consumer import checks, heartbeat, history, leave, records, target, topics
 from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import Joined
@@ -23,12 +22,16 @@ from muster.coordinator.groups.consumer.member import (
     NO_PATTERN,
     NOBODY,
     SYNC,
+    UNRELEASED_PARTITIONS,
+    UNREVOKED_PARTITIONS,
     Classic,
     ConsumerMember,
     Description,
     bare_id,
+    start_timer,
+    start_timer_if_absent,
+    stop_timer,
 )
-from muster.coordinator.groups.consumer.states import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
 from muster.coordinator.state_machine.interface import Client, Respond
 from muster.protocol.consumer import decode_subscription, encode_assignment
 from muster.protocol.errors import ErrorCode
@@ -125,7 +128,7 @@ def _join(
         cause = events.NEW_MEMBER
         history.joined(step, group, member, request.reason)
     has_news = heartbeat.are_topics_others(step, group, before)
-    is_pattern_new, _ = patterns.update(step, group, before, said, command.client)
+    is_pattern_new, _ = topics.update_patterns(step, group, before, said, command.client)
     is_new = said.topics != before.topics or is_pattern_new
     heartbeat.refresh(step, group, bump=is_new, has_news=has_news, cause=cause, member=member)
     if group.epoch != group_epoch:
@@ -142,9 +145,9 @@ def _join(
         downgrade.after_join(step, group, Joined(member_id, replaced_id, member_ids, group_epoch, is_stale))
     else:
         deadlines = step.state.deadlines
-        timers.stop(deadlines, member, JOIN)
+        stop_timer(deadlines, member, JOIN)
         restart_session(step.state, member, step.now.mono_ms)
-        timers.start(deadlines, member, SYNC, step.now.mono_ms + request.rebalance_timeout_ms)
+        start_timer(deadlines, member, SYNC, step.now.mono_ms + request.rebalance_timeout_ms)
     return JoinGroupResponse(0, 0, epoch, CONSUMER, offered[0][0], "", False, member_id)
 
 
@@ -192,7 +195,7 @@ def sync(step: Step, command: _Join, request: SyncGroupRequest, group: ConsumerG
     except Refused as refused:
         step.reply(command.respond, SyncGroupResponse(error_code=refused.error))
         return
-    timers.stop(step.state.deadlines, member, SYNC)
+    stop_timer(step.state.deadlines, member, SYNC)
     restart_session(step.state, member, step.now.mono_ms)
     assignment = assignment_of(member, step.state.image)
     step.reply(command.respond, SyncGroupResponse(0, 0, kind, name, assignment))
@@ -287,4 +290,4 @@ def restart_session(state: State, member: ConsumerMember, mono_ms: int) -> None:
 
 def _expect_join(state: State, member: ConsumerMember, mono_ms: int) -> None:
     """A classic member is asked to join again. It has its rebalance timeout for that, counted from the first time."""
-    timers.start_if_absent(state.deadlines, member, JOIN, mono_ms + member.said.rebalance_timeout_ms)
+    start_timer_if_absent(state.deadlines, member, JOIN, mono_ms + member.said.rebalance_timeout_ms)

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple, cast
 
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer.assignments import NOTHING, TargetAssignment
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import Description, Position

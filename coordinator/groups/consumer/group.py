@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, NEWEST_COMMIT, SINCE_COMMIT, Partitions
 from muster.coordinator.groups.common.image import TopicImage
 from muster.coordinator.groups.common.state import State
-from muster.coordinator.groups.consumer import kafka_order, states
+from muster.coordinator.groups.consumer import kafka_order
 from muster.coordinator.groups.consumer.assignments import NOTHING, TargetAssignment, epochs_of
-from muster.coordinator.groups.consumer.member import ConsumerMember, Description, Position
-from muster.coordinator.groups.consumer.record_keys import record_keys
+from muster.coordinator.groups.consumer.kafka_order import record_keys
+from muster.coordinator.groups.consumer.member import STABLE, ConsumerMember, Description, Position, state_of
 from muster.coordinator.state_machine.deadlines import Deadlines
 from muster.coordinator.state_machine.interface import Command
 from muster.protocol.errors import ErrorCode
@@ -130,11 +130,11 @@ class ConsumerGroup:
     @property
     def state(self) -> str:
         """The state, as in ListGroups."""
-        return states.state_of(len(self.members), self.epoch, self.assignment_epoch, self._reconciled)
+        return state_of(len(self.members), self.epoch, self.assignment_epoch, self._reconciled)
 
     def state_before(self, newcomers: int) -> str:
         """Its state without `newcomers` members that have no epoch yet."""
-        return states.state_of(len(self.members) - newcomers, self.epoch, self.assignment_epoch, self._reconciled)
+        return state_of(len(self.members) - newcomers, self.epoch, self.assignment_epoch, self._reconciled)
 
     # ---- changes, by the functions of `records`
 
@@ -166,7 +166,7 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is None:
             return None
-        self.move_member(member, Position(0, 0, states.STABLE, NOTHING, NOTHING))
+        self.move_member(member, Position(0, 0, STABLE, NOTHING, NOTHING))
         del self.members[member_id]
         if not self.members:
             self.hashed_topics = None  # the value is seldom needed soon

@@ -1,4 +1,9 @@
-"""ConsumerGroupHeartbeat: a member joins, stays, changes its subscription, follows its target, or leaves."""
+"""ConsumerGroupHeartbeat: a member joins, stays, changes its subscription, follows its target, or leaves.
+
+Nearly all heartbeats are of members that have reached their targets, in groups without changes: `SteadyMember` answers
+these.
+
+"""
 
 from __future__ import annotations
 
@@ -10,36 +15,28 @@ from typing import Final, NamedTuple
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.records import tombstones
-from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import (
-    checks,
-    history,
-    kafka_order,
-    leave,
-    patterns,
-    reconcile,
-    records,
-    target,
-    timers,
-)
+from muster.coordinator.groups.common.state import State, Step
+from muster.coordinator.groups.consumer import checks, history, kafka_order, leave, reconcile, records, target, topics
 from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment, same_partitions
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
-from muster.coordinator.groups.consumer.existing import among, existing, group_hash
-from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.large_records import FEW_TOPICS, LaterRows
+from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.member import (
     LEAVING,
     NOBODY,
     REVOCATION,
     START,
+    UNREVOKED_PARTITIONS,
     ConsumerMember,
     Description,
+    start_timer,
+    stop_timer,
     trigger_of,
 )
 from muster.coordinator.groups.consumer.reconcile import Target
-from muster.coordinator.groups.consumer.states import UNREVOKED_PARTITIONS
-from muster.coordinator.groups.consumer.topic_hashes import is_same
+from muster.coordinator.groups.consumer.records import FEW_TOPICS, LaterRows
+from muster.coordinator.groups.consumer.topics import existing_names, existing_topics, group_hash, has_same_hash
+from muster.coordinator.state_machine.deadlines import NEVER
 from muster.coordinator.state_machine.interface import Client, Record
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import (
@@ -143,7 +140,7 @@ def _beat(
     at = START if sender.member is None else sender.member.at
     owned = request.topic_partitions
     if said is not before:
-        patterns.check(group, before, said, command)
+        topics.check_pattern(group, before, said, command)
     reconcile.check_known_state(at, owned)
     if said is not before:
         check_fits(step, records.member_metadata(request.group_id, sender.member_id, said))
@@ -159,7 +156,7 @@ def _beat(
     group = _there(step, request.group_id)
     member = group.members[sender.member_id]
     has_news = are_topics_others(step, group, before)
-    is_pattern_new, is_known = patterns.update(step, group, before, said, command.client)
+    is_pattern_new, is_known = topics.update_patterns(step, group, before, said, command.client)
     is_subscription_new = said.topics != before.topics
     is_new = sender.member is sender.replaced is None
     if is_new:
@@ -306,8 +303,8 @@ def are_topics_others(step: Step, group: ConsumerGroup, before: Description) -> 
         return True
     now, then = image.by_name, known
     for names in (group.names, () if before.topics in group.subscriptions else before.topics):
-        for name in {*among(names, now), *among(names, then)}:
-            if now.get(name) is not then.get(name) and not is_same(now.get(name), then.get(name)):
+        for name in {*existing_names(names, now), *existing_names(names, then)}:
+            if now.get(name) is not then.get(name) and not has_same_hash(now.get(name), then.get(name)):
                 return True
     group.hashed_version, group.hashed_topics = image.version, image.by_name
     return False
@@ -351,7 +348,7 @@ def follow(
         return  # the member waits for the first targets
     if not is_subscription_new and member.is_reconciled_to(epoch):
         return
-    subscribed = existing(group, step.state.image).ids_of(group, member.said)
+    subscribed = existing_topics(group, step.state.image).ids_of(group, member.said)
     aim = Target(member.member_id, epoch, group.targets.get(member.member_id, NOTHING), subscribed)
     owned = request.topic_partitions
     after = reconcile.next_position(group, at, aim, owned, is_subscription_new=is_subscription_new)
@@ -371,6 +368,80 @@ def watch(step: Step, member: ConsumerMember) -> None:
     """Start a member's rebalance timeout for its pending revocation, or stop the timeout."""
     deadlines = step.state.deadlines
     if member.at.state == UNREVOKED_PARTITIONS:
-        timers.start(deadlines, member, REVOCATION, step.now.mono_ms + member.said.rebalance_timeout_ms)
+        start_timer(deadlines, member, REVOCATION, step.now.mono_ms + member.said.rebalance_timeout_ms)
     else:
-        timers.stop(deadlines, member, REVOCATION)
+        stop_timer(deadlines, member, REVOCATION)
+
+
+class SteadyMember:
+    """One member in one position, for repeated heartbeats without changes: a part of `heartbeat.handle` without
+    look-ups.
+
+    A test compares both. The description and the position of a member are values that are replaced as wholes. While
+    they are the same objects, nothing in them has changed. A member's session runs while it is in its group and its
+    core is active.
+    """
+
+    __slots__ = ("_at", "_configs", "_epoch", "_group", "_member", "_said", "_session_ms", "_state", "response")
+
+    def __init__(self, state: State, group: ConsumerGroup, member: ConsumerMember) -> None:
+        self._state, self._group, self._member = state, group, member
+        self._at, self._said, self._epoch = member.at, member.said, group.epoch
+        self._configs = state.configs.version
+        times = state.configs.of(group.group_id)
+        self._session_ms = times.session_timeout_ms
+        self.response = ConsumerGroupHeartbeatResponse(
+            0, 0, None, member.member_id, member.at.epoch, times.heartbeat_interval_ms, None
+        )
+        """The answer to each such heartbeat."""
+
+    def heartbeat(self, mono_ms: int) -> bool:
+        """Whether the answer is `response`, and only the deadline changes. If True, the deadline is moved.
+
+        If False, nothing was done.
+        """
+        member, group, state = self._member, self._group, self._state
+        if (
+            member.at is not self._at
+            or member.said is not self._said
+            or group.epoch != self._epoch
+            or group.assignment_epoch != self._epoch
+            or group.hashed_version != state.image.version
+            or group.patterns
+            or state.configs.version != self._configs
+            or member.due_ms == NEVER
+        ):
+            return False
+        due_ms = mono_ms + self._session_ms
+        if due_ms < member.queued_ms:
+            return False
+        member.due_ms = due_ms
+        return True
+
+
+def prepare_heartbeat(state: State, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
+    """The sender of such heartbeats. None when no member can be prepared now. Call it before the
+    heartbeat is handled.
+    """
+    group = consumer_group(state, request.group_id)
+    member = None if group is None else group.members.get(request.member_id)
+    if group is None or member is None:
+        return None
+    at, said = member.at, member.said
+    is_steady = (
+        request.member_epoch == at.epoch == group.epoch
+        and at.epoch > 0
+        and member.is_reconciled_to(group.assignment_epoch)
+        and group.assignment_epoch == group.epoch
+        and group.hashed_version == state.image.version
+        and not group.patterns
+    )
+    says_nothing = (
+        request.subscribed_topic_names is request.subscribed_topic_regex is None
+        and request.rack_id is request.server_assignor is None
+        and request.rebalance_timeout_ms == -1
+        and request.instance_id in (None, said.instance_id)
+        and (said.client_id, said.client_host) == (client.client_id, client.host)
+        and said.classic is None
+    )
+    return SteadyMember(state, group, member) if is_steady and says_nothing else None

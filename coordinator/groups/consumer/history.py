@@ -12,10 +12,10 @@ from typing import Any, Final
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import MemberFacts, Trigger
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment, TargetAssignment, same_partitions
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import ConsumerMember, Position, trigger_of
+from muster.coordinator.groups.consumer.member import STABLE, UNREVOKED_PARTITIONS, ConsumerMember, Position, trigger_of
 from muster.coordinator.groups.consumer.reconciliation_facts import (
     MOST_SLOW,
     MemberProgress,
@@ -23,7 +23,6 @@ from muster.coordinator.groups.consumer.reconciliation_facts import (
     is_settled,
     size,
 )
-from muster.coordinator.groups.consumer.states import STABLE, UNREVOKED_PARTITIONS
 
 MOST_TOLD: Final = 20
 """Members of one reconciliation with an event of their own about their way to the target. Also: changed topics."""

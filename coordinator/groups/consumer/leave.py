@@ -11,13 +11,21 @@ from typing import Final
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
-from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import checks, history, records, timers
+from muster.coordinator.groups.common.state import Step
+from muster.coordinator.groups.consumer import checks, history, records
 from muster.coordinator.groups.consumer.assignments import NOTHING, without_epochs
 from muster.coordinator.groups.consumer.checks import Refused
-from muster.coordinator.groups.consumer.existing import group_hash
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import AWAY, JOIN, REVOCATION, SYNC, ConsumerMember, trigger_of
+from muster.coordinator.groups.consumer.member import (
+    AWAY,
+    JOIN,
+    REVOCATION,
+    SYNC,
+    ConsumerMember,
+    stop_timer,
+    trigger_of,
+)
+from muster.coordinator.groups.consumer.topics import group_hash
 from muster.coordinator.state_machine.deadlines import Deadline, Due
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import (
@@ -51,7 +59,7 @@ def _go_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
     """A static member keeps its partitions, but not its pending revocation. Its session continues."""
     at = member.at._replace(epoch=AWAY, assigned=without_epochs(member.at.assigned), revoking=NOTHING)
     step.record(records.current(group.group_id, member.member_id, at))
-    timers.stop(step.state.deadlines, member, REVOCATION)
+    stop_timer(step.state.deadlines, member, REVOCATION)
     history.gone_away(step, group, member)
 
 

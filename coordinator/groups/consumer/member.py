@@ -1,14 +1,74 @@
-"""One member of a consumer group, with the fields that Kafka keeps of it. Decides nothing."""
+"""A member of a consumer group: its states as data, the fields that Kafka keeps, and its timers. Decides nothing.
+
+The next state of a member on the way to its target follows from the work that is left. The docs are drawn from these
+tables. Kafka: MemberState, CurrentAssignmentBuilder, ConsumerGroupState. A timer is a deadline of a member besides its
+session: one for each kind, as on Kafka.
+
+"""
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment
-from muster.coordinator.groups.consumer.states import STABLE
-from muster.coordinator.state_machine.deadlines import Deadline, Due
+from muster.coordinator.state_machine.deadlines import Deadline, Deadlines, Due
+
+STABLE: Final = 0
+"""The member owns all of its target of its epoch."""
+UNREVOKED_PARTITIONS: Final = 1
+"""The member was asked to give partitions up, and has not confirmed that yet."""
+UNRELEASED_PARTITIONS: Final = 2
+"""Other members still have partitions of its target."""
+UNKNOWN: Final = 127
+"""A state that only a later Kafka knows: the member has to rejoin without partitions."""
+NAMES: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        STABLE: "STABLE",
+        UNREVOKED_PARTITIONS: "UNREVOKED_PARTITIONS",
+        UNRELEASED_PARTITIONS: "UNRELEASED_PARTITIONS",
+        UNKNOWN: "UNKNOWN",
+    }
+)
+"""The names of the states, by their values in records."""
+
+# ---- results of a step towards the target
+TO_REVOKE: Final = "it has partitions to give up"
+ALL_FREE: Final = "what it lacks is free"
+SOME_FREE: Final = "some of what it lacks is free, some is with others"
+NONE_FREE: Final = "all that it lacks is with others"
+COMPLETE: Final = "it lacks nothing"
+
+AFTER: Final[Mapping[str, tuple[int, bool]]] = MappingProxyType(
+    {
+        TO_REVOKE: (UNREVOKED_PARTITIONS, False),
+        ALL_FREE: (STABLE, True),
+        SOME_FREE: (UNRELEASED_PARTITIONS, True),
+        NONE_FREE: (UNRELEASED_PARTITIONS, True),
+        COMPLETE: (STABLE, True),
+    }
+)
+"""The next state of the member, and whether it reaches the epoch of the target."""
+
+# ---- states of a group
+EMPTY: Final = "Empty"
+ASSIGNING: Final = "Assigning"
+RECONCILING: Final = "Reconciling"
+STABLE_GROUP: Final = "Stable"
+DEAD: Final = "Dead"
+
+
+def state_of(members: int, epoch: int, assignment_epoch: int, reconciled: int) -> str:
+    """The state of a group: `reconciled` of its members are STABLE in the epoch of the target assignment."""
+    if not members:
+        return EMPTY
+    if epoch > assignment_epoch:
+        return ASSIGNING
+    return STABLE_GROUP if reconciled == members else RECONCILING
+
 
 SESSION: Final = "consumer session"
 """Kind of the deadline at which a silent member is fenced."""
@@ -105,3 +165,35 @@ def trigger_of(member_id: str, member: ConsumerMember, reason: str | None = None
     """A member as the cause of something."""
     said = member.said
     return Trigger(member_id, said.instance_id, said.client_id, said.client_host, reason)
+
+
+def start_timer(deadlines: Deadlines, member: ConsumerMember, kind: str, due_ms: int) -> None:
+    """Let this deadline fall due at that time, and at no other."""
+    if member.timers is None:
+        member.timers = {}
+    deadline = member.timers.get(kind)
+    if deadline is None:
+        deadline = member.timers[kind] = Deadline(kind, member.group_id, member.member_id)
+    deadlines.set(deadline, due_ms)
+
+
+def start_timer_if_absent(deadlines: Deadlines, member: ConsumerMember, kind: str, due_ms: int) -> None:
+    """`start`, unless the deadline runs already: then it continues unchanged."""
+    if member.timers is None or kind not in member.timers:
+        start_timer(deadlines, member, kind, due_ms)
+
+
+def stop_timer(deadlines: Deadlines, member: ConsumerMember, kind: str) -> None:
+    """The deadline will not fall due. Harmless when it does not run."""
+    if member.timers is None or kind not in member.timers:
+        return
+    deadlines.cancel(member.timers.pop(kind))
+    if not member.timers:
+        member.timers = None
+
+
+def stop_timers(deadlines: Deadlines, member: ConsumerMember) -> None:
+    """None of the deadlines will fall due."""
+    for deadline in (member.timers or {}).values():
+        deadlines.cancel(deadline)
+    member.timers = None

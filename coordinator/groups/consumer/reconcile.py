@@ -22,8 +22,7 @@ from muster.coordinator.groups.consumer.assignments import (
 )
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.group import ConsumerGroup, free_partitions
-from muster.coordinator.groups.consumer.member import Position
-from muster.coordinator.groups.consumer.states import (
+from muster.coordinator.groups.consumer.member import (
     AFTER,
     ALL_FREE,
     COMPLETE,
@@ -33,6 +32,7 @@ from muster.coordinator.groups.consumer.states import (
     TO_REVOKE,
     UNRELEASED_PARTITIONS,
     UNREVOKED_PARTITIONS,
+    Position,
 )
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions

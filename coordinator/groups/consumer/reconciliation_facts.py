@@ -12,8 +12,15 @@ from typing import Any, Final
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment, same_partitions
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import AWAY, ConsumerMember, Position, trigger_of
-from muster.coordinator.groups.consumer.states import STABLE_GROUP, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
+from muster.coordinator.groups.consumer.member import (
+    AWAY,
+    STABLE_GROUP,
+    UNRELEASED_PARTITIONS,
+    UNREVOKED_PARTITIONS,
+    ConsumerMember,
+    Position,
+    trigger_of,
+)
 
 MOST_SLOW: Final = 10
 """Slowest members in the event at the end. The same limit holds for members that others waited for."""

@@ -8,7 +8,6 @@ from typing import Final
 
 from muster.coordinator.groups.common.shared_values import SharedValues
 from muster.coordinator.groups.common.state import State
-from muster.coordinator.groups.consumer import timers
 from muster.coordinator.groups.consumer.assignments import (
     NOTHING,
     CurrentAssignment,
@@ -17,7 +16,7 @@ from muster.coordinator.groups.consumer.assignments import (
     with_shared_tuples,
 )
 from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, consumer_group
-from muster.coordinator.groups.consumer.member import Classic, ConsumerMember, Description, Position
+from muster.coordinator.groups.consumer.member import Classic, ConsumerMember, Description, Position, stop_timers
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -78,7 +77,7 @@ def replay_member(
         member = None if group is None else group.remove_member(key.member_id)
         if member is not None:
             state.deadlines.cancel(member)
-            timers.stop_all(state.deadlines, member)
+            stop_timers(state.deadlines, member)
         return
     take_member(state, key.group_id, key.member_id, _said(value))
 

@@ -7,13 +7,12 @@ from typing import Final
 
 from muster.coordinator.groups.classic import join, parked_requests, rebalance
 from muster.coordinator.groups.classic import records as classic_records
-from muster.coordinator.groups.classic.group import ClassicGroup
-from muster.coordinator.groups.classic.join_command import JoinCommand
+from muster.coordinator.groups.classic.group import STABLE, ClassicGroup
+from muster.coordinator.groups.classic.join import JoinCommand
 from muster.coordinator.groups.classic.member import Member
-from muster.coordinator.groups.classic.states import STABLE
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.records import tombstone, tombstones
-from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import classic_members, history
 from muster.coordinator.groups.consumer.assignments import NOTHING, assigned_since
 from muster.coordinator.groups.consumer.commands import Downgrade, Joined

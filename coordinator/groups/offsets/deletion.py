@@ -1,13 +1,28 @@
-"""Deletion by clients, for groups of all types: OffsetDelete and DeleteGroups."""
+"""Deletion, for groups of all types: OffsetDelete and DeleteGroups, and the offsets of deleted topics.
+
+The offsets of deleted topics are deleted as in Kafka's `onTopicsDeleted`. All groups are checked in slices, so that
+requests need not wait. The first slice is part of the command with the deleted topics. Until a group was checked, its
+old offsets are still shown. Kafka's coordinator too learns of deleted topics later than its clients. A new topic may
+have the same name. Until a group was checked, its transactional commits to that topic are refused. They have no topic
+id, so they would be treated as old offsets.
+
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
 from muster.coordinator.groups.common import events, records
-from muster.coordinator.groups.common.batch_size import is_too_large
-from muster.coordinator.groups.common.committed_offsets import Offsets
-from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.common.committed_offsets import Offsets, Packed, topic_id_of
+from muster.coordinator.groups.common.image import TopicsChanged
+from muster.coordinator.groups.common.records import is_too_large
+from muster.coordinator.groups.common.state import State, Step
+from muster.coordinator.state_machine.deadlines import Due
 from muster.coordinator.state_machine.interface import Command, Record
 from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -92,3 +107,175 @@ def _delete_group(step: Step, made: list[Record], group_id: str) -> int:
 
 def _texts(offsets: Offsets, group_id: str) -> int:
     return len(group_id) + sum(len(group_id) + len(topic) for topic, _ in offsets.places(group_id))
+
+
+TOPIC_DELETION: Final = "topic deletion"
+"""Kind of the deadline of the next slice."""
+SLICE: Final = 500
+"""Work of one slice, half a millisecond: each group, and each checked offset, counts 1.
+
+A node has many shards, and each of them runs one slice.
+"""
+REMOVE: Final = 10
+"""Each record that is written counts this much more."""
+CHUNK: Final = 50
+"""Offsets of one topic that are checked together."""
+SLICE_AFTER_MS: Final = 1
+
+
+class _Gone:
+    """Deleted topics. `topics`: name by id. `names`: offsets without an id under these names are deleted too."""
+
+    __slots__ = ("names", "topics", "touched")
+
+    def __init__(self, topics: Mapping[bytes, str], names: Collection[str]) -> None:
+        self.topics = topics
+        self.names = frozenset(names)
+        self.touched = frozenset(topics.values())
+
+    def has(self, topic: str, value: Packed) -> bool:
+        """Whether the offset was committed for one of these topics."""
+        topic_id = topic_id_of(value)
+        return topic_id in self.topics if topic_id != ZERO_UUID else topic in self.names
+
+
+class _Some(NamedTuple):
+    """Some offsets to check. When `topic` is None, the group was checked completely. `is_pending`: of open
+    transactions.
+    """
+
+    group_id: str
+    topic: str | None = None
+    partitions: Sequence[int] = ()
+    is_pending: bool = False
+
+
+class TopicDeletion(Due):
+    """The progress over the groups, and the deadline of the next slice. Not persisted: a load begins anew."""
+
+    __slots__ = ("gone", "next", "waiting", "walk")
+
+    kind = TOPIC_DELETION
+
+    def __init__(self, state: State, gone: _Gone) -> None:
+        super().__init__("")
+        self.next: _Gone | None = None
+        """Topics that were deleted since this began. All groups are checked again for them."""
+        self.begin(state, gone)
+
+    def begin(self, state: State, gone: _Gone) -> None:
+        """Search all groups for offsets of these topics."""
+        self.gone = gone
+        self.waiting = state.offsets.group_ids()
+        """The groups that were not checked yet."""
+        self.walk = _walk(state, gone, list(self.waiting))
+
+    def refuses(self, group_id: str, topics: Iterable[str]) -> bool:
+        """Whether the group may still have old offsets without an id under one of these names."""
+        names: Collection[str] = self.gone.names if group_id in self.waiting else ()
+        later: Collection[str] = self.next.names if self.next is not None else ()
+        return any(topic in names or topic in later for topic in topics)
+
+
+def change_topics(step: Step, command: TopicsChanged) -> None:
+    """Replace the image. Offsets of deleted topics are deleted, also if a new topic has the name."""
+    state = step.state
+    gone = command.image.gone_since(state.image)
+    state.image = command.image
+    if gone:
+        _begin(step, _Gone(gone, gone.values()))
+
+
+def delete_offsets_of_deleted_topics(step: Step) -> None:
+    """After loading, delete the offsets of deleted topics whose tombstones were not written before.
+
+    Only topics count that are known to be deleted. A log that was copied from another cluster has offsets of topics
+    that this server does not know.
+    """
+    image = step.state.image
+    if image.deleted:
+        _begin(step, _Gone(image.deleted, frozenset(image.deleted.values()) - image.by_name.keys()))
+
+
+def on_topic_deletion_deadline(step: Step, _: object, deletion: TopicDeletion) -> None:
+    """Continue with the next slice."""
+    _slice(step, deletion)
+
+
+def _begin(step: Step, gone: _Gone) -> None:
+    deletion: TopicDeletion | None = step.state.topic_deletion
+    if deletion is None:
+        deletion = step.state.topic_deletion = TopicDeletion(step.state, gone)
+        _slice(step, deletion)
+    else:
+        before = deletion.next
+        deletion.next = gone if before is None else _Gone({**before.topics, **gone.topics}, before.names | gone.names)
+
+
+def _walk(state: State, gone: _Gone, group_ids: list[str]) -> Iterator[_Some]:
+    """All offsets that may have to be deleted. Pending offsets are first.
+
+    When their transaction ends meanwhile, they are committed offsets, and are found there.
+    """
+    offsets, touched = state.offsets, gone.touched
+    for group_id in group_ids:
+        places = iter(list(offsets.pending.producers.get(group_id, ())))
+        while some := [*islice(places, CHUNK)]:
+            yield _Some(group_id, "")  # each group counts as work
+            of_topic: dict[str, list[int]] = {}
+            for topic, partition in some:
+                if topic in touched:
+                    of_topic.setdefault(topic, []).append(partition)
+            for topic, partitions in of_topic.items():
+                yield _Some(group_id, topic, partitions, is_pending=True)
+        topics = offsets.topics(group_id)
+        names = touched if len(touched) < len(topics) else list(topics)
+        for name in names:
+            known = list(offsets.partitions(group_id, name)) if name in touched else ()
+            for at in range(0, len(known) or 1, CHUNK):
+                yield _Some(group_id, name, known[at : at + CHUNK])
+        yield _Some(group_id)
+
+
+def _slice(step: Step, deletion: TopicDeletion) -> None:
+    """Check some groups. The next ones follow soon."""
+    budget, doomed, group_id = SLICE, dict[str, list[int]](), ""
+    for some in deletion.walk:
+        group_id, before = some.group_id, len(step.records)
+        if some.topic is not None:
+            _delete_some(step, deletion.gone, some, doomed)
+        else:
+            del deletion.waiting[group_id]
+            _report(step, group_id, doomed)
+        budget -= 1 + len(some.partitions) + REMOVE * (len(step.records) - before)
+        if budget <= 0:
+            break
+    else:
+        if deletion.next is None:
+            step.state.topic_deletion = None
+            return
+        deletion.begin(step.state, deletion.next)
+        deletion.next = None
+    _report(step, group_id, doomed)
+    step.state.deadlines.set(deletion, step.now.mono_ms + SLICE_AFTER_MS)
+
+
+def _delete_some(step: Step, gone: _Gone, some: _Some, doomed: dict[str, list[int]]) -> None:
+    """Delete those of these offsets whose topic is deleted, and add them to `doomed`."""
+    offsets, group_id, topic = step.state.offsets, some.group_id, some.topic or ""
+    for partition in some.partitions:
+        if some.is_pending:
+            is_gone = any(gone.has(topic, one) for one in offsets.pending_at(group_id, topic, partition))
+        else:
+            value = offsets.partitions(group_id, topic).get(partition)
+            is_gone = value is not None and gone.has(topic, value)
+        if is_gone:
+            step.record(records.offset_tombstone(group_id, topic, partition))
+            doomed.setdefault(topic, []).append(partition)
+
+
+def _report(step: Step, group_id: str, doomed: dict[str, list[int]]) -> None:
+    for topic, partitions in doomed.items():
+        deleted = {topic: sorted(partitions)}
+        step.event(events.OFFSETS_DELETED, group_id, cause=events.TOPIC_DELETED, topics=deleted)
+    doomed.clear()

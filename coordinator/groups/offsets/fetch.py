@@ -5,8 +5,7 @@ without an error.
 from __future__ import annotations
 
 from muster.coordinator.groups.common.committed_offsets import Offsets, Packed, metadata_of, position_of, topic_id_of
-from muster.coordinator.groups.common.state import State
-from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.common.state import State, Step
 from muster.coordinator.state_machine.interface import Command
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID

@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from muster.coordinator.groups.common import events, records
 from muster.coordinator.groups.common.committed_offsets import times_of
 from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT, Group
-from muster.coordinator.groups.common.state import State
-from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.common.state import State, Step
 from muster.coordinator.state_machine.deadlines import Due
 
 RETENTION: Final = "retention"

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from muster.coordinator.groups.common import records
-from muster.coordinator.groups.common.batch_size import is_too_large
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.offsets.commit import A_RECORD, is_longer
+from muster.coordinator.groups.common.records import is_too_large
+from muster.coordinator.groups.common.state import Step
+from muster.coordinator.groups.offsets.commit import OFFSET_RECORD_BYTES, is_longer
 from muster.coordinator.state_machine.interface import Client, Command, Producer, Record, Respond
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
@@ -107,7 +107,7 @@ def same_for_all(asked: TxnOffsetCommitRequest | TxnOffsetCommitResponse, error:
 
 def least_bytes(group_id: str, topic: TxnOffsetCommitRequestTopic) -> int:
     """The least bytes of a topic's records in the log, approximately."""
-    names = A_RECORD - len(ZERO_UUID) - 2 + len(group_id) + len(topic.name)
+    names = OFFSET_RECORD_BYTES - len(ZERO_UUID) - 2 + len(group_id) + len(topic.name)
     return sum([names + len(one.committed_metadata or "") for one in topic.partitions])
 
 

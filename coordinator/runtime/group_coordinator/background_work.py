@@ -1,40 +1,40 @@
-"""Work for consumer groups that may take long: target assignments of large groups, and the topics of regular
-expressions.
+"""Work for consumer groups that may take long: large target assignments, topics of regular expressions, hashes.
 
 The work is done outside the iteration of the event loop that asked for it. The core of the shard then gets the result.
+Topics are hashed before a group needs the hashes: a group may name 10,000 new topics at once.
+
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Final
 
 import structlog
 
+from muster.assignors.assignor import Assignor
+from muster.assignors.builtin import SERVER_ASSIGNORS
+from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.groups.consumer.commands import (
+    AssignmentComputed,
+    AssignmentWanted,
+    Helpers,
+    TopicsFound,
+    TopicsWanted,
+    UpgradePrepared,
+    UpgradeWanted,
+)
+from muster.coordinator.groups.consumer.target import prepare_target
+from muster.coordinator.groups.consumer.topics import hash_of_topic
 from muster.coordinator.system.jobs import Job, JobQueue, OffloadedWork
 from muster.coordinator.system.jobs.matching import Budget, matching
 from muster.protocol.message import Message
-
-if TYPE_CHECKING:
-    from muster.assignors.assignor import Assignor
-    from muster.coordinator.groups.consumer.commands import (
-        AssignmentComputed,
-        AssignmentWanted,
-        Helpers,
-        TopicsFound,
-        TopicsWanted,
-        UpgradePrepared,
-        UpgradeWanted,
-    )
 
 log = structlog.get_logger("muster.groups")
 
 Tell = Callable[[Any], object]
 """Gives the core of the shard an AssignmentComputed, TopicsFound, AnswersDue, or UpgradePrepared."""
-_COMMANDS = "muster.coordinator.groups.consumer.commands"
-"""Imported with the first work, so that a server without consumer groups does not pay for it."""
 NAMES_AT_ONCE = 200
 """Topics for which the authorizer is asked between two steps of a search."""
 
@@ -74,44 +74,21 @@ def helpers(
         if call_soon is not None:
             call_soon(lambda: tell(what))
 
-    return cast(
-        "Helpers",
-        _Helpers(
-            partial(run, partial(_compute, assignors)),
-            partial(run, _search),
-            None if call_soon is None else later,
-            partial(run, _read),
-        ),
+    return Helpers(
+        partial(run, partial(_compute, assignors or SERVER_ASSIGNORS)),
+        partial(run, _search),
+        None if call_soon is None else later,
+        partial(run, _read),
     )
 
 
-class _Helpers:
-    """The same as `consumer.commands.Helpers`, which then need not be imported."""
-
-    __slots__ = ("compute", "later", "read", "search")
-
-    def __init__(
-        self,
-        compute: Callable[[Message], object],
-        search: Callable[[Message], object],
-        later: Callable[[Message], object] | None,
-        read: Callable[[Message], object],
-    ) -> None:
-        self.compute, self.search, self.later, self.read = compute, search, later, read
-
-
-def _compute(assignors: Mapping[str, Assignor] | None, wanted: AssignmentWanted) -> Job[AssignmentComputed]:
+def _compute(assignors: Mapping[str, Assignor], wanted: AssignmentWanted) -> Job[AssignmentComputed]:
     try:
-        known = assignors or import_module("muster.assignors.builtin").SERVER_ASSIGNORS
-        assignor: Assignor = known[wanted.assignor]
-        prepared_target = import_module("muster.coordinator.groups.consumer.prepared_target")
-        computed: AssignmentComputed = yield OffloadedWork(
-            lambda: prepared_target.prepare_target(wanted, wanted.assign(assignor))
-        )
+        assignor = assignors[wanted.assignor]
+        computed: AssignmentComputed = yield OffloadedWork(lambda: prepare_target(wanted, wanted.assign(assignor)))
     except Exception as error:  # noqa: BLE001 - an assignor may be the user's
         log.error("no target assignment", group=wanted.group_id, assignor=wanted.assignor, error=repr(error))
-        failed: AssignmentComputed = import_module(_COMMANDS).AssignmentComputed(wanted, None)
-        return failed
+        return AssignmentComputed(wanted, None)
     return computed
 
 
@@ -121,18 +98,18 @@ def _read(wanted: UpgradeWanted) -> Job[UpgradePrepared]:
         prepared = yield OffloadedWork(wanted.read)
     except Exception as error:  # noqa: BLE001 - whoever waits for it is to be answered
         log.error("a classic group could not be read apart", error=repr(error))
-    result: UpgradePrepared = import_module(_COMMANDS).UpgradePrepared(wanted.command, prepared)
-    return result
+    return UpgradePrepared(wanted.command, prepared)
 
 
 def _search(wanted: TopicsWanted) -> Job[TopicsFound]:
     # It is imported here because it loads the library of patterns, which few servers need.
-    patterns = import_module("muster.coordinator.system.patterns")
+    from muster.coordinator.system.patterns import Pattern
+
     budget = Budget()
     found: dict[str, list[str]] = {text: [] for text in wanted.patterns}
-    for text in (yield from _cheapest_first(wanted.patterns, patterns.Pattern)):
+    for text in (yield from _cheapest_first(wanted.patterns, Pattern)):
         try:
-            topics = yield from matching(patterns.Pattern(text), wanted.image.by_name, str, budget)
+            topics = yield from matching(Pattern(text), wanted.image.by_name, str, budget)
         except ValueError as error:  # the heartbeat's pattern was checked, but a log may contain others
             log.warning("a regular expression is left out", group=wanted.group_id, pattern=text, error=str(error))
             continue
@@ -141,8 +118,7 @@ def _search(wanted: TopicsWanted) -> Job[TopicsFound]:
         if len(topics) > NAMES_AT_ONCE:
             topics = yield OffloadedWork(partial(sorted, topics))
         found[text] = topics
-    result: TopicsFound = import_module(_COMMANDS).TopicsFound(wanted, found)
-    return result
+    return TopicsFound(wanted, found)
 
 
 def _cheapest_first(texts: Sequence[str], read: Callable[[str], Any]) -> Job[Sequence[str]]:
@@ -168,3 +144,39 @@ def _seen(seen: Callable[[Sequence[str]], Container[str]], topics: Sequence[str]
         kept += [name for name in part if name in allowed]
         yield None
     return kept
+
+
+FEW_TOPICS: Final = 500
+"""At most this many new topics are left to the group that needs their hashes: 2 ms."""
+HASHED_AT_ONCE: Final = 50
+"""Topics that are hashed in one step of the job."""
+
+
+class TopicHasher:
+    """Gets each new image of the topics, and hashes many new topics in a job."""
+
+    def __init__(self, slices: JobQueue, rack: str | None) -> None:
+        """`rack`: the rack of this node, as the groups know it."""
+        self._slices = slices
+        self._rack = rack
+        self._seen = 0
+
+    def topics_changed(self, image: TopicsImage) -> None:
+        """The image of the topics has changed."""
+        count = len(image.by_name)
+        self._seen = min(self._seen, count)
+        if count - self._seen > FEW_TOPICS:
+            self._seen = count
+            self._slices.run(
+                self._hash(image), _done, Nobody("topics could not be hashed; groups do it when they need it")
+            )
+
+    def _hash(self, image: TopicsImage) -> Job[None]:
+        for number, topic in enumerate(list(image.by_name.values())):
+            hash_of_topic(topic, self._rack)
+            if not number % HASHED_AT_ONCE:
+                yield None
+
+
+def _done(_: object) -> None:
+    pass

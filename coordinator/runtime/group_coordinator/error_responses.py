@@ -3,18 +3,26 @@
 It loads, is not active, or could not write its decision. This module knows messages only. `refuse` makes the answer to
 a request. `with_error` replaces an answer that may not be sent by an answer with an error. Both have the shape that
 Kafka uses: an error of the whole answer, or an error in each row.
+
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentWanted, TopicsWanted, UpgradeWanted
+from muster.coordinator.groups.offsets import txn_commit
 from muster.coordinator.groups.offsets.commit import same_for_all
 from muster.coordinator.log.errors import DamagedLog
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
+from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from muster.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from muster.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from muster.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -25,6 +33,7 @@ from muster.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCo
 from muster.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from muster.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from muster.protocol.shapes.offset_fetch import failed_group
 
 _NOT_ASKED: Final = (
@@ -64,7 +73,7 @@ def _heartbeat(_: HeartbeatRequest, code: int) -> Message:
     return HeartbeatResponse(error_code=code)
 
 
-def _offsets_not_told(response: OffsetFetchResponse, code: int) -> Message:
+def _without_offsets(response: OffsetFetchResponse, code: int) -> Message:
     # Version 1 has errors in the rows of partitions only. An answer without rows says that nothing was committed.
     for group in response.groups:
         group.error_code = group.error_code or code
@@ -75,7 +84,11 @@ def _offsets_not_told(response: OffsetFetchResponse, code: int) -> Message:
     return response
 
 
-_MAKERS: Final[dict[type, _Make]] = {
+def _consumer_heartbeat(_: Message, code: int) -> Message:
+    return ConsumerGroupHeartbeatResponse(error_code=code)
+
+
+_MAKERS: Final[Mapping[type, _Make]] = {
     JoinGroupRequest: _join,
     SyncGroupRequest: _sync,
     HeartbeatRequest: _heartbeat,
@@ -96,7 +109,7 @@ _MAKERS: Final[dict[type, _Make]] = {
     HeartbeatResponse: _only(HeartbeatResponse),
     LeaveGroupResponse: _only(LeaveGroupResponse),
     OffsetCommitResponse: same_for_all,
-    OffsetFetchResponse: _offsets_not_told,
+    OffsetFetchResponse: _without_offsets,
     OffsetDeleteResponse: _only(OffsetDeleteResponse),
     DescribeGroupsResponse: lambda r, code: DescribeGroupsResponse(
         groups=[DescribedGroup(error_code=code, group_id=group.group_id) for group in r.groups]
@@ -105,22 +118,23 @@ _MAKERS: Final[dict[type, _Make]] = {
     DeleteGroupsResponse: lambda r, code: DeleteGroupsResponse(
         results=[DeletableGroupResult(row.group_id, row.error_code or code) for row in r.results]
     ),
+    TxnOffsetCommitRequest: txn_commit.same_for_all,
+    TxnOffsetCommitResponse: txn_commit.same_for_all,
+    ConsumerGroupHeartbeatRequest: _consumer_heartbeat,
+    ConsumerGroupDescribeRequest: lambda r, code: ConsumerGroupDescribeResponse(
+        groups=[DescribedConsumerGroup(code, None, group_id) for group_id in r.group_ids]
+    ),
+    ConsumerGroupHeartbeatResponse: _consumer_heartbeat,
+    ConsumerGroupDescribeResponse: lambda r, code: ConsumerGroupDescribeResponse(
+        groups=[DescribedConsumerGroup(code, None, group.group_id) for group in r.groups]
+    ),
+    # These are not answers but work for helpers. A core that did not ask for the work has no use for its result.
+    AssignmentWanted: lambda wanted, _: wanted,
+    TopicsWanted: lambda wanted, _: wanted,
+    AnswersDue: lambda due, _: due,
+    UpgradeWanted: lambda wanted, _: wanted,
 }
-
-_SELDOM: Final = ("TxnOffsetCommitRequest", "TxnOffsetCommitResponse")
-"""More requests, by name. Their maker is `same_for_all` of their own module, which the first such request has imported.
-"""
-
-
-def _maker(kind: type[Message]) -> _Make:
-    found = _MAKERS.get(kind)
-    if found is None:
-        if kind.__name__ in _SELDOM:
-            _MAKERS[kind] = import_module("muster.coordinator.groups.offsets.txn_commit").same_for_all
-        else:
-            _MAKERS.update(import_module("muster.coordinator.runtime.group_coordinator.consumer_responses").MAKERS)
-        found = _MAKERS[kind]
-    return found
+"""The makers by the type of the request, or of the answer that may not be sent."""
 
 
 def refuse(request: Message, error_code: int, why: Exception | None = None) -> Message:
@@ -131,7 +145,7 @@ def refuse(request: Message, error_code: int, why: Exception | None = None) -> M
     if error_code in _NOT_ASKED and type(request) in _NEEDS_GROUP_ID and not getattr(request, "group_id", ""):
         # Kafka checks the group id before it checks whether it coordinates the group.
         error_code = ErrorCode.INVALID_GROUP_ID
-    response = _maker(type(request))(request, error_code)
+    response = _MAKERS[type(request)](request, error_code)
     if why is not None and isinstance(response, DescribeGroupsResponse):
         for row in response.groups:
             row.error_message = f"{why}; {why.advice}" if isinstance(why, DamagedLog) else str(why)
@@ -145,4 +159,4 @@ def with_error(response: Message, error_code: int) -> Message:
     """
     if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
         return response
-    return _maker(type(response))(response, error_code)
+    return _MAKERS[type(response)](response, error_code)

@@ -27,7 +27,7 @@ from muster.coordinator.log.records.headers import (
     unpack_for_replay,
 )
 from muster.coordinator.log.records.scanning import KEY_AT, pairs_of, unpack_row
-from muster.coordinator.runtime.unreadable import Unreadable
+from muster.coordinator.runtime.loader import Unreadable
 from muster.coordinator.state_machine.interface import (
     Decoded,
     EndTransaction,

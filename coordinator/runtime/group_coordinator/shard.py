@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 
-from muster.coordinator.groups.classic.heartbeat import GenerationMember
+from muster.coordinator.groups.classic.sessions import GenerationMember
+from muster.coordinator.groups.common.committed_offsets import OpenTransaction
 from muster.coordinator.groups.common.events import Event, request_refused
-from muster.coordinator.groups.common.group_configs import GroupConfigs, GroupConfigured, IntervalConfigured
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
-from muster.coordinator.groups.common.pending_offsets import OpenTransaction
+from muster.coordinator.groups.common.settings import GroupConfigs, GroupConfigured, IntervalConfigured
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.offsets.commit_template import CommitTemplate
+from muster.coordinator.groups.offsets.commit import CommitTemplate
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.interfaces import Log
 from muster.coordinator.runtime import interfaces
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         TopicsFound,
         UpgradePrepared,
     )
-    from muster.coordinator.groups.consumer.steady import SteadyMember
+    from muster.coordinator.groups.consumer.heartbeat import SteadyMember
     from muster.coordinator.log.producers.append_checks import VerificationGuard
     from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -165,7 +165,7 @@ class GroupShard:
     def configured(self, what: GroupConfigured | IntervalConfigured) -> None:
         """The configuration of a group, or of the broker, has changed: this core and later cores follow it."""
         if self._configs is not None:
-            self._configs.take(what)
+            self._configs.apply(what)
         self.runtime.run(lambda core, now: core.handle(what, now, self.most_bytes))
 
     def _tell(self, what: AssignmentComputed | TopicsFound | AnswersDue | UpgradePrepared) -> None:

@@ -1,21 +1,29 @@
-"""One shard of the transaction coordinator: a `CoordinatorShard` whose state machine is a `TransactionCore`."""
+"""One shard of the transaction coordinator: a `CoordinatorShard` whose state machine is a `TransactionCore`.
+
+`transaction_shards` builds all of them over the topics of a node. This module is imported when the first shard is
+needed: most servers have no transactions.
+
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, Protocol
 
 from muster.coordinator.log.interfaces import Log
 from muster.coordinator.runtime import interfaces
+from muster.coordinator.runtime.routing import ByPartition
 from muster.coordinator.runtime.shard import CoordinatorShard
 from muster.coordinator.runtime.transaction_coordinator import error_responses
-from muster.coordinator.runtime.transaction_coordinator.marker_writer import MarkerWriter
-from muster.coordinator.runtime.transaction_coordinator.markers import MarkerSender
+from muster.coordinator.runtime.transaction_coordinator.markers import GroupShard, MarkerSender, MarkerWriter, Peers
 from muster.coordinator.runtime.transaction_coordinator.record_codec import RecordCodec
 from muster.coordinator.state_machine.interface import Now, Output, Respond
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import JobQueue
-from muster.coordinator.transactions.commands import MarkersWritten
+from muster.coordinator.topics.names import TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.topics import Topics
+from muster.coordinator.transactions.commands import MarkersWritten, TransactionSettings
 from muster.coordinator.transactions.core import TransactionCore
 from muster.protocol.errors import ErrorCode
 
@@ -125,3 +133,40 @@ class TransactionShard:
             return core.handle(markers, now, self.runtime.log.config.max_message_bytes)
 
         self.runtime.run(decide, waits_ms=COMPLETE_WAITS_MS)
+
+
+def transaction_shards(
+    topics: Topics,
+    clock: Clock,
+    slices: JobQueue,
+    groups: ByPartition[GroupShard],
+    settings: TransactionSettings,
+    observe: Callable[[int], Observer | None],
+    next_producer_id: Callable[[], int],
+    linger_ms: int,
+    peers: Peers | None = None,
+) -> list[TransactionShard]:
+    """One shard for each partition of __transaction_state, in order. None of them is started.
+
+    `observe(partition)` makes the observer of its transactions. `groups`, `peers`: see `MarkerWriter`.
+    `next_producer_id`: see `TransactionCore`.
+    """
+    count = len(topics.by_name[TRANSACTION_STATE_TOPIC].partitions)
+    writer = MarkerWriter(topics.open, groups, clock, peers)
+
+    def make_core(send_markers: SendMarkers) -> TransactionCore:
+        return TransactionCore(settings, send_markers, next_producer_id=next_producer_id)
+
+    return [
+        TransactionShard(
+            index,
+            make_core,
+            partial(topics.open.open_log, TRANSACTION_STATE_TOPIC, index),
+            writer,
+            slices,
+            clock,
+            observer=observe(index),
+            linger_ms=linger_ms,
+        )
+        for index in range(count)
+    ]

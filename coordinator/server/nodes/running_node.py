@@ -25,13 +25,11 @@ from muster.coordinator.net.listener import PLAINTEXT, Listener, ListenerAddress
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.net.sockets import with_port
 from muster.coordinator.properties.live import Live
-from muster.coordinator.runtime.group_coordinator.group_configs import DynamicGroupConfigs
 from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
 from muster.coordinator.runtime.group_coordinator.shard import WHAT
-from muster.coordinator.runtime.group_coordinator.shards import group_shards
-from muster.coordinator.runtime.leaderships import Leaderships
+from muster.coordinator.runtime.group_coordinator.shards import DynamicGroupConfigs, group_shards
 from muster.coordinator.runtime.loader import Loader
-from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.runtime.routing import Leaderships, Routing
 from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
 from muster.coordinator.server.nodes.common import SharedByNodes
 from muster.coordinator.server.nodes.connection_limits import ConnectionLimits
@@ -156,7 +154,7 @@ class RunningNode:
 
     def _transaction_settings(self) -> Any:
         # imported here: most servers have no transactions, and making the class takes longer than all the rest
-        from muster.coordinator.transactions.settings import TransactionSettings
+        from muster.coordinator.transactions.commands import TransactionSettings
 
         return self.config.settings(TransactionSettings)
 

@@ -10,8 +10,7 @@ import random
 from typing import Any
 
 from muster.assignors.connect.leader import Rebalance, Snapshot, perform
-from muster.assignors.connect.state import State
-from muster.assignors.connect.work import Task, from_rows, to_rows
+from muster.assignors.connect.work import State, Task, from_rows, to_rows
 from muster.protocol.connect import (
     NAMES,
     ConnectAssignment,

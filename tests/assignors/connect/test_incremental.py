@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.assignors.connect.incremental import Round, assign
-from muster.assignors.connect.state import State, backoff_ms
-from muster.assignors.connect.work import Task, Work
+from muster.assignors.connect.work import State, Task, Work, backoff_ms
 
 DELAY_MS = 10_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.assignors.connect.leader import CONFIG_MISMATCH, Rebalance, Result, Snapshot, perform
-from muster.assignors.connect.state import State
+from muster.assignors.connect.work import State
 from muster.protocol.connect import ConnectWorkerState, decode_assignment, encode_worker_state
 from muster.protocol.message import MalformedMessage
 

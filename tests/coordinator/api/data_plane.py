@@ -10,7 +10,7 @@ from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import JobQueue
-from muster.coordinator.transactions.settings import TransactionSettings
+from muster.coordinator.transactions.commands import TransactionSettings
 from muster.protocol.api import api_named
 from muster.protocol.message import Message
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic

@@ -21,7 +21,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.exchange import Exchange
 from muster.coordinator.api.intercept import Intercept
 from muster.coordinator.api.registry import SERVED
-from muster.coordinator.runtime.pending_replies import Parked
+from muster.coordinator.runtime.replies import Parked
 from muster.coordinator.server import Server
 from muster.coordinator.topics.cluster_image import Leader
 from muster.protocol.api import api, api_named

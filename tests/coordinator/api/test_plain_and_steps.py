@@ -19,7 +19,7 @@ from muster.coordinator.runtime.transaction_coordinator.transactions import Tran
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import JobQueue, at_once
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from muster.coordinator.transactions.settings import TransactionSettings
+from muster.coordinator.transactions.commands import TransactionSettings
 from muster.protocol import shapes
 from muster.protocol.api import api_named
 from muster.protocol.messages.end_txn import EndTxnRequest

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
-from muster.coordinator.groups.classic.join_command import JoinCommand
+from muster.coordinator.groups.classic.join import JoinCommand
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings

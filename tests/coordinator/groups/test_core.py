@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.groups import core
-from muster.coordinator.groups.classic.states import EMPTY, PREPARING, STABLE
+from muster.coordinator.groups.classic.group import EMPTY, PREPARING, STABLE
 from muster.coordinator.groups.common import events
 from muster.coordinator.state_machine.interface import Client, Command, Now
 from muster.protocol.errors import ErrorCode

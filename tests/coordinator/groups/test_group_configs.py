@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from muster.coordinator.groups.common.group_configs import GroupConfigs, GroupConfigured, IntervalConfigured, OwnConfig
-from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.common.settings import (
+    GroupConfigs,
+    GroupConfigured,
+    GroupSettings,
+    IntervalConfigured,
+    OwnConfig,
+)
 from muster.coordinator.groups.core import GroupCore
 from tests.coordinator.groups.consumer.harness import Hall, given
 
@@ -11,12 +16,12 @@ from tests.coordinator.groups.consumer.harness import Hall, given
 def test_what_is_set_counts_before_what_the_broker_says() -> None:
     configs = GroupConfigs(GroupSettings())
     assert configs.of("g") == (45_000, 5_000, 1_000)
-    configs.take(GroupConfigured("g", OwnConfig(session_timeout_ms=50_000)))
-    configs.take(GroupConfigured("h", OwnConfig(heartbeat_interval_ms=6_000, assignment_interval_ms=0)))
-    configs.take(IntervalConfigured(7))
+    configs.apply(GroupConfigured("g", OwnConfig(session_timeout_ms=50_000)))
+    configs.apply(GroupConfigured("h", OwnConfig(heartbeat_interval_ms=6_000, assignment_interval_ms=0)))
+    configs.apply(IntervalConfigured(7))
     other = configs.copy()
-    configs.take(GroupConfigured("g", None))
-    configs.take(GroupConfigured("never", None))
+    configs.apply(GroupConfigured("g", None))
+    configs.apply(GroupConfigured("never", None))
     assert (configs.of("g"), configs.of("h"), configs.of("else")) == (
         (45_000, 5_000, 7),
         (45_000, 6_000, 0),
@@ -53,7 +58,7 @@ def test_a_core_begins_with_configs_and_sessions_that_are_loaded_run_by_them() -
     hall = Hall(group_consumer_session_timeout_ms=10_000)
     assert given(hall.enter("A", "t")) == "t0+1+2+3+4+5+6+7"
     configs = GroupConfigs(hall.settings)
-    configs.take(GroupConfigured("g", OwnConfig(session_timeout_ms=20_000)))
+    configs.apply(GroupConfigured("g", OwnConfig(session_timeout_ms=20_000)))
     core = GroupCore(hall.settings, hall.core.state.image, configs=configs)
     core.replay([(one.key, one.value) for one in hall.records], hall.now)
     core.loaded(hall.now)

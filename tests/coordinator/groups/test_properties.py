@@ -8,9 +8,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.groups.classic.group import classic_group
-from muster.coordinator.groups.classic.heartbeat import WELL, GenerationMember
-from muster.coordinator.groups.classic.states import COMPLETING, EMPTY, PREPARING, STABLE
+from muster.coordinator.groups.classic.group import COMPLETING, EMPTY, PREPARING, STABLE, classic_group
+from muster.coordinator.groups.classic.sessions import WELL, GenerationMember
 from muster.coordinator.state_machine.record_bytes import to_bytes
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest

@@ -15,11 +15,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.groups.classic.heartbeat import WELL, GenerationMember
+from muster.coordinator.groups.classic.sessions import WELL, GenerationMember
 from muster.coordinator.groups.common import records
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.offsets.commit import id_of
-from muster.coordinator.groups.offsets.commit_template import CommitTemplate
+from muster.coordinator.groups.offsets.commit import CommitTemplate, id_of
 from muster.coordinator.state_machine.interface import Output
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest

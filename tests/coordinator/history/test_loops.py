@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.groups.common import events, unstable_members
+from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event, MemberFacts
 from muster.coordinator.history.timeline import Timeline
 from muster.coordinator.history.unstable_members import GROUP_RESTLESS, MOST_PLACES, UnstableMembers
@@ -95,7 +95,7 @@ def test_two_by_turns_are_flapping_and_three_are_restarts() -> None:
 
 
 def test_seldom_is_no_loop_nor_is_what_happens_in_other_groups() -> None:
-    seldom = Watched().restarts("web-1", 5, every_ms=2 * unstable_members.LOOP_MS + MINUTE)
+    seldom = Watched().restarts("web-1", 5, every_ms=2 * events.LOOP_MS + MINUTE)
     assert seldom.told == []  # it was away, and back, for longer than it takes to be a loop
     several = Watched()
     for number in range(6):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.runtime.append_errors import append_error
+from muster.coordinator.runtime.replies import append_error
 
 
 class Failed(Exception):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.runtime.append_queue import BATCH_BYTES, AppendQueue
+from muster.coordinator.runtime.replies import BATCH_BYTES, AppendQueue
 from muster.coordinator.state_machine.interface import Producer
 from muster.coordinator.system.clock import ManualClock
 

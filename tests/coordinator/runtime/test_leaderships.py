@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.coordinator.runtime.leaderships import LeaderShards, Leaderships
+from muster.coordinator.runtime.routing import LeaderShards, Leaderships
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.topics.cluster_image import Leader
 

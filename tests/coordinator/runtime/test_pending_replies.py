@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.coordinator.runtime.pending_replies import ANSWERS_AT_ONCE, LATE_MS, PendingReplies
+from muster.coordinator.runtime.replies import ANSWERS_AT_ONCE, LATE_MS, PendingReplies
 from muster.coordinator.state_machine.deadlines import NEVER
 from muster.coordinator.system.clock import ManualClock
 

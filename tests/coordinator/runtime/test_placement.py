@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.runtime import placement
+from muster.coordinator.runtime import routing
 from muster.protocol.hashing import group_partition, partitions_of
 
 
@@ -18,7 +18,9 @@ def placed(partitions: int, groups: int = 30) -> list[list[str]]:
 
 
 def check(names: list[list[str]]) -> None:
-    placement.check(names, "groups", "__consumer_offsets", "offsets.topic.num.partitions", "they cannot be found")
+    routing.check_placement(
+        names, "groups", "__consumer_offsets", "offsets.topic.num.partitions", "they cannot be found"
+    )
 
 
 @pytest.mark.parametrize("partitions", [1, 3, 50])

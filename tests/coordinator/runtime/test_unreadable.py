@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from muster.coordinator.runtime.unreadable import Unreadable
+from muster.coordinator.runtime.loader import Unreadable
 from muster.protocol.message import MalformedMessage
 from muster.protocol.records import UnknownRecord
 

@@ -9,7 +9,7 @@ from muster.coordinator.groups.common.events import Event
 from muster.coordinator.log import MemoryStorage, batches
 from muster.coordinator.log.records.building import build_packed
 from muster.coordinator.runtime.shard import CoordinatorShard
-from muster.coordinator.state_machine.deadlines import Deadline, Deadlines
+from muster.coordinator.state_machine.deadlines import Deadline, Deadlines, LateAnswers
 from muster.coordinator.state_machine.interface import (
     Client,
     Command,
@@ -20,7 +20,6 @@ from muster.coordinator.state_machine.interface import (
     Respond,
     TransactionalBatch,
 )
-from muster.coordinator.state_machine.late_answers import LateAnswers
 from muster.coordinator.system.clock import ManualClock
 from muster.protocol.wire import uv
 from tests.coordinator.log.support import PendingResult, manage

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from muster.coordinator.groups.common import events
+from muster.coordinator.state_machine.deadlines import MOST, NO_LATE_ANSWERS, LateAnswers
 from muster.coordinator.state_machine.interface import Now
-from muster.coordinator.state_machine.late_answers import MOST, NO_LATE_ANSWERS, LateAnswers
 from tests.coordinator.groups.harness import START, Room
 
 

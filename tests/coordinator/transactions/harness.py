@@ -6,10 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from muster.coordinator.state_machine.interface import Client, Decoded, Now, Output, Record
-from muster.coordinator.transactions.commands import ListCommand, MarkersWritten, TransactionCommand
+from muster.coordinator.transactions.commands import (
+    ListCommand,
+    MarkersWritten,
+    TransactionCommand,
+    TransactionSettings,
+)
 from muster.coordinator.transactions.core import TransactionCore
 from muster.coordinator.transactions.events import Event
-from muster.coordinator.transactions.settings import TransactionSettings
 from muster.coordinator.transactions.transaction import Transaction
 from muster.protocol.message import Message
 from muster.protocol.messages.add_partitions_to_txn import (

@@ -6,8 +6,8 @@ import pytest
 
 from muster.coordinator.state_machine.interface import Client, Command, Now
 from muster.coordinator.transactions import events
+from muster.coordinator.transactions.commands import TransactionSettings
 from muster.coordinator.transactions.core import TransactionCore
-from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.transaction_records.transaction_log import (

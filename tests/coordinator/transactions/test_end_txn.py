@@ -6,7 +6,7 @@ import pytest
 
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.end_txn import ABORT, COMMIT, NEW_CLIENT, OLD_CLIENT
-from muster.coordinator.transactions.states import ENDING, IDLE, IN_RECORDS, ONGOING
+from muster.coordinator.transactions.transaction import ENDING, IDLE, IN_RECORDS, ONGOING
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.transactions.harness import Bench
 

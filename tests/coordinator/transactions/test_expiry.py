@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.state_machine.interface import Now
-from muster.coordinator.transactions import events, expiry
+from muster.coordinator.transactions import events, timeouts
 from tests.coordinator.transactions.harness import Bench
 
 DAYS_7_MS = 604_800_000
@@ -68,8 +68,8 @@ def test_a_wall_clock_that_was_set_removes_nothing_before_it_is_confirmed() -> N
 
 
 def test_very_many_are_removed_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "SLICE", 5)
-    monkeypatch.setattr(expiry, "MOST_REMOVED", 3)
+    monkeypatch.setattr(timeouts, "EXPIRY_SLICE", 5)
+    monkeypatch.setattr(timeouts, "MOST_REMOVED", 3)
     bench = Bench()
     for number in range(20):
         bench.init(f"x{number}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.transactions import events
+from muster.coordinator.transactions.commands import TransactionSettings
 from muster.coordinator.transactions.init_producer_id import refusal
-from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest
 from muster.protocol.messages.transaction_records.transaction_log import TransactionLogKey, TransactionLogValue

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from muster.coordinator.transactions.states import ENDING, IDLE, ONGOING, STATES, STATUS, TRANSITIONS
+from muster.coordinator.transactions.transaction import ENDING, IDLE, ONGOING, STATES, STATUS, TRANSITIONS
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.transaction_records.transaction_log import TransactionLogValue
 from tests.coordinator.transactions.harness import Bench

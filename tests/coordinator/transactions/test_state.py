@@ -8,9 +8,9 @@ import tracemalloc
 import pytest
 
 from muster.coordinator.state_machine.interface import EndTransaction, TransactionalBatch
+from muster.coordinator.transactions.commands import TransactionSettings
 from muster.coordinator.transactions.core import TransactionCore
-from muster.coordinator.transactions.settings import TransactionSettings
-from muster.coordinator.transactions.states import (
+from muster.coordinator.transactions.transaction import (
     EVENTS,
     IDLE,
     IN_RECORDS,

@@ -13,7 +13,7 @@ from typing import Any
 from muster.assignors.assignor import RebalanceProtocol, Topic
 from muster.assignors.builtin import CLIENT_ASSIGNORS
 from muster.assignors.subscription import assignments_bytes, member_of
-from muster.coordinator.groups.classic.join_command import JoinCommand
+from muster.coordinator.groups.classic.join import JoinCommand
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.history.schema import plain_json, to_json

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from muster.coordinator.state_machine.interface import Output
-from muster.coordinator.transactions import add_partitions, end, end_txn, init_producer_id, timeouts
+from muster.coordinator.transactions import add_partitions, end_txn, init_producer_id, timeouts
 from muster.coordinator.transactions.core import TransactionCore
 from muster.coordinator.transactions.state import State
 from muster.coordinator.transactions.transaction import Transaction
@@ -53,7 +53,7 @@ def epochs_are_given_twice(patch: pytest.MonkeyPatch) -> None:
 
 def a_partition_gets_no_marker(patch: pytest.MonkeyPatch) -> None:
     """One of several is forgotten."""
-    real = end.markers
+    real = end_txn.markers
 
     def markers(step: Any, one: Transaction) -> Any:
         found = real(step, one)
@@ -61,20 +61,20 @@ def a_partition_gets_no_marker(patch: pytest.MonkeyPatch) -> None:
             found[1].markers[0].topics.pop()  # type: ignore[attr-defined]
         return found
 
-    patch.setattr(end, "markers", markers)
+    patch.setattr(end_txn, "markers", markers)
 
 
 def complete_before_the_markers(patch: pytest.MonkeyPatch) -> None:
     """The record that all is done is written too early."""
-    real = end.markers
+    real = end_txn.markers
 
     def markers(step: Any, one: Transaction) -> Any:
         found = real(step, one)
         if found is not None:
-            end._complete(step, one)
+            end_txn._complete(step, one)
         return found
 
-    patch.setattr(end, "markers", markers)
+    patch.setattr(end_txn, "markers", markers)
 
 
 def nothing_times_out(patch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from muster.coordinator.transactions.settings import TransactionSettings
+from muster.coordinator.transactions.commands import TransactionSettings
 
 TOPIC: Final = "t"
 PARTITIONS: Final = 3

@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from muster.coordinator.groups.classic import join, parked_requests, static_members
+from muster.coordinator.groups.classic import join, parked_requests
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.rebalance import present
 from tests.stories.random.histories import history
@@ -80,7 +80,7 @@ class FollowersRebalance(Wrong):
 
 
 class StaticLeadersAreToldToAssign(Wrong):
-    changes = ((static_members, "present", lambda group, member, full: present(group, member, full=False)),)
+    changes = ((join, "present", lambda group, member, full: present(group, member, full=False)),)
 
 
 class SessionsAreLong(Wrong):

@@ -13,16 +13,12 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from muster.assignors.target_group import TargetGroup
-from muster.assignors.uniform import UniformAssignor
-from muster.assignors.uniform_equal import equal_shares
-from muster.assignors.uniform_general import GeneralShares
+from muster.assignors.uniform import GeneralShares, TargetGroup, UniformAssignor, equal_shares
 from muster.coordinator.groups import dispatch
 from muster.coordinator.groups.classic import group as classic
 from muster.coordinator.groups.classic import parked_requests, rebalance
 from muster.coordinator.groups.classic.group import ClassicGroup
-from muster.coordinator.groups.classic.member import Member
-from muster.coordinator.groups.classic.vote import Support, elect
+from muster.coordinator.groups.classic.member import Member, Support, elect
 from muster.coordinator.groups.consumer import heartbeat, target
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
@@ -196,8 +192,8 @@ class KafkaWays(OwnWays):
         with ExitStack() as stack:
             for owner, name, way in self._patches:
                 stack.enter_context(mock.patch.object(owner, name, way))
-            stack.enter_context(mock.patch.dict(dispatch.REQUESTS, {OffsetCommitRequest: self.commit}))
-            stack.enter_context(mock.patch.dict(dispatch.REQUESTS, {OffsetFetchRequest: self.fetch}))
+            stack.enter_context(mock.patch.dict(dispatch.HANDLERS, {OffsetCommitRequest: self.commit}))
+            stack.enter_context(mock.patch.dict(dispatch.HANDLERS, {OffsetFetchRequest: self.fetch}))
             joins = {**dispatch.MEMBER_REQUESTS[JoinGroupRequest], ConsumerGroup: self.join_consumer_group}
             stack.enter_context(mock.patch.dict(dispatch.MEMBER_REQUESTS, {JoinGroupRequest: joins}))
             stack.enter_context(mock.patch.dict(dispatch.DEADLINES, {classic.SYNC_PHASE: on_sync_deadline}))

@@ -18,7 +18,7 @@ from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import at_once
 from muster.coordinator.system.jobs.matching import Budget
 from muster.coordinator.topics.names import TRANSACTION_STATE_TOPIC
-from muster.coordinator.transactions.settings import TransactionSettings
+from muster.coordinator.transactions.commands import TransactionSettings
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from muster.protocol.messages.add_partitions_to_txn import (

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.groups.classic.history import MAX_DECODED_BYTES
 from muster.coordinator.groups.classic.member import NEW_MEMBER_JOIN_TIMEOUT_MS
-from muster.coordinator.groups.classic.rejoin_cause import LONGEST
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.core import GroupCore
@@ -256,7 +256,7 @@ def test_a_member_has_other_metadata() -> None:
 
 def test_long_metadata_is_not_read_to_find_the_cause() -> None:
     room = Room()
-    many = [f"topic-{number}" for number in range(LONGEST // 8)]
+    many = [f"topic-{number}" for number in range(MAX_DECODED_BYTES // 8)]
     _, b = subscribed(room, *many)
     room.join(b, protocols=subscription(*many, "another"))
     assert cause(room) == events.METADATA_CHANGED

@@ -3,9 +3,15 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.groups.classic import join
-from muster.coordinator.groups.classic.join import DECISIONS, MOST_METADATA_BYTES, SENDERS, CheckedJoin, sender_of
-from muster.coordinator.groups.classic.join_command import JoinCommand
-from muster.coordinator.groups.classic.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, STATES
+from muster.coordinator.groups.classic.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, STATES
+from muster.coordinator.groups.classic.join import (
+    DECISIONS,
+    MOST_METADATA_BYTES,
+    SENDERS,
+    CheckedJoin,
+    JoinCommand,
+    sender_of,
+)
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import MemberFacts, Trigger
 from muster.coordinator.state_machine.interface import Client

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.groups.classic.states import EMPTY, PREPARING, STABLE
+from muster.coordinator.groups.classic.group import EMPTY, PREPARING, STABLE
 from muster.coordinator.groups.common import events
 from muster.coordinator.state_machine.interface import Client, Command
 from muster.protocol.errors import ErrorCode

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from muster.coordinator.groups.classic.states import PREPARING
+from muster.coordinator.groups.classic.group import PREPARING
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.groups.harness import BOTH, Room
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.groups.classic.states import COMPLETING, EMPTY, PREPARING, STABLE
+from muster.coordinator.groups.classic.group import COMPLETING, EMPTY, PREPARING, STABLE
 from muster.coordinator.groups.common import events
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.groups.harness import BOTH, Room

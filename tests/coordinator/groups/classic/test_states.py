@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.groups.classic.group import ClassicGroup
-from muster.coordinator.groups.classic.states import (
+from muster.coordinator.groups.classic.group import (
     ASSIGNED,
     COMPLETING,
     CONVERTED,
@@ -18,6 +17,7 @@ from muster.coordinator.groups.classic.states import (
     STABLE,
     STATES,
     TRANSITIONS,
+    ClassicGroup,
     IllegalTransition,
 )
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.groups.classic import rejoin_cause
-from muster.coordinator.groups.classic import subscriptions as subscriptions_module
+from muster.coordinator.groups.classic import history
+from muster.coordinator.groups.classic import member as subscriptions_module
 from muster.coordinator.groups.classic.group import ClassicGroup
-from muster.coordinator.groups.classic.subscriptions import MOST_BYTES, SHORT, UNKNOWN, Subscriptions
+from muster.coordinator.groups.classic.member import MOST_BYTES, SHORT, UNKNOWN, Subscriptions
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.protocol.consumer import encode_subscription
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -82,6 +82,6 @@ def test_the_history_does_not_read_more_names_than_it_has_time_for(monkeypatch: 
     group = ClassicGroup("g", 0)
     image = TopicsImage({"a": TopicImage("a", b"a" * 16, 3)}, 1)
     group.subscriptions = Subscriptions(few)
-    assert rejoin_cause.partition_counts(group, image) == {"a": 3}
+    assert history.partition_counts(group, image) == {"a": 3}
     group.subscriptions = Subscriptions(many)
-    assert rejoin_cause.partition_counts(group, image) == {}
+    assert history.partition_counts(group, image) == {}

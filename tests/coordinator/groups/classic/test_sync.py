@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.groups.classic.states import COMPLETING, STABLE
+from muster.coordinator.groups.classic.group import COMPLETING, STABLE
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.groups.harness import Room
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.groups.classic.member import Member, Protocols
-from muster.coordinator.groups.classic.vote import Support, elect
+from muster.coordinator.groups.classic.member import Member, Protocols, Support, elect
 
 
 def member(member_id: str, *names: str) -> Member:

@@ -11,9 +11,8 @@ import pytest
 from muster.coordinator.groups.classic import records
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common import records as offset_records
-from muster.coordinator.groups.common.batch_size import size_of
-from muster.coordinator.groups.common.records import pack
-from muster.coordinator.groups.offsets.commit_template import prepare
+from muster.coordinator.groups.common.records import pack, size_of
+from muster.coordinator.groups.offsets.commit import prepare_commit
 from muster.coordinator.log.records.building import build_packed
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -77,10 +76,10 @@ def test_a_commit_that_comes_again_is_measured_too() -> None:
     room = Room()
     state = room.core.state
     commit(room, 100)
-    large, small = prepare(state, request(100), 1_000_000), prepare(state, request(2), 1_000_000)
+    large, small = prepare_commit(state, request(100), 1_000_000), prepare_commit(state, request(2), 1_000_000)
     assert large is not None
     assert small is not None
-    assert prepare(state, request(100), 2_000) is None
+    assert prepare_commit(state, request(100), 2_000) is None
     assert room.core.prepared_commit(large, [8] * 100, [3] * 100, room.now, 2_000) is None
     assert room.core.prepared_commit(small, [8] * 2, [3] * 2, room.now, 2_000)
     assert room.core.prepared_commit(large, [9] * 100, [3] * 100, room.now, 1_000_000)

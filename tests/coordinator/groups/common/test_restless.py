@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.groups.common.unstable_members import CRASH_LOOP, FLAPPING, SLOW, told
+from muster.coordinator.groups.common.events import CRASH_LOOP, FLAPPING, SLOW, unstable_text
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from muster.coordinator.groups.common.unstable_members import CRASH_LOOP, FLAPPI
     ],
 )
 def test_what_is_said(kind: str, more: dict[str, bool], words: str) -> None:
-    assert told(kind, "web-1", **more) == words
+    assert unstable_text(kind, "web-1", **more) == words

@@ -4,8 +4,7 @@ from muster.coordinator.groups import replay
 from muster.coordinator.groups.classic import rebalance
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.groups.common.state import State
-from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.common.state import State, Step
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from muster.protocol.messages.group_records.legacy_offset_commit import (
     LegacyOffsetCommitKey,

@@ -8,9 +8,9 @@ import pytest
 
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.coordinator.groups.common.image import TopicsChanged
-from muster.coordinator.groups.consumer import lifetime
+from muster.coordinator.groups.consumer import computed_targets
 from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentComputed, AssignmentWanted, Helpers
-from muster.coordinator.groups.consumer.prepared_target import prepare_target
+from muster.coordinator.groups.consumer.target import prepare_target
 from muster.coordinator.groups.core import GroupCore
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.groups.consumer.harness import Hall, given, topics
@@ -48,7 +48,7 @@ def compute(hall: Hall) -> AssignmentComputed:
 @pytest.fixture
 def hall(monkeypatch: pytest.MonkeyPatch) -> LaterHall:
     """Three members wait, of whom two are answered in one step."""
-    monkeypatch.setattr(lifetime, "TOPICS_AT_ONCE", 3)
+    monkeypatch.setattr(computed_targets, "TOPICS_AT_ONCE", 3)
     hall = LaterHall()
     for name in "ABC":
         hall.enter(name, "t")

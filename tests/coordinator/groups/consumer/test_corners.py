@@ -6,9 +6,17 @@ import pytest
 
 from muster.assignors.subscription import assignment_bytes
 from muster.coordinator.groups.classic.group import ClassicGroup
-from muster.coordinator.groups.consumer import history, kafka_order, reconciliation_facts, timers
+from muster.coordinator.groups.consumer import history, kafka_order, reconciliation_facts
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
-from muster.coordinator.groups.consumer.member import JOIN, SYNC, ConsumerMember
+from muster.coordinator.groups.consumer.member import (
+    JOIN,
+    SYNC,
+    ConsumerMember,
+    start_timer,
+    start_timer_if_absent,
+    stop_timer,
+    stop_timers,
+)
 from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
 from muster.coordinator.groups.unsupported_group import UnsupportedGroup
@@ -42,13 +50,13 @@ CLIENT = Client("c", "/10.0.0.1")
 
 def test_one_of_two_timers_is_stopped() -> None:
     deadlines, member = Deadlines(), ConsumerMember("g", "A")
-    timers.start(deadlines, member, JOIN, 5)
-    timers.start(deadlines, member, SYNC, 7)
-    timers.start_if_absent(deadlines, member, JOIN, 9)
-    timers.stop(deadlines, member, SYNC)
+    start_timer(deadlines, member, JOIN, 5)
+    start_timer(deadlines, member, SYNC, 7)
+    start_timer_if_absent(deadlines, member, JOIN, 9)
+    stop_timer(deadlines, member, SYNC)
     assert list(member.timers or ()) == [JOIN]
     assert deadlines.next_ms() == 5
-    timers.stop_all(deadlines, member)
+    stop_timers(deadlines, member)
     assert (member.timers, deadlines.next_ms()) == (None, None)
 
 

@@ -15,7 +15,7 @@ from muster.coordinator.groups.consumer.commands import (
     TopicsFound,
     TopicsWanted,
 )
-from muster.coordinator.groups.consumer.prepared_target import prepare_target
+from muster.coordinator.groups.consumer.target import prepare_target
 from muster.coordinator.state_machine.interface import Record
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.groups.consumer.harness import Hall, given, topics

@@ -9,8 +9,8 @@ import pytest
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES
+from muster.coordinator.state_machine.deadlines import LateAnswers
 from muster.coordinator.state_machine.interface import Now
-from muster.coordinator.state_machine.late_answers import LateAnswers
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest

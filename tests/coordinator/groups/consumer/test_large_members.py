@@ -8,18 +8,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muster.assignors.java_order import DEFAULT_CAPACITY, capacity_for, spread, uuid_hash, walked
-from muster.coordinator.groups.common.batch_size import size_of
 from muster.coordinator.groups.common.image import NO_TOPICS
-from muster.coordinator.groups.common.records import pack
+from muster.coordinator.groups.common.records import pack, size_of
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.groups.common.state import State
-from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.common.state import State, Step
 from muster.coordinator.groups.consumer import checks, kafka_order, reconcile, records
 from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment
 from muster.coordinator.groups.consumer.group import Resolved
 from muster.coordinator.groups.consumer.kafka_order import Tables
-from muster.coordinator.groups.consumer.member import Classic, ConsumerMember, Description, Position
-from muster.coordinator.groups.consumer.states import STABLE
+from muster.coordinator.groups.consumer.member import STABLE, Classic, ConsumerMember, Description, Position
 from muster.coordinator.state_machine.interface import Now
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions as Row

@@ -15,14 +15,13 @@ from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.assignors.java_order import spread, uuid_hash
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.records import PackedRecord, pack
-from muster.coordinator.groups.consumer import kafka_order, large_records, prepared_target, records
+from muster.coordinator.groups.consumer import kafka_order, records, target
 from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import free_partitions
-from muster.coordinator.groups.consumer.large_records import LaterRows
-from muster.coordinator.groups.consumer.member import Position
+from muster.coordinator.groups.consumer.member import STABLE, Position
 from muster.coordinator.groups.consumer.reconciliation_facts import MOST_FREED, ReconciliationFacts
-from muster.coordinator.groups.consumer.states import STABLE
+from muster.coordinator.groups.consumer.records import LaterRows
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import TopicPartitions
 from tests.coordinator.groups.consumer.harness import IDS, NAMES, Hall
 
@@ -59,7 +58,7 @@ def test_a_record_of_many_topics_has_the_bytes_of_any_other(
 
 
 def test_a_row_without_epochs_says_none() -> None:
-    assert large_records.rows_with_epochs([(b"t" * 16, (1,), ())]) == [b"\2", b"t" * 16, b"\2\0\0\0\1\0"]
+    assert records.rows_with_epochs([(b"t" * 16, (1,), ())]) == [b"\2", b"t" * 16, b"\2\0\0\0\1\0"]
 
 
 def test_rows_are_made_when_they_are_looked_at() -> None:
@@ -168,7 +167,7 @@ def tell_computed(hall: Hall) -> None:
     while hall.elsewhere:
         wanted = hall.elsewhere.pop()
         assert isinstance(wanted, AssignmentWanted)
-        hall.told(prepared_target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor])))
+        hall.told(target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor])))
 
 
 def slow_hand_over(

@@ -12,8 +12,9 @@ import pytest
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
-from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import describe, existing, history, lifetime, prepared_target, target
+from muster.coordinator.groups.common.state import Step
+from muster.coordinator.groups.consumer import computed_targets, describe, history, target
+from muster.coordinator.groups.consumer import topics as topics_module
 from muster.coordinator.groups.consumer.commands import AssignmentWanted, TopicsFound, TopicsWanted
 from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES, ascending_names
 from muster.coordinator.groups.consumer.replay import MOST_SHARED
@@ -101,28 +102,28 @@ def test_the_records_of_ranges_are_made_apart_while_nobody_changes_what_it_says(
     for member in "AB":
         hall.enter(member, "t", assignor="range", pattern=pattern)
     wanted = next(one for one in hall.elsewhere if isinstance(one, AssignmentWanted))
-    hall.told(prepared_target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS["range"])))
+    hall.told(target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS["range"])))
     wanted = hall.elsewhere[-1]
     assert isinstance(wanted, AssignmentWanted)
-    computed = prepared_target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS["range"]))
+    computed = target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS["range"]))
     if says == "other names":
         hall.cast("A", names=["t", "u"], timeout=5_000)
     made: list[int] = []
-    usual = prepared_target.kafka_order.ranges
-    monkeypatch.setattr(prepared_target.kafka_order, "ranges", lambda count: made.append(count) or usual(count))
+    usual = target.kafka_order.ranges
+    monkeypatch.setattr(target.kafka_order, "ranges", lambda count: made.append(count) or usual(count))
     hall.told(computed)
     assert bool(made) == (pattern is not None or says == "other names")
 
 
 def test_the_ids_of_many_names_are_kept_for_some_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(existing, "FEW_NAMES", 2)
-    monkeypatch.setattr(existing, "MOST_KEPT", 2)
+    monkeypatch.setattr(topics_module, "FEW_NAMES", 2)
+    monkeypatch.setattr(topics_module, "SUBSCRIPTIONS_KEPT", 2)
     hall = hall_of(["a", "b", "c", "d"])
     for member, names in {"A": "abc", "B": "bcd", "C": "acd", "D": "ab"}.items():
         hall.enter(member, *names, "none")
     group, image = hall.consumers(), hall.core.state.image
-    found = existing.existing(group, image)
-    assert existing.existing(group, image) is found
+    found = topics_module.existing_topics(group, image)
+    assert topics_module.existing_topics(group, image) is found
     assert (found.names, found.partitions) == (("a", "b", "c", "d"), 4)
     for names in ("abc", "bcd", "acd", "abc"):
         said = next(one.said for one in group.members.values() if one.said.topics == (*names, "none"))
@@ -135,15 +136,15 @@ def test_names_that_change_are_looked_up_anew() -> None:
     hall = hall_of(["a", "b"])
     hall.enter("A", "a")
     group, image = hall.consumers(), hall.core.state.image
-    before = existing.existing(group, image)
+    before = topics_module.existing_topics(group, image)
     hall.enter("B", "a")
-    assert existing.existing(group, image) is before
+    assert topics_module.existing_topics(group, image) is before
     hall.enter("C", "b", "z")
-    assert existing.existing(group, image).names == ("a", "b")
+    assert topics_module.existing_topics(group, image).names == ("a", "b")
     hall.cast("C", -1)
-    assert existing.existing(group, image).names == ("a",)
+    assert topics_module.existing_topics(group, image).names == ("a",)
     hall.told(TopicsChanged(topics(b=1)))
-    assert existing.existing(group, hall.core.state.image).names == ()
+    assert topics_module.existing_topics(group, hall.core.state.image).names == ()
 
 
 def test_members_with_many_names_have_the_same_list() -> None:
@@ -183,7 +184,7 @@ def test_long_names_have_longer_lengths_before_them() -> None:
 
 
 def test_members_with_many_names_are_answered_one_by_one() -> None:
-    assert lifetime.TOPICS_AT_ONCE // (MOST_NAMES // lifetime.NAMES_AS_A_TOPIC) == 1
+    assert computed_targets.TOPICS_AT_ONCE // (MOST_NAMES // computed_targets.NAMES_AS_A_TOPIC) == 1
 
 
 def test_ascending_names_are_no_more_than_one_too_many() -> None:

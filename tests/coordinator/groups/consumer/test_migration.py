@@ -8,13 +8,13 @@ import pytest
 
 from muster.assignors.subscription import assignment_bytes
 from muster.coordinator.groups.classic.group import ClassicGroup
-from muster.coordinator.groups.classic.join_command import JoinCommand
+from muster.coordinator.groups.classic.join import JoinCommand
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer import classic_members
 from muster.coordinator.groups.consumer.commands import Helpers, UpgradePrepared, UpgradeWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES
-from muster.coordinator.groups.migration import reading
+from muster.coordinator.groups.migration import upgrade
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.consumer import decode_assignment, decode_subscription, encode_subscription
 from muster.protocol.errors import ErrorCode
@@ -409,8 +409,8 @@ def test_a_group_is_not_upgraded_whose_records_have_no_room_in_a_batch(
     hall.written()
     hall.most_bytes = most_bytes
     read: list[bytes] = []
-    real = reading.decode_subscription
-    monkeypatch.setattr(reading, "decode_subscription", lambda data: (read.append(data), real(data))[1])
+    real = upgrade.decode_subscription
+    monkeypatch.setattr(upgrade, "decode_subscription", lambda data: (read.append(data), real(data))[1])
     refused = hall.enter("C", "u")
     assert (refused.error_code, refused.error_message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
     assert bool(read) is is_read
@@ -449,7 +449,7 @@ class OffloadedWork:
     """Takes what is to be read apart from the event loop."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reading, "READ_AT_ONCE", 0)
+        monkeypatch.setattr(upgrade, "READ_AT_ONCE", 0)
         self.hall = classic()
         self.wanted: list[UpgradeWanted] = []
         helpers = Helpers(self.wanted.append, self.wanted.append, None, self.wanted.append)

@@ -15,14 +15,15 @@ from muster.coordinator.groups.consumer.assignments import (
 )
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import START, Position
-from muster.coordinator.groups.consumer.reconcile import Target, next_position
-from muster.coordinator.groups.consumer.states import (
+from muster.coordinator.groups.consumer.member import (
     STABLE,
+    START,
     UNKNOWN,
     UNRELEASED_PARTITIONS,
     UNREVOKED_PARTITIONS,
+    Position,
 )
+from muster.coordinator.groups.consumer.reconcile import Target, next_position
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
 

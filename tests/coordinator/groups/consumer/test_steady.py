@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from muster.coordinator.groups.common.group_configs import GroupConfigured, IntervalConfigured, OwnConfig
 from muster.coordinator.groups.common.image import TopicsChanged
-from muster.coordinator.groups.consumer.steady import SteadyMember
+from muster.coordinator.groups.common.settings import GroupConfigured, IntervalConfigured, OwnConfig
+from muster.coordinator.groups.consumer.heartbeat import SteadyMember
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.coordinator.groups.consumer.harness import Hall, topics

@@ -6,7 +6,7 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from muster.coordinator.groups.consumer.topic_hashes import MOST_WITH_RACKS, NO_TOPICS, hash_of, is_same
+from muster.coordinator.groups.consumer.topics import MOST_WITH_RACKS, NO_HASH, has_same_hash, hash_of_topics
 
 VALUES = {
     0: 3244421341483603138,
@@ -51,20 +51,20 @@ def image(**counts: int) -> TopicsImage:
 
 
 def test_topics_that_are_not_there_do_not_count() -> None:
-    assert hash_of(["x", "y"], image(t=3)) == NO_TOPICS
-    assert hash_of(["x", "t"], image(t=3)) == hash_of(["t"], image(t=3, u=1)) != NO_TOPICS
+    assert hash_of_topics(["x", "y"], image(t=3)) == NO_HASH
+    assert hash_of_topics(["x", "t"], image(t=3)) == hash_of_topics(["t"], image(t=3, u=1)) != NO_HASH
 
 
 def test_the_order_of_names_does_not_count_and_all_else_does() -> None:
     there = image(t=3, u=1)
-    assert hash_of(["t", "u"], there) == hash_of(["u", "t"], there)
-    assert len({hash_of(["t", "u"], image(t=count, u=1)) for count in range(1, 50)}) == 49
+    assert hash_of_topics(["t", "u"], there) == hash_of_topics(["u", "t"], there)
+    assert len({hash_of_topics(["t", "u"], image(t=count, u=1)) for count in range(1, 50)}) == 49
     other = TopicsImage({"t": TopicImage("t", b"x" * 16, 3)}, 1)
-    assert hash_of(["t"], other) != hash_of(["t"], there)
+    assert hash_of_topics(["t"], other) != hash_of_topics(["t"], there)
 
 
 def test_it_is_a_signed_number() -> None:
-    values = [hash_of(["t"], image(t=count)) for count in range(1, 50)]
+    values = [hash_of_topics(["t"], image(t=count)) for count in range(1, 50)]
     assert all(-(2**63) <= value < 2**63 for value in values)
     assert min(values) < 0 < max(values)
 
@@ -74,20 +74,20 @@ def test_the_rack_of_the_replicas_counts() -> None:
     ids = {"t1": "3762aa0a507f417fbfabb8dc4406e551", "t2": "aef33ab31cc7448183a77747b1238fc4"}
     topics = {name: TopicImage(name, bytes.fromhex(ids[name]), count) for name, count in (("t1", 3), ("t2", 1))}
     there = TopicsImage(topics, 1)
-    assert hash_of(["t1"], there, "rack-1") == -3538703896867004124
-    assert hash_of(["t1", "t2"], there, "rack-1") == -7761269471423165803
+    assert hash_of_topics(["t1"], there, "rack-1") == -3538703896867004124
+    assert hash_of_topics(["t1", "t2"], there, "rack-1") == -7761269471423165803
 
 
 def test_racks_of_very_many_partitions_are_left_out() -> None:
     most = MOST_WITH_RACKS
-    assert hash_of(["t"], image(t=most + 1), "rack") == hash_of(["t"], image(t=most + 1))
-    assert hash_of(["t"], image(t=most), "rack") != hash_of(["t"], image(t=most))
+    assert hash_of_topics(["t"], image(t=most + 1), "rack") == hash_of_topics(["t"], image(t=most + 1))
+    assert hash_of_topics(["t"], image(t=most), "rack") != hash_of_topics(["t"], image(t=most))
 
 
 def test_a_topic_that_comes_or_goes_is_another_one() -> None:
     one = TopicImage("t", b"t" * 16, 3)
-    assert is_same(one, TopicImage("t", b"t" * 16, 3))
-    assert not is_same(one, TopicImage("t", b"t" * 16, 4))
-    assert not is_same(one, None)
-    assert not is_same(None, one)
-    assert is_same(None, None)
+    assert has_same_hash(one, TopicImage("t", b"t" * 16, 3))
+    assert not has_same_hash(one, TopicImage("t", b"t" * 16, 4))
+    assert not has_same_hash(one, None)
+    assert not has_same_hash(None, one)
+    assert has_same_hash(None, None)

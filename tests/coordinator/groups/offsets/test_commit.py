@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.groups.classic.states import EMPTY
+from muster.coordinator.groups.classic.group import EMPTY
 from muster.coordinator.groups.common.records import pack
 from muster.coordinator.groups.offsets.commit import least_bytes
 from muster.protocol.errors import ErrorCode

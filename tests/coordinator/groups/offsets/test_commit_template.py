@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.groups.classic.states import EMPTY
+from muster.coordinator.groups.classic.group import EMPTY
 from muster.coordinator.groups.common.records import pack
-from muster.coordinator.groups.offsets import commit_template
-from muster.coordinator.groups.offsets.commit_template import CommitTemplate
+from muster.coordinator.groups.offsets import commit as commit_module
+from muster.coordinator.groups.offsets.commit import CommitTemplate
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -115,7 +115,7 @@ def test_layouts_are_shared_and_do_not_pile_up() -> None:
     assert one is other
     for size in range(5):
         ready(room, request([(("t", b"T" * 16), 0, 1, 1, "x" * size)]))
-    assert 0 < commit_template._pack.cache_info().currsize <= 1_000
+    assert 0 < commit_module._pack.cache_info().currsize <= 1_000
 
 
 def test_names_are_the_cores_own() -> None:

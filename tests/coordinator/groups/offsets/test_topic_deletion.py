@@ -8,8 +8,8 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import NO_TOPICS, TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.offsets import topic_deletion
-from muster.coordinator.groups.offsets.topic_deletion import CHUNK, REMOVE, SLICE
+from muster.coordinator.groups.offsets import deletion
+from muster.coordinator.groups.offsets.deletion import CHUNK, REMOVE, SLICE
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from tests.coordinator.groups.harness import START, TOPICS
@@ -38,7 +38,7 @@ def slices(room: Producers) -> list[int]:
     """How many records each of the slices gives that follow."""
     counts = []
     while room.core.state.topic_deletion is not None:
-        room._move(room.now.mono_ms + topic_deletion.SLICE_AFTER_MS)
+        room._move(room.now.mono_ms + deletion.SLICE_AFTER_MS)
         counts.append(len(room.take(room.core.advance(room.now)).records))
     return counts
 
@@ -155,4 +155,4 @@ def test_after_a_load_it_goes_in_slices_as_well() -> None:
     assert 0 < len(core.loaded(START).records) <= MOST_RECORDS
     assert core.state.topic_deletion is not None
     due_ms = core.next_deadline_ms()
-    assert due_ms == START.mono_ms + topic_deletion.SLICE_AFTER_MS
+    assert due_ms == START.mono_ms + deletion.SLICE_AFTER_MS

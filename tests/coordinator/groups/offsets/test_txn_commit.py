@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.batch_size import HEADER, size_of
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
-from muster.coordinator.groups.common.records import pack
+from muster.coordinator.groups.common.records import HEADER, pack, size_of
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets import txn_commit
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand

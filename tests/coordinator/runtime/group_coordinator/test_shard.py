@@ -14,10 +14,9 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import NO_TOPICS, TopicsChanged, TopicsImage
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
-from muster.coordinator.runtime.pending_replies import ANSWERS_AT_ONCE
-from muster.coordinator.state_machine.deadlines import NEVER
+from muster.coordinator.runtime.replies import ANSWERS_AT_ONCE
+from muster.coordinator.state_machine.deadlines import NEVER, LateAnswers
 from muster.coordinator.state_machine.interface import Client, Command, Now, Output, Record, Reply
-from muster.coordinator.state_machine.late_answers import LateAnswers
 from muster.coordinator.system.clock import ManualClock
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message

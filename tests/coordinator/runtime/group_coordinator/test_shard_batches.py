@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.groups.common.events import Event
-from muster.coordinator.runtime.append_queue import BATCH_BYTES
+from muster.coordinator.runtime.replies import BATCH_BYTES
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.join_group import JoinGroupRequest

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from muster.coordinator.groups.consumer.topic_hashes import topic_hash
-from muster.coordinator.runtime.group_coordinator.topic_hasher import FEW_TOPICS, HASHED_AT_ONCE, TopicHasher
+from muster.coordinator.groups.consumer.topics import topic_hash
+from muster.coordinator.runtime.group_coordinator.background_work import FEW_TOPICS, HASHED_AT_ONCE, TopicHasher
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import Job, JobQueue
 

@@ -12,8 +12,7 @@ from muster.coordinator.state_machine.interface import Client, Producer
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import JobQueue, at_once
 from muster.coordinator.topics.names import TRANSACTION_STATE_TOPIC
-from muster.coordinator.transactions.commands import TransactionCommand
-from muster.coordinator.transactions.settings import TransactionSettings
+from muster.coordinator.transactions.commands import TransactionCommand, TransactionSettings
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.add_partitions_to_txn import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from muster.coordinator.log.records.markers import EndMarker
-from muster.coordinator.runtime.transaction_coordinator.marker_writer import MarkerWriter
+from muster.coordinator.runtime.transaction_coordinator.markers import MarkerWriter
 from muster.coordinator.state_machine.interface import Producer
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.runtime.transaction_coordinator.room import Room

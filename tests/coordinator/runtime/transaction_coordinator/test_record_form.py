@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from muster.coordinator.runtime.transaction_coordinator.record_form import packed
+from muster.coordinator.runtime.transaction_coordinator.record_codec import packed
 from muster.coordinator.state_machine.interface import Record
 from muster.coordinator.state_machine.record_bytes import pack
 from muster.protocol.message import UnrepresentableField
@@ -58,7 +58,7 @@ def test_it_is_what_the_plain_way_gives(name: str, value: TransactionLogValue | 
 
 
 def test_the_usual_record_takes_the_quick_way(monkeypatch: Any) -> None:
-    monkeypatch.setattr("muster.coordinator.runtime.transaction_coordinator.record_form.pack", None)
+    monkeypatch.setattr("muster.coordinator.runtime.transaction_coordinator.record_codec.pack", None)
     assert packed(Record(TransactionLogKey("x"), USUAL, 1)) == pack(
         TRANSACTION_STATE, Record(TransactionLogKey("x"), USUAL, 1)
     )

@@ -1,13 +1,17 @@
-"""The order in which Kafka writes the partitions of a transaction in its records: that of Java's hash sets.
+"""The partitions of a transaction in its record: their order, which is that of Java's hash sets, and their size.
 
 Kafka keeps them in a HashSet<TopicPartition>, and groups them in a HashMap by topic. Both iterate over their buckets in
 order; the number of buckets grows with the set. In a set with more than `MOST` partitions, new partitions follow the
 others. This module decides nothing else.
+
+The record of a transaction is in one batch with those of the same command. The batch may not be larger than
+`max.message.bytes` of `__transaction_state`. Each request of the transaction reads all of its partitions.
+
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sized
 from functools import lru_cache
 from typing import Final
 
@@ -87,3 +91,23 @@ def _buckets_for(count: int) -> int:
 def _buckets_of_copy(count: int) -> int:
     """The buckets of a HashSet that was copied from a set with so many entries."""
     return 1 << (max(count * 4 // 3 + 1, _LEAST_BUCKETS) - 1).bit_length()
+
+
+HEADER: Final = 61
+"""Bytes of a batch before its records."""
+MOST_PARTITIONS: Final = 50_000
+"""Most partitions of one transaction: to add them takes some 30 ms."""
+_A_RECORD: Final = 160
+"""More bytes than a record has without its names and partitions."""
+_A_TOPIC: Final = 12
+_A_PARTITION: Final = 4
+
+
+def of_record(transactional_id: str, partitions_size: int) -> int:
+    """Bytes of the record of a transaction with partitions of that size, or some more."""
+    return _A_RECORD + 4 * len(transactional_id) + partitions_size
+
+
+def of_partitions(partitions: Mapping[str, Sized]) -> int:
+    """The bytes of the partitions in a record, or some more."""
+    return sum([_A_TOPIC + 4 * len(topic) + _A_PARTITION * len(ids) for topic, ids in partitions.items()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import history, leave, target
 from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentComputed
 from muster.coordinator.groups.consumer.group import NO_ASSIGNMENT, ConsumerGroup, consumer_group

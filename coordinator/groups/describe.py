@@ -1,11 +1,9 @@
-"""DescribeGroups: classic groups as administrators see them. Changes nothing."""
+"""DescribeGroups (classic groups) and ListGroups (groups of all types), for administrators. Changes nothing."""
 
 from __future__ import annotations
 
-from muster.coordinator.groups.classic.group import classic_group
-from muster.coordinator.groups.classic.states import DEAD, STABLE
-from muster.coordinator.groups.common.state import State
-from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.classic.group import DEAD, STABLE, classic_group
+from muster.coordinator.groups.common.state import State, Step
 from muster.coordinator.state_machine.interface import Command
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_groups import (
@@ -14,9 +12,10 @@ from muster.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def handle(step: Step, command: Command, request: DescribeGroupsRequest) -> None:
+def describe_groups(step: Step, command: Command, request: DescribeGroupsRequest) -> None:
     """Answer a DescribeGroups: one row for each name, in their order, duplicates included."""
     rows = [_describe(step.state, group_id) for group_id in request.groups]
     step.reply(command.respond, DescribeGroupsResponse(0, rows))
@@ -42,3 +41,18 @@ def _describe(state: State, group_id: str) -> DescribedGroup:
         for member in group.members.values()
     ]
     return DescribedGroup(0, None, group_id, group.state, group.protocol_type or "", name or "", members)
+
+
+def list_groups(step: Step, command: Command, request: ListGroupsRequest) -> None:
+    """Answer a ListGroups: the groups whose state and type match the filters.
+
+    Case does not matter. An empty filter matches all groups.
+    """
+    states = {name.strip().lower() for name in request.states_filter}
+    kinds = {name.lower() for name in request.types_filter}
+    rows = [
+        ListedGroup(group.group_id, group.protocol_type or "", group.state, group.kind)
+        for group in step.state.groups.values()
+        if (not states or group.state.lower() in states) and (not kinds or group.kind in kinds)
+    ]
+    step.reply(command.respond, ListGroupsResponse(0, 0, rows))

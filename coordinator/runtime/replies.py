@@ -1,0 +1,196 @@
+"""What waits in a shard: records that are to be appended, and replies that wait for the log.
+
+Decided records are gathered into batches of many commands (`AppendQueue`). A reply waits until the log is durable up to
+what the reply shows (`PendingReplies`). This module appends nothing. `append_error` is the error code that a client
+gets when the records of its request cannot be appended.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from muster.coordinator.state_machine.deadlines import NEVER, LateAnswers
+from muster.coordinator.state_machine.interface import Producer, Reply
+from muster.coordinator.system.clock import Clock
+from muster.protocol.errors import ErrorCode
+
+_APPEND_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    # The coordinator of a transaction sends this code: it makes old producers try again.
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def append_error(error: Exception) -> int:
+    """The code for an error, as in Kafka's CoordinatorOperationExceptionHelper."""
+    error_code: int = getattr(error, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR)
+    return _APPEND_ERRORS.get(error_code, error_code)
+
+
+BATCH_BYTES: Final = 64 * 1024
+"""Bytes that are gathered into one batch. The records of one command may be more."""
+
+
+class Batch:
+    """The records that were decided since `began_ms` (monotonic), in the transaction of `producer` or outside of any.
+
+    The batch also has the events to report and the replies to send once it is appended.
+    """
+
+    __slots__ = ("began_ms", "events", "producer", "replies", "rows", "size")
+
+    def __init__(self, began_ms: int, producer: Producer | None) -> None:
+        self.began_ms = began_ms
+        self.producer = producer
+        self.rows: list[Any] = []
+        self.size = 0
+        self.replies: list[Reply] = []
+        self.events: list[Any] = []
+
+
+class AppendQueue:
+    """The batches to be appended, in their order.
+
+    The queue calls `flush` when it is time to append them. With `at_once` the queue does not call `flush`: the caller
+    appends each addition at once. Only `flush_within` lets an addition wait.
+    """
+
+    __slots__ = ("_clock", "_flush", "_is_timed", "_linger_ms", "at_once", "batches")
+
+    def __init__(self, clock: Clock, linger_ms: int, flush: Callable[[], object]) -> None:
+        """`linger_ms`: how long records are gathered.
+
+        0: not at all. -1: until all requests of the same iteration of the event loop are handled.
+        """
+        self._clock = clock
+        self._linger_ms = linger_ms
+        self._flush = flush
+        self._is_timed = False
+        self.at_once = linger_ms == 0
+        self.batches: list[Batch] = []
+
+    def batch_for(self, size: int, producer: Producer | None) -> Batch:
+        """The batch for the records of one command, which have `size` bytes.
+
+        It is the newest batch. It is a new one when the newest is full or belongs to another producer.
+        """
+        batch = self.batches[-1] if self.batches else None
+        if batch is None or batch.size + size > BATCH_BYTES or batch.producer != producer:
+            if batch is None and self._linger_ms < 0:
+                self._clock.call_soon(self._flush)
+            elif batch is None and self._linger_ms > 0:
+                self._clock.machine.call_at(self._clock.machine.mono_ms() + self._linger_ms, self._flush)
+            batch = Batch(self._clock.moment().mono_ms, producer)
+            self.batches.append(batch)
+        batch.size += size
+        return batch
+
+    def flush_within(self, ms: int) -> None:
+        """What was added may wait this long for more records. Other records may cause an earlier flush."""
+        if self.at_once and not self._is_timed:
+            self._is_timed = True
+            self._clock.machine.call_at(self._clock.machine.mono_ms() + ms, self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._is_timed = False
+        self._flush()
+
+    def take_all(self) -> list[Batch]:
+        """Remove and return all batches. They will not be appended."""
+        batches, self.batches = self.batches, []
+        return batches
+
+
+LATE_MS: Final = 100
+"""An answer that waits longer than this for the log is late."""
+ANSWERS_AT_ONCE: Final = 300
+"""How many answers of one command leave in one iteration of the event loop: some 5 ms. The others follow later."""
+
+
+class Parked(NamedTuple):
+    """Replies that wait until the log is durable up to `position`.
+
+    Their requests arrived at `began_ms` (monotonic ms) or later.
+    """
+
+    position: int
+    replies: Sequence[Reply]
+    began_ms: int
+
+
+class PendingReplies:
+    """See the module. `parked` is in the order of the positions."""
+
+    __slots__ = ("_clock", "_leaving", "_waits", "parked")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waits = LateAnswers()
+        self._leaving: deque[Reply] = deque()
+        """Replies that may leave and wait only for time."""
+        self.parked: deque[Parked] = deque()
+
+    def park(self, position: int, replies: Sequence[Reply], began_ms: int) -> None:
+        """Park replies."""
+        self.parked.append(Parked(position, replies, began_ms))
+
+    def park_behind(self, reply: Reply) -> None:
+        """Park a reply behind all replies that are parked now."""
+        newest = self.parked[-1]
+        self.park(newest.position, (reply,), newest.began_ms)
+
+    def release(self, durable: int) -> None:
+        """The log is durable up to `durable`: send the replies that waited for it."""
+        parked = self.parked
+        if not parked or parked[0].position > durable:
+            return
+        began_ms, now_ms = parked[0].began_ms, self._clock.mono_ms()
+        if now_ms - began_ms > LATE_MS:
+            self._waits.late(began_ms, now_ms)
+        while self.parked and self.parked[0].position <= durable:
+            self.give(self.parked.popleft().replies)
+
+    def take_all(self) -> list[Reply]:
+        """Remove and return the parked replies. They will not be released."""
+        parked, self.parked = self.parked, deque()
+        return [reply for one in parked for reply in one.replies]
+
+    def give(self, replies: Sequence[Reply]) -> None:
+        """Send replies. Those to a large group leave over several iterations of the loop, so that others are served."""
+        if len(replies) > ANSWERS_AT_ONCE:
+            if not self._leaving:
+                self._clock.call_soon(self._give_some)
+            self._leaving.extend(replies[ANSWERS_AT_ONCE:])
+            replies = replies[:ANSWERS_AT_ONCE]
+        for respond, response in replies:
+            respond(response)
+
+    def _give_some(self) -> None:
+        leaving = self._leaving
+        some = [leaving.popleft() for _ in range(min(ANSWERS_AT_ONCE, len(leaving)))]
+        if leaving:
+            self._clock.call_soon(self._give_some)
+        self.give(some)
+
+    def give_rest(self) -> None:
+        """Send now all replies that are leaving."""
+        while self._leaving:
+            respond, response = self._leaving.popleft()
+            respond(response)
+
+    def waits(self, gathered_since_ms: int = NEVER) -> LateAnswers:
+        """How long answers waited. Answers that wait now are included: parked, or gathered since
+        `gathered_since_ms`.
+        """
+        self._waits.since_ms = self.parked[0].began_ms if self.parked else gathered_since_ms
+        return self._waits
