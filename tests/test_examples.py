@@ -55,7 +55,13 @@ def test_server_properties() -> None:
 
 def test_every_example_is_run() -> None:
     """Here, beside the README, the analysis that the notebook is about, or with the tools of its language."""
-    elsewhere = ("test_readme.py", "pipeline/test_analyze.py", "conformance/test_languages.py")
+    elsewhere = (
+        "test_readme.py",
+        "pipeline/test_analyze.py",
+        "conformance/test_languages.py",
+        "testing/test_recipes.py",
+        "e2e/test_cluster_page.py",
+    )
     places = [Path(__file__), *(ROOT / "tests" / place for place in elsewhere)]
     tests = "".join(place.read_text(encoding="utf-8") for place in places)
     assert [name for name in os.listdir(EXAMPLES) if name not in tests and not name.startswith("__")] == []

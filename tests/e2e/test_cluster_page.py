@@ -1,4 +1,4 @@
-"""docs/cluster.md: what its blocks say is pasted and run; `muster cluster try` itself by tests/test_readme.py."""
+"""docs/cluster.md: its blocks and examples are tried; `muster cluster try` itself by tests/test_readme.py."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 PAGE = "docs/cluster.md"
+EXAMPLES = ROOT / "examples" / "cluster"
+"""The files that the page names."""
 MUSTER = Path(sys.executable).parent / "muster"
 URL = "postgresql://muster@localhost/muster"
 
@@ -39,7 +41,7 @@ def block(name: str) -> Block:
 
 def test_every_block_is_tried() -> None:
     assert [(one.language, one.name) for one in blocks(PAGE)] == [
-        ("sh", "try"), ("text", ""), ("sh", "own-database"), ("yaml", "compose"), ("yaml", "kubernetes")
+        ("sh", "try"), ("text", ""), ("sh", "own-database")
     ]  # fmt: skip
 
 
@@ -81,7 +83,7 @@ def test_nodes_over_a_database_of_ones_own(postgres: str, tmp_path: Path) -> Non
 
 
 def test_the_nodes_of_the_compose_file() -> None:
-    text = block("compose").text
+    text = (EXAMPLES / "compose.yaml").read_text(encoding="utf-8")
     (entry,) = re.findall(r"entrypoint: (\[.*\])", text)
     assert build_parser().parse_args(json.loads(entry)[1:]).action == "init"
     (words,) = re.findall(r"command: (\[.*\])", text)
@@ -97,7 +99,7 @@ def test_the_nodes_of_the_compose_file() -> None:
 
 
 def test_the_nodes_on_kubernetes() -> None:
-    text = block("kubernetes").text
+    text = (EXAMPLES / "kubernetes.yaml").read_text(encoding="utf-8")
     (words,) = re.findall(r"args: (\[.*\])", text)
     assert build_parser("serve").parse_args(["serve", *json.loads(words)]).cluster == "postgresql://muster@db/muster"
     variables = dict(re.findall(r'name: (KAFKA_\w+), value: "([^"]*)"', text))

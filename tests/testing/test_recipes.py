@@ -1,20 +1,24 @@
-"""docs/testing.md: its examples are pasted as they stand there, and run."""
+"""docs/testing.md: its examples are pasted as they stand there, and run. So is examples/test_recipes.py."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.pasted_docs import Block, blocks
+from tests.support.pasted_docs import ROOT, Block, blocks
 
 PAGE = "docs/testing.md"
+MORE = ROOT / "examples" / "test_recipes.py"
 RECIPES = 11
 
 
 def paste(pytester: pytest.Pytester) -> int:
-    """Each recipe in a file of its own, behind the block that all share; how many tests these are."""
+    """Each recipe of the page in a file of its own, behind the block that all share, and the file of recipes; how many
+    tests these are.
+    """
     [shared] = blocks(PAGE, "python", name="shared")
     recipes = blocks(PAGE, "python", name="recipe")
     files = {f"test_recipe_{one.line}": f"{shared.text}\n\n{one.text}" for one in recipes}
+    files["test_recipes"] = MORE.read_text(encoding="utf-8")
     assert sum(text.count("def test_") for text in files.values()) == RECIPES
     [first] = blocks(PAGE, "python", name="first")
     pytester.makepyfile(test_first=first.text, **files)
@@ -33,6 +37,12 @@ def test_a_recipe_in_the_other_modes(pytester: pytest.Pytester, mode: tuple[str,
     quiet = ("-W", "ignore:The configuration option")
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider", *mode, *quiet, "-k", "static_member or first")
     result.assert_outcomes(passed=2, deselected=RECIPES - 1)
+
+
+def test_the_file_of_recipes_has_the_consumer_of_the_page() -> None:
+    [shared] = blocks(PAGE, "python", name="shared")
+    consumer = shared.text[shared.text.index("@contextlib") :]
+    assert consumer in MORE.read_text(encoding="utf-8")
 
 
 def test_every_block_of_python_is_run() -> None:

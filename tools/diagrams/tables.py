@@ -66,7 +66,7 @@ def _kind(table: str, field: pa.Field) -> str:
 def _meaning(table: str, column: str) -> str:
     if is_shared(table, column):
         return _LINK
-    words = comment(table, column) or ""
+    words = (comment(table, column) or "").removesuffix("; null: not known")
     return words.removesuffix(", before the change") if table == "comparison" else words
 
 
