@@ -57,15 +57,15 @@ STAGE: Final = ".stage"
 
 
 class Analysis(NamedTuple):
-    """What came of it."""
+    """The result of an analysis."""
 
     about: About
     tables: Mapping[str, DataFrame]
-    """The tables by name, as they lie in `out`."""
+    """The tables by name, as they are in `out`."""
     chosen: Chosen
     """What of them fits on a page."""
     page: str | None
-    """Where the first page lies; None when it was not asked for."""
+    """The place of the first page; None if it was not requested."""
 
 
 def run(
@@ -82,8 +82,8 @@ def run(
     """Analyse a source, and write tables and page into the folder `out`, which must stay while the analysis is used.
 
     `settings`: of the what-if; None: the default grid; empty: none. `compare`: the folder of an earlier analysis, or a
-    time (ms) that parts this one. Raises NotUsable (`out`), NoSource, ClusterError,
-    BadArgument (`compare`), BadOption, ValueError (no Kafka rows), and Spark's own errors.
+    time (ms) that divides this one. Raises NotUsable (`out`), NoSource, ClusterError, BadArgument (`compare`),
+    BadOption, ValueError (no Kafka rows), and Spark's own errors.
     """
     steps = progress if progress is not None else Progress(0, on=False)
     check_place(spark, out)
@@ -101,7 +101,7 @@ def _stage_of(out: str) -> str:
 
 
 class _Run:
-    """One analysis under way."""
+    """One analysis while it runs."""
 
     def __init__(
         self, spark: SparkSession, source: Source, out: str, formats: Sequence[str], progress: Progress
@@ -112,13 +112,13 @@ class _Run:
         self._formats = formats
         self._progress = progress
         self._stage = _stage_of(out)
-        # the tables are looked at more than once, so they are always kept as Parquet, if only for that long
+        # the tables are read more than once, so they are always kept as Parquet, if only for this run
         self._kept = f"{self._out}/tables" if PARQUET in formats else f"{self._stage}/tables"
         self._tables: dict[str, DataFrame] = {}
 
     def run(self, wanted: Wanted, settings: Sequence[Setting] | None, compare: str | int | None) -> Analysis:
         self._progress.steps = len(TABLES) + 3
-        # before the work: what makes no sense is to be said at once
+        # before the work: an argument without sense is reported at once
         against = earlier(self._spark, compare) if isinstance(compare, str) else compare
         self._progress.begin(f"reading {self._source.name()}")
         staged = stage(self._spark, self._source, self._stage, wanted)
@@ -162,7 +162,7 @@ class _Run:
         return Analysis(about, self._tables, chosen, page)
 
     def _keep(self, name: str, rows: DataFrame) -> None:
-        """Write a table, and read it back from where it lies."""
+        """Write a table, and read it back."""
         self._progress.begin(f"table {name}")
         folder = self._folder(name)
         write_table(published(rows, name), folder, (PARQUET,))
@@ -188,12 +188,12 @@ class _Run:
 
 
 def summary(analysis: Analysis, width: int = WIDTH) -> str:
-    """What a terminal of so many columns shows of it."""
+    """The summary for a terminal of so many columns."""
     return text(analysis.chosen, width)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """As `muster analyze`: for spark-submit, and for `python -m muster.pipeline.analyze`; the exit status."""
+    """The command for spark-submit, and for `python -m muster.pipeline.analyze`; returns the exit status."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="analyze", description=args.ABOUT, epilog=args.EXAMPLES, formatter_class=form)
     args.add_options(parser)
@@ -246,7 +246,7 @@ def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
             compare=asked.compare,
         )  # fmt: skip
         print(summary(analysis, shutil.get_terminal_size((WIDTH + 1, 24)).columns - 1))
-        # where no Parquet was asked for the tables lay there until now
+        # without Parquet the tables were there until now
         remove(spark, _stage_of(asked.out))
         if analysis.page is not None:
             print(f"page: {analysis.page}")

@@ -15,13 +15,13 @@ CSV: Final = "csv"
 JSON: Final = "json"
 DELTA: Final = "delta"
 FORMATS: Final = (HTML, PARQUET, CSV, JSON)
-"""What an analysis leaves behind; as Delta tables come in, and followers leave them."""
+"""The formats that an analysis writes. Tables of Delta are read, and followers write them."""
 
 
 KEEP_ALL: Final = "all"
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _OWN: Final = {"trigger": None, "once": False, "keep": None, "page_every": None, "table_format": None}
-"""What only goes with --follow, and what it is when it was not given."""
+"""Options that need --follow, and their values if they were not given."""
 
 
 class Follow(NamedTuple):
@@ -49,7 +49,7 @@ def add_follow_options(parser: argparse.ArgumentParser) -> None:
 
 
 def read_follow_options(options: argparse.Namespace) -> Follow | None:
-    """Check what was given; None: it is not to follow. Raises ValueError with a sentence."""
+    """Check the options; None: do not follow. Raises ValueError with a sentence."""
     if not options.follow:
         for name, default in _OWN.items():
             if getattr(options, name) != default:
@@ -93,7 +93,7 @@ OUT: Final = "muster-report"
 DEFAULT: Final = "default"
 NONE: Final = "none"
 _FIRST_YEAR: Final = 1971
-"""Nothing was logged before, wherever on earth."""
+"""Nothing was logged before, in any time zone."""
 BOOTSTRAP: Final = "bootstrap.servers"
 
 EXAMPLES: Final = """\
@@ -113,11 +113,11 @@ examples:
 
 
 class BadArgument(ValueError):
-    """A value on the command line that means nothing; the message names it, what was expected and what to do."""
+    """A value on the command line without meaning; the message names it, what was expected and what to do."""
 
 
 class Arguments(NamedTuple):
-    """What was asked for, checked."""
+    """The arguments, checked."""
 
     path: str | None
     kafka: dict[str, str]
@@ -133,9 +133,9 @@ class Arguments(NamedTuple):
     groups: tuple[str, ...]
     verbose: bool
     compare: str | int | None = None
-    """The folder of an earlier analysis, or a time (ms) that parts this one; None: nothing is compared."""
+    """The folder of an earlier analysis, or a time (ms) that divides this one; None: compare nothing."""
     follow: Follow | None = None
-    """None: what there is now is analysed, and that is all."""
+    """None: analyse only the present log."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -188,7 +188,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def read(options: argparse.Namespace) -> Arguments:
-    """Check what was given. Raises BadArgument."""
+    """Check the arguments. Raises BadArgument."""
     _check_source(options)
     kafka = _client(options)
     formats = tuple(name.strip().lower() for name in options.format.split(","))
@@ -198,7 +198,7 @@ def read(options: argparse.Namespace) -> Arguments:
     since_ms, until_ms = _times(options)
     if any(not pattern for pattern in options.group):
         raise BadArgument("--group '': the name of a group, or a pattern such as 'payments*', was expected")
-    # what it needs would be loaded with `muster serve` too, which has these options in its help
+    # its imports would be loaded with `muster serve` too, which has these options in its help
     from muster.pipeline import preflight
 
     try:
@@ -206,7 +206,7 @@ def read(options: argparse.Namespace) -> Arguments:
         follow = read_follow_options(options)
     except ValueError as error:
         raise BadArgument(str(error)) from None
-    # spark-submit has started the JVM already, with the master that it was given
+    # spark-submit has started the JVM already, with its master
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     master = options.master or (None if submitted else "local[*]")
     groups = tuple(options.group)
@@ -303,7 +303,7 @@ def _time(option: str, text: str | None) -> int | None:
 
 
 def _what_if(text: str) -> str:
-    """The settings themselves, where they stand in a file."""
+    """The settings, or the text of the file with the settings."""
     if text in (DEFAULT, NONE):
         return text
     file = Path(text)

@@ -1,14 +1,15 @@
 """The decoder: raw rows of __consumer_offsets in, decoded rows out, both as Arrow.
 
-numpy decodes offset commits here, all rows of a batch at once: key types 0 and 1, value versions 0 to 4, tombstones.
-Nearly every row of a log looks like that. `decode_records` reads every other row by `protocol`, record by record, and
-reports what is wrong with it: another record, a damaged one, or a rare form such as metadata beyond 16 KB or an
-unknown tagged field. The numpy code need not explain failures, but it must read what `protocol` would read. Each row
-that is given is returned, of whatever kind it is.
+numpy decodes offset commits here, all rows of a batch at once. These are key types 0 and 1, value versions 0 to 4, and
+tombstones. Nearly every row of a log looks like that. `decode_records` reads every other row by `protocol`, record by
+record, and reports what is wrong with it. Such a row is another record, a damaged one, or a rare form. Rare forms are
+metadata beyond 16 KB and unknown tagged fields. The numpy code need not explain failures, but it must read what
+`protocol` would read. Each row that is given is returned, of whatever kind it is.
 
-Key: type int16, group string, topic string, partition int32 (strings: length int16 and UTF-8). Value: version int16,
-offset int64, from version 3 on leader epoch int32, metadata string, commit timestamp int64, in version 1 expire
-timestamp int64. In version 4 the metadata has a compact length, and tagged fields follow, the topic's id as tag 0.
+The key has type int16, group string, topic string, partition int32 (strings: length int16 and UTF-8). The value has
+version int16, offset int64, from version 3 on leader epoch int32, metadata string, commit timestamp int64. Version 1
+has an expire timestamp int64. In version 4 the metadata has a compact length. Tagged fields follow, the topic's id as
+tag 0.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ _ID_TAG_SIZE: Final = 19
 
 
 def decode_commits(keys: Binary, values: Binary) -> tuple[Mask, dict[str, pa.Array]]:
-    """Which rows are offset commits of the usual form, and their columns (KEYED and COMMIT of the schema) in the length
-    of the batch. What stands in the other rows of the columns means nothing.
+    """Which rows are offset commits of the usual form, and their columns (KEYED and COMMIT of the schema).
+
+    The columns have the length of the batch; their values in the other rows mean nothing.
     """
     taken, key_type, group, topic, partition = _keys(keys)
     has_value = values.valid
@@ -83,7 +85,7 @@ def _keys(keys: Binary) -> tuple[Mask, Ints, tuple[Ints, Ints], tuple[Ints, Ints
 
 
 class _Values:
-    """The fields of the values of the rows asked for; `fits` tells where they were read."""
+    """The fields of the values of the requested rows; `fits` says where they were read."""
 
     def __init__(self, values: Binary, key_type: Ints, asked: Mask) -> None:
         data, start, end = values.data, values.starts, values.ends
@@ -109,7 +111,10 @@ class _Values:
 
 
 def _metadata(data: np.ndarray, at: Ints, compact: Mask) -> tuple[Ints, Ints]:
-    """Size (below 0: not read here) and start of the metadata; its length is int16, or compact of one or two bytes."""
+    """Size (below 0: not read here) and start of the metadata.
+
+    Its length is int16, or compact of one or two bytes.
+    """
     size, start = integers(data, at, 2), at + 2
     if not compact.any():
         return size, start
@@ -121,7 +126,7 @@ def _metadata(data: np.ndarray, at: Ints, compact: Mask) -> tuple[Ints, Ints]:
 
 
 def _topic_id(values: Binary, at: Ints, compact: Mask) -> tuple[Ints, Mask, Mask]:
-    """Where the topic's id stands, whether there is one, whether the tagged fields are none or that one alone."""
+    """The position of the topic's id, whether it exists, and whether the tagged fields are none or only the id."""
     if not compact.any():
         return at, compact, compact
     at = np.where(compact, at, 0)
@@ -138,16 +143,16 @@ _RAW_NAMES = {"log_partition": "partition", "log_offset": "offset", "log_timesta
 
 
 def decode_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Decode batch by batch: what `mapInArrow` asks for."""
+    """Decode batch by batch, as `mapInArrow` wants it."""
     for batch in batches:
         yield from decode(batch)
 
 
 def decode(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """Decode a batch of `schema.RAW` (the columns from `producer_id` on may be missing) into up to two of
-    `schema.DECODED`: first the commits that were read all at once, then the rest. Each is in the order of `raw`.
+    """Decode a batch of `schema.RAW` into up to two batches of `schema.DECODED`.
 
-    Raises KeyError when a column is missing.
+    The first has the commits that numpy read, the second the rest, each in the order of `raw`. The columns from
+    `producer_id` on may be missing. Raises KeyError if another column is missing.
     """
     if raw.num_rows == 0:
         return []

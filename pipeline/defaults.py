@@ -1,4 +1,4 @@
-"""Kafka's defaults of settings that no log tells."""
+"""Kafka's defaults of settings that no log has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INITIAL_DELAY_MS: Final = 3_000
 MAX_SESSION_TIMEOUT_MS: Final = 1_800_000
 """group.max.session.timeout.ms."""
 REBALANCE_TIMEOUT_MS: Final = 300_000
-"""max.poll.interval.ms, which clients give as their rebalance timeout."""
+"""max.poll.interval.ms, which clients send as their rebalance timeout."""
 
 EPOCH_SESSION_MS: Final = 45_000
 """group.consumer.session.timeout.ms, of groups of KIP-848."""

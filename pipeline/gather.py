@@ -1,6 +1,6 @@
-"""Read fields at computed positions of one buffer, for all rows at once (numpy and Arrow). Knows no format.
+"""Read fields at computed positions of one buffer, for all rows at once (numpy and Arrow). It knows no format.
 
-Positions are int64 arrays. The caller makes sure that they lie in the buffer.
+Positions are int64 arrays. The caller makes sure that they are in the buffer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Mask = NDArray[np.bool_]
 Octets = NDArray[np.uint8]
 
 PAD: Final = 32
-"""Zeros behind a small buffer, so that a field can be read before it is known to exist."""
+"""Zeros after a small buffer, so that a field can be read before it is known to exist."""
 
 _ALPHABET: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -51,7 +51,7 @@ class Binary:
 
 
 def integers(data: Octets, positions: Ints, width: int) -> Ints:
-    """Big-endian signed integers of 2, 4 or 8 bytes; a position too near the end reads the last ones there are."""
+    """Big-endian signed integers of 2, 4 or 8 bytes; a position too near the end reads the last bytes."""
     # an integer begins at every byte: one array over the same memory
     everywhere: Ints = np.ndarray((len(data) - width + 1,), _TYPES[width], data, 0, (1,))
     return everywhere[np.minimum(positions, len(data) - width)].astype(np.int64)
@@ -63,7 +63,7 @@ def octets(data: Octets, positions: Ints) -> Ints:
 
 
 def varints(data: Octets, positions: Ints) -> tuple[Ints, Ints]:
-    """Zigzag varints, and the positions after them: far outside the buffer after one of more than ten bytes."""
+    """Zigzag varints, and the positions after them: far outside the buffer after one with more than ten bytes."""
     last = octets(data, positions)
     value = last & 127
     after = positions + 1
@@ -82,11 +82,10 @@ def varints(data: Octets, positions: Ints) -> tuple[Ints, Ints]:
 
 
 def slices(data: Octets, starts: Ints, ends: Ints, valid: Mask) -> pa.Array:
-    """A binary column of data[start:end] for each row, null where not `valid`. Valid rows lie one behind the other in
-    the order of the rows.
+    """A binary column of data[start:end] for each row, null where not `valid`.
 
-    Python touches no byte: the rows and the gaps between them are one Arrow array over the buffer, and Arrow takes
-    every second element.
+    Valid rows follow each other in the order of the rows. Python reads no byte. The rows and the gaps between them are
+    one Arrow array over the buffer, and Arrow takes every second element.
     """
     rows = len(starts)
     bounds = np.empty(2 * rows + 1, np.int64)
@@ -102,7 +101,7 @@ def slices(data: Octets, starts: Ints, ends: Ints, valid: Mask) -> pa.Array:
 
 
 def texts(column: pa.Array) -> tuple[pa.Array, Mask | None]:
-    """A binary column as strings; rows that are no UTF-8 become null and the mask tells which (None: all are)."""
+    """A binary column as strings; rows without valid UTF-8 become null and the mask has them (None: all are valid)."""
     try:
         return column.cast(pa.string()), None
     except pa.ArrowInvalid:
@@ -125,7 +124,7 @@ def uuids(data: Octets, positions: Ints, valid: Mask) -> pa.Array:
     """Kafka's text form (URL-safe base64, 22 letters) of the 16 bytes at each position; null where not `valid`."""
     inside = np.clip(np.where(valid, positions, 0), 0, len(data) - 16)
     ids = np.ascontiguousarray(sliding_window_view(data, 16)[inside]).view(np.uint64)
-    # few topics have many commits: each id is written once and then referred to, unless two look alike by accident
+    # few topics have many commits: each id is written once, unless two ids have the same hash
     mixed = ids[:, 0] * _MIX ^ ids[:, 1]
     _, first, which = np.unique(mixed, return_index=True, return_inverse=True)
     if (ids[first][which] != ids).any():
@@ -156,6 +155,6 @@ def numbers(values: Ints, kind: pa.DataType, valid: Mask | None = None) -> pa.Ar
 
 
 def batch_of(schema: pa.Schema, rows: int, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """The columns there are, the others null."""
+    """The given columns, and null for the others."""
     arrays = [columns[one.name] if one.name in columns else pa.nulls(rows, one.type) for one in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,7 +1,7 @@
-"""Tables that lie as Parquet, read by Arrow in this process: a batch at a time, only the columns that are asked for.
+"""Tables in Parquet files, read by Arrow in this process: a batch at a time, only the requested columns.
 
-What the page needs is little. Each look at a table by Spark costs a plan and a job, so of a small log the page was a
-seventh of the whole analysis. Files that are not on this machine come through Hadoop, as everything else there.
+The page needs little. Each read of a table by Spark costs a plan and a job. So of a small log the page was a seventh of
+the whole analysis. Files on other machines are read through Hadoop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from muster.pipeline.output import file_system, is_local, plain
 ROWS: Final = 65_536
 """Rows of one batch."""
 NESTED_ROWS: Final = 1_024
-"""The same where a row has lists."""
+"""Rows of one batch if a row has lists."""
 
 Open = Callable[[], "str | HadoopFile"]
 
@@ -98,7 +98,7 @@ def _files(spark: SparkSession, folder: str) -> Sequence[Open]:
 
 
 class HadoopFile:
-    """A file of one of Hadoop's file systems, to read, as Python has files."""
+    """A file of one of Hadoop's file systems, to read, with the methods of Python's files."""
 
     closed = False
 
@@ -108,36 +108,36 @@ class HadoopFile:
         self._stream: Any = system.open(where)
 
     def read(self, size: int = -1) -> bytes:
-        """So many bytes from where it stands, fewer at the end."""
+        """So many bytes from the current position, fewer at the end."""
         wanted = self._length - self.tell() if size < 0 else size
         return bytes(self._stream.readNBytes(wanted))
 
     def seek(self, place: int, whence: int = 0) -> int:
-        """Go to a place: counted from the beginning (0), from here (1), from the end (2)."""
+        """Move to a position: counted from the beginning (0), from here (1), from the end (2)."""
         self._stream.seek(place + (0, self.tell(), self._length)[whence])
         return self.tell()
 
     def tell(self) -> int:
-        """Where it stands."""
+        """The current position."""
         return int(self._stream.getPos())
 
     def seekable(self) -> bool:
-        """It is."""
+        """Yes."""
         return True
 
     def readable(self) -> bool:
-        """It is."""
+        """Yes."""
         return True
 
     def writable(self) -> bool:
-        """It is not."""
+        """No."""
         return False
 
     def flush(self) -> None:
         """Nothing to do."""
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the file."""
         if not self.closed:
             self.closed = True
             self._stream.close()

@@ -1,7 +1,7 @@
 """Write the results of an analysis, tables and page, through Hadoop's file systems: anywhere that Spark can write.
 
-Delta Lake needs its jar: it is a source, and a format of a follower's tables, in which each version is a transaction.
-A failure in Spark becomes one sentence, without the places in Java, Scala and Python.
+Delta Lake needs its jar. It is a source, and a format of a follower's tables: each version is a transaction. A failure
+in Spark becomes one sentence, without the places in Java, Scala and Python.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from muster.pipeline.arguments import CSV, JSON, PARQUET
 from muster.pipeline.preflight import NotUsable, check_out
 
 _CAUSE: Final = "Caused by: "
-"""How Java says what an error came from."""
+"""How Java names the cause of an error."""
 _OURS: Final = re.compile(r"^(?:.*: )?muster\.pipeline\.[\w.]+: (.+)$")
-"""How Python says, at the end of a traceback or in its place, what a source of the pipeline raised in a worker."""
+"""How Python shows an error of a source of the pipeline in a worker.
+
+It stands at the end of a traceback, or in its place.
+"""
 
 
 def reason(error: Exception) -> str:
@@ -41,15 +44,15 @@ def reason(error: Exception) -> str:
 
 
 EXTENSION: Final = {"spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension"}
-"""What a session has to be started with."""
+"""The settings with which a session must start."""
 _FEW: Final = "spark.databricks.delta.snapshotPartitions"
-"""In how many parts the log of a table is read. The default of 50 is slow for tables of a few files."""
+"""In how many parts the log of a table is read. The default of 50 is slow for tables with few files."""
 _PARTS: Final = "2"
 _CATALOG: Final = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
 
 
 class NoDelta(ValueError):
-    """Delta Lake is not there; the message says how to get it."""
+    """Delta Lake is missing; the message says how to get it."""
 
 
 def prepare(spark: SparkSession, what: str) -> None:
@@ -75,7 +78,7 @@ def write_delta(table: DataFrame, folder: str) -> None:
 
 
 LARGE: Final = ("commits",)
-"""Tables as long as the log. Of the others each text format is one file."""
+"""Tables as long as the log. Each text format of the others is one file."""
 
 
 def check_place(spark: SparkSession, out: str) -> None:
@@ -92,14 +95,15 @@ def check_place(spark: SparkSession, out: str) -> None:
 
 
 def is_local(spark: SparkSession, path: str) -> bool:
-    """Whether a path is one of this machine's file system, for Spark."""
+    """Whether a path is in this machine's file system, for Spark."""
     return str(file_system(spark, path)[0].getScheme()) == "file"
 
 
 def write_table(table: DataFrame, folder: str, formats: Sequence[str], *, large: bool = False) -> None:
-    """Write a table: Parquet into `folder`, text into FOLDER.csv and FOLDER.json beside it. Existing ones are replaced.
+    """Write a table: Parquet into `folder`, text into FOLDER.csv and FOLDER.json beside it.
 
-    Text is one file on this machine, unless the table is `large`; elsewhere it is a folder of files.
+    Existing ones are replaced. Text is one file on this machine, unless the table is `large`; elsewhere it is a folder
+    of files.
     """
     if CSV in formats:
         flat = _gathered(_flat(table), large)
@@ -131,7 +135,7 @@ def _gathered(table: DataFrame, large: bool) -> DataFrame:
 
 
 def _flat(table: DataFrame) -> DataFrame:
-    """Nested columns as JSON, for CSV has none; bytes in base64."""
+    """Nested columns as JSON, because CSV has none; bytes in base64."""
     return table.select(
         *(
             F.to_json(field.name).alias(field.name)
@@ -145,7 +149,7 @@ def _flat(table: DataFrame) -> DataFrame:
 
 
 def write_text(spark: SparkSession, path: str, text: str) -> str:
-    """Write a small file, replacing what was there; where it lies now."""
+    """Write a small file, replacing the old one; returns its place."""
     if is_local(spark, path):
         local = Path(plain(path))
         local.parent.mkdir(parents=True, exist_ok=True)
@@ -161,8 +165,9 @@ def write_text(spark: SparkSession, path: str, text: str) -> str:
 
 
 def write_pages(spark: SparkSession, out: str, pages: Mapping[str, str], write: Callable[[str, str], object]) -> str:
-    """Write pages by the names of their files, the first one last, because it has links to the others. Further pages
-    of an earlier time, when there were more groups, go. Where the first page lies.
+    """Write pages by the names of their files, the first one last, because it links to the others.
+
+    Further pages of an earlier time, with more groups, are removed. Returns the place of the first page.
     """
     first, *others = pages
     for name in (*others, first):
@@ -182,7 +187,7 @@ def _names(spark: SparkSession, folder: str) -> list[str]:
 
 
 def remove(spark: SparkSession, path: str) -> None:
-    """Remove a file, or a folder and all in it; harmless when it is not there."""
+    """Remove a file, or a folder and all in it; harmless if it does not exist."""
     if is_local(spark, path):
         local = Path(plain(path))
         if local.is_file():
@@ -195,12 +200,12 @@ def remove(spark: SparkSession, path: str) -> None:
 
 
 def plain(path: str) -> str:
-    """A path of this machine, given as a URL or not, as Python takes it."""
+    """A path of this machine, given as a URL or not, in Python's form."""
     return path.removeprefix("file://") if path.startswith("file://") else path.removeprefix("file:")
 
 
 def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    """Hadoop's file system of a path, and the path as Hadoop has it."""
+    """Hadoop's file system of a path, and the path in Hadoop's form."""
     jvm: Any = spark.sparkContext._jvm
     where = jvm.org.apache.hadoop.fs.Path(path)
     return where.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), where

@@ -1,4 +1,4 @@
-"""Checks before Spark starts: valid addresses, a master that listens, a folder that can be written? No Spark here."""
+"""Checks before Spark starts, without Spark: valid addresses, a master that listens, a folder that is writable."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def check_master(url: str | None) -> None:
 
 
 def check_out(out: str) -> None:
-    """Check that a folder on this machine can be made and written into. It leaves nothing behind. Raises NotUsable."""
+    """Check that a folder on this machine can be created and written into. It leaves nothing behind. Raises
+    NotUsable.
+    """
     if "://" in out and not out.startswith("file://"):
         return
     place = Path(out.removeprefix("file://") if out.startswith("file://") else out.removeprefix("file:")).absolute()

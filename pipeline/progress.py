@@ -1,4 +1,4 @@
-"""How far an analysis is: a bar on stderr, on a terminal only, so that what is piped stays plain."""
+"""The progress of an analysis: a bar on stderr, on a terminal only, so that a pipe gets plain text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Final
 
 WIDTH: Final = 24
 _QUERIES: Final = "DataFrameQueryContextLogger"
-"""Where pyspark tells of every error that it raises as well."""
+"""The logger in which pyspark also logs every error that it raises."""
 
 
 class Progress:
     """Some steps, one after the other. `steps`: how many there will be, at least."""
 
     def __init__(self, steps: int, *, on: bool | None = None) -> None:
-        """`on` None: when stderr is a terminal."""
+        """`on` None: if stderr is a terminal."""
         self.steps = steps
         self._done = 0
         self._on = sys.stderr.isatty() if on is None else on
@@ -33,7 +33,7 @@ class Progress:
         self._done += 1
 
     def end(self) -> None:
-        """All is done, or has failed."""
+        """All steps are done, or have failed."""
         if self._on:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 

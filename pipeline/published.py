@@ -1,6 +1,7 @@
-"""Tables as others are given them: with `group_id`, times as TIMESTAMP, and comments.
+"""Tables as users get them: with `group_id`, times as TIMESTAMP, and comments.
 
-Inside the pipeline times are ms since 1970 and the group is `group`. Both stay; what is easier for SQL stands beside.
+Inside the pipeline times are ms since 1970 and the group is `group`. Both stay; columns that are easier for SQL stand
+beside them.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ MOMENTS: Final = {
     "start_latest_ms": "start_latest_time",
     "silent_from_ms": "silent_from_time",
 }
-"""Columns that are times, and what they are called as a TIMESTAMP; others that end in `_ms` are durations."""
+"""Columns that are times, and their names as a TIMESTAMP; others that end in `_ms` are durations."""
 GROUP_ID: Final = "group_id"
 _SAME_AS: Final[dict[str, tuple[str, ...]]] = {GROUP_ID: ("group",)} | {
     told: tuple(name for name, other in MOMENTS.items() if other == told) for told in MOMENTS.values()
 }
-"""The columns that stand under another name too."""
+"""The columns that have a second name."""
 _OF_SPARK: Final = "org.apache.spark.sql.parquet.row.metadata"
-"""Where Spark writes its own schema, comments too, into a Parquet file."""
+"""The key of Spark's own schema, with comments, in a Parquet file."""
 
 
 def published(rows: DataFrame, table: str) -> DataFrame:
-    """The rows of a table, with the columns that are for others behind its own. What is never null says so."""
+    """The rows of a table, with the columns for users after its own. Columns that are never null say so."""
     kinds = {field.name: field.dataType for field in rows.schema.fields}
     own = {name: _sure(F.col(name), table, name, kinds[name]) for name in rows.columns}
     also = {MOMENTS[name]: F.timestamp_millis(own[name]) for name in rows.columns if name in MOMENTS}
@@ -54,7 +55,7 @@ def published(rows: DataFrame, table: str) -> DataFrame:
 
 
 def names_of(table: str, columns: list[str]) -> list[tuple[str, str | None]]:
-    """Every column that a table is written with, and what it means."""
+    """Every column that a table is written with, and its meaning."""
     more: list[tuple[str, str | None]] = [
         (MOMENTS[name], f"{comment(table, name) or name} (UTC)") for name in columns if name in MOMENTS
     ]
@@ -69,7 +70,7 @@ def is_sure(table: str, column: str) -> bool:
 
 
 def empty(table: str) -> pa.Table:
-    """A table without rows, with all that is known of its columns."""
+    """A table without rows, with all facts about its columns."""
     own = from_arrow_schema(TABLES[table])
     kinds = {field.name: field.dataType for field in own.fields}
     kinds |= {MOMENTS[name]: TimestampType() for name in own.names if name in MOMENTS}
@@ -84,13 +85,14 @@ def empty(table: str) -> pa.Table:
 
 
 def _sure(value: Column, table: str, name: str, kind: DataType) -> Column:
-    """The column; one that is never null is made so that Spark knows it, and fails where it is not so."""
+    """The column; Spark knows that a never-null column has no null, and a null fails."""
     if not is_sure(table, name):
         return value
     typed = kind.simpleString()
     failed = f"cast(raise_error('the table {table} has a row without {name}') as {typed})"
     something = "array()" if isinstance(kind, ArrayType) else "''" if isinstance(kind, StringType) else "0"
-    # what cannot be reached makes it known: an error alone may be null. As text, for columns are a dozen calls of Java
+    # the unreachable last value proves it to Spark: an error alone may be null. As text, because columns are a dozen
+    # calls of Java
     return F.expr(f"coalesce(`{name}`, {failed}, cast({something} as {typed}))")
 
 

@@ -10,8 +10,12 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 SOURCE_LOG: Final = "log"
 SOURCE_INFERRED: Final = "inferred"
 SOURCE_EVENTS: Final = "events"
-"""Values of the columns `source`: the log alone (generations, memberships, transactions), what the offsets log lets one
-infer (rebalances), and `__group_events` or `__transaction_events`."""
+"""Values of the columns `source`.
+
+* log: the log alone (generations, memberships, transactions)
+* inferred: what the offsets log lets one infer (rebalances)
+* events: `__group_events` or `__transaction_events`
+"""
 
 PARTITIONS: Final = pa.list_(pa.struct([("topic", pa.string()), ("partitions", pa.list_(pa.int32()))]))
 
@@ -31,7 +35,7 @@ Columns = tuple[tuple[str, pa.DataType], ...]
 
 
 def columns(text: str, **types: pa.DataType) -> Columns:
-    """Names and types of columns, out of `name type, name type …`, the types by Spark's names or those given."""
+    """Names and types of columns, from `name type, name type …`, with Spark's names of types or the given ones."""
     known = _TYPES | types
     return tuple((name, known[kind]) for name, kind in (one.split() for one in text.split(",")))
 
@@ -47,7 +51,7 @@ RAW: Final = pa.schema(
         "producer_id long, producer_epoch short, is_transactional boolean, damage string"
     )
 )
-"""A row of a source; only segment files tell of the producer. `damage`: what could not be read, else null."""
+"""A row of a source; only segment files have the producer. `damage`: what could not be read, else null."""
 
 MEMBER: Final = pa.struct(
     columns(
@@ -56,7 +60,7 @@ MEMBER: Final = pa.struct(
         "rack string, assigned partitions"
     )
 )
-"""A member of a classic group; the last four are what consumers embed, null if it cannot be read as that."""
+"""A member of a classic group; consumers embed the last four fields, null if they cannot be read as such."""
 
 LOGGED: Final = columns(
     "log_partition int, log_offset long, log_timestamp_ms long, producer_id long, producer_epoch short, "

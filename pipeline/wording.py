@@ -36,15 +36,16 @@ def duration(ms: float | None) -> str:
 
 
 def span(likely_ms: float | None, least_ms: float | None, most_ms: float | None) -> str:
-    """A duration of which the bounds are known: `2.1 s`, or `0.1 to 3 s` where nothing tells more. Of what was not
-    measured no milliseconds are told.
+    """A duration with known bounds: `2.1 s`, or `0.1 to 3 s` if only the bounds are known.
+
+    A duration that was not measured has no milliseconds.
     """
     if likely_ms is None or least_ms is None or most_ms is None or most_ms - least_ms <= _SHARP_MS:
         return duration(likely_ms)
     if most_ms < MINUTE:
         if round(least_ms / SECOND, 1) == round(most_ms / SECOND, 1):
             return f"{round(most_ms / SECOND, 1):g} s"
-        # outwards: what is told is to hold the true one
+        # outwards: the range must include the true value
         least, most = (
             f"{tenths / 10:g}" for tenths in (floor((least_ms + _NEAR_MS) / 100), ceil((most_ms - _NEAR_MS) / 100))
         )
@@ -54,7 +55,7 @@ def span(likely_ms: float | None, least_ms: float | None, most_ms: float | None)
 
 
 def to_the_second(ms: float | None) -> str:
-    """What something cost: `0 s`, `9.6 s`, `56 min 12 s`, `5 h 20 min 7 s`."""
+    """A cost: `0 s`, `9.6 s`, `56 min 12 s`, `5 h 20 min 7 s`."""
     if ms is None or ms < 10 * MINUTE:
         return "0 s" if ms == 0 else duration(ms)
     left = round(ms / SECOND) * SECOND

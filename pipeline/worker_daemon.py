@@ -1,7 +1,6 @@
-"""What Spark starts its Python workers with, in place of `pyspark.daemon`: Python looks for no garbage in what a worker
-has loaded.
+"""The start of Spark's Python workers, in place of `pyspark.daemon`: Python does not collect a worker's modules.
 
-PySpark has each worker look for garbage after each task, through all modules too: for the 25 tasks of a small log that
+PySpark makes each worker collect garbage after each task, through all modules too. For the 25 tasks of a small log that
 is 1 s of CPU, half of what its workers use.
 """
 
@@ -16,7 +15,7 @@ _worker = daemon.worker
 
 
 def worker(sock: Any, authenticated: bool) -> int:
-    """One task. What the search after the task before has left is not looked through any more."""
+    """One task. The collector does not visit again what it left after the task before."""
     gc.freeze()
     return _worker(sock, authenticated)
 

@@ -1,7 +1,7 @@
-"""Decoded rows as Parquet, the rows of each kind in files of their own (`kind=commit/…`).
+"""Decoded rows as Parquet, the rows of each kind in their own files (`kind=commit/…`).
 
-On this machine the workers that decode write the files too, and report only their names to Spark: taking rows of thirty
-columns into the JVM and out costs twice as much as decoding. Elsewhere Spark writes them.
+On this machine the workers that decode write the files too, and report only their names to Spark. Rows of thirty
+columns into the JVM and out cost twice as much as decoding. Elsewhere Spark writes them.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ WRITTEN: Final = pa.schema([("kind", pa.string()), ("name", pa.string()), ("rows
 
 GROUP_ROWS: Final = 250_000
 GROUP_BYTES: Final = 32 << 20
-"""What is gathered of a kind, in rows or in bytes, before it is written as one row group."""
+"""A row group of a kind has so many rows or bytes."""
 
 _REPEATED: Final = ("group", "topic", "metadata", "topic_id", "protocol_type", "protocol", "record_name")
-"""Columns of few different values: a dictionary is worth its while."""
+"""Columns with few different values: a dictionary is useful."""
 
 _WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
 _AT_ONCE: Final = "16"
 
 
 class Work(NamedTuple):
-    """What is to be decoded: `decode`, in the workers, makes decoded rows of `rows`."""
+    """The rows to decode: `decode`, in the workers, makes decoded rows of `rows`."""
 
     rows: DataFrame
     decode: Callable[[Batches], Iterator[pa.RecordBatch]]
 
 
 def work_of_rows(raw: DataFrame) -> Work:
-    """Rows of schema.RAW."""
+    """The work for rows of schema.RAW."""
     return Work(raw, decode_all)
 
 
 def work_of_reader(spark: SparkSession, reader: DataSourceReader) -> Work:
-    """The rows of a reader of decoded rows. Partitions have numbers; a worker reads the partitions of its numbers."""
+    """The work for a reader of decoded rows. A worker reads the partitions with its numbers."""
     partitions = reader.partitions()
     numbers = spark.range(0, len(partitions), 1, len(partitions)).toDF("number")
 
@@ -67,7 +67,7 @@ def work_of_reader(spark: SparkSession, reader: DataSourceReader) -> Work:
 
 
 def write_decoded(work: Work, folder: str, wanted: Wanted) -> dict[str, int]:
-    """Decode, and write what is wanted into `folder`, replacing what is there; how many rows there are of each kind."""
+    """Decode, and write the wanted rows into `folder`, replacing old ones; returns the number of rows by kind."""
     spark = work.rows.sparkSession
     if is_local(spark, folder):
         return _by_workers(work, Path(plain(folder)), wanted)
@@ -80,7 +80,7 @@ def write_decoded(work: Work, folder: str, wanted: Wanted) -> dict[str, int]:
 
 @contextmanager
 def many_files(spark: SparkSession) -> Iterator[None]:
-    """Queries that begin in this block may have many files open, so that rows need not be sorted by kind first."""
+    """Queries that begin in this block may have many files open, so rows need not be sorted by kind first."""
     before = spark.conf.get(_WRITERS)
     spark.conf.set(_WRITERS, _AT_ONCE)
     try:
@@ -110,7 +110,7 @@ def _by_workers(work: Work, folder: Path, wanted: Wanted) -> dict[str, int]:
 
 
 def write_kinds(batches: Batches, folder: Path) -> Iterator[pa.RecordBatch]:
-    """Write decoded rows into files of a new name, one for each kind; what was written (WRITTEN) comes at the end."""
+    """Write decoded rows into files with a new name, one for each kind. The report (WRITTEN) is yielded at the end."""
     files: dict[str, _File] = {}
     try:
         for batch in batches:

@@ -1,4 +1,4 @@
-"""`muster analyze --follow`: a session, a follower in it, a status line, and a proper end on SIGINT and SIGTERM."""
+"""`muster analyze --follow`: a session, a follower in it, a status line, and a clean end on SIGINT and SIGTERM."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from muster.pipeline.wanted import Wanted
 
 
 def follow(asked: Arguments, how: Follow) -> int:
-    """Follow until a signal comes or, with `once`, until all is read; the exit status.
+    """Follow until a signal, or, with `once`, until all is read; returns the exit status.
 
     Raises NoJava, NotUsable, NotOurs, NoDelta, ClusterError, BadOption and Spark's own errors.
     """
@@ -40,7 +40,7 @@ def follow(asked: Arguments, how: Follow) -> int:
             if how.table_format == DELTA:
                 prepare(spark, "--table-format delta")
             follower = Follower(spark, _following(asked, how), told=line, stopped=stopped)
-            # Spark has a handler of its own by now
+            # Spark has its own handler by now
             with ends_on_signals(stopped):
                 follower.run()
             line.end()
@@ -51,7 +51,7 @@ def follow(asked: Arguments, how: Follow) -> int:
 
 
 def _reach(kafka: dict[str, str]) -> None:
-    """Whether the cluster answers, before Spark is waited for; that it has no group yet is no fault."""
+    """Check that the cluster answers, before Spark starts; a cluster without groups is no error."""
     knock(kafka)
     with suppress(NoSource):
         bounds(kafka, Reading())
@@ -72,7 +72,7 @@ def _following(asked: Arguments, how: Follow) -> Following:
 
 @contextmanager
 def ends_on_signals(stopped: threading.Event) -> Iterator[None]:
-    """SIGINT and SIGTERM set an event; a second one of a kind ends the process at once."""
+    """SIGINT and SIGTERM set an event; a second signal of a kind ends the process at once."""
 
     def stop(number: int, _: FrameType | None) -> None:
         stopped.set()
@@ -87,20 +87,20 @@ def ends_on_signals(stopped: threading.Event) -> Iterator[None]:
 
 
 class StatusLine:
-    """The last line of a terminal; elsewhere nothing is said."""
+    """The last line of a terminal; elsewhere nothing is printed."""
 
     def __init__(self, *, on: bool | None = None) -> None:
-        """`on` None: when stderr is a terminal."""
+        """`on` None: if stderr is a terminal."""
         self._on = sys.stderr.isatty() if on is None else on
         self._last = ""
 
     def __call__(self, text: str) -> None:
-        """Show a text in the place of the one before."""
+        """Show a text in place of the one before."""
         if self._on and text != self._last:
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
             self._last = text
 
     def end(self) -> None:
-        """The terminal is for others now."""
+        """Clear the line."""
         if self._on and self._last:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)

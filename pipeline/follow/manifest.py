@@ -1,7 +1,7 @@
-"""What a follower has: the folders of the staged log and of the tables, and the place in the stream. It is one small
-file that is replaced as a whole, so each step has happened completely or not at all, whenever the process dies.
+"""What a follower has: the folders of the staged log and of the tables, and the place in the stream. Pure.
 
-Pure: every step is a function from one manifest to the next.
+It is one small file that is replaced as a whole. So each step has happened completely or not at all, whenever the
+process dies. Every step is a function from one manifest to the next.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 FORMAT: Final = 3
-"""Of the file, and of the streams that are followed."""
+"""The version of the file, and of the streams that are followed."""
 BUCKETS: Final = 16
-"""Groups are kept in so many parts by a hash of their names; a part is made anew as a whole."""
+"""Groups are kept in so many parts by a hash of their names. A part is made again as a whole."""
 WHOLE: Final = "whole"
-"""In the place of a bucket: of a table that is made anew as a whole."""
+"""In place of a bucket: of a table that is made again as a whole."""
 LOG: Final = "log"
-"""In the place of a table: the staged log."""
+"""In place of a table: the staged log."""
 RUN: Final = 8
-"""So many chunks of one level are made into one of the next."""
+"""So many chunks of one level are merged into one of the next."""
 
 
 class NotOurs(ValueError):
-    """A folder that holds something else than what is to be followed; the message says what to do."""
+    """A folder has other data than what is to be followed; the message says what to do."""
 
 
 class Chunk(NamedTuple):
@@ -31,48 +31,48 @@ class Chunk(NamedTuple):
 
     name: str
     level: int
-    """0: as a batch left it; each level up holds about RUN times as much."""
+    """0: as a batch wrote it; each level up has about RUN times as much."""
     rows: int
 
 
 class Manifest(NamedTuple):
-    """All that there is."""
+    """The whole state of a follower."""
 
     asked: Mapping[str, Any]
-    """What is followed: restarted with anything else, the folder would hold a mixture."""
+    """What is followed: if a restart asked for anything else, the folder would have a mixture."""
     batch: int = -1
     """The last batch of the stream that is staged."""
     chunks: tuple[Chunk, ...] = ()
     rows: Mapping[str, int] = {}
     """Rows staged so far, by kind."""
     last_ms: int | None = None
-    """The latest time at which anything of it was logged."""
+    """The latest time at which any of it was logged."""
     since_ms: int | None = None
-    """What was logged before is not kept any more; None: all is kept."""
+    """Older records are not kept any more; None: all are kept."""
     version: int = 0
-    """How often the tables were made anew."""
+    """How often the tables were made again."""
     shown: int = 0
-    """The version that is shown to readers."""
+    """The version that readers see."""
     built: int = -1
-    """The batch that the tables know."""
+    """The batch that the tables include."""
     judged: int = -1
-    """The batch whose commits the tables of lag have: an older one while groups commit between the two questions."""
+    """The batch whose commits the tables of lag have: an older one while groups commit between two requests."""
     dirty: Mapping[int, int] = {}
     """Buckets whose tables are older than their log, each with the last batch that touched it."""
     tables: Mapping[str, Mapping[str, str]] = {}
-    """Of each table its folders, by bucket or WHOLE; a bucket without rows has none."""
+    """The folders of each table, by bucket or WHOLE; a bucket without rows has none."""
     has_ends: bool = False
     """Whether the ends of the topics were known to the tables."""
 
 
 def to_text(manifest: Manifest) -> str:
-    """The file."""
+    """The file of a manifest."""
     fields = manifest._asdict() | {"chunks": [list(one) for one in manifest.chunks], "format": FORMAT}
     return json.dumps(fields, indent=1, sort_keys=True)
 
 
 def of_text(text: str) -> Manifest:
-    """The manifest in a file. Raises NotOurs when it is none, or a newer one's."""
+    """The manifest in a file. Raises NotOurs if it is no manifest, or a newer one's."""
     try:
         fields = json.loads(text)
         if fields.pop("format") != FORMAT:
@@ -94,7 +94,10 @@ def appended(
     last_ms: int | None,
     buckets: Iterable[int],
 ) -> Manifest:
-    """A batch was staged: nothing changes when it was before. `chunk` None: there was no row in it that is wanted."""
+    """The manifest after a batch was staged; nothing changes if it was staged before.
+
+    `chunk` None: it had no wanted row.
+    """
     if batch <= before.batch:
         return before
     times = [one for one in (before.last_ms, last_ms) if one is not None]
@@ -116,7 +119,7 @@ def rebuilt(
     has_ends: bool = False,
     judged: int = -1,
 ) -> Manifest:
-    """The tables of some buckets were made anew from what was staged up to `batch`, in these folders."""
+    """The manifest after the tables of some buckets were made from the log up to `batch`, in these folders."""
     fresh = set(buckets)
     found: dict[str, dict[str, str]] = {}
     for name in {*before.tables, *tables}:
@@ -135,7 +138,7 @@ def rebuilt(
 
 
 def to_merge(manifest: Manifest) -> tuple[Chunk, ...]:
-    """The chunks that are to become one: RUN or more of the lowest level that has so many; none: nothing is due."""
+    """The chunks to merge into one: RUN or more of the lowest level with so many. It is empty if nothing is due."""
     for level in sorted({chunk.level for chunk in manifest.chunks}):
         found = tuple(chunk for chunk in manifest.chunks if chunk.level == level)
         if len(found) >= RUN:
@@ -144,18 +147,21 @@ def to_merge(manifest: Manifest) -> tuple[Chunk, ...]:
 
 
 def merged(before: Manifest, old: Iterable[Chunk], new: Chunk | None, since_ms: int | None) -> Manifest:
-    """Some chunks became one (None: nothing in them is kept), and what was logged before `since_ms` is dropped."""
+    """The manifest after some chunks became one, and records from before `since_ms` were dropped.
+
+    The new chunk is None if nothing in them is kept.
+    """
     gone = set(old)
     kept = tuple(chunk for chunk in before.chunks if chunk not in gone)
     dirty = before.dirty
     if since_ms != before.since_ms:
-        # what became older than that must leave the tables, too
+        # records that became older than that must leave the tables, too
         dirty = {**dict.fromkeys(range(BUCKETS), before.batch), **before.dirty}
     return before._replace(chunks=kept if new is None else (new, *kept), since_ms=since_ms, dirty=dirty)
 
 
 def horizon(manifest: Manifest, keep_ms: int | None) -> int | None:
-    """The time from which the log is kept. It moves in large steps: cutting costs as much as the whole log."""
+    """The time from which the log is kept. It moves in large steps: a cut costs as much as the whole log."""
     if keep_ms is None or manifest.last_ms is None:
         return manifest.since_ms
     wanted_ms = manifest.last_ms - keep_ms
@@ -164,6 +170,6 @@ def horizon(manifest: Manifest, keep_ms: int | None) -> int | None:
 
 
 def folders(manifest: Manifest) -> set[tuple[str, str]]:
-    """All folders that are in use: of which table (or LOG), and its name."""
+    """All folders in use: the table (or LOG), and the name."""
     parts = ((name, part) for name, buckets in manifest.tables.items() for part in buckets.values())
     return {(LOG, chunk.name) for chunk in manifest.chunks} | set(parts)

@@ -1,7 +1,7 @@
 """Make tables again that are older than the staged log, by the functions of `tables`.
 
-Tables about single groups are made for the buckets with new rows, tables that depend on the time for all groups. Ends
-of topics are compared with the staged log once all commits up to then are staged.
+Tables about single groups are made for the buckets with new rows. Tables that depend on the time are made for all
+groups. Ends of topics are compared with the staged log once all commits up to then are staged.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from muster.pipeline.tables.transactions import transactions
 
 
 class Seen(NamedTuple):
-    """A look at a cluster."""
+    """The state of a cluster at one request."""
 
     reach: Reach
     logged: Offsets
-    """How far the offsets log reached a moment later, with what was in transactions that were still open."""
+    """How far the offsets log reached a moment later, with records of transactions that were still open."""
 
     def is_in(self, staged: Offsets) -> bool:
         """Whether all that groups had committed by then was staged."""
         return all(staged.get(partition, 0) >= end for partition, end in self.logged.items())
 
     def is_all_of(self, staged: Offsets) -> bool:
-        """Whether nothing was staged that came later."""
+        """Whether nothing was staged that was logged later."""
         return all(self.logged.get(partition, 0) >= end for partition, end in staged.items())
 
 
 def look(kafka: Mapping[str, str]) -> Seen:
-    """Look at a cluster. Raises ClusterError, BadOption."""
+    """Request the state of a cluster. Raises ClusterError, BadOption."""
     reach = reach_of_cluster(kafka)
     try:
         return Seen(reach, bounds(kafka, Reading(isolation=READ_UNCOMMITTED))[1])
@@ -57,7 +57,7 @@ def look(kafka: Mapping[str, str]) -> Seen:
 
 
 class Watch:
-    """Looks at the cluster, and knows the newest look whose commits are all staged."""
+    """Requests the state of the cluster, and knows the newest state whose commits are all staged."""
 
     def __init__(self, look: Callable[[], Seen]) -> None:
         self._look = look
@@ -67,11 +67,11 @@ class Watch:
         """The topics and partitions that matter; None: not known yet."""
 
     def begin(self) -> None:
-        """Look, before anything more is staged."""
+        """Request the state, before anything more is staged."""
         self._waiting = self._look()
 
     def newest(self, staged: Offsets) -> Seen | None:
-        """The newest look that may be used when the offsets log was staged so far; None: there is none yet."""
+        """The newest state that may be used if the offsets log was staged so far. It is None without such a state."""
         now = self._look()
         if now.is_in(staged):
             self._known, self._waiting = now, None
@@ -80,7 +80,7 @@ class Watch:
         return self._known
 
     def has_grown(self, staged: Offsets) -> bool:
-        """Whether a look may be used now, and partitions that matter have another end than at the newest look."""
+        """Whether a state may be used now, and partitions that matter have another end than at the newest state."""
         now, known = self._look(), self._known
         if not now.is_in(staged):
             return False
@@ -90,7 +90,7 @@ class Watch:
 
 
 def committed_by_then(commits: DataFrame, seen: Seen) -> DataFrame:
-    """Those rows of the table `commits` that had been logged at a look."""
+    """The rows of the table `commits` that had been logged at that request."""
     ends = [one for partition, end in sorted(seen.logged.items()) for one in (F.lit(partition), F.lit(end))]
     if not ends:
         return commits.limit(0)
@@ -100,7 +100,7 @@ def committed_by_then(commits: DataFrame, seen: Seen) -> DataFrame:
 OF_LAG: Final = ("stalls", "lag", "progress")
 """Tables whose rows may all change when a topic grows, even without a record of the group."""
 OF_ALL: Final = "transactions"
-"""The table that is of no group."""
+"""The table that belongs to no group."""
 OF_NOW: Final = (*OF_LAG, "flapping", "episodes", "verdicts")
 """Tables whose rows may all change as time passes."""
 
@@ -108,8 +108,9 @@ Folders = dict[str, dict[str, str]]
 
 
 def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
-    """Make old tables anew; the manifest with the new tables, which count all at once. Tables OF_LAG show the newest
-    look at the ends of the topics whose commits are all staged. Raises ClusterError.
+    """Make old tables again; returns the manifest with the new tables, which all apply at once.
+
+    Tables OF_LAG use the newest ends of the topics whose commits are all staged. Raises ClusterError.
     """
     manifest = store.manifest
     logged = reached(store, manifest.batch)
@@ -169,7 +170,7 @@ def _by_bucket(store: Store, inputs: Inputs, malformed_events: DataFrame) -> Fol
 
 
 def _ends(store: Store, kafka: Mapping[str, str], seen: Seen, commits: DataFrame, watch: Watch) -> DataFrame | None:
-    """How far the topics that are committed for reached then; `watch` is told which they are."""
+    """How far the topics with commits reached then; `watch` learns which topics these are."""
     rows = commits.where(~F.col("is_deleted")).select("topic", "partition").distinct().collect()
     watch.places = places = {(row["topic"], row["partition"]) for row in rows}
     found = ends_of_cluster(kafka, seen.reach, places) if places else None

@@ -1,5 +1,6 @@
-"""A running follower. The stream appends; beside it one thread makes the tables, merges the log and writes the page,
-for at most about half of the time. It can be ended at any time without loss.
+"""A running follower. The stream appends; beside it one thread makes tables, merges the log and writes the page.
+
+The thread works for at most about half of the time. The follower can be ended at any time without loss.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from muster.pipeline.write import many_files
 
 _STEP_S: Final = 0.2
 _AGAIN_S: Final = (1, 2, 5, 10, 30)
-"""So long after each failure in a row of the cluster the stream begins again."""
+"""The stream starts again so long after each failure of the cluster in a row."""
 _BORNE_ONCE: Final = 3
 _MARK: Final = f"{ClusterError.__name__}: "
 _LASTING: Final = "begin with a new checkpoint"
-"""What the stream says of a failure that trying again does not mend."""
+"""The text of an error of the stream that a new try does not repair."""
 
 
 class Following(NamedTuple):
@@ -50,19 +51,19 @@ class Following(NamedTuple):
     wanted: Wanted
     trigger_ms: int = 10_000
     once: bool = False
-    """Only up to what there is now."""
+    """Only up to the present end."""
     keep_ms: int | None = None
     """For how long, counted from the latest row, the log is kept; None: for ever."""
     page_every: int = 6
-    """So many versions of the tables to one page; 0: no page."""
+    """A page for each so many versions of the tables; 0: no page."""
     delta: bool = False
-    """Tables of Delta Lake instead of Parquet files; the session is ready for that (`delta.prepare`)."""
+    """Tables of Delta Lake instead of Parquet files; the session is ready for that (`output.prepare`)."""
     max_rows: int = 1_000_000
     """About so many rows a batch, of each topic."""
 
 
 class Follower:
-    """One run, that ends soon after `stopped` is set."""
+    """One run, which ends soon after `stopped` is set."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class Follower:
         told: Callable[[str], None] | None = None,
         stopped: threading.Event | None = None,
     ) -> None:
-        """`told` is given a line about how things are, now and then. Raises NotOurs."""
+        """`told` gets a status line now and then. Raises NotOurs."""
         self._spark = spark
         self._what = following
         self._tell = told or (lambda _: None)
@@ -85,21 +86,21 @@ class Follower:
         self._took_s = 0.0
         self._rested_until = 0.0
         self._look_again = 0.0
-        """When it is asked next how far the topics reach, if nothing else is to be done."""
+        """When the ends of the topics are requested next, if there is no other work."""
         self._shown = -1
         """The version that the page shows."""
 
     @property
     def manifest(self) -> Manifest:
-        """What there is."""
+        """The current manifest."""
         return self._store.manifest
 
     def tables(self) -> dict[str, DataFrame]:
-        """The tables as they are now, by name."""
+        """The current tables, by name."""
         return self._store.tables()
 
     def run(self) -> None:
-        """Follow until stopped; with `once`, until everything there was at the beginning is in the tables and the page.
+        """Follow until stopped; with `once`, until everything logged before the start is in the tables and the page.
 
         Raises ClusterError, and Spark's own errors.
         """
@@ -110,7 +111,7 @@ class Follower:
 
     def _run(self) -> None:
         if self.manifest.version != self.manifest.shown:
-            # the process before this one died before it showed them
+            # the process before this one died before it showed the tables
             self._show(self.manifest)
         failures = 0
         while not self._stopped.is_set():
@@ -131,7 +132,7 @@ class Follower:
                 self._stopped.wait(wait_s)
 
     def _borne_with(self) -> float:
-        """How many failures of the cluster in a row are tolerated: few with `once`, and one if it was never reached."""
+        """How many failures of the cluster in a row are tolerated: few with `once`, one if never reached."""
         if self.manifest.batch < 0:
             return 1
         return _BORNE_ONCE if self._what.once else math.inf
@@ -161,7 +162,7 @@ class Follower:
             return writer.trigger(processingTime=f"{self._what.trigger_ms} milliseconds").start()
 
     def _finish_batch(self, query: StreamingQuery) -> None:
-        """A batch that is under way is not cut off, unless it takes too long: it would have to be done again."""
+        """Wait for a running batch, unless it takes too long: otherwise its work is repeated."""
         for _ in range(round(10 / _STEP_S)):
             if not query.isActive or not query.status["isTriggerActive"]:
                 return
@@ -170,7 +171,7 @@ class Follower:
     # ---- beside the stream
 
     def _tend(self, *, last: bool = False) -> bool:
-        """Make old tables anew, if it is time; whether anything was done. Then it rests for as long as it worked."""
+        """Make old tables again, if it is time; returns whether there was work. Then rest for as long as it worked."""
         began = time.monotonic()
         is_time = not self._what.once and self.manifest.batch >= 0 and began >= self._rested_until
         if not last and not (is_time and self._is_old(began)):
@@ -188,7 +189,7 @@ class Follower:
         return True
 
     def _is_old(self, now_s: float) -> bool:
-        """Whether tables lack something: rows of the log, or how far the topics reach by now."""
+        """Whether tables lack something: rows of the log, or the present ends of the topics."""
         manifest = self.manifest
         if manifest.dirty or manifest.version == 0 or manifest.judged < manifest.batch:
             return True
@@ -211,7 +212,7 @@ class Follower:
         self._store.change(lambda latest: latest._replace(shown=manifest.version))
 
     def _shrink(self) -> None:
-        """Merge what has become many chunks, and drop what has become too old."""
+        """Merge chunks if there are many, and drop records that are too old."""
         manifest = self.manifest
         since_ms = horizon(manifest, self._what.keep_ms)
         if manifest.chunks and since_ms != manifest.since_ms:
@@ -220,7 +221,7 @@ class Follower:
             merge(self._store, chunks, self.manifest.since_ms)
 
     def page(self) -> None:
-        """Write the page of the tables as they are."""
+        """Write the page of the current tables."""
         manifest = self.manifest
         wanted = self._what.wanted
         about = About(
@@ -236,7 +237,7 @@ class Follower:
         write_pages(self._spark, self._store.out, pages(chosen), self._store.replace)
 
     def told(self) -> str:
-        """How things are, in a line."""
+        """The status in a line."""
         manifest = self.manifest
         behind = manifest.batch - manifest.built
         state = "up to date" if not behind else f"{plural(behind, 'batch', 'batches')} behind"

@@ -1,4 +1,7 @@
-"""The stream of the log, and how it is appended to the staged log: one batch is one chunk, written by one job."""
+"""The stream of the log, and how it is appended to the staged log.
+
+A job writes each batch as one chunk.
+"""
 
 from __future__ import annotations
 
@@ -25,26 +28,29 @@ from muster.pipeline.tables.transactions import NOTHING, STATE_TOPIC, Transactio
 from muster.pipeline.wanted import Wanted, is_kept, with_last_before
 
 EVENT: Final = "event"
-"""The kind of the rows of `__group_events` in the staged log; their bytes lie in raw_key and raw_value."""
+"""The kind of the rows of `__group_events` in the staged log; their bytes are in raw_key and raw_value."""
 OF_TRANSACTIONS: Final = {"transaction_state": STATE_TOPIC, "transaction_event": TRANSACTION_EVENTS_TOPIC}
-"""The kinds of rows that tell of transactions, with their topics; their bytes lie there too. They are of no group."""
+"""The kinds of rows about transactions, with their topics; their bytes are in the same columns.
+
+They belong to no group.
+"""
 NOT_DECODED: Final = (EVENT, *OF_TRANSACTIONS)
-"""Kinds whose bytes are staged as they are."""
+"""Kinds whose bytes are staged undecoded."""
 STAGED: Final = pa.schema([*DECODED, ("bucket", pa.int32())])
 
 
 def bucket_of(group: Column) -> Column:
-    """In which part a group is kept."""
+    """The bucket of a group."""
     return F.pmod(F.xxhash64(F.coalesce(group, F.lit(""))), F.lit(BUCKETS)).cast("int")
 
 
 def logged(spark: SparkSession, kafka: Mapping[str, str], max_rows: int) -> DataFrame:
-    """The whole log as a stream of STAGED rows. It waits for a topic that is not there yet."""
+    """The whole log as a stream of STAGED rows. It waits for a topic that does not exist yet."""
     rows = _stream(spark, kafka, max_rows, {"topic": OFFSETS_TOPIC, "rows": "decoded"})
     rows = rows.unionByName(_as_it_is(spark, kafka, max_rows, EVENTS_TOPIC, EVENT, F.col("key").cast("string")))
     for kind, topic in OF_TRANSACTIONS.items():
         rows = rows.unionByName(_as_it_is(spark, kafka, max_rows, topic, kind, F.lit(None)))
-    # those of transactions are spread by their keys
+    # rows of transactions are spread by their keys
     key = F.when(F.col("kind").isin(*OF_TRANSACTIONS), F.hex("raw_key"))
     return rows.withColumn("bucket", bucket_of(F.coalesce("group", key)))
 
@@ -75,7 +81,7 @@ def _stream(spark: SparkSession, kafka: Mapping[str, str], max_rows: int, option
 
 
 def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
-    """What Spark calls with each batch. A batch that was staged already changes nothing."""
+    """The function that Spark calls with each batch. A batch that was staged already changes nothing."""
 
     def append(rows: DataFrame, batch: int) -> None:
         if batch <= store.manifest.batch:
@@ -89,7 +95,7 @@ def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
             by_kind[kind] = by_kind.get(kind, 0) + count
         chunk = Chunk(name, 0, sum(by_kind.values())) if found else None
         last_ms = max((at_ms for *_, at_ms in found if at_ms is not None), default=None)
-        # transactions are made anew for all ids
+        # transactions are made again for all ids
         buckets = {bucket for bucket, kind, *_ in found if kind not in OF_TRANSACTIONS}
         store.change(lambda manifest: appended(manifest, batch, chunk, by_kind, last_ms, buckets))
 
@@ -97,7 +103,7 @@ def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
 
 
 def reached(store: Store, batch: int) -> Offsets:
-    """How far the offsets log is staged after a batch: Spark wrote it down before the batch. Batch -1: not at all."""
+    """How far the offsets log is staged after a batch: Spark wrote it before the batch. Batch -1: not at all."""
     text = store.read_text(f"{store.checkpoint}/offsets/{batch}") if batch >= 0 else None
     if text is None:
         return {}
@@ -111,7 +117,7 @@ def _write(rows: DataFrame, folder: str) -> None:
 
 
 def _counts(store: Store, name: str) -> list[tuple[int, str, int, int | None]]:
-    """Of each bucket and kind of a chunk: how many rows there are, and when the last one was logged."""
+    """Of each bucket and kind of a chunk: the number of rows, and when the last one was logged."""
     if not store.buckets(LOG, name):
         return []
     # with a time in the future, everything else would be too old to be kept
@@ -125,7 +131,7 @@ def merge(store: Store, chunks: Collection[Chunk], since_ms: int | None) -> None
     """Merge some chunks into one; all of them, if rows from before `since_ms` are to be dropped."""
     rows = _kept(store.read(LOG, [chunk.name for chunk in chunks], STAGED), since_ms)
     if since_ms is not None and len(chunks) == len(store.manifest.chunks):
-        # what they ended is gone too, and each member of a KIP-848 group leaves several of them
+        # what these tombstones ended is gone too, and each member of a KIP-848 group leaves several of them
         is_old = F.col("is_tombstone") & (F.col("log_timestamp_ms") < since_ms)
         rows = rows.where(~F.coalesce((F.col("kind") == CONSUMER_GROUP) & is_old, F.lit(False)))
     name = store.name("chunk")
@@ -137,7 +143,7 @@ def merge(store: Store, chunks: Collection[Chunk], since_ms: int | None) -> None
 
 
 def _kept(rows: DataFrame, since_ms: int | None) -> DataFrame:
-    """Rows that are not too old, and of the older records of a group's state the last one."""
+    """Rows that are not too old, and the last one of the older records of a group's state."""
     if since_ms is None:
         return rows
     wanted = Wanted(since_ms=since_ms)
@@ -150,7 +156,10 @@ def staged(
     buckets: Collection[int] | None = None,
     listed: Callable[[], Mapping[str, str]] = dict,
 ) -> tuple[Inputs, DataFrame]:
-    """The staged log of some buckets (None: all) for the facts, and what is no event. `listed`: see `epochs_in`."""
+    """The staged log of some buckets (None: all) for the tables, and the rows that are no events.
+
+    `listed`: see `epochs_in`.
+    """
     rows = store.read(LOG, [chunk.name for chunk in manifest.chunks], STAGED)
     if buckets is not None:
         rows = rows.where(F.col("bucket").isin(*sorted(buckets)))
@@ -164,7 +173,7 @@ def staged(
 
 
 def staged_transactions(store: Store, manifest: Manifest) -> TransactionInputs:
-    """What tells of transactions, of all ids."""
+    """The inputs about transactions, of all ids."""
     if not any(manifest.rows.get(kind) for kind in OF_TRANSACTIONS):
         return NOTHING
     rows = _kept(store.read(LOG, [chunk.name for chunk in manifest.chunks], STAGED), manifest.since_ms)

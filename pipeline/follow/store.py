@@ -1,5 +1,6 @@
-"""A follower's storage: folders that are written once under new names, and one manifest that says which of them count;
-anywhere that Spark can write. What a dead process left is removed at the next start.
+"""A follower's storage: folders that are written once under new names, and one manifest that names those in use.
+
+It may be anywhere that Spark can write. The next start removes what a dead process left.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from muster.pipeline.published import empty
 from muster.pipeline.tables.schema import TABLES
 
 KEPT: Final = ".follow"
-"""The folder beside the tables in which all of this lies."""
+"""The folder beside the tables with all of this."""
 BUCKET: Final = "bucket"
 
 
 class Store:
-    """One follower's folder. The manifest may be changed by two threads, the stream's and the one that makes tables."""
+    """One follower's folder. Two threads may change the manifest: the stream's and the one that makes tables."""
 
     def __init__(self, spark: SparkSession, out: str) -> None:
         self.spark = spark
@@ -39,7 +40,7 @@ class Store:
         self.checkpoint = f"{self.root}/checkpoint"
         self.manifest = Manifest({})
         self.local = Path(plain(self.out)) if is_local(spark, self.out) else None
-        """The same folder, when it is one of this machine."""
+        """The same folder, if it is on this machine."""
         self._held: TextIO | None = None
         self._change = threading.Lock()
         self._run = uuid.uuid4().hex[:8]
@@ -48,7 +49,10 @@ class Store:
         self._going: list[tuple[str, str]] = []
 
     def open(self, asked: dict[str, Any], since_ms: int | None, *, linked: bool) -> None:
-        """Go on with what is there, or begin. `linked`: OUT/tables is to be a link (see `show`). Raises NotOurs."""
+        """Continue with the existing folder, or begin. Raises NotOurs.
+
+        `linked`: OUT/tables is to be a link (see `show`).
+        """
         asked = json.loads(json.dumps(asked))
         self._lock()
         try:
@@ -111,11 +115,11 @@ class Store:
         return f"{kind}={self._names:09d}-{self._run}"
 
     def folder(self, table: str, name: str) -> str:
-        """Where a folder of a table, or of the LOG, lies."""
+        """The path of a folder of a table, or of the LOG."""
         return f"{self.root}/data/{table}/{name}"
 
     def buckets(self, table: str, name: str) -> dict[str, str]:
-        """What there is of a folder that was written by bucket."""
+        """The parts of a folder that was written by bucket."""
         parts = (part for part in self._list(self.folder(table, name)) if part.startswith(f"{BUCKET}="))
         return {part.removeprefix(f"{BUCKET}="): f"{name}/{part}" for part in sorted(parts)}
 
@@ -129,7 +133,7 @@ class Store:
         return reader.parquet(*paths).select(*schema.names)
 
     def tables(self, manifest: Manifest | None = None) -> dict[str, DataFrame]:
-        """The tables as they are now."""
+        """The current tables."""
         found = (self.manifest if manifest is None else manifest).tables
         return {name: self.read(name, buckets.values(), TABLES[name]) for name, buckets in found.items()}
 
@@ -140,7 +144,7 @@ class Store:
         }
 
     def sweep(self) -> None:
-        """Remove folders that were out of use at the last call: their readers are done by now."""
+        """Remove folders that were out of use at the last call: their readers have finished by now."""
         gone, self._gone, self._going = self._going, [], self._gone
         used = folders(self.manifest)
         for table, name in gone:
@@ -159,7 +163,7 @@ class Store:
     # ---- for readers that know nothing of manifests
 
     def show(self, manifest: Manifest) -> None:
-        """On this machine: OUT/tables is a link to folders with hard links of all files, switched all at once."""
+        """On this machine, make OUT/tables a link to folders with hard links of all files, switched all at once."""
         if self.local is None:
             return
         views = self.local / KEPT / "views"
@@ -172,7 +176,7 @@ class Store:
                 for file in sorted((self.local / KEPT / "data" / name / part).glob("*.parquet")):
                     os.link(file, shown / f"{bucket}-{file.name}")
             if not any(shown.iterdir()):
-                # a table without rows is still one that can be read
+                # a table without rows must be readable too
                 parquet.write_table(empty(name), shown / "empty.parquet")
         link = self.local / KEPT / "tables.new"
         link.unlink(missing_ok=True)
@@ -181,10 +185,10 @@ class Store:
         for old in sorted(views.iterdir())[:-2]:
             shutil.rmtree(old, ignore_errors=True)
 
-    # ---- files, wherever they lie
+    # ---- files, wherever they are
 
     def read_text(self, path: str) -> str | None:
-        """A small file; None when there is none."""
+        """A small file; None if it does not exist."""
         if self.local is not None:
             file = Path(plain(path))
             return file.read_text(encoding="utf-8") if file.is_file() else None
@@ -199,7 +203,7 @@ class Store:
             stream.close()
 
     def replace(self, path: str, text: str) -> None:
-        """Put a small file in the place of the one that is there, in one step."""
+        """Replace a small file, in one step."""
         if self.local is None:
             write_text(self.spark, f"{path}.new", text)
             self._rename(f"{path}.new", path)
@@ -228,7 +232,7 @@ class Store:
         return bool(system.exists(where))
 
     def _list(self, path: str) -> list[str]:
-        """The names in a folder; none when there is no folder."""
+        """The names in a folder; empty if the folder does not exist."""
         system, where = file_system(self.spark, path)
         if not system.exists(where):
             return []

@@ -1,4 +1,5 @@
-"""The report: what an analysis found, as one HTML page that needs nothing else, and as a few lines for a terminal.
+"""The report: what an analysis found, as one HTML page without other files, and as lines for a terminal.
 
-`select` takes from the tables as much as fits on a page, `page` and `summary` show it. Decides nothing about the facts.
+`select` takes from the tables as much as fits on a page, `page` and `summary` show it. It decides nothing about the
+groups.
 """

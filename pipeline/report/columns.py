@@ -18,12 +18,12 @@ _TIMES: Final = (
     *(30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 28 * DAY),
 )
 TICKS: Final = 8
-"""At most so many, unless it is said otherwise."""
+"""At most so many ticks, unless the caller gives another number."""
 _ROUND: Final = (1, 2, 5, 10)
 _EDGE: Final = 4
-"""Percent from the edges within which a text in the middle of its tick would stick out."""
+"""Within this distance from the edges, in percent, a text in the middle of its tick would stick out."""
 LETTERS: Final = 8.4
-"""So many have room in one of the parts into which the ticks cut a picture, also in the narrowest one."""
+"""So many letters fit into the space of one tick, also in the narrowest picture."""
 _THOUSANDS: Final = ("", " k", " M", " bn", " tn")
 
 
@@ -38,12 +38,12 @@ class Times:
         return self.begin_ms <= ms <= self.end_ms
 
     def percent(self, ms: float) -> float:
-        """Where a time is; what lies beyond is at the edge."""
+        """The place of a time; a time beyond the axis is at the edge."""
         within = min(max(ms, self.begin_ms), self.end_ms)
         return (within - self.begin_ms) / (self.end_ms - self.begin_ms) * 100
 
     def ticks(self, most: int = TICKS) -> list[tuple[float, str]]:
-        """Round times: where, and in words. Midnight goes by its day."""
+        """Round times: the place and the text of each. Midnight has its day as text."""
         span = self.end_ms - self.begin_ms
         step = next((one for one in _TIMES if span / one <= most), -(-span // most // DAY) * DAY)
         first = -(-self.begin_ms // step) * step
@@ -57,8 +57,9 @@ class Times:
 
 
 def _apart(ticks: list[tuple[float, str]], part: float) -> list[tuple[float, str]]:
-    """Without those at the edges that would touch their neighbours: their texts are beside their places. LETTERS have
-    room in a `part` (percent) of the picture.
+    """Without ticks at the edges that would touch their neighbours: their texts are beside their places.
+
+    LETTERS fit into a `part` (percent) of the picture.
     """
     if len(ticks) > 1 and _side(ticks[0][0]) and _touch(ticks[0], ticks[1], part):
         ticks = ticks[1:]
@@ -96,14 +97,14 @@ def numbers(most: float) -> list[float]:
 
 
 def counts(most: int) -> list[int]:
-    """The same for what is counted in wholes."""
+    """The same for whole numbers."""
     if most <= 4:
         return list(range(max(most, 1) + 1))
     return [round(one) for one in numbers(most)]
 
 
 def short(value: float) -> str:
-    """A number that has little room: `1.2 k`, `30 M`."""
+    """A number in little space: `1.2 k`, `30 M`."""
     left, units = float(f"{value:.3g}"), list(_THOUSANDS)
     while abs(left) >= 1_000 and len(units) > 1:
         left, units = left / 1_000, units[1:]
@@ -111,7 +112,7 @@ def short(value: float) -> str:
 
 
 def scale(values: Sequence[float], texts: Sequence[str]) -> Html:
-    """The axis of values beside a picture, 0 at the bottom. The picture's caption tells the unit."""
+    """The axis of values beside a picture, 0 at the bottom. The picture's caption has the unit."""
     top = values[-1] or 1
     told = (
         tag("span", text, style=f"bottom:{value / top * 100:.2f}%") for value, text in zip(values, texts, strict=True)
@@ -124,8 +125,10 @@ _CAUSES_SHOWN: Final = 8
 
 
 def over_time(buckets: Sequence[Row], bucket_ms: int, first_ms: int, last_ms: int) -> Html:
-    """Columns of rebalances, stacked by cause, the most frequent one at the bottom. What belongs to a group's first
-    formation or to a stop on purpose is no trouble and is not drawn: where a log begins it would swamp all else.
+    """Columns of rebalances, stacked by cause, the most frequent one at the bottom.
+
+    Rebalances of a group's first formation, or of a stop on purpose, are no trouble and are not drawn. At the beginning
+    of a log they would hide all others.
     """
     drawn = [row for row in buckets if not row["is_planned"]]
     planned = sum(row["rebalances"] for row in buckets if row["is_planned"])
@@ -161,7 +164,7 @@ def _when(ms: int, bucket_ms: int) -> str:
 
 
 def _of(bucket_ms: int) -> str:
-    """`30 min`, and without the 1 `hour`."""
+    """`30 min`, or `hour` without the 1."""
     return {MINUTE: "minute", HOUR: "hour", DAY: "day"}.get(bucket_ms, duration(bucket_ms))
 
 

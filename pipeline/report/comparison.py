@@ -13,7 +13,7 @@ from muster.pipeline.wording import duration, moment, number, plural
 
 
 def sections(chosen: Chosen, pages: Pages) -> Html | None:
-    """None if nothing was compared. `pages`: where groups are told of."""
+    """None if nothing was compared. `pages`: the pages of groups."""
     if chosen.compared is None:
         return None
     about = (
@@ -67,7 +67,7 @@ def _judged(row: Row) -> str:
 
 
 def sentence(row: Row) -> str:
-    """One group."""
+    """One group in a sentence."""
     return (
         f"{_pair(row, 'rebalances', number)} rebalances ({_rates(row)} an hour), unread "
         f"{_pair(row, 'cost_ms', _time)}: {_significance(row)}"

@@ -21,7 +21,7 @@ class CauseWords(NamedTuple):
 
     title: str
     mark: str = "?"
-    """Its letter in a picture: not all readers can tell the colours apart."""
+    """Its letter in a picture: not all readers can distinguish the colours."""
     colour: str = "#6b7078"
     """On a light page, and on paper; the letter on it is white."""
     on_dark: str = "#b0b6bf"
@@ -61,7 +61,7 @@ UNKNOWN_CAUSE: Final = CauseWords("not known", sentence="nobody knows why")
 
 
 def cause_words(cause: str | None) -> CauseWords:
-    """The words for a cause; an unknown one is shown by its own name."""
+    """The words for a cause; an unknown cause has its own name."""
     if cause is None:
         return UNKNOWN_CAUSE
     plain = cause.replace("_", " ")
@@ -77,7 +77,7 @@ def percent(share: float | None) -> str:
 
 
 def odd_times(groups: Sequence[Mapping[str, Any]], total: int) -> str:
-    """A sentence that names groups (of `total`) with impossible times of commits; empty: none has."""
+    """A sentence that names groups (of `total`) with impossible times of commits; empty: no such group."""
     if not groups:
         return ""
     named = [
@@ -113,7 +113,7 @@ def why(rebalance: Mapping[str, Any]) -> str:
     )
     told = words.sentence.format(who=trigger)
     if rebalance["cause"] == events.PARTITIONS_CHANGED and rebalance["trigger_member_id"] is None:
-        told = "a topic has other partitions"  # in a KIP-848 group it is the server that sees it
+        told = "a topic has other partitions"  # in a KIP-848 group the server sees it
     reason = rebalance["reason"]
     return f"{told}: “{reason}”" if reason else told
 
@@ -136,12 +136,12 @@ OTHER: Final = "other"
 
 
 def cause_class(cause: str | None) -> str:
-    """The class that has a cause's colour."""
+    """The class with a cause's colour."""
     return f"c-{cause if cause in CAUSES else OTHER}"
 
 
 def sheet() -> str:
-    """The whole style sheet. On paper it is the light one."""
+    """The whole style sheet. On paper the light one applies."""
     words = {**CAUSES, OTHER: UNKNOWN_CAUSE}
     light = "".join(f".c-{cause}{{--c:{one.colour}}}" for cause, one in words.items())
     dark = "".join(f".c-{cause}{{--c:{one.on_dark}}}" for cause, one in words.items())
@@ -149,7 +149,7 @@ def sheet() -> str:
 
 
 def script() -> str:
-    """What helps to search and to sort. Without it nothing is missing."""
+    """The script that searches and sorts. Without it nothing is missing."""
     return _file("page.js")
 
 
@@ -164,12 +164,12 @@ def mark(cause: str | None) -> Html:
 
 
 def legend(causes: Iterable[str | None]) -> Html:
-    """What the letters and colours mean."""
+    """The meaning of letters and colours."""
     return tag("p", (tag("span", mark(one), " ", cause_words(one).title) for one in causes), class_="legend")
 
 
 def meter(value: float | None, actual: float | None) -> Html | None:
-    """A figure as a bar beside what it really was: full is twice as much, half the same."""
+    """A figure as a bar beside the real one: full is twice as much, half the same."""
     if value is None or not actual:
         return None
     share = min(value / actual / 2, 1.0)

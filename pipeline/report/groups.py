@@ -15,23 +15,23 @@ from muster.pipeline.wording import SECOND, number, plural, to_the_second
 LEVEL_WORDS: Final[Mapping[str, str]] = {HELP: "needs help", LOOK: "to look at", FINE: "fine"}
 _COUNTED: Final = {HELP: ("needs help", "need help"), LOOK: ("to look at",) * 2, FINE: ("fine",) * 2}
 _TOLD: Final = 8
-"""Groups that are told at the top."""
+"""Groups that the top of the page describes."""
 _NAME: Final = 200
 """Characters of a name."""
 _NOT_KNOWN: Final = "not told"
 
 Pages = Mapping[str, str]
-"""On which page each group is told: "" for this one."""
+"""The page of each group: "" for this one."""
 
 
 def name(group: str) -> str:
-    """A group's name; cut if it would fill the page, and in quotes if blanks at its ends would not be seen."""
+    """A group's name. It is cut if it would fill the page, and in quotes if blanks at its ends would be invisible."""
     seen = group if group == group.strip() else f"“{group}”"
     return seen if len(seen) <= _NAME else f"{seen[:_NAME]}…"
 
 
 def link(group: str, pages: Pages) -> Content:
-    """A group's name, with a link to what is told of it, if there is such a place."""
+    """A group's name, with a link to its place, if it has one."""
     page = pages.get(group)
     return name(group) if page is None else tag("a", name(group), href=f"{page}#{markup.group_anchor(group)}")
 
@@ -42,7 +42,7 @@ def badge(level: str | None) -> Html:
 
 
 def glance(chosen: Chosen, pages: Pages) -> Html | None:
-    """What somebody wants to know first."""
+    """What a reader wants to know first."""
     if not chosen.groups.total:
         return None
     counts = [
@@ -76,7 +76,7 @@ def _worst(row: Row, about: About, pages: Pages) -> Html:
 
 
 def cost(row: Row, about: About) -> str | None:
-    """What its trouble cost, to the second; None: nothing, or there was none."""
+    """The cost of its trouble, to the second. It is None without cost, or without trouble."""
     if not row["trouble_ms"]:
         return None
     near = "" if about.has_events else "about "
@@ -84,7 +84,7 @@ def cost(row: Row, about: About) -> str | None:
 
 
 def advice(row: Row) -> Html | None:
-    """The one change that would have spared most; or why there is none, of a group whose rebalances are trouble."""
+    """The one change that would have spared most; or why there is none, for a group whose rebalances are trouble."""
     if row["advice"]:
         return tag("p", tag("b", "One change: "), row["advice"], class_="advice")
     why = row["unadvised"]
@@ -104,7 +104,7 @@ def listed(rows: Sequence[Row], stories: Sequence[Story], pages: Pages, left: in
 
 
 def about() -> Html:
-    """What its columns mean."""
+    """The meaning of its columns."""
     told = (
         "Worst first: who had trouble for the longest time. Forming, restarts, scaling and stops on purpose are none. "
         "Cost: how long trouble kept partitions from being read, all added up; all: what all its rebalances cost. "
@@ -114,7 +114,7 @@ def about() -> Html:
 
 
 def search() -> Html:
-    """A field to look for a group; only seen where the script runs."""
+    """A field that searches for a group; only visible where the script runs."""
     label = tag("label", "Find a group ", Html('<input type="search" autocomplete="off" spellcheck="false">'))
     sorting = tag("label", "Sort by ", tag("select"))
     return tag("div", label, sorting, tag("span", class_="found", role="status"), class_="tools", hidden="")

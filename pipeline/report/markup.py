@@ -23,7 +23,7 @@ class Html(str):
 
 
 Content = str | Iterable["Content"] | None
-"""Html as it is, other text escaped, None nothing."""
+"""Html is not changed, other text is escaped, None is nothing."""
 
 
 def render(content: Content) -> str:
@@ -38,8 +38,10 @@ def render(content: Content) -> str:
 
 
 def _visible(text: str) -> str:
-    """Text of which each character is seen: what would end a line, or turn the words behind it around, is written out
-    (`shown`). Letters and emoji that are joined stay so.
+    """Text with only visible characters.
+
+    A character that would end a line, or reverse the words after it, is written out (`shown`). Joined letters and emoji
+    stay.
     """
     if text.isprintable():
         return text
@@ -60,12 +62,12 @@ def tag(name: str, *content: Content, **attributes: str | float | None) -> Html:
 
 
 def _attribute(value: str | float) -> str:
-    # the title of something may have lines
+    # a title may have lines
     return escape("\n".join(map(_visible, value.split("\n")))) if isinstance(value, str) else str(value)
 
 
 def join(content: Iterable[Content]) -> Html:
-    """Content one behind the other."""
+    """Content one after the other."""
     return Html(render(content))
 
 
@@ -79,11 +81,11 @@ class Column(NamedTuple):
     is_time: bool = False
     """Its cells are not broken into lines."""
     is_name: bool = False
-    """Its cells are names: they have room for some letters in a line."""
+    """Its cells are names: a line has space for some letters."""
 
     @property
     def class_(self) -> str | None:
-        """Of its cells."""
+        """The class of its cells."""
         if self.is_number:
             return "n"
         return "t" if self.is_time else "name" if self.is_name else None
@@ -96,12 +98,13 @@ class Line(NamedTuple):
     id_: str | None = None
     """Its place on the page."""
     values: Sequence[str | float | None] = ()
-    """By what the table is sorted for each column."""
+    """The values that sort the table by each column."""
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Content] | Line], left: int = 0, **given: str) -> Html:
-    """A table that becomes a list of cards on a narrow screen. `left`: how many rows are not shown; `given`: attributes
-    of the table.
+    """A table that becomes a list of cards on a narrow screen.
+
+    `left`: how many rows are not shown; `given`: attributes of the table.
     """
     head = tag("tr", (tag("th", one.title, class_="n" if one.is_number else None, scope="col") for one in columns))
     body = (_row(columns, row if isinstance(row, Line) else Line(row)) for row in rows)
@@ -126,13 +129,13 @@ def _row(columns: Sequence[Column], line: Line) -> Html:
 
 
 def _inside(cell: Content) -> Html:
-    """A cell's content; several elements are one beside the title that a card has."""
+    """A cell's content; several elements are one beside the title of a card."""
     text = Html(render(cell))
     return tag("span", text) if "<" in text else text
 
 
 Columns = Mapping[Column, Callable[[Mapping[str, Any]], Content]]
-"""Columns of a table, each with what makes its cell of a row."""
+"""Columns of a table, each with the function that makes its cell of a row."""
 
 
 def listing(columns: Columns, rows: Iterable[Mapping[str, Any]], left: int = 0) -> Html:
@@ -146,7 +149,7 @@ def section(title: Content, *content: Content, id_: str | None = None) -> Html:
 
 
 def folded(title: str, *content: Content, class_: str | None = None) -> Html:
-    """What is seen after a click, and on paper."""
+    """Content that is visible after a click, and on paper."""
     return tag("details", tag("summary", title), content, class_=class_)
 
 
@@ -162,8 +165,9 @@ _DIGITS: Final = 8
 
 
 def slug(name: str) -> str:
-    """A name as a part of a link: `payments` as it is; what cannot stand there goes, and some digits tell names apart
-    that would be alike then.
+    """A name as a part of a link: `payments` is not changed.
+
+    Characters that a link cannot have are replaced, and some digits distinguish names that would be equal then.
     """
     plain = _ODD.sub("_", name)
     if plain == name and 0 < len(plain) <= _LONGEST and not _MARKED.search(plain):
@@ -178,8 +182,10 @@ def group_anchor(name: str) -> str:
 
 
 def rebalance_anchor(row: Mapping[str, Any]) -> str:
-    """The place of a rebalance. A group that was deleted and made again has a generation twice: the time tells which,
-    and also after older ones have gone from the page.
+    """The place of a rebalance.
+
+    A group that was deleted and created again has a generation twice. The time distinguishes them, also after older
+    ones have left the page.
     """
     at = "" if row["end_ms"] is None else re.sub(r"[-:]", "", moment(row["end_ms"])).replace(" ", "T")
     number = "none" if row["generation"] is None else row["generation"]

@@ -30,7 +30,7 @@ STATUSES: Final = {
 
 
 def offset_sections(chosen: Chosen, pages: Pages) -> Html:
-    """All of them. `pages`: where groups are told of."""
+    """All sections about offsets. `pages`: the pages of groups."""
     lag = _listed("Behind, at the end of the log", _linked(_LAG, pages), chosen.lag, "Nobody is.")
     if not chosen.about.has_ends:
         lag = join([tag("h3", "Behind"), _none("Not known: the source has no ends of topics.")])
@@ -80,7 +80,7 @@ def _place(row: Row) -> str:
 
 
 def _places(row: Row) -> str:
-    """The partition of a happening that went farthest back, and how many more are in it."""
+    """The partition of an incident that went farthest back, and how many more it has."""
     more = len(row.get("partitions") or ()) - 1
     return _place(row) + (f" and {more:,} more" if more > 0 else "")
 
@@ -116,7 +116,7 @@ _LAG: Final[Columns] = {
     Column("when (UTC)", is_time=True): lambda row: moment(row["committed_ms"]),
     Column("end", True): lambda row: number(row["end_offset"]),
     Column("records behind", True): lambda row: number(row["lag"]),
-    # it is so long at least: of what has just been written nothing is known
+    # at least so long: nothing is known of what has just been written
     Column("time behind", True): lambda row: duration(row["behind_ms"] or None),
     Column("who", is_name=True): _who,
 }
@@ -140,7 +140,7 @@ _TOPICS_NAMED: Final = 3
 
 
 def transaction_sections(chosen: Chosen) -> Html | None:
-    """All of it; None when there was no transaction."""
+    """The section about transactions; None without transactions."""
     if not chosen.transaction_ends:
         return None
     aborted = chosen.aborted
@@ -176,7 +176,7 @@ def _ending(row: Row) -> str:
 
 
 def transaction_name(row: Row) -> str:
-    """A transactional id, or the producer where only that is known."""
+    """A transactional id, or the producer if only that is known."""
     known = row["transactional_id"]
     return f"(producer {row['producer_id']})" if known is None else known
 

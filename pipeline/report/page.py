@@ -37,7 +37,7 @@ def lead(chosen: Chosen) -> Html:
 
 
 def made_of(chosen: Chosen) -> Html:
-    """Rows, filters, and what could not be used."""
+    """Rows, filters, and rows that could not be used."""
     about = chosen.about
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(about.rows.items()) if count)
     lines: list[Content] = [tag("p", f"Rows of the offsets log: {kinds or 'none'}.")]
@@ -63,7 +63,7 @@ def made_of(chosen: Chosen) -> Html:
 
 
 def overview(chosen: Chosen) -> Html:
-    """See the module."""
+    """The part of the page about all groups together: figures, rebalances over time, causes."""
     rebalances = sum(row["rebalances"] for row in chosen.causes)
     unread_ms = sum(row["unread_partition_ms"] or 0 for row in chosen.causes)
     lag = sum(row["lag"] or 0 for row in chosen.groups.rows)
@@ -105,7 +105,7 @@ PAGE: Final = "report.html"
 GROUPS: Final = 100
 """Groups on one page."""
 BYTES: Final = 1_000_000
-"""No page is larger: of groups that were restless less is told where there is no room."""
+"""No page is larger: unstable groups have fewer details if there is no space."""
 
 
 def names(chosen: Chosen) -> list[str]:
@@ -115,7 +115,7 @@ def names(chosen: Chosen) -> list[str]:
 
 
 def pages(chosen: Chosen) -> dict[str, str]:
-    """The pages of what was chosen, by the names of their files."""
+    """The pages, by the names of their files."""
     files = names(chosen)
     rows = chosen.groups.rows
     told = {one.group: one for one in chosen.stories}
@@ -130,7 +130,7 @@ def pages(chosen: Chosen) -> dict[str, str]:
 
 
 class _Part:
-    """What one page has of the groups."""
+    """The groups of one page."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class _Part:
     ) -> None:
         self.files, self.place, self.rows, self.stories, self.links = files, place, rows, stories, links
         self.count = count
-        """How many groups there are on all pages."""
+        """How many groups all pages have."""
 
     @property
     def first(self) -> int:
@@ -184,7 +184,7 @@ def _whole(head: Html, body: Content) -> str:
 
 
 def _fitting(chosen: Chosen, stories: Sequence[Story], room: int) -> list[Html]:
-    """As much of each group as there is room for, in bytes: of the last ones, that need the least help, less first."""
+    """As much of each group as fits, in bytes: the last groups, which need the least help, get less first."""
     begin = next((at for at, one in enumerate(DETAILS) if _about(stories, one) <= _FAR * room), len(DETAILS) - 1)
     ahead = [_AHEAD if place < _WORST else 0 for place in range(len(stories))]
     levels = [max(begin - one, 0) for one in ahead]
@@ -205,12 +205,12 @@ def _fitting(chosen: Chosen, stories: Sequence[Story], room: int) -> list[Html]:
 
 
 _WORST: Final = 8
-"""So many groups that need help most, those of which the top of the page tells, are told more of:"""
+"""So many groups that need help most, those at the top of the page, have more details:"""
 _AHEAD: Final = 1
-"""by so many details."""
+"""by so many levels."""
 _SLACK: Final = 1_000
 _FAR: Final = 3
-"""What would be so many times too large is not even tried."""
+"""A level that would be so many times too large is not tried."""
 
 
 def _about(stories: Sequence[Story], detail: Detail) -> int:

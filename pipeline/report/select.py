@@ -31,7 +31,7 @@ from muster.pipeline.wording import DAY, HOUR, MINUTE, SECOND
 MAX_SETTINGS: Final = 200
 """Settings, and groups in their answers."""
 FEW_SETTINGS: Final = 3
-"""If no more were asked for, each is answered group by group."""
+"""If at most so many settings were requested, each is answered group by group."""
 _KINDS: Final = ("", "actual_")
 _FIGURES: Final = ("rebalances", "moved_partitions", "paused_partition_s", "silent_partition_s", "unread_partition_s")
 
@@ -61,14 +61,14 @@ def what_if(tables: Tables, settings: int) -> dict[str, Any]:
 
 def _grid(tables: Tables) -> list[Row]:
     rows = tables["whatif"]
-    # sums over groups for which all settings could be played: otherwise they cannot be compared
+    # sums over groups for which all settings could be played: others cannot be compared
     counted = grouped(rows.batches("group", "setting", "rebalances"), ["group"],
                       asked=("setting", "count"), played=("rebalances", "count"))  # fmt: skip
     if not counted.num_rows:
         return []
     whole = counted.filter(pc.equal(counted["asked"], counted["played"]))["group"].combine_chunks()
     played = where(rows.batches(*rows.schema.names), lambda batch: pc.is_in(batch["group"], whole))
-    # a setting with less pause may have more silence: the partition is not read in either
+    # a setting with less pause may have more silence: both are unread time
     with_unread = with_columns(played, unread_partition_s=_unread(""), actual_unread_partition_s=_unread("actual_"))
     changed = with_columns(
         with_unread,
@@ -128,7 +128,7 @@ _PLACE: Final = (up("group"), up("topic"), up("partition"))
 
 
 def select(tables: Tables, about: About) -> Chosen:
-    """See the module."""
+    """The content of the pages."""
     commits = _commits(tables)
     rebalances = _rebalances(tables)
     first_ms, last_ms = _span(tables, commits)
@@ -162,7 +162,7 @@ def _all(tables: Tables, name: str) -> Any:
 
 
 def _commits(tables: Tables) -> pa.Table:
-    """By group: commits, from when to when, and those with times that cannot be."""
+    """By group: commits, from when to when, and those with impossible times."""
     rows = with_columns(
         tables["commits"].batches("group", "time_ms", "is_deleted", "stated_ms"),
         is_there=lambda batch: pc.cast(pc.invert(batch["is_deleted"]), pa.int64()),
@@ -180,7 +180,7 @@ def _rebalances(tables: Tables) -> pa.Table:
             "group", "cause", "took_ms", "confidence", "paused_partition_ms", "silent_partition_ms", "moved"
         ),
         one=_ones,
-        # for how long partitions were paused, or their owner was dead and nobody knew
+        # how long partitions were paused, or their owner was dead and nobody had noticed
         unread_ms=lambda batch: pc.add(
             pc.fill_null(batch["paused_partition_ms"], 0), pc.fill_null(batch["silent_partition_ms"], 0)
         ),
@@ -230,7 +230,7 @@ def _causes(rebalances: pa.Table) -> list[Row]:
 
 
 def _stalls(tables: Tables) -> Some:
-    # a commit that went back is told as such
+    # a commit that went back has its own table
     shown = pa.array(["STALL", "STOP", "WARN"])
     rows = with_columns(
         where(_all(tables, "stalls"), lambda batch: pc.is_in(batch["status"], shown)),
@@ -280,7 +280,7 @@ def _transactions(tables: Tables) -> dict[str, Any]:
         with_columns(
             rows.batches(*names),
             one=_ones,
-            # a producer without a known id is told by its own
+            # a producer without a known transactional id has its own number
             of=lambda batch: pc.if_else(pc.is_null(batch["transactional_id"]), batch["producer_id"], None),
             aborted=_counts("outcome", "aborted"),
             timed_out=_counts("cause", "timeout"),

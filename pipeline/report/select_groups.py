@@ -1,4 +1,4 @@
-"""What the pages tell of each group, from the tables (facts.schema.TABLES): of each group a bounded number of rows."""
+"""What the pages show of each group, from the tables (tables.schema.TABLES): a bounded number of rows of each group."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from muster.pipeline.report.selecting import (
 )
 
 GROUPS: Final = 1_000
-"""Groups that are told of: the worst ones."""
+"""Groups on the pages: the worst ones."""
 FIRST: Final = 100
-"""Of so many of them more is told."""
+"""So many of them have more details."""
 LANES: Final = 60
 """Members of one generation in a picture."""
 EPISODES: Final = 60
 """Episodes of one group."""
 _OF_FIRST: Final = {"shares": 40_000, "rebalances": 30_000}
-"""Rows of the FIRST groups together. Of a long history the newest part is told."""
+"""Rows of the FIRST groups together. Of a long history the newest part is shown."""
 _OF_ONE: Final = {"shares": 2_000, "rebalances": 1_000}
 """Rows of one group."""
 _OF_OTHERS: Final = {"shares": 40, "rebalances": 20}
@@ -56,8 +56,9 @@ def kept(kind: str, place: int, groups: int) -> int:
 
 
 def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
-    """Rows of `Chosen.groups`. `counted`: rebalances by group and cause; `committed`: the groups of all commits, also
-    those whose offsets were all deleted or expired.
+    """Rows of `Chosen.groups`. `counted`: rebalances by group and cause.
+
+    `committed`: the groups of all commits, also those whose offsets were all deleted or expired.
     """
     members = _by_group(grouped(tables["generations"].batches("group", "member_count"), ["group"],
                                 members=("member_count", "max")), "members")  # fmt: skip
@@ -113,7 +114,7 @@ def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
 
 
 def _rebalances_too_much(verdict: Row | None) -> bool:
-    """Is its trouble one of rebalances? What is wrong with commits no setting of the what-if heals."""
+    """Are its rebalances the trouble? No setting of the what-if repairs trouble of commits."""
     return verdict is not None and verdict["level"] != FINE and verdict["kind"] not in OF_COMMITS
 
 
@@ -122,7 +123,7 @@ def _by_group(rows: pa.Table, value: str) -> dict[str, Any]:
 
 
 def _rows_by_group(table: Kept, *columns: str) -> dict[str, Row]:
-    """The rows of a table that has one for each group."""
+    """The rows of a table with one row for each group."""
     return {row["group"]: row for batch in table.batches("group", *columns) for row in batch.to_pylist()}
 
 
@@ -137,7 +138,7 @@ def _top_causes(counted: pa.Table) -> dict[str, str | None]:
 
 
 def _longest(rebalances: Kept, counted: pa.Table, names: Sequence[str]) -> dict[str, Row]:
-    """The longest rebalance of each of these groups: what it took, and the bounds of that."""
+    """The longest rebalance of each of these groups: its length, and the bounds of the length."""
     most = _by_group(grouped(counted.to_batches(), ["group"], most=("longest_ms", "max")), "most")
     wanted, longest = pa.array(names, pa.string()), pa.array([most.get(name) for name in names], pa.int64())
     found: dict[str, Row] = {}
@@ -217,7 +218,7 @@ _TIME_BITS: Final = 42
 
 
 def stories(tables: Tables, about: Sequence[Row]) -> list[Story]:
-    """What is told of each of these groups (rows of `Chosen.groups`, the worst first)."""
+    """The stories of these groups (rows of `Chosen.groups`, the worst first)."""
     if not about:
         return []
     names = [row["group"] for row in about]

@@ -1,4 +1,7 @@
-"""Rows of tables as plain values, in one pass over each: what is kept of them on the way does not grow with the log."""
+"""Rows of tables as plain values, in one pass over each table.
+
+What a pass keeps does not grow with the log.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from muster.pipeline.kept import Kept
 from muster.pipeline.report.content import Row, Some
 
 LINES: Final = 40
-"""Rows of a table of the page, unless it says otherwise."""
+"""Rows of a table of the page, unless it has its own limit."""
 _MANY: Final = 200_000
-"""So many rows are gathered before they are made fewer."""
+"""So many rows are collected before they are made fewer."""
 
 Tables = Mapping[str, Kept]
 Batches = Iterable[pa.RecordBatch]
@@ -36,7 +39,7 @@ def up(column: str, *, nulls_first: bool = True) -> Key:
 
 
 def down(column: str) -> Key:
-    """The largest first, what is not known last."""
+    """The largest first, missing values last."""
     return Key(column, True)
 
 
@@ -55,7 +58,7 @@ def where(batches: Batches, is_kept: Callable[[pa.RecordBatch], Any]) -> Iterato
 
 
 def some_of(batches: Batches, *order: Key, limit: int = LINES) -> Some:
-    """The first rows in an order, and how many there are in all."""
+    """The first rows in an order, and how many rows there are in all."""
     total = 0
     first: list[pa.RecordBatch] = []
     for batch in batches:
@@ -79,7 +82,7 @@ def in_order(rows: pa.Table, order: Sequence[Key]) -> pa.Array:
     for at, key in enumerate(order):
         values = rows[key.column]
         if values.null_count:
-            # Arrow has nulls at the end, whichever the way
+            # Arrow has nulls at the end in both directions
             keys[f"n{at}"] = pc.cast(pc.is_null(values), pa.int8())
             ways.append((f"n{at}", "descending" if key.nulls_first else "ascending"))
         keys[f"k{at}"] = pc.cast(values, pa.int8()) if pa.types.is_boolean(values.type) else values
@@ -88,7 +91,7 @@ def in_order(rows: pa.Table, order: Sequence[Key]) -> pa.Array:
 
 
 def grouped(batches: Batches, keys: Sequence[str], **wanted: tuple[str, str]) -> pa.Table:
-    """Rows with the same keys as one row: each wanted column is made of another by `sum`, `min`, `max` or `count`."""
+    """Rows with the same keys as one row: `sum`, `min`, `max` or `count` makes each wanted column of another one."""
     found: list[pa.Table] = []
     most = _MANY
     for batch in batches:
@@ -116,7 +119,7 @@ def _merged(rows: pa.Table, keys: Sequence[str], wanted: Mapping[str, tuple[str,
 
 
 class Room(NamedTuple):
-    """Of which groups rows are wanted, and how many (or how much of their weight) of each."""
+    """The groups with wanted rows, and how many rows (or how much of their weight) of each."""
 
     groups: Sequence[str]
     sizes: Sequence[int]
@@ -128,16 +131,17 @@ class Newest(NamedTuple):
     rows: Mapping[str, Sequence[Row]]
     """In their order."""
     totals: Mapping[str, int]
-    """How much there is of each group in all."""
+    """How much each group has in all."""
 
 
 def newest(
     table: Kept, columns: Sequence[str], room: Room, *order: Key, weight: Callable[[pa.RecordBatch], Any] | None = None,
     weighed: Sequence[str] = (), made: Callable[[Batches], Batches] | None = None,
 ) -> Newest:  # fmt: skip
-    """The first rows of each group in an order, as many as there is room for. `weight`: how much of the room a row
-    takes, out of the columns `weighed`; otherwise one. `made`: other rows, with `group`, out of those that are kept;
-    they are in no order.
+    """The first rows of each group in an order, as many as fit.
+
+    `weight`: how much of the space a row takes, from the columns `weighed`; otherwise one. `made`: makes other rows,
+    with `group`, of those that are kept; they are in no order.
     """
     names = pa.array(room.groups, pa.string())
     light = dict.fromkeys(("group", *(key.column for key in order), *weighed))
@@ -168,7 +172,7 @@ def newest(
 
 
 def _within(found: Sequence[pa.Table], order: Sequence[Key], sizes: Ints) -> pa.Table:
-    """The rows for which there is room, by group and in order."""
+    """The rows that fit, by group and in order."""
     rows = pa.concat_tables(found).combine_chunks()
     rows = rows.take(in_order(rows, (up("code"), *order)))
     codes, weights = rows["code"].to_numpy(), rows["weight"].to_numpy()
@@ -196,11 +200,11 @@ def _plain(batches: Batches) -> list[Row]:
 
 
 def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """All rows of what is small."""
+    """All rows of a small table."""
     found: list[dict[str, Any]] = rows.to_pylist()
     return found
 
 
 def mean(total: float | None, count: int) -> float | None:
-    """Of so many values that are known; None: of none."""
+    """The mean of so many known values. It is None without known values."""
     return None if total is None or not count else total / count

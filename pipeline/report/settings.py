@@ -18,7 +18,7 @@ from muster.pipeline.wording import duration, number, plural
 
 
 def sections(chosen: Chosen, pages: Pages) -> Html | None:
-    """None if no what-if was asked for. `pages`: where groups are told of."""
+    """None if no what-if was requested. `pages`: the pages of groups."""
     if not chosen.grid and not chosen.fidelity:
         return None
     return section(
@@ -51,7 +51,7 @@ def answer(row: Row, withheld: int) -> str:
 
 
 def _rounds(changed: Mapping[str, object]) -> str:
-    """What rebalances are there in which not everybody stops: there may be more of them, and less is unread."""
+    """The kind of rebalances in which not all members stop: there may be more of them, and less is unread."""
     if changed.get("group.protocol") == CONSUMER:
         return " epochs, in which nobody stops what he keeps,"
     return " short rounds" if is_cooperative(str(changed.get("assignor", ""))) else ""
@@ -63,7 +63,7 @@ def untold(chosen: Chosen) -> int:
 
 
 def _answers(chosen: Chosen) -> Html | None:
-    """Sentences, if few settings were asked for."""
+    """Sentences, if few settings were requested."""
     return join([tag("p", answer(row, untold(chosen))) for row in chosen.grid]) if chosen.answers.rows else None
 
 

@@ -1,4 +1,4 @@
-"""The part of the page about one group, with the table of its rebalances: a link can name each of them. Pure."""
+"""The part of the page about one group, with the table of its rebalances, which links can name. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from muster.pipeline.schema import SOURCE_INFERRED
 from muster.pipeline.wording import DAY, duration, moment, number, plural, span, to_the_second
 
 _REBALANCES_SHOWN: Final = 8
-"""Rebalances that are listed without a click."""
+"""Rebalances that are visible without a click."""
 _REBALANCE_COLUMNS: Final = (
     Column("when (UTC)", is_head=True, is_time=True),
     Column("generation", is_time=True),
@@ -61,7 +61,7 @@ def _rebalance_line(row: Row, taken: set[str]) -> Line:
 
 
 def rebalance_cost(row: Row) -> str:
-    """What a rebalance cost, in words."""
+    """The cost of a rebalance, in words."""
     parts = []
     if row["took_ms"] is not None:
         phases = [
@@ -70,7 +70,7 @@ def rebalance_cost(row: Row) -> str:
             if row[key] is not None
         ]
         took = span(row["took_ms"], row.get("took_least_ms"), row.get("took_most_ms"))
-        # phases of what is only inferred would tell milliseconds that nobody has measured
+        # phases of an inferred rebalance would show milliseconds that nobody has measured
         parts.append(took + (f" ({', '.join(phases)})" if phases and row["source"] != SOURCE_INFERRED else ""))
     if row.get("died"):
         names = ", ".join(one["instance_id"] or one["client_id"] or one["member_id"] for one in row["died"])
@@ -94,18 +94,18 @@ def rebalance_cost(row: Row) -> str:
 
 
 _EPISODES_SHOWN: Final = 8
-"""Episodes that are listed without a click."""
+"""Episodes that are visible without a click."""
 
 
 class Detail(NamedTuple):
-    """How much is told."""
+    """How many details a story has."""
 
     rebalances: int
     shares: int
-    """Of members in generations, in the picture."""
+    """Members in generations, in the picture."""
     episodes: int
     is_rich: bool
-    """With all that is only seen after a click or under the mouse."""
+    """With details that are only visible after a click or under the mouse."""
 
 
 DETAILS: Final = (
@@ -117,7 +117,7 @@ DETAILS: Final = (
     Detail(12, 24, 6, False),
     Detail(4, 0, 3, False),
 )
-"""From all to little: a page has so much of each group as it has room for."""
+"""From all to little: a page has as many details of each group as fit."""
 
 
 def told(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> Html:

@@ -16,7 +16,7 @@ from muster.pipeline.schema import SOURCE_LOG
 from muster.pipeline.wording import duration, moment, number, plural
 
 WIDTH: Final = 119
-"""Of its lines, unless told otherwise."""
+"""The width of its lines, unless the caller gives another one."""
 _LEAST, _MOST = 60, 160
 """What is narrower, or wider, nobody reads well."""
 _LINES = 8
@@ -30,7 +30,7 @@ _VALUES = 8
 
 
 def text(chosen: Chosen, width: int = WIDTH) -> str:
-    """The summary of what was chosen, for so wide a terminal."""
+    """The summary, for a terminal of this width."""
     if chosen.first_ms is None or chosen.last_ms is None:
         return f"{plain(chosen.about.source)}: the log tells of no group"
     return "\n".join(_Lines(chosen, max(_LEAST, min(width, _MOST))).all())
@@ -91,11 +91,11 @@ class _Lines:
         return ["", *self._wrapped(title, 0), *told, *more]
 
     def _wrapped_line(self, line: str) -> list[str]:
-        # what fits keeps its columns
+        # a line that fits keeps its columns
         return [f"  {line}"] if len(line) + 2 <= self._width else self._wrapped(line)
 
     def _verdicts(self) -> list[str]:
-        """How many groups need help, what happened to the worst ones, what that cost, and what would have helped."""
+        """How many groups need help, what happened to the worst ones, its cost, and what would have helped."""
         chosen = self._chosen
         counts = ", ".join(f"{chosen.levels[level]:,} {_LEVELS[level]}" for level in LEVELS if chosen.levels.get(level))
         told = [f"groups: {counts}"] if counts else ["groups"]
@@ -143,7 +143,7 @@ class _Lines:
         title = f"what if (rebalances that left a group empty are not counted{told})"
         lines = self._block(title, chosen.grid, _setting)
         if 1 < len(chosen.about.what_if) <= _VALUES and chosen.grid:
-            # one question, of which several values were tried: the answer is the best of them
+            # one question with several values: the answer is the best of them
             lines += self._wrapped(f"best: {settings.answer(chosen.grid[0], left)}")
         return lines
 

@@ -48,7 +48,7 @@ class Lane:
 
 
 def share_of(row: Mapping[str, Any], until_ms: int) -> Share:
-    """A member of a generation as `select` has it; a generation that still holds ends at `until_ms`."""
+    """A member of a generation, as `select` has it; a generation without an end ends at `until_ms`."""
     end_ms = until_ms if row["end_ms"] is None else row["end_ms"]
     return Share(
         row["generation"],
@@ -99,7 +99,7 @@ def lanes_of(shares: Iterable[Share]) -> list[Lane]:
 
 
 def _order(share: Share) -> tuple[int, int, list[tuple[int, str]], str]:
-    """As they appear; those of one generation by name, web-2 before web-10."""
+    """In the order of appearance; those of one generation by name, web-2 before web-10."""
     parts = _DIGITS.findall(share.client_id or "")
     return share.start_ms, share.generation, [(len(one) if one.isdigit() else 0, one) for one in parts], share.member_id
 
@@ -125,32 +125,32 @@ def _add(lane: Lane, share: Share) -> None:
 
 
 WIDE: Final = 3.4
-"""Percent of the picture's width that a mark takes where there is much room: page.css shows these from 850 px on."""
+"""The width of a mark, in percent of the picture, where there is much space: from 850 px on (page.css)."""
 NARROW: Final = 9.5
 """The same on a phone (300 px)."""
 _NUMBER: Final = 2.8
-"""Percent of the width from which on a number fits into a bar."""
+"""From this width on, in percent, a number fits into a bar."""
 _NAMED: Final = 4
 """Rebalances that a mark names under the mouse."""
 LANES: Final = 40
 """Processes that are drawn."""
 PALE: Final = 10
-"""How much of its colour a bar has, in percent, with few partitions."""
+"""How much of its colour a bar with few partitions has, in percent."""
 FULL: Final = 42
-"""And with the most: the number on it stays readable."""
+"""And a bar with the most partitions: the number on it stays readable."""
 
 
 class Mark(NamedTuple):
-    """Rebalances that stand at one place."""
+    """Rebalances at one place."""
 
     at: float
-    """Where its middle is, in percent of the width."""
+    """The place of its middle, in percent of the width."""
     rows: Sequence[Row]
     """The newest first."""
 
     @property
     def text(self) -> str:
-        """A letter; of several rebalances how many they are, behind the letter if they have one cause."""
+        """A letter; several rebalances have their number, after the letter if they have one cause."""
         letters = {cause_words(row["cause"]).mark for row in self.rows}
         count = len(self.rows)
         if count == 1:
@@ -160,7 +160,7 @@ class Mark(NamedTuple):
 
 
 def marks(rows: Sequence[Row], times: Times, room: float) -> list[Mark]:
-    """Marks that do not touch each other, each `room` percent wide. The newest rebalance has its place for sure."""
+    """Marks that do not touch each other, each `room` percent wide. The newest rebalance surely has its place."""
     found: list[Mark] = []
     some: list[Row] = []
     begin = 101.0
@@ -224,7 +224,7 @@ class _Lanes(NamedTuple):
 
 
 def _newest(lanes: Sequence[Lane]) -> _Lanes:
-    """Those that were there last, in their order."""
+    """The lanes that were there last, in their order."""
     order = sorted(lanes, key=lambda one: -one.stretches[-1].end_ms)
     last, gone = order[:LANES], order[LANES:]
     kept = {id(one) for one in last}

@@ -1,1 +1,1 @@
-"""Where raw rows come from: segment files, a live cluster, any DataFrame of Kafka rows."""
+"""Sources of raw rows: segment files, a live cluster, any DataFrame of Kafka rows."""

@@ -1,9 +1,9 @@
 """From record batches v2 to raw rows, many batches at once (numpy and Arrow).
 
-A record (KIP-98): varint length of what follows, attributes int8, varint timestamp delta (ms), varint offset delta,
-varint key length (-1: none), key, varint value length (-1: tombstone), value, headers. Varints are zigzag. The start of
-a record depends on the one before it. So the first records of all batches are read together, then the second ones and
-so on; the few batches with many records are read one by one.
+A record (KIP-98) has these fields: varint length of the rest, attributes int8, varint timestamp delta (ms), varint
+offset delta. Then varint key length (-1: no key), key, varint value length (-1: tombstone), value, headers. Varints are
+zigzag. The start of a record depends on the one before it. So the first records of all batches are read together, then
+the second ones and so on. The few batches with many records are read one by one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CODEC: Final = 0x07
 _SMALLEST: Final = 7
 """Bytes of a record without key, value and headers."""
 _FEW: Final = 24
-"""As long as so many batches have a next record, looking at them together is quicker."""
+"""As long as so many batches have a next record, reading them together is quicker."""
 
 
 class Batches(NamedTuple):
@@ -55,13 +55,13 @@ class Batches(NamedTuple):
         return found
 
     def only(self, kept: Mask) -> Batches:
-        """Some of them."""
+        """Some of the batches."""
         data, source, *columns = self
         return Batches(data, source, *(column[kept] for column in columns))
 
 
 class Rows(NamedTuple):
-    """The records of some batches: bounds of key and value in `data`, and what the batch says."""
+    """The records of some batches: bounds of key and value in `data`, and facts of the batch."""
 
     data: Octets
     batch: Ints
@@ -132,7 +132,7 @@ def arrow_of(rows: Rows, batches: Batches, topic: str, partition: int) -> pa.Rec
 
 
 def _payloads(batches: Batches, damages: list[Damage]) -> tuple[bytes, Octets, Ints, Ints, Mask]:
-    """The records of each batch uncompressed: the buffer (as bytes and as an array), starts, ends, which could be."""
+    """The uncompressed records of each batch: the buffer (as bytes and as an array), starts, ends, readable ones."""
     good = np.ones(len(batches.position), np.bool_)
     starts, ends = batches.position + HEADER_SIZE, batches.position + batches.size
     if not (batches.attributes & _CODEC).any():
@@ -185,7 +185,7 @@ def _record_starts(
 
 
 def _walk(source: bytes, found: Ints, first: int, done: int, count: int, start: int, end: int) -> tuple[int, bool]:
-    """The rest of the records of one batch; where they end, and whether they can be."""
+    """The other records of one batch; where they end, and whether they are possible."""
     at, stop = int(start), int(end)
     places: list[int] = []
     for _ in range(done, count):
@@ -206,7 +206,7 @@ def _walk(source: bytes, found: Ints, first: int, done: int, count: int, start: 
 
 
 def _fields(data: Octets, record: Ints, batch: Ints, batches: Batches) -> tuple[Rows, Mask]:
-    """The fields of the records, and which records hold together."""
+    """The fields of the records, and which records are whole."""
     size, body = varints(data, record)
     end = body + size
     timestamp_delta, at = varints(data, body + 1)

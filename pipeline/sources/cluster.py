@@ -1,5 +1,7 @@
-"""Raw rows from a live cluster, without Spark: the ends of the offsets partitions, shares of their ranges, and reading
-a range with confluent-kafka (librdkafka: all its security settings work). No group is joined, nothing is committed.
+"""Raw rows from a live cluster, without Spark, with confluent-kafka (all security settings of librdkafka work).
+
+Here are the ends of the offsets partitions, shares of their ranges, and reading a range. No group is joined, nothing is
+committed.
 """
 
 from __future__ import annotations
@@ -27,21 +29,21 @@ from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading, evenly
 
 Offsets = dict[int, int]
-"""Of each partition."""
+"""The offset of each partition."""
 
 ANSWER_TIMEOUT_S: Final = 30.0
 FIRST_ANSWER_TIMEOUT_S: Final = 5.0
-"""The timeout for a cluster that was never reached: probably there is none."""
+"""The timeout for a cluster that was never reached: probably it does not exist."""
 IDLE_TIMEOUT_S: Final = 120.0
-"""So long a range may bring nothing at all."""
+"""A range without any row for so long is an error."""
 BATCH_ROWS: Final = 20_000
 POLL_S: Final = 0.1
-"""So long rows are gathered for a batch; with large records it is this that bounds the memory."""
+"""Rows are collected for a batch for so long; with large records this limits the memory."""
 _NO_TOPIC: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 _HOPELESS: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._FATAL)
-"""Errors of the client library after which waiting is in vain."""
+"""Errors of the client library after which waiting is useless."""
 _PLACE: Final = re.compile(r"\S*/\S+?: | \(after [^)]*\)|, [0-9]+ identical error\(s\) suppressed")
-"""What its complaints say beside what went wrong."""
+"""What its messages say besides the error."""
 _NO_KAFKA: Final = "Invalid response size"
 _CLIENT: Final = {"client.id": "muster-pipeline", "log_level": "0"}
 """Defaults. Errors are reported, so the library need not write them to stderr too."""
@@ -70,12 +72,12 @@ class Range(NamedTuple):
 
 
 class Cluster:
-    """What a client of one cluster needs, and what its library complained of meanwhile."""
+    """The options of a client of one cluster, and the messages of its library."""
 
     def __init__(self, client: Mapping[str, str]) -> None:
         self._complaints: dict[str, None] = {}
         self.is_hopeless = False
-        """Whether no broker can be had."""
+        """Whether no broker can be reached."""
         self.config: dict[str, Any] = {**_CLIENT, **client, "error_cb": self._complaint}
 
     def _complaint(self, error: KafkaError) -> None:
@@ -84,7 +86,10 @@ class Cluster:
             self._complaints[_PLACE.sub("", error.str())] = None
 
     def error(self, what: object) -> ClusterError | BadOption:
-        """`what` went wrong, with all that the library complained of. BadOption: an option is unknown or impossible."""
+        """The error for `what`, with all messages of the library.
+
+        BadOption: an option is unknown or impossible.
+        """
         if isinstance(what, KafkaException):
             what = what.args[0]
         text = what.str() if isinstance(what, KafkaError) else str(what)
@@ -94,7 +99,7 @@ class Cluster:
         return ClusterError(f"{self.config['bootstrap.servers']}: {text}{more}")
 
     def unreachable(self) -> ClusterError:
-        """Nobody answered."""
+        """The error for a cluster that did not answer."""
         silent = f"nobody answered for {FIRST_ANSWER_TIMEOUT_S:.0f} s"
         told = "; ".join(self._complaints) or ("the connection was closed" if self.is_hopeless else silent)
         if _NO_KAFKA in told:
@@ -116,7 +121,7 @@ def asking(client: Mapping[str, str]) -> Iterator[AdminClient]:
     try:
         yield admin
     except KafkaException as error:
-        admin.poll(0)  # that is when complaints are handed over
+        admin.poll(0)  # this delivers the messages of the library
         raise cluster.error(error) from error
 
 
@@ -139,7 +144,7 @@ def knock(client: Mapping[str, str]) -> None:
 
 
 def bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets, Offsets]:
-    """The first offset of each partition of the topic, and the one after the last that can be read at the isolation.
+    """The first offset of each partition of the topic, and the one after the last readable at the isolation level.
 
     Raises ClusterError, NoSource.
     """
@@ -151,8 +156,9 @@ def bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets, Offset
 
 
 def wanted_bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets, Offsets]:
-    """`bounds` of what is asked for: of the partitions that may have such rows, from the first one on that is new
-    enough. Raises ClusterError, NoSource.
+    """`bounds` of the requested rows: of the partitions that may have such rows, from the first new one on.
+
+    Raises ClusterError, NoSource.
     """
     first, last = of_partitions(reading, *bounds(client, reading))
     since_ms = reading.since_ms
@@ -166,14 +172,14 @@ def wanted_bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets,
 
 
 def of_partitions(reading: Reading, first: Offsets, last: Offsets) -> tuple[Offsets, Offsets]:
-    """Only those that may have rows that are asked for: a group is in the partition that its hash says."""
+    """Only the partitions that may have requested rows: the hash of a group's name is its partition."""
     count = len(first) if reading.topic == OFFSETS_TOPIC else None
     wanted = [partition for partition in last if reading.asked.has_partition(partition, count)]
     return {one: first[one] for one in wanted}, {one: last[one] for one in wanted}
 
 
 def _partitions(admin: AdminClient, client: Mapping[str, str], topic: str) -> list[int]:
-    """The partitions of a topic, which is not created by the question."""
+    """The partitions of a topic; this request does not create the topic."""
     asked = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_TIMEOUT_S)
     try:
         return sorted(partition.id for partition in asked[topic].result().partitions)
@@ -194,7 +200,7 @@ def _offsets(admin: AdminClient, places: Sequence[TopicPartition], spec: OffsetS
 
 
 def ranges_between(start: Offsets, end: Offsets, rows: int) -> list[Range]:
-    """What lies between, in ranges of at most `rows` offsets."""
+    """The offsets in between, in ranges of at most `rows` offsets."""
     found: list[Range] = []
     for partition in sorted(end):
         stop = end[partition]
@@ -204,7 +210,7 @@ def ranges_between(start: Offsets, end: Offsets, rows: int) -> list[Range]:
 
 
 def share_ranges(start: Offsets, end: Offsets, count: int) -> list[list[Range]]:
-    """At most `count` shares of about as many offsets; a partition with many is split. Empty when there is nothing."""
+    """At most `count` shares of about as many offsets; a partition with many is split. Empty without offsets."""
     total = sum(max(0, stop - start.get(partition, 0)) for partition, stop in end.items())
     ranges = ranges_between(start, end, max(1, -(-total // count)))
     shares = evenly(ranges, count, lambda one: one.end - one.start)
@@ -212,7 +218,7 @@ def share_ranges(start: Offsets, end: Offsets, count: int) -> list[list[Range]]:
 
 
 def bounded(start: Offsets, end: Offsets, rows: int) -> Offsets:
-    """How far to read so that it is about `rows` offsets: of each partition its part, and at least one of something."""
+    """How far to read for about `rows` offsets: a part of each partition, and at least one offset in all."""
     lags = {partition: max(0, stop - start.get(partition, 0)) for partition, stop in end.items()}
     total = sum(lags.values())
     if total <= rows:
@@ -227,9 +233,9 @@ def bounded(start: Offsets, end: Offsets, rows: int) -> Offsets:
 
 
 def read_ranges(client: Mapping[str, str], reading: Reading, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-    """The rows of some ranges, those of a partition in order. A row with `damage` tells what was deleted meanwhile.
+    """The rows of some ranges, those of a partition in order. Raises ClusterError.
 
-    Raises ClusterError.
+    A row with `damage` says which offsets were deleted meanwhile.
     """
     waves: list[dict[int, Range]] = []
     for one in ranges:
@@ -262,7 +268,7 @@ class _Wave:
         self._ranges = wave
         self._next = {one.partition: one.start for one in wave.values()}
         self._late: list[int] = []
-        """Partitions that began later than they were asked to: compacted, or deleted?"""
+        """Partitions that began later than requested: compacted, or deleted?"""
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """All rows, batch by batch."""
@@ -287,7 +293,7 @@ class _Wave:
         self._consumer.unassign()
 
     def _wanted(self, messages: Sequence[Any]) -> list[Any]:
-        """The messages that lie within the ranges; a partition is no longer open when its end is reached."""
+        """The messages within the ranges; a partition is closed when its end is reached."""
         wanted: list[Any] = []
         for message in messages:
             error = message.error()
@@ -309,7 +315,7 @@ class _Wave:
         return wanted
 
     def _deleted(self) -> Iterator[pa.RecordBatch]:
-        """A row for each partition whose log begins only behind the start of its range by now."""
+        """A row for each partition whose log now begins only after the start of its range."""
         late, self._late = self._late, []
         topic, told = self._reading.topic, []
         for partition in late:

@@ -31,7 +31,7 @@ CONNECTOR_SPEED: Final = {
     "kafka.fetch.max.wait.ms": "10",
     "kafka.max.poll.records": "5000",
 }
-"""Options of a read through Spark's connector: committed rows only, internal topics in patterns too, and quick."""
+"""Options of a read through Spark's connector: committed rows only, internal topics in patterns too, fast."""
 
 EXPLANATION: Final = (
     "there is no row to read. Spark's Kafka connector answers like that, without an error, for internal topics such as "
@@ -43,17 +43,17 @@ _NEEDED: Final = ("partition", "offset", "key", "value")
 
 
 def lacking_columns(names: Collection[str]) -> str:
-    """Which columns rows of Kafka would have beside these, in words; empty: none is missing."""
+    """Which columns Kafka rows would have besides these, in words; empty: no column is missing."""
     lacking = [name for name in _NEEDED if name not in names]
     lacking += [] if "timestamp" in names or "timestamp_ms" in names else ["timestamp"]
     return f"rows of Kafka have no column {', '.join(lacking)}" if lacking else ""
 
 
 def raw_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
-    """Any Kafka rows in the columns of schema.RAW: partition, offset, key and value are needed, `timestamp` (a
-    timestamp, or ms) or `timestamp_ms` too; where there is a column `topic`, rows of other topics are left out.
+    """Any Kafka rows in the columns of schema.RAW.
 
-    Raises ValueError for a missing column or one of another type.
+    partition, offset, key and value are needed, and `timestamp` (a timestamp, or ms) or `timestamp_ms`. If there is a
+    column `topic`, rows of other topics are left out. Raises ValueError for a missing column or one of another type.
     """
     types = {field.name: field.dataType for field in rows.schema.fields}
     if lacking := lacking_columns(types):
@@ -75,7 +75,7 @@ def _milliseconds(name: str, kind: DataType) -> Column:
 
 
 def some_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
-    """`raw_rows`; raises NoSource with the explanation when there is none. A stream need not have any yet."""
+    """`raw_rows`; raises NoSource with the explanation if there is no row. A stream need not have rows yet."""
     raw = raw_rows(rows, topic)
     if not rows.isStreaming and raw.isEmpty():
         raise NoSource(EXPLANATION)
@@ -88,13 +88,13 @@ def decoded_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
 
 
 _LOOKED_AT: Final = 64
-"""So many files of a table at most: a store that is far away answers late."""
+"""At most so many files of a table are checked: a remote store answers late."""
 _BYTES: Final = (pa.binary(), pa.large_binary(), pa.null())
 _EXPECTED: Final = "a table of raw rows in Parquet has columns partition, offset, timestamp, key, value"
 
 
 def check_table(path: str) -> None:
-    """Whether a folder with Parquet files, or one file, can be a table of raw rows. Raises NoSource."""
+    """Check that a folder with Parquet files, or one file, can be a table of raw rows. Raises NoSource."""
     system, root = file_system(path)
     files, folders = _files(system, root)
     if not files and not folders:
@@ -108,7 +108,7 @@ def check_table(path: str) -> None:
             raise NoSource(
                 f"{path} cannot be read: {file.base_name} is no Parquet file ({why}): {_EXPECTED}"
             ) from error
-        # what the names of folders say counts as columns
+        # names of folders may be columns too
         if not folders and (lacking := lacking_columns(schema.names)):
             there = ", ".join(schema.names)
             raise NoSource(f"{path} is no copy of a log: {file.base_name}: {lacking}; there are {there}")
@@ -119,7 +119,7 @@ def check_table(path: str) -> None:
 
 
 def _files(system: fs.FileSystem, root: str) -> tuple[list[fs.FileInfo], list[fs.FileInfo]]:
-    """The files that Spark would read, and the folders in which it would look for more."""
+    """The files that Spark would read, and the folders in which it would search for more."""
     info = system.get_file_info(root)
     if info.type == fs.FileType.File:
         return [info], []

@@ -27,19 +27,19 @@ _NAMES: Final = {
         *("maxRowsPerTrigger", "waitForTopic", "columns", "partitions", "groups", "since", "until"),
     )
 }
-"""Spark takes names of options in any case."""
+"""Spark accepts names of options in any case."""
 
 _SPAN: Final = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 _BETWEEN: Final = re.compile(r",(?![^\[]*\])")
-"""A comma between patterns; one in a name is written [,]."""
+"""A comma between patterns; a comma in a name is written [,]."""
 
 
 class BadOption(ValueError):
-    """An option, or a combination of them, that means nothing; the message names it and says what was expected."""
+    """An option, or a combination of options, without meaning; the message names it and what was expected."""
 
 
 class Options(NamedTuple):
-    """What was asked for."""
+    """The requested options."""
 
     path: str | None
     kafka: dict[str, str]
@@ -50,13 +50,13 @@ class Options(NamedTuple):
     starting: str
     max_rows: int
     wait: bool = False
-    """A stream of a topic that is not there yet waits for it."""
+    """A stream waits for a topic that does not exist yet."""
     columns: tuple[str, ...] = ()
-    """The only ones that are wanted; empty: all."""
+    """The only wanted columns; empty: all."""
 
     @property
     def schema(self) -> pa.Schema:
-        """What the rows have, without regard to what is wanted of it."""
+        """The columns of the rows, before `columns` applies."""
         return DECODED if self.rows == DECODED_ROWS else RAW
 
 

@@ -15,11 +15,11 @@ _LOOKED_INTO: Final = 100
 _NAMED: Final = 3
 """Folders that a message names."""
 READERS: Final = 8
-"""So many folders are read at once: a store that is far away answers late."""
+"""So many folders are read at once: a remote store answers late."""
 
 
 class NoSource(ValueError):
-    """There is nothing to read where one was sent; the message says what was expected."""
+    """There is nothing to read at this place; the message says what was expected."""
 
 
 class Folder(NamedTuple):
@@ -51,7 +51,7 @@ def file_system(path: str) -> tuple[fs.FileSystem, str]:
 
 
 def listed(path: str) -> tuple[fs.FileSystem, str, list[fs.FileInfo]]:
-    """What lies in a folder: its file system, the path in it, and the entries. Raises NoSource."""
+    """The content of a folder: its file system, the path in it, and the entries. Raises NoSource."""
     system, root = file_system(path)
     try:
         return system, root, system.get_file_info(fs.FileSelector(root))
@@ -60,7 +60,7 @@ def listed(path: str) -> tuple[fs.FileSystem, str, list[fs.FileInfo]]:
 
 
 def folders_among(entries: list[fs.FileInfo]) -> list[Folder]:
-    """Those that are folders of partitions, by topic and partition."""
+    """The entries that are folders of partitions, by topic and partition."""
     found: list[Folder] = []
     for entry in entries:
         match = _FOLDER.fullmatch(entry.base_name)
@@ -72,7 +72,7 @@ def folders_among(entries: list[fs.FileInfo]) -> list[Folder]:
 def find_segments(path: str, topic: str) -> list[SegmentFile]:
     """The segment files of `topic` in a data directory, or in one partition's folder, by partition and offset.
 
-    Raises NoSource when there are none, or none with anything in it.
+    Raises NoSource if there are none, or only empty ones.
     """
     system, root, entries = listed(path)
     own = _partition(root.rstrip("/").rpartition("/")[2], topic)

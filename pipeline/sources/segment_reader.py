@@ -1,5 +1,6 @@
-"""From the bytes of a segment file to whole batches with a right CRC, stretch by stretch, and what had to be skipped.
-Knows the 61 bytes of a batch header (KIP-98) and nothing of records. Messages of old formats (magic 0 and 1) become
+"""From the bytes of a segment file to whole batches with a correct CRC, stretch by stretch, and skipped bytes.
+
+It knows the 61 bytes of a batch header (KIP-98) and nothing of records. Messages of old formats (magic 0 and 1) become
 batches here, so no other module knows them.
 """
 
@@ -31,11 +32,11 @@ UNREADABLE: Final = (
     OverflowError,
     UnsupportedCodecError,
 )
-"""What the codecs raise for bytes that they cannot read."""
+"""The errors of the codecs for bytes that they cannot read."""
 
 
 def unpacked(codec: int, packed: bytes | memoryview) -> bytes:
-    """What was packed; `codec` is Kafka's number, 0: nothing is. Raises one of `UNREADABLE`."""
+    """The uncompressed bytes; `codec` is Kafka's number, 0: not compressed. Raises one of `UNREADABLE`."""
     if codec >= len(_CODECS):
         raise ValueError(f"unknown compression type {codec}")
     return bytes(_CODECS[codec](bytes(packed)))
@@ -43,7 +44,7 @@ def unpacked(codec: int, packed: bytes | memoryview) -> bytes:
 
 CHUNK_BYTES: Final = 4 << 20
 MAX_BATCH_BYTES: Final = 128 << 20
-"""A batch that says to be longer is taken for damage: no broker takes commits of that size."""
+"""A batch with a larger length counts as damage: no broker accepts commits of that size."""
 HEADER_SIZE: Final = 61
 LENGTH_OVERHEAD: Final = 12
 MAGIC: Final = 2
@@ -57,12 +58,12 @@ class Damage(NamedTuple):
     """Something in a segment that could not be read."""
 
     offset: int
-    """That of the batch, or the next one expected."""
+    """The offset of the batch, or the next expected one."""
     text: str
 
 
 class Stretch(NamedTuple):
-    """Some whole batches of a file, or what messages of an old format there are as batches."""
+    """Some whole batches of a file, or messages of an old format as batches."""
 
     data: bytes
     batches: list[int]
@@ -72,9 +73,11 @@ class Stretch(NamedTuple):
 
 @dataclass(slots=True)
 class Walk:
-    """The batches of one segment file in order. `Damage` tells of a torn tail, of a damaged batch, which is skipped,
-    and of bytes that are no batch, after which nothing more of the file can be found. Zeros at the end are reserved
-    space and no damage; nor is the end of a file that `goes_on` behind `size`.
+    """The batches of one segment file in order.
+
+    `Damage` reports a torn tail, a damaged batch, which is skipped, and bytes that are no batch. After such bytes
+    nothing more of the file can be found. Zeros at the end are reserved space and no damage. Nor is the end of a file
+    that `goes_on` after `size`.
     """
 
     name: str
@@ -100,7 +103,9 @@ class Walk:
             wanted = max(CHUNK_BYTES - len(data) if at else CHUNK_BYTES, lacking, 0)
 
     def _stretch(self, data: bytes, before: int) -> tuple[Stretch, int, int]:
-        """What lies whole in `data`, which stands at `before` in the file; where it ends, how much the next lacks."""
+        """The whole batches in `data`, which is at `before` in the file. Also where they end, and how much the next
+        lacks.
+        """
         found = Stretch(data, [], [])
         at, lacking = 0, 0
         while len(data) - at >= HEADER_SIZE:
@@ -128,7 +133,7 @@ class Walk:
         return found, at, lacking
 
     def _end_at(self, found: Stretch, data: bytes, at: int, before: int) -> None:
-        """No whole batch follows at `at` in `data`: when that is all of the file, tell of what is left."""
+        """No whole batch follows at `at` in `data`: at the end of the file, report the rest."""
         if before + len(data) < self.size:
             return
         self._done = True
@@ -137,7 +142,7 @@ class Walk:
             found.damages.append(Damage(self.next_offset, text))
 
     def _old_stretch(self, data: bytes, before: int) -> tuple[Stretch, int, int]:
-        """The same for messages of an old format, which begin `data`: those that follow one another, as batches."""
+        """The same for messages of an old format at the start of `data`: those that follow one another, as batches."""
         end, lacking = 0, 0
         while _is_old(data, end):
             size = LENGTH_OVERHEAD + int.from_bytes(data[end + 8 : end + 12], "big")
@@ -159,7 +164,7 @@ class Walk:
         return found._replace(data=b"".join(parts)), at, lacking if at == end else 0
 
     def _as_batches(self, run: bytes, position: int, found: Stretch) -> Iterator[bytes]:
-        """One run of messages as a batch; when one of them is damaged, the others one by one."""
+        """One run of messages as a batch; if one of them is damaged, the others one by one."""
         last = message_sets.head_of(run, 0)
         assert last is not None  # runs are whole messages
         try:
@@ -182,7 +187,7 @@ class Walk:
         yield batch
 
     def _give_up(self, found: Stretch, data: bytes, at: int, before: int, magic: int, length: int) -> None:
-        """Tell of bytes that are no batch: nothing after them can be found again."""
+        """Report bytes that are no batch: nothing after them can be found again."""
         self._done = True
         if any(data[at:]) or self._more_than_zeros():
             text = f"{self.name}: no batch at {before + at} (length {length}, magic {magic}), the rest is not read"

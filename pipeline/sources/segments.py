@@ -1,8 +1,8 @@
 """Raw rows from segment files as Arrow batches, without Spark: the requested rows, and the files of each task.
 
 Control batches and aborted transactions are left out. Data that cannot be read gives a row of its own. The request
-(`Asked`) is used three times: to skip partitions, segments and batches without a requested row; to skip records before
-they are decoded; and, exactly, on the rows.
+(`Asked`) is used three times. It skips partitions, segments and batches without a requested row. It skips records
+before they are decoded. And it filters the rows exactly.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SPECIAL: Final = re.compile(r"[*?\[]")
 
 
 class Asked(NamedTuple):
-    """Everything that is given has to hold for a row."""
+    """All given conditions must hold for a row."""
 
     partitions: frozenset[int] | None = None
     """Of the log; None: all."""
@@ -38,24 +38,24 @@ class Asked(NamedTuple):
     until_ms: int | None = None
     """Logged before."""
     groups: tuple[str, ...] = ()
-    """Patterns of which one has to match the whole name; empty: any group, or none."""
+    """Patterns: one has to match the whole name; empty: any group, or none."""
 
     @property
     def names(self) -> frozenset[str] | None:
-        """The only groups that can match; None: that is not known before names are seen."""
+        """The only groups that can match; None: not known before names are seen."""
         if not self.groups or any(map(_SPECIAL.search, self.groups)):
             return None
         return frozenset(self.groups)
 
     def has_partition(self, partition: int, count: int | None = None) -> bool:
-        """Whether a partition of the log may have such rows. `count`: how many there are, if that is surely known."""
+        """Whether a partition of the log may have such rows. `count`: the number of partitions, if surely known."""
         if self.partitions is not None and partition not in self.partitions:
             return False
         names = self.names
         return names is None or count is None or any(group_partition(name, count) == partition for name in names)
 
     def of_raw(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Such rows of schema.RAW; records of groups that are told by name are found by their undecoded keys."""
+        """Such rows of schema.RAW. If groups are given by name, their records are found by undecoded keys."""
         masks = []
         if self.partitions is not None:
             masks.append(pc.is_in(rows.column("partition"), pa.array(sorted(self.partitions), pa.int32())))
@@ -66,11 +66,11 @@ class Asked(NamedTuple):
         if self.names is not None:
             keys = rows.column("key")
             masks.append(reduce(pc.or_, (_is_key_of(name, keys) for name in sorted(self.names))))
-        # what is not known (damage has no time) is not what was asked for
+        # an unknown value (damage has no time) does not match
         return rows.filter(reduce(pc.and_kleene, masks)) if masks else rows
 
     def of_decoded(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Of decoded rows that are left those of the groups."""
+        """The rows of the groups among decoded rows."""
         if not self.groups:
             return rows
         matches = re.compile("|".join(map(translate, self.groups))).match
@@ -97,7 +97,7 @@ _TIME_ENTRY: Final = 12
 
 
 class DamagedSegment(ValueError):
-    """A segment cannot be read completely, and that was asked for."""
+    """A segment cannot be read completely, and that should be an error."""
 
 
 class Reading(NamedTuple):
@@ -111,28 +111,32 @@ class Reading(NamedTuple):
 
     @property
     def since_ms(self) -> int | None:
-        """What is older need not even be looked at, unless every damage is to be found."""
+        """Older rows need not even be read, unless every damage must be found."""
         return None if self.fail_on_damage else self.asked.since_ms
 
 
 class Share(NamedTuple):
-    """The segments of one task, and where to look for the ends of transactions that begin in them."""
+    """The segments of one task, and where the ends of transactions may be that begin in them."""
 
     path: str
     segments: tuple[SegmentFile, ...]
     partitions: dict[int, tuple[SegmentFile, ...]]
-    """All segments of the partitions that those belong to, by partition."""
+    """All segments of the partitions of these segments, by partition."""
 
 
 def read_segments(path: str, reading: Reading | None = None) -> Iterator[pa.RecordBatch]:
-    """All rows (schema.RAW) of a data directory or of folders copied out of one. Raises NoSource, DamagedSegment."""
+    """All rows (schema.RAW) of a data directory or of folders copied out of one.
+
+    Raises NoSource, DamagedSegment.
+    """
     for share in share_out(path, 1, reading):
         yield from read_share(share, reading or Reading())
 
 
 def share_out(path: str, count: int, reading: Reading | None = None) -> list[Share]:
-    """At most `count` shares of about the same size in bytes; a partition's segments stay in the order of the log.
-    Segments without a row that is asked for are in none of them. Raises NoSource.
+    """At most `count` shares of about the same size in bytes. Raises NoSource.
+
+    A partition's segments stay in the order of the log. Segments without a requested row are in no share.
     """
     reading = reading or Reading()
     segments = [segment for segment in find_segments(path, reading.topic) if segment.size]
@@ -161,13 +165,14 @@ def _is_before(system: fs.FileSystem, segment: SegmentFile, since_ms: int) -> bo
             stream.seek(size - _TIME_ENTRY)
             greatest_ms = int.from_bytes(stream.read(_TIME_ENTRY)[:8], "big", signed=True)
     except OSError:
-        return False  # it is not there: then the segment has to be read
-    # behind the entries of an index that was not closed stand zeros
+        return False  # without the index, the segment has to be read
+
+    # after the entries of an index that was not closed there are zeros
     return 0 < greatest_ms < since_ms
 
 
 def evenly(items: Sequence[T], count: int, size: Callable[[T], int]) -> list[list[T]]:
-    """At most `count` shares of about the same size, each of something; the largest items are placed first."""
+    """At most `count` shares of about the same size, none empty; the largest items are placed first."""
     shares: list[list[T]] = [[] for _ in range(min(count, len(items)))]
     loads = [(0, index) for index in range(len(shares))]
     for item in sorted(items, key=lambda one: (-size(one), one)):
@@ -178,7 +183,7 @@ def evenly(items: Sequence[T], count: int, size: Callable[[T], int]) -> list[lis
 
 
 def read_share(share: Share, reading: Reading) -> Iterator[pa.RecordBatch]:
-    """The rows of one share. Raises DamagedSegment when asked to."""
+    """The rows of one share. Raises DamagedSegment if damage is an error."""
     system, _ = file_system(share.path)
     for segment in share.segments:
         yield from _read_segment(system, segment, share.partitions[segment.partition], reading)
@@ -224,6 +229,6 @@ def _stretches(system: fs.FileSystem, segment: SegmentFile, *, check_crc: bool =
         yield Stretch(b"", [], [Damage(segment.base_offset, text)])
         return
     with stream:
-        # what was written after the files were listed is of another time than the ends of the topics
+        # data written after the files were listed is newer than the ends of the topics
         size, goes_on = min(stream.size(), segment.size), stream.size() > segment.size
         yield from Walk(segment.path, stream, size, segment.base_offset, check_crc=check_crc, goes_on=goes_on)

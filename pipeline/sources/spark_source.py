@@ -36,11 +36,11 @@ class MusterSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """How Spark calls it."""
+        """The name of the format in Spark."""
         return "muster"
 
     def schema(self) -> StructType:
-        """RAW or, with `rows` = decoded, DECODED; of these the `columns` that are asked for. Raises BadOption."""
+        """RAW or, with `rows` = decoded, DECODED; only the requested `columns`. Raises BadOption."""
         options = options_of(self.options)
         return from_arrow_schema(_columns_of(options.schema, options.columns))
 
@@ -61,7 +61,7 @@ def _columns_of(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
 
 
 def _narrowed(options: Options, asked: StructType) -> Options:
-    """With the columns of a schema, which is that of the options unless the reader was given one. Raises BadOption."""
+    """With the columns of a schema: that of the options, or one that the reader got. Raises BadOption."""
     known = {field.name: field.dataType for field in from_arrow_schema(options.schema).fields}
     for field in asked.fields:
         if known.get(field.name) != field.dataType:
@@ -71,12 +71,12 @@ def _narrowed(options: Options, asked: StructType) -> Options:
 
 
 def open_reader(options: Mapping[str, str]) -> DataSourceReader:
-    """What reads a batch with these options. Raises BadOption."""
+    """The reader of a batch with these options. Raises BadOption."""
     return BatchReader(options_of(options))
 
 
 class BatchReader(DataSourceReader):
-    """Segment files, or a live cluster as far as its partitions reach when the plan is made."""
+    """Segment files, or a live cluster up to the ends of its partitions when the plan is made."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -89,7 +89,7 @@ class BatchReader(DataSourceReader):
         return [InputPartition(share) for share in share_out(options.path, options.partitions, options.reading)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of a share. Raises DamagedSegment when asked to, ClusterError."""
+        """The rows of a share. Raises ClusterError, and DamagedSegment if damage is an error."""
         return _read(partition, self._options)
 
 
@@ -104,7 +104,7 @@ def _shares_of_cluster(options: Options) -> list[list[Range]]:
 
 def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
     if partition.value is None:
-        return iter(())  # there was no share: nothing of what is asked for is there
+        return iter(())  # there was no share: no requested row exists
     if options.path is not None:
         batches = read_share(Share(*partition.value), options.reading)
     else:
@@ -128,15 +128,15 @@ class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _as_json(last if self._options.starting == LATEST else first)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
-        """From now on there is no more than there is now."""
+        """Do not read beyond the present ends from now on."""
         self._target = self._bounds()[1]
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
-        """As many as the option says."""
+        """As many rows as the option says."""
         return ReadMaxRows(self._options.max_rows)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802  # Spark's name
-        """How far the next batch goes. Raises ClusterError when the log ends before what was read already."""
+        """The end of the next batch. Raises ClusterError if the log ends before rows that were read already."""
         first, self._last = self._bounds()
         read = _of_json(start)
         if read and not first:
@@ -156,7 +156,7 @@ class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _as_json(bounded(at, end, getattr(limit, "max_rows", self._options.max_rows)))
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802  # Spark's name
-        """How far the log reached when that was last asked."""
+        """How far the log reached at the last request."""
         return None if self._last is None else _as_json(self._last)
 
     def _bounds(self) -> tuple[Offsets, Offsets]:

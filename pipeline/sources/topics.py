@@ -1,6 +1,6 @@
-"""The topics of a source: the ends of their logs, with a rough history, and their names by id. Knows nothing of Spark.
+"""The topics of a source: the ends of their logs, with a rough history, and their names by id. No Spark.
 
-Of a data directory the ends come from time indexes and last batches, and names from `partition.metadata`; of a live
+Of a data directory the ends come from time indexes and last batches, and names from `partition.metadata`. Of a live
 cluster they come from requests. A row of ends (topic, partition, end_offset, time_ms) says: from time_ms on the log
 reached end_offset. A partition may have several rows, its history; the largest end_offset is the present end. Records
 of KIP-848 groups have only topic ids. The name of a deleted topic is, at best, in old records.
@@ -41,9 +41,9 @@ INTERNAL: Final = frozenset(
 )
 """Topics that no group reads."""
 HISTORY_ROWS: Final = 200
-"""So many rows of a partition at most, spread evenly over the entries of its time indexes."""
+"""At most so many rows of a partition, spread evenly over the entries of its time indexes."""
 HISTORY_MS: Final = (60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000)
-"""So long ago: what a live cluster is asked for beside the present ends."""
+"""A live cluster is asked for its ends so long ago, besides the present ends."""
 
 _LOG: Final = re.compile(r"[0-9]{20}\.log")
 _INDEX_ENTRY: Final = 8
@@ -57,15 +57,16 @@ _UNSEEN: Final = (
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._UNKNOWN_TOPIC,
 )
-"""A partition of which that is said has no end that is known."""
+"""A partition with one of these errors has no known end."""
 
 Row = tuple[str, int, int, int]
 
 
 def ends_of_path(path: str, until_ms: int | None = None) -> pa.Table | None:
-    """The rows (ENDS) of the partitions whose folders lie in a data directory, or were copied out of one; a URL too.
-    What became known from `until_ms` on is left out. None when there is nothing but internal topics. Raises NoSource
-    when the path cannot be listed.
+    """The rows (ENDS) of the partitions with folders in a data directory, or copied from one; a URL too.
+
+    Ends from `until_ms` on are left out. None if there are only internal topics. Raises NoSource if the path cannot be
+    listed.
     """
     system, _, entries = listed(path)
     folders = [folder for folder in folders_among(entries) if folder.topic not in INTERNAL]
@@ -75,18 +76,19 @@ def ends_of_path(path: str, until_ms: int | None = None) -> pa.Table | None:
 
 
 class Reach(NamedTuple):
-    """How far partitions of a live cluster reached when that was asked."""
+    """How far partitions of a live cluster reached at a request."""
 
     at_ms: int
-    """Just before it was asked, by the clock of this machine."""
+    """Just before the request, by the clock of this machine."""
     ends: Mapping[tuple[str, int], int]
-    """By topic and partition; what is not there, or may not be seen, is left out."""
+    """By topic and partition; partitions that do not exist, or are not visible, are left out."""
 
 
 def reach_of_cluster(client: Mapping[str, str]) -> Reach:
-    """How far all topics but internal ones reach now; `client`: options under librdkafka's names. To be asked before
-    the log of the groups is read: a group may have committed, by then, for what came after. Raises ClusterError,
-    BadOption.
+    """How far all topics but internal ones reach now; `client`: options under librdkafka's names.
+
+    To be called before the log of the groups is read: a group may commit, meanwhile, for later records. Raises
+    ClusterError, BadOption.
     """
     with asking(client) as admin:
         places = [TopicPartition(*place) for place in _all_places(admin)]
@@ -101,9 +103,10 @@ def ends_of_cluster(
     *,
     until_ms: int | None = None,
 ) -> pa.Table | None:
-    """The rows (ENDS) of partitions of a live cluster (None: of all there were) at the time of `reach`, or at
-    `until_ms` where that was past by then, and at the times of HISTORY_MS before; `client`: as for `reach_of_cluster`.
-    None when nothing is known of any of them. Raises ClusterError, BadOption.
+    """The rows (ENDS) of partitions of a live cluster (None: of all), at the time of `reach`, and before.
+
+    The time is `until_ms` instead, if that is earlier. The times before are those of HISTORY_MS. `client`: as for
+    `reach_of_cluster`. None if nothing is known of any partition. Raises ClusterError, BadOption.
     """
     latest = {place: end for place, end in reach.ends.items() if places is None or place in places}
     rows: list[Row] = []
@@ -116,7 +119,7 @@ def ends_of_cluster(
         for then_ms in times:
             then = OffsetSpec.for_timestamp(then_ms)
             found = _offsets(admin, [TopicPartition(*place) for place in latest], then)
-            # -1: there is no record of that time or later; beyond the end: it came after that was asked
+            # -1: no record of that time or later exists; beyond the end: the record is newer than the request
             rows += [
                 (*place, latest[place] if offset < 0 else min(offset, latest[place]), then_ms)
                 for place, offset in found.items()
@@ -158,7 +161,7 @@ def _offsets(admin: AdminClient, places: Sequence[TopicPartition], spec: OffsetS
 
 
 def _rows_of_folder(system: fs.FileSystem, folder: Folder) -> list[Row]:
-    """The present end of one partition and its history; nothing when there is no segment, or it goes away meanwhile."""
+    """The present end of one partition and its history; empty without a segment, or if it is removed meanwhile."""
     try:
         entries = {entry.base_name: entry for entry in system.get_file_info(fs.FileSelector(folder.path))}
         logs = sorted(name for name in entries if _LOG.fullmatch(name))
@@ -172,14 +175,16 @@ def _rows_of_folder(system: fs.FileSystem, folder: Folder) -> list[Row]:
         return []
     if end is None:
         return []
-    # a time in the future comes from a producer with a wrong clock, and is not used
+    # a time in the future is of a producer with a wrong clock, and is not used
     history = [one for one in history if one[1] <= now_ms()]
     steps = [one for one in _thinned(history) if one[0] < end[0]]
     return [(folder.topic, folder.partition, *one) for one in (*steps, end)]
 
 
 def _times(data: bytes, base_offset: int) -> list[tuple[int, int]]:
-    """What a time index says, as (end offset, time). Behind its entries stand zeros, or what does not rise."""
+    """The entries of a time index, as (end offset, time). After its entries there are zeros, or values that do not
+    rise.
+    """
     entries = np.frombuffer(data, _TIME_ENTRY, len(data) // _TIME_ENTRY.itemsize)
     entries = entries[: int(np.argmin(entries["time_ms"] > 0))] if (entries["time_ms"] <= 0).any() else entries
     offsets = entries["offset"].astype(np.int64)
@@ -238,7 +243,7 @@ def _end_of(stretch: Stretch) -> tuple[int, int]:
 
 
 def _last_position(system: fs.FileSystem, log: fs.FileInfo) -> int:
-    """Where the offset index leads to; 0 when there is none."""
+    """The last position in the offset index; 0 without an index."""
     try:
         data = _read(system, log.path.removesuffix(".log") + ".index")
     except FileNotFoundError:
@@ -259,7 +264,7 @@ _ID: Final = re.compile(rb"^topic_id: ([A-Za-z0-9_-]{22})$", re.MULTILINE)
 
 
 def names_of_path(path: str) -> dict[str, str]:
-    """Names by ids, in the form that Kafka writes ids in; of the topics that have a folder in a data directory."""
+    """Names by ids, in Kafka's form of ids; of the topics with a folder in a data directory."""
     try:
         system, _, entries = listed(path)
     except NoSource:
@@ -282,13 +287,13 @@ def _id_in(system: fs.FileSystem, file: str) -> str | None:
 
 
 def names_of_cluster(client: Mapping[str, str]) -> dict[str, str]:
-    """Names by ids of the topics of a live cluster that may be seen. Raises ClusterError."""
+    """Names by ids of the visible topics of a live cluster. Raises ClusterError."""
     found: dict[str, str] = {}
     with asking(client) as admin:
         topics = sorted(admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics)
         asked = admin.describe_topics(TopicCollection(topics), request_timeout=ANSWER_TIMEOUT_S) if topics else {}
         for topic, answer in asked.items():
-            # one that went meanwhile, or may not be seen
+            # a topic that was deleted meanwhile, or is not visible
             with suppress(KafkaException):
                 found[str(answer.result().topic_id)] = topic
     return found

@@ -1,7 +1,7 @@
 """The transactions in offsets partitions, without Spark: how the markers in control batches end them (KIP-98).
 
-`Outcomes` says which batches count. `parts_of` says which producer committed how many offsets of which groups, aborted
-and open transactions too; it reads headers, and the keys of batches of transactions.
+`Outcomes` says which batches count. `parts_of` gives the producer, the groups and the number of offsets of each
+transaction, also of aborted and open ones. It reads headers, and the keys of batches of transactions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Outcomes:
 
     @classmethod
     def of(cls, files: Iterable[Iterable[Stretch]]) -> Outcomes:
-        """The outcomes for the first of some files in a row; others are read while a transaction of it is open."""
+        """The outcomes for the first of some files in a row. Others are read while one of its transactions is open."""
         outcomes = cls()
         for index, file in enumerate(files):
             if index and not outcomes._open:
@@ -60,7 +60,7 @@ class Outcomes:
                 self._open.add(producer_id)
 
     def committed(self, batches: Batches) -> Mask:
-        """Which batches count: those of no transaction and those of one that was committed."""
+        """Which batches count: those without a transaction and those of a committed one."""
         counts = ~batches.is_transactional
         for index in np.flatnonzero(batches.is_transactional):
             producer_id = int(batches.producer_id[index])
@@ -71,7 +71,7 @@ class Outcomes:
 
 
 def kinds_of(batches: Batches) -> list[int | None]:
-    """What the marker in each batch says; None for batches of data and for markers of another kind."""
+    """The marker in each batch; None for batches of data and for markers of another kind."""
     kinds: list[int | None] = [None] * len(batches.position)
     controls = np.flatnonzero(batches.is_control)
     if len(controls):
@@ -91,7 +91,10 @@ PARTS: Final = pa.schema(
         "offsets long, groups strings"
     )
 )
-"""A transaction in one partition: when its first offsets were logged and when its marker was; open: null, null."""
+"""A transaction in one partition: when its first offsets and its marker were logged.
+
+An open transaction has null for its end and outcome.
+"""
 
 Part = dict[str, Any]
 _OUTCOMES: Final = {True: "committed", False: "aborted"}
@@ -107,7 +110,7 @@ def partitions_of(path: str) -> list[tuple[SegmentFile, ...]]:
 
 
 def parts_of(path: str, segments: Sequence[SegmentFile]) -> Iterator[Part]:
-    """The transactions in one partition (rows of PARTS). Damage is passed over: `segments` tells of it."""
+    """The transactions in one partition (rows of PARTS). Damage is skipped: `segments` reports it."""
     system, _ = file_system(path)
     open_ones: dict[int, Part] = {}
     for segment in segments:
