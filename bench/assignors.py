@@ -1,8 +1,8 @@
 """CPU time of an assignment beside other implementations': `python -m bench.assignors`; writes bench/assignors.md.
 
 The group has ten topics and an even assignment; one member was lost. Subscriptions are decoded beforehand, the user
-data of sticky is not: reading it is part of its work everywhere. Least of several runs; Java's is the CPU time of the
-thread that assigns, the first in a fresh virtual machine and the median when it is warm.
+data of sticky is not: reading it is part of its work everywhere. The figure is the least of several runs. Java's is the
+CPU time of the thread that assigns. It is the first in a fresh virtual machine, and the median when warm.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def told(name: str, times_us: list[float], goal: float | None = None) -> None:
 
 
 def measure(name: str, call: Callable[[], object], goal: float | None = None) -> None:
-    """Time several runs of a call, each of so many calls as take 20 ms, and print what came of it."""
+    """Time several runs of a call, each of so many calls as take 20 ms, and print the result."""
     times, start = 1, time.process_time()
     while (time.process_time() - start) < 0.02:
         call()

@@ -27,7 +27,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
 }
-"""Members do not time out between rounds; they ask often, so that what a server does is not hidden behind waiting."""
+"""Members do not time out between rounds. They ask often, so that waiting does not hide the server's work."""
 SMALL: Final = {"consumer-small": 100}
 LARGE: Final = {f"consumer-large-{number}": 1_000 for number in range(10)}
 """Topics with their partitions. A real Kafka makes no more than some thousands at once."""
@@ -83,7 +83,7 @@ class Groups:
         port, epoch = self.target.server.address[1], crowd.members[group][0].epoch
         words = [str(port), group, str(epoch), str(CHANGES), *LARGE]
         comers = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bench.load.one_more", *words, cwd=REPOSITORY, stdout=asyncio.subprocess.PIPE
+            sys.executable, "-m", "bench.load.joining_members", *words, cwd=REPOSITORY, stdout=asyncio.subprocess.PIPE
         )
         told, _ = await comers.communicate()
         changes = json.loads(told)

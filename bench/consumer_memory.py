@@ -1,6 +1,6 @@
 """`python -m bench.consumer_memory`: bytes of memory for each member of settled groups of the new protocol, by what the
 process grows. The members come as clients do, by heartbeats that are decoded from bytes. All that a group keeps
-counts: members, targets, who has which partition, deadlines. `bench.remember` has the figure of classic members.
+counts: members, targets, who has which partition, deadlines. `bench.memory` has the figure of classic members.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
-from bench.remember import Samples, resident_bytes
+from bench.memory import Samples, resident_bytes
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand

@@ -1,7 +1,7 @@
 """What the point for faults costs a heartbeat: `python -m bench.faults`.
 
-CPU time of prepared heartbeats through `dispatch`, without sockets: with the door shut, as while no rule is in force
-(and as on every server without a control); with a rule for another API; with a rule for another group.
+CPU time of cached heartbeats through `dispatch`, without sockets. First without any rule, as on every server without a
+test control. Then with a rule for another API, and with a rule for another group.
 """
 
 from __future__ import annotations

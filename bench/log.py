@@ -1,5 +1,6 @@
-"""`python -m bench.log`: the offsets log on its own: how quickly it is loaded and compacted by one core, and how much
-later the event loop gets its turn while the cleaner works beside it.
+"""`python -m bench.log`: the offsets log alone: how fast one core loads and compacts it.
+
+Also how much later the event loop runs while the cleaner works beside it.
 """
 
 from __future__ import annotations

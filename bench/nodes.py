@@ -30,12 +30,12 @@ PROPERTIES: Final = {"group.initial.rebalance.delay.ms": "0", "muster.offsets.du
 CONNECTIONS: Final = 50
 LOOKED_UP_AT_ONCE: Final = 2_000
 LOOKED_AT: Final = 200
-"""Groups of which it is seen whether they are served again."""
+"""The groups whose service after the move is checked."""
 HEAD: Final = "| figure | to reach | measured |\n|---|---:|---:|"
 
 
 class Moved(NamedTuple):
-    """What the stop of a broker took: CPU until all was handed over, and until a client of it was told; in ms."""
+    """The cost of the stop of a broker, in ms: CPU and time until a client has its answer."""
 
     cpu_ms: float
     told_ms: float
@@ -99,7 +99,7 @@ async def moved(workdir: Path, members: int) -> Moved:
         ports = [int(row["addresses"][0].rpartition(":")[2]) for row in ask(data, {"do": "list"})["nodes"]]
         groups = await groups_of(ports[0], 2, members)
         settled = await settle(ports[1], groups)
-        # another member of one group waits for the first one: it is to be told
+        # another member of one group waits for the first one: it shall get an answer
         waiter = await connect(ports[1])
         protocols = [JoinGroupRequestProtocol("range", b"m")]
         asked = JoinGroupRequest(groups[0], 300_000, 300_000, protocol_type="consumer", protocols=protocols)

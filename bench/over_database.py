@@ -47,7 +47,10 @@ IDLE_S: Final = 10
 BEATS: Final = 6
 """Turns in which heartbeats are measured."""
 FLAT: Final = 3 / 2.5
-"""What a request may cost at one of three nodes, x at one alone, so that three cores serve 2.5 times as many."""
+"""The largest cost of a request at one of three nodes, as a multiple of that at a single node.
+
+Then three cores serve 2.5 times as many.
+"""
 COMMIT_ERROR_AT: Final = 4 + 4 + 4 + 4 + 2 + len(TOPIC) + 4 + 4
 """Of the one partition of an answer to OffsetCommit v7, behind its size."""
 HEARTBEAT_ERROR_AT: Final = 12
@@ -124,8 +127,9 @@ def commits(workdir: Path, brokers: Sequence[MusterServer], connections: int, se
 def heartbeats(
     workdir: Path, postgres: str, counts: Sequence[int], connections: int, seconds: float
 ) -> dict[int, list[Cost]]:
-    """Heartbeats of members, each alone in its group, at all nodes at the same time: by how many nodes these are, which
-    are all there, and take turns, so that what else the machine does is the same for all.
+    """Heartbeats of members, each alone in its group, at all nodes at the same time: by the number of nodes.
+
+    All these nodes exist, and take turns, so that other load on the machine is the same for all.
     """
 
     async def settled(brokers: Sequence[MusterServer]) -> dict[int, list[bytes]]:
@@ -153,7 +157,7 @@ def loaded(
     seconds: float,
     error_at: int,
 ) -> Cost:
-    """All nodes at the same time, each frame by a connection of its own; frames by the port of a node."""
+    """All nodes at the same time, each frame by its own connection; frames by the port of a node."""
 
     def load(node: MusterServer) -> tuple[float, int, float]:
         own = Path(tempfile.mkdtemp(prefix="load-", dir=workdir))

@@ -1,8 +1,8 @@
 """What the pipeline costs: `python -m bench.pipeline`; writes bench/pipeline.md.
 
-Each measure runs in a process, and so in a JVM, of its own. CPU time is that of the JVM and its Python workers; the
-median of three runs after the first, where nothing else is said. The log is the sample's (`muster log sample`), of a
-million commits.
+Each measure runs in its own process, and so in its own JVM. CPU time is that of the JVM and its Python workers. It is
+the median of three runs after the first, unless the row says otherwise. The log is the sample's (`muster log sample`),
+of a million commits.
 """
 
 from __future__ import annotations

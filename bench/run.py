@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench import consumer_groups, consumer_memory, measure, remember, report, security, transactions
+from bench import consumer_groups, consumer_memory, measure, memory, report, security, transactions
 from bench.load.frameload import FrameLoad, Load
 from bench.scenarios import (
     REPEATED,
@@ -144,8 +144,9 @@ def note_commits(samples: Samples, where: str, comes: str, connections: int, tar
 
 
 def transaction_figures(targets: list[Target], unsynced: Target, samples: Samples) -> None:
-    """Transactions whose ends are synced before they are acknowledged, and those in the page cache, beside Kafka's; and
-    what it costs to read only what is committed.
+    """Transactions whose ends are synced before the answer, and those in the page cache, beside Kafka's.
+
+    Also the cost of reading only committed records.
     """
     page_cache, synced = transactions.WHERE
     for target in targets:
@@ -161,7 +162,7 @@ def note(samples: Samples, target: Target, figures: Mapping[str, float]) -> None
 
 
 def first_group(target: Target, samples: Samples) -> None:
-    """A thousand members on a server that has served nobody yet: what a test or a deployment meets after a start."""
+    """A thousand members on a server that has served nobody yet, as a test or a deployment after a start."""
     with socket.create_connection(target.server.address, timeout=60) as connection:
         while not wire.coordinator_is_ready(connection, "first"):
             time.sleep(0.05)
@@ -219,12 +220,12 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
     codec = codec_figures(samples)
     start_up(workdir, muster, samples)
     with_kafka = kafka_available() and not args.without_kafka
-    remember.figures(samples)
+    memory.figures(samples)
     consumer_memory.figures(samples)
-    remember.load_figures(workdir, samples, muster, with_kafka=with_kafka)
+    memory.load_figures(workdir, samples, muster, with_kafka=with_kafka)
     telling, silent = (MusterServer(workdir / name, SETTINGS, executable=muster) for name in ("telling", "silent"))
     silent.properties["muster.group.events.enable"] = "false"
-    remember.events_figure(Target(telling, frameload, args.seconds), Target(silent, frameload, args.seconds), samples)
+    memory.events_figure(Target(telling, frameload, args.seconds), Target(silent, frameload, args.seconds), samples)
     servers: list[ServerProcess] = [MusterServer(workdir / "muster", SETTINGS, executable=muster)]
     page_cache = MusterServer(workdir / "page-cache", {**SETTINGS, **PAGE_CACHE}, executable=muster)
     closed = UnpreparedServer(workdir / "unprepared", {**SETTINGS, **PAGE_CACHE}, executable=muster)

@@ -114,8 +114,10 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def heartbeats(target: Target, connections: int) -> Figures:
-    """Members' heartbeats, one under way on each connection: of one member on each, as clients send them, so that every
-    request is the one before it again; and of one in each of two groups in turns, so that none is.
+    """Members' heartbeats, one outstanding on each connection.
+
+    First of one member on each, as clients send them, so that every request repeats the one before it. Then of one in
+    each of two groups in turns, so that no request repeats the one before it.
     """
     members = target.heartbeats[connections]
     repeated = target.load(members, connections=connections)
@@ -197,7 +199,7 @@ def fetch_small(target: Target) -> Figures:
 
 
 def must_carry(load: Load, record_bytes: int) -> None:
-    """Refuse a run whose answers were not full: an error of a partition does not show as an error of the answer."""
+    """Refuse a run with incomplete answers: an error of a partition does not show as an error of the answer."""
     if load.received_bytes < load.requests * record_bytes:
         raise RuntimeError(f"{load.requests} answers of {record_bytes} bytes came to {load.received_bytes} bytes only")
 

@@ -1,8 +1,8 @@
-"""`python -m bench.security`: heartbeats over TLS, and a thousand clients that come in by TLS and SCRAM-SHA-512, on
-Muster and, when Java is there, on a real Apache Kafka 4.3. `bench.run` has the same figures among its own.
+"""`python -m bench.security`: heartbeats over TLS, and a thousand clients that connect with TLS and SCRAM-SHA-512.
 
-What counts is the CPU time of the server. So the clients, which are in Python, need not be fast: each connection has
-one request under way, and all send before the first answer is read.
+They run on Muster and, if Java is installed, on a real Apache Kafka 4.3. `bench.run` has the same figures among its
+own. The CPU time of the server counts. So the clients, which are in Python, need not be fast. Each connection has one
+outstanding request, and all send before the first answer is read.
 """
 
 from __future__ import annotations

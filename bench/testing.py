@@ -1,7 +1,8 @@
-"""`python -m bench.testing`: what a test pays for its server: the first one of a process, a clean one after it, and a
-hundred small group tests with real clients. With `--container HOST:PORT` the same hundred on a cluster that is there.
+"""`python -m bench.testing`: what a test pays for its server.
 
-A group test: three consumers join and share a topic, one leaves, what was read is committed and checked.
+That is the first server of a process, a clean one after it, and a hundred group tests. These have real clients. With
+`--against HOST:PORT` the same hundred run on an existing cluster. In a group test three consumers join and share a
+topic, one leaves, and read records are committed and checked.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def main() -> None:
     parser.add_argument("--tests", type=int, default=TESTS, help="how many group tests (default: 100)")
     parser.add_argument("--against", metavar="HOST:PORT", help="a Kafka cluster on which they run too")
     options = parser.parse_args()
-    logging.disable(logging.WARNING)  # aiokafka tells of each rebalance
+    logging.disable(logging.WARNING)  # aiokafka logs each rebalance
     first = [first_start() for _ in range(STARTS)]
     print(f"first server of a process, import included: {_ms(first)}")
     clean = [clean_start() for _ in range(STARTS)]

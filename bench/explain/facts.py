@@ -15,12 +15,13 @@ from muster.pipeline.tables import planned_once
 from muster.pipeline.tables.build import build
 
 SLOWEST: Final = 5
-"""So many tables are told one by one."""
+"""So many tables have a row of their own."""
 
 
 def all_tables(log: Path, folder: Path) -> list[Row]:
-    """The first step of an analysis (reading), then all tables; the second time, when Java has warmed up, and the first
-    time, as everybody meets it who starts `muster analyze`.
+    """The first step of an analysis (reading), then all tables.
+
+    The second time counts, with a warm Java, and the first time, as for every user of `muster analyze`.
     """
     bench, source = Bench(folder), Source(path=str(log))
     staged: list[Staged] = []
@@ -49,7 +50,7 @@ def all_tables(log: Path, folder: Path) -> list[Row]:
 
 
 def _write(bench: Bench, staged: Staged, target: Path) -> dict[str, Measured]:
-    """What each table cost; a table includes what those after it start from too, and the first one all the plans."""
+    """The cost of each table. A table includes what later tables start from too, and the first one all the plans."""
     tables: dict[str, DataFrame] = {}
     planning = bench.measure(lambda: tables.update(build(staged.inputs)))
     spent = {}

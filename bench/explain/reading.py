@@ -1,5 +1,6 @@
-"""From a log to decoded Parquet: over segment files, through Spark's own connector, from a live cluster; how memory and
-cost grow with the log.
+"""From a log to decoded Parquet: over segment files, through Spark's own connector, from a live cluster.
+
+Also how memory and cost grow with the log.
 """
 
 from __future__ import annotations

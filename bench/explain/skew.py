@@ -1,5 +1,6 @@
-"""What it costs that one group has nearly all rows: the tables that are made of commits, of the same commits once as
-those of many groups and once with nine of ten in one group.
+"""What it costs that one group has nearly all rows: the tables that are made of commits.
+
+The same commits are once those of many groups, and once nine of ten are in one group.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _RUNS: Final = 3
 
 
 def one_large_group(log: Path, folder: Path) -> list[Row]:
-    """By turns, so that what else the machine does meets both; the first turn, when Java warms up, is not counted."""
+    """Both in turns, so that other load on the machine meets both. The first turn, with a cold Java, does not count."""
     bench = Bench(folder)
     staged = stage(bench.spark, Source(path=str(log)), str(folder / "stage")).inputs
     commits = staged.decoded.where(F.col("kind") == OFFSET_COMMIT)

@@ -17,8 +17,9 @@ _RECORDED = Path(__file__).parents[2] / "tests" / "data" / "recorded" / "one.tar
 
 
 def small_log(_log: Path, folder: Path) -> list[Row]:
-    """Of a real Kafka's log of 19 groups, and of a small sample, which has the tables of events and of transactions
-    besides. Without the what-if; the least of some runs.
+    """The cost of a real Kafka's log of 19 groups, and of a small sample. Without the what-if; the least of some runs.
+
+    The sample has the tables of events and of transactions besides.
     """
     muster = Path(sys.executable).parent / "muster"
     with tarfile.open(_RECORDED) as archive:

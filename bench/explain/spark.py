@@ -47,7 +47,7 @@ class Runs(NamedTuple):
 
 
 def children_of(pid: int) -> list[int]:
-    """All descendants that there are now."""
+    """All present descendants."""
     parents: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -65,7 +65,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def cpu_by_process(pid: int) -> dict[int, float]:
-    """CPU time so far of a process and of each of its descendants that there are now."""
+    """CPU time so far of a process and of each of its present descendants."""
     found: dict[int, float] = {}
     for one in (pid, *children_of(pid)):
         try:
@@ -111,7 +111,7 @@ class Bench:
 
     @contextmanager
     def memory(self) -> Iterator[Callable[[], Memory]]:
-        """Look at the memory until the end; the function tells the peaks."""
+        """Watch the memory until the end; the function returns the peaks."""
         peaks = [0.0, 0.0]
         java = os.readlink(f"/proc/{self._jvm}/exe")
 

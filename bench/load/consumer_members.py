@@ -1,7 +1,7 @@
-"""Members of consumer groups (KIP-848) over TCP, as Java's clients behave: they follow what each heartbeat tells them,
-and say at once when they have.
+"""Members of consumer groups (KIP-848) over TCP, which act like Java's clients.
 
-The same client work for every server measured.
+They do what each heartbeat's answer says, and report at once when they have. The client's work is the same for every
+measured server.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Owned = dict[bytes, frozenset[int]]
 
 
 class ConsumerMember(Actor):
-    """One member; it stays until it is told to leave."""
+    """One member; it stays until the bench makes it leave."""
 
     def __init__(self, world: Any, group_id: str, member_id: str, topics: list[str]) -> None:
         super().__init__(world, wire.CLIENT_ID.decode())

@@ -1,7 +1,7 @@
-"""Frames of transactions, ready before they are sent: what each answer brings is known beforehand.
+"""Frames of transactions, ready before they are sent: the content of each answer is known beforehand.
 
 With transaction version 2 each end of a transaction raises the producer's epoch by one, and sequence numbers begin
-again; with version 1 (and 0) the epoch stays and sequence numbers go on.
+again. With version 1 (and 0) the epoch stays and sequence numbers continue.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Place(NamedTuple):
     topic: str
     partition: int
     group: str | None
-    """None: no offsets are committed."""
+    """It is None if no offsets are committed."""
 
 
 def connect(connection: socket.socket, transactional_id: str) -> Producer:

@@ -1,8 +1,8 @@
 """`python -m bench.substitutes`: Muster and what else tests of consumers run in place of Kafka, one after the other.
 
-For each: how long it takes from nothing until a consumer of a group has its first record, the processor time and the
-memory that it takes meanwhile, which families of APIs it says it serves, and what a stock client can do with it. Needs
-Go (kfake), Java and Maven (Kafka, embedded or not); what is missing is left out. Prints a table in Markdown.
+For each: the time until a consumer of a group has its first record, and processor time and memory meanwhile. Also which
+families of APIs it claims to serve, and what a stock client can do with it. Needs Go (kfake), Java and Maven (Kafka,
+embedded or not); missing ones are left out. Prints a table in Markdown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`python -m bench.substitutes.holder mock|thread`: a server inside a test's own process, until it is killed.
 
-Prints one line of JSON: where it listens, the seconds until it did, and the memory and processor time that the process
-had taken before, with what any test has loaded anyway (confluent-kafka).
+Prints one line of JSON: its address, the seconds until it listened, and the memory and processor time before. Before
+means with what any test has loaded anyway (confluent-kafka).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-from bench.worst import arrays_of, request_for
+from bench.largest_requests import arrays_of, request_for
 from muster.coordinator.api.registry import SERVED
 from muster.protocol.api import api
 from muster.protocol.message import Message

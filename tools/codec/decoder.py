@@ -1,9 +1,9 @@
 """Emits decoders: straight-line reads of one message in one version.
 
-A generated decoder has the signature (b, p, end): bytes, first position, position after the message; that of a request
-also `left`: how many elements all its arrays may have together. Adjacent fixed-size fields become one struct read.
-Bytes left over after the message are ignored, as Kafka does; those after a tagged field, inside the size it announces,
-are not.
+A generated decoder has the signature (b, p, end): bytes, first position, position after the message. The decoder of a
+request also has `left`: how many elements all its arrays may have together. Adjacent fixed-size fields become one
+struct read. Bytes after the message are ignored, as Kafka does. Bytes after a tagged field, inside the size that it
+announces, are not.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python -m tools.codec.distil [JAR_DIRECTORY]
 
-What is kept: names, types, version ranges, defaults, tags, nullable, ignorable, map keys. What is left out: prose
-(licence header, comments, "about"), and the messages that only brokers and controllers send to each other. Run it when
-Kafka's version changes; definitions.json and the generated modules are committed.
+It keeps names, types, version ranges, defaults, tags, nullable, ignorable, map keys. It leaves out prose (licence
+header, comments, "about"), and messages that only brokers and controllers send. Run it when Kafka's version changes;
+definitions.json and the generated modules are committed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KAFKA = "4.3.0"
 JARS = Path.home() / ".cache" / "muster" / f"kafka-{KAFKA}"
 OUT = Path(__file__).with_name("definitions.json")
 
-# The jar a definition comes from tells which log or protocol it belongs to.
+# The jar of a definition says which log or protocol it belongs to.
 SOURCES = {
     "kafka-clients": "wire",
     "kafka-group-coordinator": "group",

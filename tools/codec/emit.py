@@ -39,7 +39,7 @@ WIRE_NAMES = (
 
 
 def module(messages: list[Message]) -> str:
-    """The text of a module that holds these messages (a request and its response, a key and its value, or one)."""
+    """The text of a module with these messages (a request and its response, a key and its value, or one)."""
     tell_apart(messages)
     packers = Packers()
     classes = [class_text(s, message) for message in messages for s in message.structs.values()]

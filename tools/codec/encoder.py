@@ -1,8 +1,8 @@
 """Emits encoders: straight-line writes of one message in one version.
 
-A generated encoder takes the message and returns bytes; for a message that carries record batches it returns the
-parts, so that large records are passed on without a copy, and for a large answer with arrays too. Adjacent fixed-size
-values become one pack.
+A generated encoder takes the message and returns bytes. For a message with record batches it returns the parts, so that
+large records are sent without a copy. For a large answer with arrays it does so too. Adjacent fixed-size values become
+one pack.
 """
 
 from __future__ import annotations
@@ -173,8 +173,10 @@ class Encoder(Source):
             self.indent -= 1
 
     def _fold(self) -> None:
-        """A large answer is put together some parts at a time: millions of them would take more memory than it does,
-        and to join them all at once would keep all other clients waiting."""
+        """Join a large answer some parts at a time.
+
+        Millions of parts would take more memory than the answer. Joining them all at once would hold the event loop.
+        """
         self._folds = True
         self(f"if len(out) > {MOST_PARTS}:")
         if self._message.has_records:
@@ -228,7 +230,7 @@ class Encoder(Source):
         self(f"if {either(tagged, x)}:")
         code = None if tagged[0].array else tagged[0].code
         if len(tagged) == 1 and code:
-            # alone and of a fixed size, as in most messages that have any: count, tag, size and value in one pack
+            # a single field of a fixed size, as in most messages: count, tag, size and value in one pack
             put = self._packers.use(["B", "B", "B", code], "put")
             self(f"    {g} = {put}(1, {tagged[0].tag}, {SIZES[code]}, {x}.{tagged[0].name})")
         else:

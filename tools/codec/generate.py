@@ -2,7 +2,7 @@
 
     python -m tools.codec.generate [--check]
 
-With --check nothing is written; the names of stale modules are printed and the exit code is 1 when there are any.
+With --check nothing is written. It prints the names of stale modules, and the exit code is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def stale(files: dict[str, str]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the modules, or with --check tell which are stale."""
+    """Write the modules, or with --check print the stale ones."""
     parser = argparse.ArgumentParser(prog="python -m tools.codec.generate", description="Generate protocol/messages/.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a module is stale")
     options = parser.parse_args(arguments)

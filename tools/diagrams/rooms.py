@@ -54,7 +54,7 @@ def arrows() -> dict[str, set[str]]:
 
 
 def without_detours(graph: dict[str, set[str]]) -> dict[str, set[str]]:
-    """`graph` without the arrows that a longer way tells already (its transitive reduction). It has no circle."""
+    """`graph` without the arrows that a longer way implies (its transitive reduction). It has no circle."""
 
     def reached(start: str) -> set[str]:
         direct = graph[start]
@@ -65,7 +65,7 @@ def without_detours(graph: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 def picture() -> str:
-    """The rooms and their imports, as a mermaid diagram; of an arrow that a longer way tells already there is none."""
+    """The packages and their imports, as a mermaid diagram, without the arrows that a longer way implies."""
     shown = without_detours(arrows())
     numbers = {room: f"r{number}" for number, room in enumerate(shown)}
     lines = ["```mermaid", "flowchart TD"]

@@ -19,7 +19,7 @@ def state_diagram() -> str:
 
 
 def end_table() -> str:
-    """What is done with an EndTxn of the newest producer: a row for each kind of request, a column for each state."""
+    """The answer to an EndTxn of the newest producer: a row for each request, a column for each state."""
     states = list(dict.fromkeys(state for state, _ in OLD_CLIENT))
     rows = [
         (f"EndTxn 0-4, {words}", *(OLD_CLIENT[state, committed] for state in states))

@@ -1,11 +1,10 @@
-"""Distil Kafka's property definitions, as printed by DumpProperties.java, into coordinator/properties/: table.json, and
-the documentation that DescribeConfigs tells into documentation.json.
+"""Distil Kafka's property definitions, as printed by DumpProperties.java, into coordinator/properties/.
 
-Run `KAFKA_JARS=directory python -m tools.properties.distil` (Java 17 and Kafka's jars are needed; the table is
-committed, so only a new Kafka version asks for it). The table holds names, types, defaults, ranges, importances and
-update modes: facts, no prose. The documentation is Kafka's own text (NOTICE names it). ProbeValues.java, run the same
-way, prints what Kafka makes of odd values: the oracle that
-tests/coordinator/properties/kafka_answers.json holds.
+The file table.json has names, types, defaults, ranges, importances and update modes: facts, no prose. The file
+documentation.json has the documentation for DescribeConfigs: Kafka's own text (NOTICE names it). Run
+`KAFKA_JARS=directory python -m tools.properties.distil`. It needs Java 17 and Kafka's jars. The table is committed, so
+only a new Kafka version needs it. ProbeValues.java, run the same way, prints what Kafka makes of odd values: the oracle
+in tests/coordinator/properties/kafka_answers.json.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`make lint`: whether pages are at most 120 columns wide, and whether each sentence keeps the rules of `rules`.
 
-    python -m tools.prose              check
-    python -m tools.prose PATH …       print all faults of these files, also those that are still allowed
-    python -m tools.prose --update     write down what is left, after sentences were rewritten; it must not grow
+* `python -m tools.prose` checks.
+* `python -m tools.prose PATH …` prints all faults of these files, also those that are still allowed.
+* `python -m tools.prose --update` writes the remaining faults down, after sentences were rewritten. They must not grow.
 
 `allowed.json` has the number of faults that each file still has from before the rules. A file that is not there has
 none. The numbers only fall.

@@ -1,4 +1,4 @@
-"""The rules for a sentence: at most twenty words, and none of the turns of phrase that readers had to read twice."""
+"""The rules for a sentence: at most twenty words, and no phrase that readers had to read twice."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What it costs to remember: memory of offsets, members and transactional ids, how quickly a log is loaded and
-compacted (beside Kafka's own load of the same files), and what events add to a rebalance. `python -m bench.remember`
-prints all but the last.
+"""The memory of offsets, members and transactional ids, and the time in which a log is loaded and compacted.
+
+Kafka's own load of the same files stands beside it. The last figure is what events add to a rebalance. `python -m
+bench.memory` prints all but the last.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def figures(samples: Samples) -> None:
     """Those of one process each, run beside nothing else."""
     for what in ("memory", "log", "ids"):
         done = subprocess.run(
-            [sys.executable, "-m", "bench.remember", what], cwd=REPOSITORY, capture_output=True, text=True, check=True
+            [sys.executable, "-m", "bench.memory", what], cwd=REPOSITORY, capture_output=True, text=True, check=True
         )
         for name, value in json.loads(done.stdout).items():
             samples[name]["muster"].append(value)
@@ -88,7 +89,7 @@ def figures(samples: Samples) -> None:
 
 
 def group_records() -> Iterable[tuple[Message, Message]]:
-    """Groups of consumers as they stand in the log, each member with an id, a client and partitions of its own."""
+    """Groups of consumers, as the log has them; each member has its own id, client and partitions."""
     subscription = encode_subscription(ConsumerProtocolSubscription(["orders"]), 3)
     for group in range(ALL_MEMBERS // MEMBERS_EACH):
         members = []
@@ -277,9 +278,10 @@ def _kafka_load_ms(workdir: Path, source: Path) -> float:
 
 
 def events_figure(telling: Target, silent: Target, samples: Samples) -> None:
-    """Groups of a thousand members on a server that writes events and on one that does not, in turns: the CPU of each
-    join, for how often a member joins until all are in depends on who comes when. Each pair counts once, for what the
-    machine does meanwhile changes from one minute to the next.
+    """Groups of a thousand members on a server that writes events and on one that does not, in turns.
+
+    The figure is the CPU of each join. How often a member joins until all are in depends on their order. Each pair
+    counts once, because other load on the machine changes from one minute to the next.
     """
     targets = (telling, silent)
     try:

@@ -1,13 +1,18 @@
-"""The worst requests that the limits admit, one after the other against a server in this process: how long the event
-loop was held in one piece, and how much memory was taken.
+"""The largest requests that the limits admit, one after the other, against a server in this process.
 
-    python -m bench.worst [PART OF AN API'S NAME ...]
+The figures are how long the event loop was held in one piece, and how much memory was taken.
 
-For each API in its newest version: each array of the request with as many elements as it may have, all
-alike and all different, with short and with long texts; and what makes as many partitions as it may ("topics" alone:
-only that). "security" alone: many access control entries, users and quotas, on a server with an authorizer. "turn" is
-the CPU time of the longest turn of the event loop, "wait" how long the loop was kept waiting at most, with everything
-else on the machine. docs/limits.md has what is meant to hold.
+    python -m bench.largest_requests [PART OF AN API'S NAME ...]
+
+For each API in its newest version, each array of the request has as many elements as it may have. They are all alike or
+all different, with short or with long texts. Other requests make as many partitions as they may.
+
+* The part `topics` has only requests that make many partitions.
+* The part `security` has many access control entries, users and quotas, on a server with an authorizer.
+* The column `turn` is the CPU time of the longest iteration of the event loop.
+* The column `wait` is how long the loop waited at most, with all other load on the machine.
+
+docs/limits.md has the limits.
 """
 
 from __future__ import annotations
@@ -180,7 +185,7 @@ SECURITY = {
 
 
 def of_security(topics: int = 4_000) -> Iterator[Case]:
-    """Many entries, users and quotas: made, told, changed and taken away."""
+    """Many entries, users and quotas: created, described, changed and removed."""
     from muster.protocol.messages import alter_client_quotas, alter_user_scram_credentials, incremental_alter_configs
     from muster.protocol.messages.create_acls import AclCreation, CreateAclsRequest
     from muster.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest

@@ -1,8 +1,9 @@
-"""`python -m bench.load.one_more PORT GROUP EPOCH TIMES TOPIC...`: members that come to a large consumer group and go
-again, in a process of their own, so that what the other members do on the client's side does not count.
+"""`python -m bench.load.joining_members PORT GROUP EPOCH TIMES TOPIC...`: members that join a large group and leave
+again.
 
-Prints for each time, as JSON: after how many ms a new member had the new epoch, and after how many ms the one that
-stayed had it when another had left. Each sends one heartbeat behind the other meanwhile.
+They have their own process, so that the other members' work on the client's side does not count. Prints two times in ms
+for each round, as JSON. The first is that until a new member had the new epoch. The second is that until the remaining
+member had it, when another had left. Each sends one heartbeat after the other meanwhile.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Comer:
         self.owned: Any = []
 
     def beat(self) -> int:
-        """One heartbeat; the epoch that it brings. What it is given it takes, what it is told to give up it does."""
+        """Send one heartbeat and follow its answer; returns the epoch."""
         request = ConsumerGroupHeartbeatRequest(self.group, self.member_id, self.epoch)
         if self.epoch == 0:
             request.subscribed_topic_names, request.rebalance_timeout_ms = self.topics, REBALANCE_MS
