@@ -13,6 +13,7 @@ from muster.coordinator.log.checkpoints import encode_uuid
 from muster.coordinator.system import uuids
 from muster.postgres import schema
 from muster.postgres.missing import MissingExtra, check
+from muster.postgres.store import Identity, StoreAway, StoreRefused
 
 if TYPE_CHECKING:
     from muster.postgres.administration import ClusterStatus, Status
@@ -29,8 +30,6 @@ def run(options: argparse.Namespace) -> int:
         check()
     except MissingExtra as error:
         return _failed(str(error))
-    from muster.postgres.store import StoreAway, StoreRefused
-
     try:
         return asyncio.run(_ACTIONS[options.action](options))
     except StoreRefused as error:
@@ -63,7 +62,6 @@ def _failed(why: str) -> int:
 
 async def _init(options: argparse.Namespace) -> int:
     from muster.postgres import administration
-    from muster.postgres.store import Identity
 
     if not options.name.strip():
         return _failed("--name is empty; give the cluster a name, or none for the default one")
@@ -79,7 +77,7 @@ async def _init(options: argparse.Namespace) -> int:
 
 
 async def _upgrade(options: argparse.Namespace) -> int:
-    from muster.postgres import administration, schema
+    from muster.postgres import administration
 
     done = await administration.upgrade(options.url)
     for migration in done:

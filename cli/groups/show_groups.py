@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Event
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from muster.cli.groups.plans import check_groups, check_name, group_names
 from muster.cli.groups.read_groups import Description, NoGroup, all_groups, find_group
@@ -20,10 +20,8 @@ from muster.coordinator.history.timeline import Timeline
 from muster.coordinator.history.words import short
 from muster.coordinator.system.wall_time import wall_now_ms
 from muster.pipeline.episodes.from_events import Told, told
+from muster.pipeline.episodes.verdict import Verdict
 from muster.pipeline.episodes.verdict import describe as episode_sentence
-
-if TYPE_CHECKING:
-    from muster.pipeline.episodes.verdict import Verdict
 
 EPOCH_OF_LEFT_STATIC_MEMBER: Final = -2
 SAME: Final = "="

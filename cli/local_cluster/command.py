@@ -29,6 +29,7 @@ from muster.coordinator.log.checkpoints import encode_uuid
 from muster.coordinator.log.errors import DirectoryLocked
 from muster.coordinator.log.storage.lock import LOCK_FILE, DirectoryLock
 from muster.coordinator.system import uuids
+from muster.postgres.store import Identity, StoreAway, StoreRefused
 
 DATABASE: Final = "postgres"
 _OWN_FILES: Final = re.compile(rf"{re.escape(LOCK_FILE)}|{DATABASE}(\.new|\.log|\.run)?|node-\d+(\.log)?")
@@ -107,8 +108,6 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace, config: Config, metrics: tuple[str, int] | None) -> None:
     """Returns after a signal. Raises `Failed`."""
     # imported here: asyncpg may be missing, which `run` reports
-    from muster.postgres.store import StoreAway, StoreRefused
-
     signals = _Signals(asyncio.current_task())
     try:
         with working_directory(options.data_dir) as given:
@@ -200,7 +199,6 @@ async def _make_tables(url: str, config: Config) -> None:
     """Raises StoreAway or StoreRefused."""
     # imported here: asyncpg may be missing, which `run` reports
     from muster.postgres import administration
-    from muster.postgres.store import Identity
 
     cluster_id = config.cluster_id or encode_uuid(uuids.draw_uuid())
     await administration.init(url, CLUSTER_NAME, Identity(cluster_id, encode_uuid(uuids.draw_uuid())))

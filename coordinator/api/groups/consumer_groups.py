@@ -9,6 +9,7 @@ from typing import Any, Final
 from muster.coordinator.api.answer_size import MOST_ANSWER_BYTES, TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE, ask_each, distinct
+from muster.coordinator.api.groups.membership import answered_by_the_group
 from muster.coordinator.api.hash_order import by_coordinator
 from muster.coordinator.api.node import Node, Respond, in_steps
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
@@ -46,8 +47,7 @@ def handle_consumer_group_heartbeat(
         return
     names = request.subscribed_topic_names
     if request.subscribed_topic_regex or (names is not None and len(names) > FEW_NAMES):
-        done = partial(_submit, node, context, request, respond)
-        node.slices.run(_check_in_steps(node, context, request), lambda found: done(*found), context.channel)
+        node.slices.run(_submit_in_steps(node, context, request, respond), answered_by_the_group, context.channel)
     else:
         _submit(node, context, request, respond, _refusal(node, context, request))
 
@@ -72,6 +72,14 @@ def _submit(
         version=context.api_version,
     )
     node.routing.shard(request.group_id).submit(command)
+
+
+def _submit_in_steps(
+    node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest, respond: Respond
+) -> Job[None]:
+    """`_submit` of a heartbeat with a pattern, or with many names."""
+    refusal, pattern_error = yield from _check_in_steps(node, context, request)
+    _submit(node, context, request, respond, refusal, pattern_error)
 
 
 def _check_in_steps(

@@ -52,7 +52,7 @@ def handle_join_group(node: Node, context: RequestContext, request: JoinGroupReq
         version_rules.join_supports_skip_assignment(version),
     )
     if len(request.protocols) > MANY_PROTOCOLS:
-        node.slices.run(_joining(node, request.group_id, command), _answered_by_the_group, context.channel)
+        node.slices.run(_joining(node, request.group_id, command), answered_by_the_group, context.channel)
     else:
         node.routing.shard(request.group_id).submit(command)
 
@@ -63,7 +63,7 @@ def _joining(node: Node, group_id: str, command: JoinCommand) -> Job[None]:
     node.routing.shard(group_id).submit(command)
 
 
-def _answered_by_the_group(_: None) -> None:
+def answered_by_the_group(_: None) -> None:
     """The group answers when the rebalance is complete."""
 
 

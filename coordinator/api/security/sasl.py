@@ -6,7 +6,7 @@ its answer after a delay, and then its connection is closed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
@@ -23,13 +23,11 @@ from muster.coordinator.security.authentication import (
     Authentication,
 )
 from muster.coordinator.security.authorizer import USER, KafkaPrincipal
+from muster.coordinator.security.sasl.exchange import AuthenticationFailed, Exchange, Refused
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from muster.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-
-if TYPE_CHECKING:
-    from muster.coordinator.security.sasl.exchange import Exchange
 
 MIN_REAUTH_INTERVAL_MS: Final = 1_000
 """A client cannot authenticate again more often (KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS)."""
@@ -52,8 +50,6 @@ def handle_sasl_handshake(node: Node, context: RequestContext, request: SaslHand
     if authentication.state is COMPLETE:
         authentication.began_ms = node.clock.mono_ms()
         if request.mechanism != authentication.mechanism:
-            from muster.coordinator.security.sasl.exchange import Refused
-
             authentication.exchange = Refused(
                 f"SASL mechanism '{request.mechanism}' requested by client is not supported for re-authentication of "
                 f"mechanism '{authentication.mechanism}'"
@@ -83,8 +79,6 @@ def handle_sasl_authenticate(
     if exchange is None:
         respond(SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, _ILLEGAL))
         return
-    from muster.coordinator.security.sasl.exchange import AuthenticationFailed  # loaded with the listener
-
     again = authentication.state is REAUTHENTICATE
     sasl = authentication.sasl
     assert sasl is not None
