@@ -17,7 +17,7 @@ import structlog
 from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.config.listeners import Listener
 from muster.coordinator.net.http_get import http_get
-from muster.coordinator.net.jwks_source import MOST_BYTES, Aside, JwksFile, JwksUrl, Pace, read_file
+from muster.coordinator.net.jwks_source import MAX_BYTES, Aside, JwksFile, JwksUrl, Pace, read_file
 from muster.coordinator.net.tls.context import client_context
 from muster.coordinator.net.tls.settings import TlsError, TlsSettings
 from muster.coordinator.properties.definition import Value
@@ -191,7 +191,7 @@ class Bearer:
             self._source = JwksFile(settings.path)
         else:
             context = client_context(settings.tls) if settings.url.lower().startswith("https:") else None
-            fetch = partial(http_get, settings.url, context, MOST_BYTES)
+            fetch = partial(http_get, settings.url, context, MAX_BYTES)
             self._source = JwksUrl(_shown(settings.url), fetch, settings.pace, clock, Aside(post))
         self._check = JwtCheck(self._source, settings.expected, wall_ms)
 

@@ -1,6 +1,6 @@
 """Counts of one second, so that clients cannot fill a disk: refused requests, and ended transactions of groups.
 
-One event for each cause and client counts refused requests; names have at most `MOST_BYTES`. One event for each group,
+One event for each cause and client counts refused requests; names have at most `MAX_BYTES`. One event for each group,
 producer and outcome counts transactions: a busy producer ends a hundred transactions a second. The module sets no timer
 and writes nothing.
 """
@@ -16,10 +16,10 @@ from muster.coordinator.groups.common.events import Event
 from muster.coordinator.history.event_writer import record_key
 
 SECOND_MS: Final = 1_000
-MOST_KINDS: Final = 100
+MAX_KINDS: Final = 100
 """Different refusals of one second that get an event each. Further ones are counted together, without names."""
 
-MOST_BYTES: Final = 16 * 1024
+MAX_BYTES: Final = 16 * 1024
 """Bytes of all their names, as JSON."""
 LONGEST: Final = 249
 """Characters of a name (the longest name of a topic). A longer name is cut and ends with CUT."""
@@ -38,7 +38,7 @@ class RefusalCounts:
     def __init__(self, facts: Sequence[str] = FACTS) -> None:
         """`facts`: the names of the arguments of `count`, then "count"."""
         self._facts = facts
-        self._bytes_left = MOST_BYTES
+        self._bytes_left = MAX_BYTES
         self._counts: dict[tuple[str | int | None, ...], list[int]] = {}
         self._others = [0, 0]
         """The number of further refusals, and the time of the first. Each value of `_counts` has the same form."""
@@ -61,7 +61,7 @@ class RefusalCounts:
             counted[0] += 1
             return
         size = sum(len(quote(one).encode("utf-8", "surrogatepass")) for one in kind if isinstance(one, str))
-        if len(self._counts) < MOST_KINDS and size <= self._bytes_left:
+        if len(self._counts) < MAX_KINDS and size <= self._bytes_left:
             self._counts[kind] = [1, wall_ms]
             self._bytes_left -= size
         else:
@@ -74,7 +74,7 @@ class RefusalCounts:
         All counts are reset.
         """
         counts, (others, others_ms) = self._counts, self._others
-        self._counts, self._others, self._bytes_left, self.began_ms = {}, [0, 0], MOST_BYTES, None
+        self._counts, self._others, self._bytes_left, self.began_ms = {}, [0, 0], MAX_BYTES, None
         for (name, *facts), (count, first_ms) in counts.items():
             assert isinstance(name, str)
             yield name, first_ms, dict(zip(self._facts, (*facts, count), strict=True))
@@ -103,7 +103,7 @@ ABORTED: Final = "transactions_aborted"
 """As COMMITTED; none of these offsets ever counts."""
 COUNTED_ENDS: Final = {events.TRANSACTION_COMMITTED: COMMITTED, events.TRANSACTION_ABORTED: ABORTED}
 """The kinds that are counted, and the kind of the event with the count."""
-MOST_TRANSACTION_COUNTS: Final = 500
+MAX_TRANSACTION_COUNTS: Final = 500
 """When there are this many different counts, they are written at once."""
 
 
@@ -132,7 +132,7 @@ class TransactionCounts:
     @property
     def is_full(self) -> bool:
         """Whether the number of kept counts has reached its limit."""
-        return len(self._counts) >= MOST_TRANSACTION_COUNTS
+        return len(self._counts) >= MAX_TRANSACTION_COUNTS
 
     def take(self) -> Iterator[tuple[str, str, int, dict[str, int]]]:
         """The events to write: kind and group, the time of the first end (wall ms), and the facts. All counts are

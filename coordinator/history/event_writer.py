@@ -34,7 +34,7 @@ SYNC_MS: Final = 1_000
 """How long appended rows may wait for the disk: a power cut may lose that much."""
 REOPEN_MS: Final = 10_000
 """How long after a failure the log is not opened."""
-MOST_KEPT: Final = 1_000
+MAX_KEPT: Final = 1_000
 """Rows that wait for a log that failed, or that is not here yet after a change of leader."""
 ROWS_BYTES: Final = 256 * 1024
 """Bytes that are gathered into one batch."""
@@ -146,7 +146,7 @@ class EventWriter:
 
     def _keep(self, rows: Sequence[Row]) -> None:
         """The rows were not written: keep as many as may wait."""
-        kept = rows[: MOST_KEPT - len(self._kept)]
+        kept = rows[: MAX_KEPT - len(self._kept)]
         self._kept += kept
         self._lost += len(rows) - len(kept)
 

@@ -39,7 +39,7 @@ So the events that wait for a large one do not grow without limit.
 """
 BYTES_AS_A_PIECE: Final = 64 * 1024
 """Text of events of one member that counts for a piece. Most of it is metadata, which is encoded fast."""
-MOST_ROWS_WAITING: Final = 100_000
+MAX_ROWS_WAITING: Final = 100_000
 """Limit for the members of all waiting events.
 
 So a group that rebalances faster than its events are made does not fill the memory.
@@ -71,7 +71,7 @@ class PendingRows:
         if not self._waiting and self._left > 0 and self._make_short(event, wall_ms):
             return
         rows = _rows(event)
-        if self._rows_waiting and self._rows_waiting + rows > MOST_ROWS_WAITING:
+        if self._rows_waiting and self._rows_waiting + rows > MAX_ROWS_WAITING:
             self._lost(event, f"events of {self._rows_waiting} members are before it, and not written yet")
             return
         self._rows_waiting += rows
@@ -126,7 +126,7 @@ class PendingRows:
 
     def _take(self, data: bytes) -> None:
         self._size += len(data)
-        if self._size > schema.MOST_BYTES:
+        if self._size > schema.MAX_BYTES:
             raise schema.TooLarge(self._size)
         self._done.append(data)
 

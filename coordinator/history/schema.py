@@ -4,7 +4,7 @@ Every value has `v` (the schema's version), `kind`, `group`, `time` (wall ms) an
 ignores unknown kinds and fields. A field is never renamed and never changes its meaning under the same `v`.
 
 The text is built here, not by a general encoder, because one value may have 1,000 members. It is made in pieces of less
-than a millisecond. It has at most `MOST_BYTES`; a larger one is refused before it is made.
+than a millisecond. It has at most `MAX_BYTES`; a larger one is refused before it is made.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ LONGEST_KEPT: Final = 1_024
 """Longer metadata is not kept: it would stay here after the last of its members is gone."""
 FEW_PROTOCOLS: Final = 16
 """Members with more protocols than this are not kept either."""
-MOST_METADATA: Final = 64 * 1024
+MAX_METADATA: Final = 64 * 1024
 """Bytes of one member's metadata in an event. For further metadata the event has only the size."""
-MOST_METADATA_OF_ALL: Final = 4 * 1024 * 1024
+MAX_METADATA_OF_ALL: Final = 4 * 1024 * 1024
 """The same limit for all members together. Metadata that is kept does not count."""
 LONGEST_NAME: Final = 249
 """Characters of a protocol's name. A longer name is cut, and ends with "…"."""
-MOST_BYTES: Final = 16 * 1024 * 1024 - 1024
+MAX_BYTES: Final = 16 * 1024 * 1024 - 1024
 """The limit for an event: it is one record, in a segment of `__group_events`, and in a consumer's memory."""
 BYTES_A_PIECE: Final = 8 * 1024
 """Text that is made in one piece, if it is about many members: some half a millisecond."""
@@ -52,7 +52,7 @@ PARTITIONS_A_PIECE: Final = 2_000
 """Partitions of targets that are handled in one piece: some half a millisecond."""
 A_TOPIC: Final = 8
 """A topic takes as long as this number of its partitions."""
-MOST_TOPICS: Final = 20
+MAX_TOPICS: Final = 20
 """Topics whose moves are listed in the event of a target."""
 FACTS_OF_CLASSIC: Final = 3
 """The number of facts of a member that joins a classic group. A member of a consumer group has more."""
@@ -68,10 +68,10 @@ _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encod
 
 
 class TooLarge(ValueError):
-    """An event that would be longer than `MOST_BYTES`."""
+    """An event that would be longer than `MAX_BYTES`."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(f"{size} bytes or more, and {MOST_BYTES} is the most")
+        super().__init__(f"{size} bytes or more, and {MAX_BYTES} is the most")
 
 
 def to_json(event: Event, wall_ms: int) -> bytes:
@@ -205,7 +205,7 @@ def _target(facts: dict[str, Any]) -> Iterator[str | None]:
 
 def _most_moved(rows: list[tuple[str | None, int, int, int]]) -> list[tuple[str | None, int, int, int]]:
     """The topics that the event names, in their order."""
-    return nsmallest(MOST_TOPICS, rows, key=lambda row: (-row[1], row[0] or ""))
+    return nsmallest(MAX_TOPICS, rows, key=lambda row: (-row[1], row[0] or ""))
 
 
 def _started(facts: dict[str, Any]) -> str:
@@ -268,21 +268,21 @@ def _trigger(trigger: Trigger | None) -> str:
 def _members(members: Sequence[MemberFacts], owned: Mapping[str, Owned] | None) -> Generator[None, None, Sequence[str]]:
     """The texts of members, a few at a time. Raises TooLarge as soon as the limit is exceeded."""
     least = len(members) * LEAST_MEMBER_BYTES
-    if least > MOST_BYTES:
+    if least > MAX_BYTES:
         raise TooLarge(least)
     texts: list[str] = []
     some: list[str] = []
     size = left = 0
-    metadata = MOST_METADATA_OF_ALL
+    metadata = MAX_METADATA_OF_ALL
     for member in members:
-        text = _member(member, None if owned is None else owned[member.member], min(metadata, MOST_METADATA))
+        text = _member(member, None if owned is None else owned[member.member], min(metadata, MAX_METADATA))
         some.append(text)
         if len(text) > LONGEST_KEPT:
             metadata = max(metadata - len(text) * 3 // 4, 0)
         left += len(text) + LEAST_MEMBER_BYTES
         if left > BYTES_A_PIECE:
             size += left
-            if size > MOST_BYTES:
+            if size > MAX_BYTES:
                 raise TooLarge(size)
             texts.append(",".join(some))
             some, left = [], 0
@@ -292,7 +292,7 @@ def _members(members: Sequence[MemberFacts], owned: Mapping[str, Owned] | None) 
     return texts
 
 
-def _member(member: MemberFacts, owned: Owned | None, most_metadata: int = MOST_METADATA) -> str:
+def _member(member: MemberFacts, owned: Owned | None, most_metadata: int = MAX_METADATA) -> str:
     (name, instance, client_id, host, session_timeout_ms, rebalance_timeout_ms, protocols, joined_ms, synced_ms,
      heard_ms, assignment) = member  # fmt: skip
     has = "null" if owned is None else _owned(owned)
@@ -315,7 +315,7 @@ def _protocols(protocols: Protocols, most: int) -> str:
     return _short_protocols(protocols)
 
 
-def _long_protocols(protocols: Protocols, most: int = MOST_METADATA) -> str:
+def _long_protocols(protocols: Protocols, most: int = MAX_METADATA) -> str:
     left, rows = most, []
     for name, metadata in protocols:
         if len(name) > LONGEST_NAME:

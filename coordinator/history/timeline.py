@@ -62,7 +62,7 @@ class Timeline:
             self._gone.append(member)
             self._went[member] = value
         elif kind == "epoch_bumped":
-            self._topics += value["topics"][: words.MOST - len(self._topics)]
+            self._topics += value["topics"][: words.MAX_NAMED - len(self._topics)]
 
     def _date(self, value: Value) -> list[str]:
         day = format_wall(value["time"], "%Y-%m-%d", self._zone)

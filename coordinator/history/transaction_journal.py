@@ -33,7 +33,7 @@ log = structlog.get_logger("muster.events")
 VERSION: Final = 1
 """The version of the schema. It grows only when old readers would misread something."""
 
-MOST_PARTITIONS: Final = 2_000
+MAX_PARTITIONS: Final = 2_000
 """An event with at most this many partitions names them. Else it only has their number."""
 
 _RENAMED: Final = {"start_ms": "began", "version": "transaction_version"}
@@ -80,7 +80,7 @@ def _topics(partitions: Any, is_counted: bool) -> str:
     """
     count = sum(map(len, partitions.values()))
     rows = "null"
-    if count <= MOST_PARTITIONS:
+    if count <= MAX_PARTITIONS:
         rows = ",".join([f"{quote(topic)}:[{','.join(map(str, ids))}]" for topic, ids in partitions.items()])
         rows = f"{{{rows}}}"
     return rows if is_counted else f'{rows},"partitions":{count}'
@@ -103,7 +103,7 @@ COUNTED: Final = frozenset((events.FENCED, events.REQUEST_REFUSED))
 
 
 LATEST_MS: Final = 1_000
-MOST_WAITING: Final = 500
+MAX_WAITING: Final = 500
 """Waiting events are appended at once when they are this many, or name this many partitions in total."""
 SHARD_LOADED: Final = "shard_loaded"
 """partition, transactional_ids, records, took_ms. The event belongs to no id."""
@@ -141,8 +141,8 @@ class TransactionJournal:
             self._waiting.append((record_key(event.transactional_id), transaction_json(event, now.wall_ms)))
             self._size += 1
             if "topics" in event.facts:
-                self._size += min(partitions_of(event), MOST_PARTITIONS)
-            if self._size >= MOST_WAITING:
+                self._size += min(partitions_of(event), MAX_PARTITIONS)
+            if self._size >= MAX_WAITING:
                 self.write()
 
     def write(self) -> None:

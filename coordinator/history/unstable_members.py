@@ -15,7 +15,7 @@ from muster.coordinator.groups.common.events import Event, MemberFacts
 
 GROUP_RESTLESS: Final = "group_restless"
 """what, members, times, since, text."""
-MOST_PLACES: Final = 1_000
+MAX_PLACES: Final = 1_000
 """Processes of one partition that have left. Of more, the oldest are forgotten."""
 _WENT: Final = frozenset({events.MEMBER_LEFT, events.MEMBER_EXPIRED, events.MEMBER_REMOVED})
 KINDS: Final = _WENT | {events.MEMBER_JOINED}
@@ -77,7 +77,7 @@ class UnstableMembers:
         place.slow += is_slow
         place.died += died
         self._places[key] = place
-        if len(self._places) > MOST_PLACES:
+        if len(self._places) > MAX_PLACES:
             self._places.popitem(last=False)
 
     def _told(self, group_id: str, key: _Key, place: _Place) -> Event | None:

@@ -83,7 +83,7 @@ CAUSES: Final[dict[str, str]] = {
 """The text that follows the member that caused something."""
 
 
-MOST: Final = 5
+MAX_NAMED: Final = 5
 """Topics that one line names, or members that others waited for."""
 NOT_WORTH_A_WORD_MS: Final = 100
 """A shorter wait is not reported."""
@@ -95,7 +95,7 @@ def reconciled(value: Value, why: str, others: str, topics: Sequence[Value]) -> 
     `why` and `others`: members that joined, left, or changed their subscription. `topics`: the topics that have
     changed.
     """
-    changed = ", ".join(map(_topic, topics[:MOST]))
+    changed = ", ".join(map(_topic, topics[:MAX_NAMED]))
     parts = [f"{why} ({changed})" if why and changed else why or changed, others, _handed(value)]
     slow = [one for one in value["waited_for"] if one["took_ms"] >= NOT_WORTH_A_WORD_MS]
     if slow:
@@ -145,7 +145,7 @@ def _topic(topic: Value) -> str:
 
 def _bumped(value: Value) -> str:
     trigger = value["trigger"]
-    changed = ", ".join(map(_topic, value["topics"][:MOST]))
+    changed = ", ".join(map(_topic, value["topics"][:MAX_NAMED]))
     told = phrase(value["cause"], "" if trigger is None else who(trigger))
     return f"epoch {value['epoch']} begins in {value['state']}: {told}{f' ({changed})' if changed else ''}"
 
@@ -179,8 +179,8 @@ def _member(value: Value) -> str:
 
 
 def _names(gave_up: Sequence[Value]) -> str:
-    rows = [f"{one['topic']}: {' '.join(map(str, one['partitions']))}" for one in gave_up[:MOST]]
-    return f" ({', '.join(rows)}{', …' if len(gave_up) > MOST else ''})" if rows else ""
+    rows = [f"{one['topic']}: {' '.join(map(str, one['partitions']))}" for one in gave_up[:MAX_NAMED]]
+    return f" ({', '.join(rows)}{', …' if len(gave_up) > MAX_NAMED else ''})" if rows else ""
 
 
 def _migrated(value: Value, what: str, count: str) -> str:

@@ -29,7 +29,7 @@ PASSES: Final[Mapping[str, frozenset[int]]] = MappingProxyType(
 )
 """State of the authentication -> keys of the APIs that may pass."""
 
-MOST_REQUESTS: Final = 10
+MAX_REQUESTS: Final = 10
 """The limit until the authentication is complete. A client of Kafka needs four requests."""
 MAX_AUTHENTICATION_MS: Final = 30_000
 """The time limit of the authentication. It begins with the connection, or after its TLS handshake."""
@@ -77,8 +77,8 @@ class AuthenticationGate:
         """Let the request through, or raise `CloseConnection`."""
         state = self._authentication.state
         self._count += 1
-        if self._count > MOST_REQUESTS:
-            raise CloseConnection(f"the authentication takes more than {MOST_REQUESTS} requests")
+        if self._count > MAX_REQUESTS:
+            raise CloseConnection(f"the authentication takes more than {MAX_REQUESTS} requests")
         if state is AUTHENTICATE and self._authentication.takes_raw:
             self._take_raw(data[start:end])
             return None

@@ -13,7 +13,7 @@ from muster.coordinator.net.settings import NO_LIMIT
 from muster.coordinator.quotas.managers import Rate, Windows
 from muster.coordinator.system.clock import Clock
 
-MOST_ADDRESSES: Final = 20_000
+MAX_ADDRESSES: Final = 20_000
 """Connections of so many addresses with a quota are counted."""
 
 
@@ -92,7 +92,7 @@ class ConnectionRates:
         now_ms = self._clock.mono_ms()
         counted = self._counted.pop(address, None)
         if counted is None:
-            if len(self._counted) >= MOST_ADDRESSES:
+            if len(self._counted) >= MAX_ADDRESSES:
                 del self._counted[next(iter(self._counted))]
             counted = _Limited(self._windows, most, now_ms)
         self._counted[address] = counted  # the address whose last connection is oldest stands first

@@ -15,7 +15,7 @@ from muster.coordinator.system.clock import mono_ms
 
 TIMEOUT_S: Final = 20
 """The timeout of a connection, and of each answer of the network; as jose4j's."""
-MOST_MS: Final = 60_000
+MAX_MS: Final = 60_000
 """The limit for the whole document."""
 _PIECE: Final = 16 << 10
 
@@ -45,7 +45,7 @@ def _request(url: str) -> urllib.request.Request:
 def _exchanged(
     request: urllib.request.Request, redirects: Any, context: ssl.SSLContext | None, most_bytes: int
 ) -> bytes:
-    until_ms = mono_ms() + MOST_MS
+    until_ms = mono_ms() + MAX_MS
     # neither proxies of the environment nor other protocols
     opener = urllib.request.OpenerDirector()
     handlers: list[Any] = [
@@ -66,7 +66,7 @@ def _exchanged(
             if size > most_bytes:
                 raise OSError(f"the answer has more than {most_bytes} bytes")
             if mono_ms() > until_ms:
-                raise OSError(f"the answer takes more than {MOST_MS // 1000} s")
+                raise OSError(f"the answer takes more than {MAX_MS // 1000} s")
     return b"".join(pieces)
 
 

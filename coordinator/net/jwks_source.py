@@ -23,9 +23,9 @@ from muster.coordinator.system.jobs import Worker, outcome
 
 log = structlog.get_logger("muster.net")
 
-MOST_BYTES: Final = 512 << 10
+MAX_BYTES: Final = 512 << 10
 """The limit of a document with keys, as in jose4j."""
-MOST_MISSING: Final = 16
+MAX_MISSING: Final = 16
 """So many ids of unknown keys are remembered, as in Kafka."""
 MISSING_MS: Final = 60_000
 """A key that is unknown is not fetched again for so long."""
@@ -69,11 +69,11 @@ def read_file(path: str) -> JwkSet:
     """The keys of a file. Raises BadKeys."""
     try:
         with Path(path).open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         raise BadKeys(_why(error)) from error
-    if len(data) > MOST_BYTES:
-        raise BadKeys(f"it has more than {MOST_BYTES} bytes")
+    if len(data) > MAX_BYTES:
+        raise BadKeys(f"it has more than {MAX_BYTES} bytes")
     return JwkSet(data)
 
 
@@ -152,7 +152,7 @@ class JwksUrl:
         self._not_before_ms = now_ms + SOONEST_MS
         self._missing[kid] = now_ms + MISSING_MS
         self._missing.move_to_end(kid)
-        if len(self._missing) > MOST_MISSING:
+        if len(self._missing) > MAX_MISSING:
             self._missing.popitem(last=False)
         self._refresh()
 

@@ -41,7 +41,7 @@ _DEFAULT_BACKLOG: Final = 50
 _BACKLOG: Final = 1_024
 ACCEPTED_AT_ONCE: Final = 100
 """So many connections are accepted in one iteration of the event loop: some 10 ms."""
-MOST_REFUSED: Final = 1_000
+MAX_REFUSED: Final = 1_000
 """So many connections of one listener wait to be closed because their addresses have exceeded
 connection_creation_rate.
 """
@@ -243,7 +243,7 @@ class Listener:
         refused_ms = rates.refusal_ms(self.address.name, client_host(host)[1:])
         if not refused_ms:
             return False
-        if len(self._refused) >= MOST_REFUSED:
+        if len(self._refused) >= MAX_REFUSED:
             oldest = next(iter(self._refused))
             self._refused.pop(oldest).cancel()
             oldest.close()

@@ -22,7 +22,7 @@ FINISHING_PART: Final = 4
 """The divisor of the memory that is kept to finish requests beyond their share. One such request gets the same fraction
 of that memory.
 """
-MOST_OVER: Final = 256 << 20
+MAX_OVER: Final = 256 << 20
 """The memory may be exceeded by so much, because each connection reads its next bytes before it waits. Beyond that,
 connections end.
 """
@@ -144,7 +144,7 @@ class RequestMemory:
         if account.deadline_ms or self._has_share(account):
             self._stop_waiting(account)
             return True
-        if self._held > self._most + MOST_OVER:
+        if self._held > self._most + MAX_OVER:
             self._end_largest()
         if holder not in self._accounts or (not account.number and self._may_go_on(account)):
             return True

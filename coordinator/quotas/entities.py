@@ -36,7 +36,7 @@ _KEYS_OF_CLIENTS: Final[Mapping[str, tuple[str, float] | None]] = MappingProxyTy
 """Quotas of users and client ids -> the type of a whole number and its largest value; None for any number."""
 _KEYS_OF_IPS: Final[Mapping[str, tuple[str, float] | None]] = MappingProxyType({CONNECTION_CREATION_RATE: _INT})
 _ALMOST_WHOLE: Final = 1e-6
-MOST_HASHED: Final = 100
+MAX_HASHED: Final = 100
 """Texts up to so many characters have Java's order. All names of Kafka's are shorter. A request may have thousands of
 texts of megabytes.
 """
@@ -51,7 +51,7 @@ def entity_of(names: Mapping[str, str | None]) -> Entity:
 def in_javas_order(texts: Iterable[str], most: int) -> list[str]:
     """Return different texts in the order of a Java HashMap that was made for `most` of them.
 
-    The order decides which of several faults a client gets, and the order of answers. Texts longer than MOST_HASHED are
+    The order decides which of several faults a client gets, and the order of answers. Texts longer than MAX_HASHED are
     first.
     """
     given = list(texts)
@@ -73,20 +73,20 @@ def _buckets(count: int, most: int) -> int:
 
 
 def _spread(text: str) -> int:
-    if len(text) > MOST_HASHED:
+    if len(text) > MAX_HASHED:
         return 0
     code = java_string_hash(text) & 0xFFFF_FFFF
     return code ^ (code >> 16)
 
 
 def hash_of(entity: Entity) -> int:
-    """ClientQuotaEntity.hashCode, for the order of Java's tables. Names longer than MOST_HASHED count as empty."""
+    """ClientQuotaEntity.hashCode, for the order of Java's tables. Names longer than MAX_HASHED count as empty."""
     parts = [_hash(kind) ^ (0 if name is None else _hash(name)) for kind, name in entity]
     return 31 + sum(parts)
 
 
 def _hash(text: str) -> int:
-    return 0 if len(text) > MOST_HASHED else java_string_hash(text)
+    return 0 if len(text) > MAX_HASHED else java_string_hash(text)
 
 
 def shown(names: Mapping[str, str | None]) -> str:

@@ -156,7 +156,7 @@ def _rounded(time_ms: float) -> int:
     return int(min(math.floor(time_ms + 0.5), _LONGEST_MS))
 
 
-MOST_SENSORS: Final = 20_000
+MAX_SENSORS: Final = 20_000
 """The most clients whose use of one quota is remembered: a client may use a new id in each request."""
 UNUSED_MS: Final = 3_600_000
 """Clients that used nothing for so long are forgotten, as on Kafka."""
@@ -222,7 +222,7 @@ class QuotaManager:
         names = self._names(user, client_id)
         sensor = self._sensors.get(names)
         if sensor is None:
-            if len(self._sensors) >= MOST_SENSORS:
+            if len(self._sensors) >= MAX_SENSORS:
                 self._forget(now_ms)
             sensor = self._sensors[names] = Sensor(names, self.make(self.windows, now_ms))
         if sensor.version != self.version:

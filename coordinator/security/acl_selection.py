@@ -12,7 +12,7 @@ from muster.coordinator.security.acls import ANY, LITERAL, MATCH, PREFIXED, WILD
 
 AT_ONCE: Final = 200
 """One step handles so many entries and names."""
-MOST_TABLES: Final = 8
+MAX_TABLES: Final = 8
 """So many sets of fields are remembered: some 5 MB each for 20,000 entries."""
 _FIELDS: Final = len(Acl._fields)
 _NAME, _PATTERN = Acl._fields.index("resource_name"), Acl._fields.index("pattern_type")
@@ -39,7 +39,7 @@ class AclSelection:
         fields = tuple(at for at in range(_FIELDS) if wanted[at] is not None and (at in _TEXTS or wanted[at] != ANY))
         table = self._tables.get(fields)
         if table is None:
-            if len(self._tables) >= MOST_TABLES:
+            if len(self._tables) >= MAX_TABLES:
                 del self._tables[next(iter(self._tables))]
             table = self._tables[fields] = yield from self._sorted(fields)
         if wanted.pattern_type != MATCH or name is None:

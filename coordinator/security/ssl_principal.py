@@ -145,7 +145,7 @@ _RULE_TEXT: Final = r"(DEFAULT)|RULE:((\\.|[^\\/])*)/((\\.|[^\\/])*)/([LU]?).*?|
 _SPLITTER: Final = re.compile(rf"\s*({_RULE_TEXT})\s*(,\s*|$)", re.ASCII)
 _PARSER: Final = re.compile(_RULE_TEXT, re.ASCII)
 _REFERENCE: Final = re.compile(r"\$(\d+)", re.ASCII)
-_MOST_REFERENCE: Final = 2**31 - 1
+_MAX_REFERENCE: Final = 2**31 - 1
 
 
 class InvalidRules(ValueError):
@@ -227,7 +227,7 @@ def _literal_references(replacement: str, pattern: Any) -> str:
         if found[1].startswith("0"):
             continue
         index = int(found[1])
-        if index > _MOST_REFERENCE:
+        if index > _MAX_REFERENCE:
             raise NoName("a replacement names a group with too large a number")
         while index > groups and index >= 10:
             index //= 10

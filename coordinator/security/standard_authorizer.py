@@ -17,7 +17,7 @@ from muster.protocol.messages.metadata_records.remove_access_control_entry_recor
     RemoveAccessControlEntryRecord,
 )
 
-MOST_KEPT: Final = 100_000
+MAX_KEPT: Final = 100_000
 """So many answers are kept, some 30 MB: clients choose the names. Beyond this all are dropped."""
 _ANY_NAME: Final = "hardcode"
 """The resource name that Kafka uses to find out whether a client may do everything."""
@@ -74,7 +74,7 @@ class StandardAuthorizer:
         key = (requester.principal, requester.host, operation, resource_type, name)
         answer = self._answers.get(key)
         if answer is None:
-            if len(self._answers) >= MOST_KEPT:
+            if len(self._answers) >= MAX_KEPT:
                 self._answers.clear()
             answer = self._answers[key] = self._decide(*key)[0]
         if not answer and log_denied:
@@ -100,7 +100,7 @@ class StandardAuthorizer:
         key = (principal, host, operation, resource_type)
         answer = self._some.get(key)
         if answer is None:
-            if len(self._some) >= MOST_KEPT:
+            if len(self._some) >= MAX_KEPT:
                 self._some.clear()
             answer = self._some[key] = self._decide(*key, _ANY_NAME)[0] or self.rules.allows_some(
                 str(principal), java_address(host), operation, resource_type

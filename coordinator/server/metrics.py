@@ -70,9 +70,9 @@ def prometheus_text(metrics: Iterable[Metric]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-MOST_BYTES: Final = 64 * 1024
+MAX_BYTES: Final = 64 * 1024
 """Most bytes of a request's body, which is ignored."""
-MOST_CLIENTS: Final = 20
+MAX_CLIENTS: Final = 20
 """Most clients at the same time: usually one client reads the metrics."""
 PATIENCE_MS: Final = 10_000
 """The timeout of a request, and of its answer. A client that asks less often connects anew each time."""
@@ -83,8 +83,8 @@ class MetricsServer:
 
     def __init__(self, clock: Clock, host: str, port: int, collect: Callable[[], Awaitable[Iterable[Metric]]]) -> None:
         """`port` 0: a free port. `collect` returns the present metrics."""
-        busy = _plain(503, f"{MOST_CLIENTS} connections are open already\n")
-        limits = Limits(MOST_BYTES, MOST_CLIENTS, PATIENCE_MS)
+        busy = _plain(503, f"{MAX_CLIENTS} connections are open already\n")
+        limits = Limits(MAX_BYTES, MAX_CLIENTS, PATIENCE_MS)
         self.http = HttpServer(clock, host, port, limits, self._answer, busy, "metrics")
         self._collect = collect
 
@@ -113,11 +113,11 @@ def _plain(status: int, what: str) -> Response:
     return Response(status, "text/plain", what.encode())
 
 
-LOOK_MS: Final = 100
+SAMPLE_MS: Final = 100
 """How often the lateness of the event loop is measured."""
-LOOKS: Final = 600
+SAMPLES: Final = 600
 """So many measurements are a minute."""
-LOOKED_AT_ONCE: Final = 1_000
+COUNTED_AT_ONCE: Final = 1_000
 """One step counts so many groups or partitions."""
 
 
@@ -140,7 +140,7 @@ class ServerMetrics:
         self._request_us: Counter[int] = Counter()
         self._errors: Counter[tuple[int, int]] = Counter()
         self._events: Counter[str] = Counter()
-        self._late_ms: deque[int] = deque(maxlen=LOOKS)
+        self._late_ms: deque[int] = deque(maxlen=SAMPLES)
         self._late_in_all_ms = 0
         self._timer: Timer | None = None
 
@@ -161,7 +161,7 @@ class ServerMetrics:
 
     def watch(self, clock: Clock) -> None:
         """Measure how late the event loop is, until `end`."""
-        due_ms = clock.mono_ms() + LOOK_MS
+        due_ms = clock.mono_ms() + SAMPLE_MS
 
         def look() -> None:
             late_ms = max(clock.mono_ms() - due_ms, 0)
@@ -217,7 +217,7 @@ def _counting(server: Server) -> Job[list[Metric]]:
             for group_type, state in shard.group_states():
                 groups[group_type, state] += 1
                 seen += 1
-                if not seen % LOOKED_AT_ONCE:
+                if not seen % COUNTED_AT_ONCE:
                     yield None
             yield None
     led = 0

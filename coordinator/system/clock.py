@@ -30,7 +30,7 @@ GRACE_MS: Final = 3_000
 
 Hosts send lost packets again within the time for which the loop was held up.
 """
-READ_MOST_MS: Final = 1_000
+MAX_READ_MS: Final = 1_000
 """The longest time that a late timer waits for input to be read: a busy server always has more."""
 _TURNS, _TURNS_HELD_UP = 2, 6
 """Iterations of the loop: one may only accept a connection, and the next but one reads its request."""
@@ -133,7 +133,7 @@ class _Late:
     """The late timers. They wait until the loop has read and handled earlier input.
 
     Timers late by at most `HELD_UP_MS` let each socket be read once. If one is later, the loop was held up: they wait
-    until no input is left, at most `READ_MOST_MS`. Clients may have been held up too, or their packets lost. So no
+    until no input is left, at most `MAX_READ_MS`. Clients may have been held up too, or their packets lost. So no
     timer runs for as long again as the loop was held up (at most `GRACE_MS`). Each timer is delayed only once, so that
     deadlines also count in a loop that is always late.
     """
@@ -175,7 +175,7 @@ class _Late:
         # however long the loop was held up, it gets these iterations
         self._spent_ms += min(took_ms, HELD_UP_MS)
         held_up = self._late_ms > HELD_UP_MS
-        if self._spent_ms < READ_MOST_MS:
+        if self._spent_ms < MAX_READ_MS:
             if self._turns < (_TURNS_HELD_UP if held_up else _TURNS):
                 self._loop.call_soon(self._turn)
                 return

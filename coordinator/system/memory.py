@@ -61,7 +61,7 @@ collections, Python's default, they are ten times as many.
 """
 ALL_AFTER_RUNS: Final = 0
 """After one such collection all objects that are not frozen are visited, when a quarter of them is new."""
-MOST_OBJECTS: Final = 20_000
+MAX_OBJECTS: Final = 20_000
 """When more objects have survived that, they are frozen. Otherwise Python would visit all of them again and again. With
 1 GB of heap one such visit took 400 to 950 ms. A visit of 150,000 objects took 15 ms alone and 40 ms on a busy machine.
 """
@@ -83,7 +83,7 @@ def limit_collections() -> None:
 
 def _after_collection(phase: str, run: dict[str, Any]) -> None:
     """Freeze all objects, if they are many. After a collection no young cycle exists, so none is frozen."""
-    if phase == "stop" and run["generation"] >= _OLDEST_GENERATION and _old_objects() > MOST_OBJECTS:
+    if phase == "stop" and run["generation"] >= _OLDEST_GENERATION and _old_objects() > MAX_OBJECTS:
         gc.freeze()
 
 

@@ -16,25 +16,25 @@ from typing import Any, Final
 
 import re2
 
-MOST_MEMORY: Final = 1 << 19
+MAX_MEMORY: Final = 1 << 19
 """Bytes that a compiled pattern may take; while it is matched it takes no more either."""
-MOST_CHARACTERS: Final = 5_000
+MAX_CHARACTERS: Final = 5_000
 """Of a pattern."""
-MOST_CLASSES: Final = 50
+MAX_CLASSES: Final = 50
 """Classes of Unicode (\\pL) in a pattern: to read one takes up to 0.1 ms."""
-MOST_COPIES: Final = 50_000
+MAX_COPIES: Final = 50_000
 """Parts of a pattern, each as often as counts around it repeat it."""
-MOST_OPTIONAL: Final = 2_000
+MAX_OPTIONAL: Final = 2_000
 """Of these, the ones that may be missing by such a count. RE2 needs some 4 ms for so many, and 300 ms for
 ten times as many.
 """
-MOST_NESTED: Final = 1_000
+MAX_NESTED: Final = 1_000
 """The most that counts which stand in each other may multiply to; RE2's."""
-MOST_STEPS: Final = 10_000_000
+MAX_STEPS: Final = 10_000_000
 """Instructions of a pattern × bytes of a name: at worst 40 ms. RE2 does not hold Python's lock meanwhile."""
 A_MATCH: Final = 1_000
 """Steps that a match takes besides, however short the name is."""
-MOST_KEPT: Final = 16
+MAX_KEPT: Final = 16
 """Compiled patterns that are kept: members of a group bring the same one."""
 
 
@@ -82,8 +82,8 @@ class Pattern:
     __slots__ = ("_compiled", "size")
 
     def __init__(self, pattern: str) -> None:
-        if len(pattern) > MOST_CHARACTERS:
-            message = f"a pattern may have {MOST_CHARACTERS} characters"
+        if len(pattern) > MAX_CHARACTERS:
+            message = f"a pattern may have {MAX_CHARACTERS} characters"
             raise BadPattern(message, message)
         self._compiled = _compiled(pattern)
         self.size: int = self._compiled.programsize
@@ -95,17 +95,17 @@ class Pattern:
 
     def matches(self, text: str) -> bool:
         """Whether the pattern matches all of `text`; ValueError when that might take too long."""
-        if self.size * len(text) > MOST_STEPS:
+        if self.size * len(text) > MAX_STEPS:
             raise ValueError(f"the pattern is too large for a name of {len(text)} characters")
         return self._compiled.fullmatch(text) is not None
 
 
-@lru_cache(MOST_KEPT)
+@lru_cache(MAX_KEPT)
 def _compiled(pattern: str) -> Any:
     if _has_any_byte(pattern):
         raise BadPattern("\\C would match a part of a character", "invalid escape sequence")
-    if pattern.count("\\p") + pattern.count("\\P") > MOST_CLASSES:
-        raise BadPattern(f"a pattern may have {MOST_CLASSES} classes of Unicode", _TOO_LARGE)
+    if pattern.count("\\p") + pattern.count("\\P") > MAX_CLASSES:
+        raise BadPattern(f"a pattern may have {MAX_CLASSES} classes of Unicode", _TOO_LARGE)
     if "{" in pattern:
         _check_counts(pattern)
     compiled = _read(pattern)
@@ -118,7 +118,7 @@ def _compiled(pattern: str) -> Any:
 
 def _read(pattern: str) -> Any:
     options = re2.Options()
-    options.max_mem = MOST_MEMORY
+    options.max_mem = MAX_MEMORY
     options.log_errors = False
     options.never_capture = True
     try:
@@ -151,9 +151,9 @@ def _check_counts(pattern: str) -> None:
         else:
             last = _Part(1)
             here.copies += len(token[0])
-        if here.copies > MOST_COPIES or here.optional > MOST_OPTIONAL:
-            raise BadPattern(f"the pattern is too large: its counts repeat more than {MOST_COPIES} parts, or leave "
-                             f"more than {MOST_OPTIONAL} to choice", _TOO_LARGE)  # fmt: skip
+        if here.copies > MAX_COPIES or here.optional > MAX_OPTIONAL:
+            raise BadPattern(f"the pattern is too large: its counts repeat more than {MAX_COPIES} parts, or leave "
+                             f"more than {MAX_OPTIONAL} to choice", _TOO_LARGE)  # fmt: skip
 
 
 class _Part:
@@ -182,8 +182,8 @@ class _Part:
         self.copies *= times
         self.optional = self.optional * times + max(most - least, 0)
         self.nested *= times
-        if self.nested > MOST_NESTED:
-            raise BadPattern(f"not a regular expression: a repetition of more than {MOST_NESTED} times",
+        if self.nested > MAX_NESTED:
+            raise BadPattern(f"not a regular expression: a repetition of more than {MAX_NESTED} times",
                              DESCRIPTIONS["invalid repetition size"])  # fmt: skip
 
 

@@ -341,7 +341,7 @@ class TestALateTimer:
         play(story)
 
     def test_a_busy_server_has_deadlines_too(self, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(clocks, "READ_MOST_MS", 20)
+        monkeypatch.setattr(clocks, "MAX_READ_MS", 20)
 
         async def story(bench: Bench) -> None:
             bench.clock.read_first(lambda: True)

@@ -116,7 +116,7 @@ def test_old_cycles_are_found_while_there_are_few_objects() -> None:
     one, other = Linked(), Linked()
     one.other, other.other = other, one
     gone = weakref.ref(one)
-    kept = [[number] for number in range(memory.MOST_OBJECTS // 2)]
+    kept = [[number] for number in range(memory.MAX_OBJECTS // 2)]
     for _ in range(20):
         more = [[number] for number in range(memory.EVERY_OBJECTS)]
         del more
@@ -124,7 +124,7 @@ def test_old_cycles_are_found_while_there_are_few_objects() -> None:
     for _ in range(10):
         more = [[number] for number in range(2 * memory.EVERY_OBJECTS)]
         del more
-    assert len(kept) == memory.MOST_OBJECTS // 2
+    assert len(kept) == memory.MAX_OBJECTS // 2
     assert gone() is None
 
 

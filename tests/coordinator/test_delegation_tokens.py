@@ -101,7 +101,7 @@ async def test_what_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_credentials_are_made_once_and_follow_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "MOST_KEPT", 2)
+    monkeypatch.setattr(core, "MAX_KEPT", 2)
     there = {
         f"t{number}": DelegationTokenRecord("User:a:b", "User:c", (), 1, 9, 5, f"t{number}") for number in range(3)
     }

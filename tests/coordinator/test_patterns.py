@@ -147,7 +147,7 @@ def test_few_compiled_patterns_are_kept() -> None:
     first = Pattern("a0")
     for number in range(1, 100):
         assert Pattern(f"a{number}").matches(f"a{number}")
-    assert patterns._compiled.cache_info().currsize == patterns.MOST_KEPT
+    assert patterns._compiled.cache_info().currsize == patterns.MAX_KEPT
     assert re2._Regexp._make.cache_info().currsize == 0
     assert first.matches("a0")
     assert Pattern("a99")._compiled is Pattern("a99")._compiled

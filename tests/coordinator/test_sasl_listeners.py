@@ -159,7 +159,7 @@ async def test_nothing_else_may_come_between() -> None:
 
 async def test_few_requests_soon_and_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     async with client_of() as (_, client):
-        for _ in range(authentication_gate.MOST_REQUESTS):
+        for _ in range(authentication_gate.MAX_REQUESTS):
             await client.ask(SOFTWARE)
         client.send(SOFTWARE)
         assert await client.closed()

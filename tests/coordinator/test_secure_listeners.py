@@ -146,7 +146,7 @@ async def test_what_speaks_no_tls_and_what_speaks_it_elsewhere(world: World) -> 
 async def test_certificates_are_read_anew_when_their_file_changes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_node, "LOOK_MS", 1)
+    monkeypatch.setattr(running_node, "RENEWAL_CHECK_MS", 1)
     async with running(world.properties()) as server:
         async with world.client(server, world.context()) as stays:
             with capture_logs() as logs:

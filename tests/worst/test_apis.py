@@ -167,7 +167,7 @@ def case_of(name: str, rows: str) -> Case:
 def capturing(pattern: str) -> Any:
     """As patterns were once read: their groups capture, which costs time for each group at each character."""
     options = re2.Options()
-    options.max_mem = patterns.MOST_MEMORY
+    options.max_mem = patterns.MAX_MEMORY
     options.log_errors = False
     return re2.compile(pattern, options)
 
@@ -195,7 +195,7 @@ def test_events_with_all_of_the_metadata_of_members_are_found(states: States, mo
     protocols = schema._long_protocols
     monkeypatch.setattr(schema, "_long_protocols", lambda rows, most=0: protocols(rows, NEVER))
     for module, limit in (
-        (schema, "MOST_METADATA_OF_ALL"), (schema, "MOST_BYTES"),
+        (schema, "MAX_METADATA_OF_ALL"), (schema, "MAX_BYTES"),
         (journal, "PIECES_AT_ONCE"), (journal, "BYTES_AS_A_PIECE"),
     ):  # fmt: skip
         monkeypatch.setattr(module, limit, NEVER)

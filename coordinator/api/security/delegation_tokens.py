@@ -17,7 +17,7 @@ from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import ANONYMOUS, KafkaPrincipal, Operation, ResourceType
 from muster.coordinator.security.sasl.delegation_tokens import (
-    MOST_TOKENS,
+    MAX_TOKENS,
     DelegationTokens,
     belongs_to,
     has_expired,
@@ -73,7 +73,7 @@ def handle_create_delegation_token(
         answer.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
         return answer
     names = [owner.name, *(one.principal_name for one in request.renewers)]
-    if len(names) > MAX_RENEWERS + 1 or len(tokens.now) >= MOST_TOKENS:
+    if len(names) > MAX_RENEWERS + 1 or len(tokens.now) >= MAX_TOKENS:
         answer.error_code = ErrorCode.POLICY_VIOLATION
         return answer
     if any(len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES for name in names):

@@ -33,9 +33,9 @@ HANDSHAKE_S: Final = 30
 """A handshake that takes longer is given up, and so is a client that sends nothing for so long."""
 SHUTDOWN_S: Final = 2.0
 """How long a closing connection waits for the peer's close."""
-MOST_HANDSHAKES: Final = 1_000
+MAX_HANDSHAKES: Final = 1_000
 """The limit of concurrent handshakes of one listener. Beyond it the oldest is given up."""
-MOST_IN_ONE_TURN: Final = 10
+MAX_STEPS_AT_ONCE: Final = 10
 """So many steps of one listener's handshakes are done in one iteration of the event loop. A step is the start of a
 handshake or the handling of received bytes.
 """
@@ -44,7 +44,7 @@ _TLS_RECORD: Final = b"\x16"
 
 
 class Handshakes:
-    """The handshakes of one listener in progress: see `MOST_HANDSHAKES` and `MOST_IN_ONE_TURN`."""
+    """The handshakes of one listener in progress: see `MAX_HANDSHAKES` and `MAX_STEPS_AT_ONCE`."""
 
     def __init__(self) -> None:
         self._under_way: dict[PlainSocket, None] = {}
@@ -56,10 +56,10 @@ class Handshakes:
 
     def enter(self, plain: PlainSocket) -> None:
         """Add a handshake of a connection that was admitted."""
-        if len(self._under_way) >= MOST_HANDSHAKES:
+        if len(self._under_way) >= MAX_HANDSHAKES:
             oldest = next(iter(self._under_way))
             del self._under_way[oldest]
-            oldest.give_up(f"there are {MOST_HANDSHAKES} handshakes under way, and it is the oldest")
+            oldest.give_up(f"there are {MAX_HANDSHAKES} handshakes under way, and it is the oldest")
         self._under_way[plain] = None
 
     def leave(self, plain: PlainSocket) -> None:
@@ -76,7 +76,7 @@ class Handshakes:
         """Whether a step may be done now. If not, `comes` is called in the iteration of the event loop in
         which it may.
         """
-        if self._done >= MOST_IN_ONE_TURN:
+        if self._done >= MAX_STEPS_AT_ONCE:
             self._in_turn.append(comes)
             return False
         if not self._done:
@@ -85,7 +85,7 @@ class Handshakes:
         return True
 
     def _next_turn(self) -> None:
-        self._done = min(MOST_IN_ONE_TURN, len(self._in_turn))
+        self._done = min(MAX_STEPS_AT_ONCE, len(self._in_turn))
         if self._done:
             asyncio.get_running_loop().call_soon(self._next_turn)
         for _ in range(self._done):

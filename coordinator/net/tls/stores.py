@@ -111,7 +111,7 @@ def _bytes(password: str) -> bytes:
 
 
 TYPES: Final = ("PEM", "PKCS12", "JKS")
-MOST_BYTES: Final = 16 << 20
+MAX_BYTES: Final = 16 << 20
 """The largest file, in bytes."""
 _JCEKS: Final = bytes.fromhex("cececece")
 _ENTRY: Final = re.compile(
@@ -224,12 +224,12 @@ def _check_inline_key(one: TlsSettings) -> None:
 def _file_bytes(location: str, where: str) -> bytes:
     try:
         with Path(location).open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise TlsError(f"{where} cannot be read: {why or error}") from error
-    if len(data) > MOST_BYTES:
-        raise TlsError(f"{where} has more than {MOST_BYTES} bytes: that is no key store")
+    if len(data) > MAX_BYTES:
+        raise TlsError(f"{where} has more than {MAX_BYTES} bytes: that is no key store")
     return data
 
 

@@ -18,9 +18,9 @@ from muster.coordinator.security.sasl.scram import ScramCredential, ScramMechani
 if TYPE_CHECKING:
     from muster.protocol.messages.metadata_records.delegation_token_record import DelegationTokenRecord
 
-MOST_TOKENS: Final = 10_000
+MAX_TOKENS: Final = 10_000
 """Tokens are kept in memory, and searched."""
-MOST_KEPT: Final = 1_000
+MAX_KEPT: Final = 1_000
 """So many credentials are kept. Making one takes some 4 ms."""
 
 
@@ -61,7 +61,7 @@ class DelegationTokens:
         """The HMAC of a token, which its owner must present."""
         made = self._hmacs.get(token_id)
         if made is None:
-            if len(self._hmacs) > 2 * MOST_TOKENS:
+            if len(self._hmacs) > 2 * MAX_TOKENS:
                 self._hmacs.clear()
                 self._ids.clear()
             made = self._hmacs[token_id] = hmac.digest(self._secret, token_id.encode(), "sha512")
@@ -85,7 +85,7 @@ class DelegationTokens:
             return None
         made = self._credentials.get((token_id, mechanism.type))
         if made is None:
-            if len(self._credentials) >= MOST_KEPT:
+            if len(self._credentials) >= MAX_KEPT:
                 self._credentials.clear()
             password = base64.b64encode(self.hmac_of(token_id)).decode()
             made = mechanism.credential(salt, mechanism.salted(password, salt, iterations), iterations)

@@ -18,7 +18,7 @@ from jwt.exceptions import PyJWTError
 
 from muster.coordinator.security.sasl.oauthbearer import BearerToken, InvalidToken
 
-MOST_KEYS: Final = 1_000
+MAX_KEYS: Final = 1_000
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 TYPES: Final[Mapping[str, tuple[str, str | None]]] = MappingProxyType(
     {
@@ -113,8 +113,8 @@ def _read(text: str | bytes) -> list[Jwk]:
     rows = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(rows, list):
         raise BadKeys('it has no list "keys"')
-    if len(rows) > MOST_KEYS:
-        raise BadKeys(f"it has more than {MOST_KEYS} keys")
+    if len(rows) > MAX_KEYS:
+        raise BadKeys(f"it has more than {MAX_KEYS} keys")
     found = [_one(row) for row in rows if isinstance(row, dict) and _is_for_signatures(row)]
     if not found:
         raise BadKeys("it has no key that signatures can be checked with")

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from muster.coordinator.security.sasl.exchange import AuthenticationFailed
 
 OAUTHBEARER: Final = "OAUTHBEARER"
-MOST_TOKEN_BYTES: Final = 64 << 10
+MAX_TOKEN_BYTES: Final = 64 << 10
 """The largest token, in bytes. Checking it takes some 5 ms."""
 _CONTROL_A: Final = b"\1"
 _NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
@@ -65,8 +65,8 @@ class OAuthBearerExchange:
         self._refusal = ""
         wanted, bearer = _read(token)
         try:
-            if len(bearer) > MOST_TOKEN_BYTES:
-                raise InvalidToken(f"it has more than {MOST_TOKEN_BYTES} bytes")
+            if len(bearer) > MAX_TOKEN_BYTES:
+                raise InvalidToken(f"it has more than {MAX_TOKEN_BYTES} bytes")
             found = self._check(bearer)
             if not _is_text(found.user):
                 raise InvalidToken("its name of the client is no text")
@@ -110,7 +110,7 @@ def _read(message: bytes) -> tuple[str, str]:
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _URL: Final = str.maketrans("-_", "+/")
 _PREFIX: Final = "unsecuredValidator"
-_MOST_SKEW_MS: Final = (1 << 31) - 1
+_MAX_SKEW_MS: Final = (1 << 31) - 1
 
 
 class BadOption(ValueError):
@@ -136,7 +136,7 @@ class UnsecuredOptions(NamedTuple):
         if not all(map(_SCOPE.fullmatch, scopes)):
             raise BadOption(f"{_PREFIX}RequiredScope has a scope with a letter that none may have")
         skew = option("AllowableClockSkewMs", "0")
-        if not re.fullmatch(r"\+?[0-9]{1,10}", skew, re.ASCII) or int(skew) > _MOST_SKEW_MS:
+        if not re.fullmatch(r"\+?[0-9]{1,10}", skew, re.ASCII) or int(skew) > _MAX_SKEW_MS:
             raise BadOption(f"{_PREFIX}AllowableClockSkewMs is not a whole number of at least 0")
         return cls(option("PrincipalClaimName", "sub"), option("ScopeClaimName", "scope"), scopes, int(skew))
 

@@ -20,7 +20,7 @@ from muster.coordinator.security.sasl.exchange import OTHER_ID, AuthenticationFa
 
 MIN_ITERATIONS: Final = 4_096
 MAX_ITERATIONS: Final = 16_384
-MOST_MESSAGE_BYTES: Final = 64 << 10
+MAX_MESSAGE_BYTES: Final = 64 << 10
 """The largest message of a client. A client may send 512 KB, and parsing that would take some 50 ms."""
 
 
@@ -167,7 +167,7 @@ class ScramExchange:
 
     def evaluate(self, token: bytes) -> bytes:
         """See `Exchange`: the client's first message, then its final one."""
-        if len(token) > MOST_MESSAGE_BYTES:
+        if len(token) > MAX_MESSAGE_BYTES:
             raise AuthenticationFailed
         return self._step(token.decode("utf-8", "replace")).encode()
 

@@ -23,7 +23,7 @@ from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 log = structlog.get_logger("muster.nodes")
 
 NAME: Final = "control.sock"
-MOST_BYTES: Final = 1_000
+MAX_BYTES: Final = 1_000
 """The longest request line."""
 
 
@@ -51,7 +51,7 @@ class Control:
                 bound.bind(_shortest(self._path))
             finally:
                 os.umask(before)
-            self._server = await asyncio.start_unix_server(self._asked, sock=bound, limit=MOST_BYTES)
+            self._server = await asyncio.start_unix_server(self._asked, sock=bound, limit=MAX_BYTES)
         except OSError as error:
             log.warning("muster nodes cannot be used", path=str(self._path), reason=error.strerror or str(error))
 

@@ -35,7 +35,7 @@ AT_ONCE: Final = 100
 """So many partitions of users get another leader in one iteration of the event loop. Partitions of coordinators change
 one by one.
 """
-MOST_PREFERRED: Final = 1_000
+MAX_PREFERRED: Final = 1_000
 """One check moves so many leaders back (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
 _COORDINATORS: Final = (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
 
@@ -193,7 +193,7 @@ class LeaderChanges:
 
     def balancing(self) -> Job[None]:
         """Move leadership back to the first replicas, where these are live."""
-        state, left = self._topics.state, MOST_PREFERRED
+        state, left = self._topics.state, MAX_PREFERRED
 
         def decide(place: Place) -> PartitionChangeRecord | None:
             nonlocal left

@@ -44,11 +44,11 @@ log = structlog.get_logger("muster.server")
 
 CLOSE_MS: Final = 2_000
 """How long a stop waits for clients to receive their answers."""
-ANSWER_TURNS: Final = 200
+ANSWER_ITERATIONS: Final = 200
 """A node that stops still answers waiting requests for so many iterations of the event loop. Each iteration also reads
 and answers others.
 """
-LOOK_MS: Final = 5_000
+RENEWAL_CHECK_MS: Final = 5_000
 """How often the node checks whether certificate files have changed."""
 
 
@@ -251,7 +251,7 @@ class RunningNode:
     def _look_for_certificates(self) -> None:
         self._security.renew()
         clock = self._clock.machine
-        self._next_look = clock.call_at(clock.mono_ms() + LOOK_MS, self._look_for_certificates)
+        self._next_look = clock.call_at(clock.mono_ms() + RENEWAL_CHECK_MS, self._look_for_certificates)
 
     # ---- pausing
 
@@ -299,7 +299,7 @@ class RunningNode:
     async def answered(self) -> None:
         """Wait until the clients that must find another node have their answers, but not for ever."""
         loop = asyncio.get_running_loop()
-        for _ in range(ANSWER_TURNS):
+        for _ in range(ANSWER_ITERATIONS):
             limits = self.limits
             if limits is None or not any(one.core.is_answering for one in limits.connections):
                 return

@@ -1,7 +1,7 @@
 """Limits repeated log lines: a client that is refused again and again must not fill a disk.
 
 A cause is the same logger, text, subject and reason; numbers and addresses are ignored. In a window of `WINDOW_MS`,
-`MOST_OF_A_CAUSE` lines of one cause are logged, and `MOST_OF_A_KIND` of all causes of one text. The others are counted.
+`MAX_OF_A_CAUSE` lines of one cause are logged, and `MAX_OF_A_KIND` of all causes of one text. The others are counted.
 At the end of the window, one line for each cause gives the number. Lines about a file or a partition are not limited by
 kind, because their number is limited anyway. Debug lines are not limited. Any thread may call it.
 """
@@ -16,13 +16,13 @@ from typing import Any, Final
 import structlog
 
 WINDOW_MS: Final = 10_000
-MOST_OF_A_CAUSE: Final = 20
-MOST_OF_A_KIND: Final = 200
-MOST_CAUSES: Final = 10
+MAX_OF_A_CAUSE: Final = 20
+MAX_OF_A_KIND: Final = 200
+MAX_CAUSES: Final = 10
 """Causes of one kind that get a line each at the end of the window; the others share one line."""
 ALIKE: Final = 200
 """The characters of a reason that are compared."""
-MOST_KINDS: Final = 1_000
+MAX_KINDS: Final = 1_000
 """Kinds of lines that are counted separately: libraries may log any number of kinds."""
 CAUSE: Final = ("group", "partition", "path", "topic", "api")
 """The fields with the subject of a line."""
@@ -103,7 +103,7 @@ class Limiter:
         cause = tuple([str(event.get(name))[:ALIKE] for name in CAUSE] + [_alike(event.get(name)) for name in WHY])
         count = kind.causes.get(cause)
         is_own = "path" in event or "partition" in event
-        if (is_own or kind.told < MOST_OF_A_KIND) and (count is None or count.told < MOST_OF_A_CAUSE):
+        if (is_own or kind.told < MAX_OF_A_KIND) and (count is None or count.told < MAX_OF_A_CAUSE):
             if count is None:
                 count = kind.causes[cause] = _Count()
             kind.told += not is_own
@@ -121,9 +121,9 @@ class Limiter:
         kind = self._kinds.get(key)
         if kind is not None and (now_ms - kind.began_ms < WINDOW_MS or _left_out(kind)):
             return kind
-        if kind is None and len(self._kinds) >= MOST_KINDS:
+        if kind is None and len(self._kinds) >= MAX_KINDS:
             self._kinds = {key: one for key, one in self._kinds.items() if _left_out(one)}
-            if len(self._kinds) >= MOST_KINDS:
+            if len(self._kinds) >= MAX_KINDS:
                 key = ("", "")
                 if key in self._kinds:
                     return self._kinds[key]
@@ -138,10 +138,10 @@ def _left_out(kind: _Kind) -> bool:
 def _summary(kind: _Kind, now_ms: int) -> list[dict[str, Any]]:
     seconds = max(round((now_ms - kind.began_ms) / 1000), 1)
     counts = sorted((one for one in kind.causes.values() if one.left_out), key=lambda one: -one.left_out)
-    lines = [_line(one.example, one.left_out, seconds) for one in counts[:MOST_CAUSES]]
-    rest = kind.others.left_out + sum(one.left_out for one in counts[MOST_CAUSES:])
+    lines = [_line(one.example, one.left_out, seconds) for one in counts[:MAX_CAUSES]]
+    rest = kind.others.left_out + sum(one.left_out for one in counts[MAX_CAUSES:])
     if rest:
-        example = kind.others.example or counts[MOST_CAUSES].example
+        example = kind.others.example or counts[MAX_CAUSES].example
         lines.append(_line({name: example[name] for name in ("event", "level", "logger")}, rest, seconds))
     return lines
 

@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-MOST_LINES: Final = 10_000
+MAX_LINES: Final = 10_000
 """The most lines that wait."""
-MOST_BYTES: Final = 1024 * 1024
+MAX_BYTES: Final = 1024 * 1024
 """The most bytes of the waiting lines."""
 CHUNK_BYTES: Final = 64 * 1024
 """The bytes of one write."""
@@ -58,7 +58,7 @@ class LineWriter:
         with self._lock:
             if self._gone:
                 return
-            if self._lines and (len(self._lines) >= MOST_LINES or self._bytes + len(data) > MOST_BYTES):
+            if self._lines and (len(self._lines) >= MAX_LINES or self._bytes + len(data) > MAX_BYTES):
                 self._lost += 1
                 return
             self._lines.append(data)

@@ -13,7 +13,7 @@ from muster.coordinator.groups.common.events import Event
 from muster.coordinator.history import event_writer
 from muster.coordinator.history.event_writer import REOPEN_MS, ROWS_BYTES
 from muster.coordinator.history.journal import Journal
-from muster.coordinator.history.schema import LEAST_MEMBER_BYTES, MOST_BYTES
+from muster.coordinator.history.schema import LEAST_MEMBER_BYTES, MAX_BYTES
 from muster.coordinator.log import batches
 from muster.coordinator.log.errors import LogOffline, RecordListTooLarge
 from muster.coordinator.system.clock import ManualClock
@@ -132,7 +132,7 @@ def test_a_large_groups_event_is_written_some_turns_later_and_nobody_waits_for_i
 
 def test_what_cannot_be_told_is_lost_and_that_is_told(bench: Bench) -> None:
     with capture_logs() as logs:
-        bench.tell(CREATED, failed(MOST_BYTES // LEAST_MEMBER_BYTES + 1), CREATED)
+        bench.tell(CREATED, failed(MAX_BYTES // LEAST_MEMBER_BYTES + 1), CREATED)
         bench.advance(0)
     assert len(bench.told()) == 2
     (line,) = logs
@@ -214,7 +214,7 @@ def test_a_log_that_fails_is_left_alone_for_a_while_and_nobody_notices(bench: Be
 
 
 def test_so_many_events_wait_for_a_log(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_writer, "MOST_KEPT", 2)
+    monkeypatch.setattr(event_writer, "MAX_KEPT", 2)
     bench.log.fails = True
     bench.tell(CREATED)
     bench.log.fails = False

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event, MemberFacts
 from muster.coordinator.history.timeline import Timeline
-from muster.coordinator.history.unstable_members import GROUP_RESTLESS, MOST_PLACES, UnstableMembers
+from muster.coordinator.history.unstable_members import GROUP_RESTLESS, MAX_PLACES, UnstableMembers
 from muster.coordinator.server.histories import warn_restless
 from muster.pipeline.episodes.verdict import verdict
 from tests.coordinator.history.test_journal import Bench
@@ -112,9 +112,9 @@ def test_a_static_member_is_known_by_its_instance() -> None:
 
 def test_only_so_many_are_remembered() -> None:
     watched = Watched().restarts("web-1", 2)
-    for number in range(MOST_PLACES):
+    for number in range(MAX_PLACES):
         watched.see(events.MEMBER_LEFT, f"other-{number}")
-    assert len(watched.loops._places) == MOST_PLACES
+    assert len(watched.loops._places) == MAX_PLACES
     watched.restarts("web-1")
     assert watched.told == []
 

@@ -11,7 +11,7 @@ import pytest
 from muster.coordinator.server.metrics import (
     COUNTER,
     GAUGE,
-    MOST_CLIENTS,
+    MAX_CLIENTS,
     PATIENCE_MS,
     Metric,
     MetricsServer,
@@ -108,8 +108,8 @@ async def test_what_is_no_request_ends_the_connection(server: MetricsServer) -> 
 
 
 async def test_clients_that_ask_nothing_keep_nobody_out_for_long(server: MetricsServer, clock: ManualClock) -> None:
-    silent = [await asyncio.open_connection(server.http.host, server.http.port) for _ in range(MOST_CLIENTS)]
-    await until(lambda: server.http.clients == MOST_CLIENTS)
+    silent = [await asyncio.open_connection(server.http.host, server.http.port) for _ in range(MAX_CLIENTS)]
+    await until(lambda: server.http.clients == MAX_CLIENTS)
     assert await exchange(server, b"GET /metrics") == [(b"503", b"20 connections are open already\n")]
     clock.advance(PATIENCE_MS)
     for reader, writer in silent:

@@ -13,12 +13,12 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event, MemberFacts
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.history import schema
-from muster.coordinator.history.journal import BYTES_AS_A_PIECE, MOST_ROWS_WAITING, PIECES_AT_ONCE, PendingRows
+from muster.coordinator.history.journal import BYTES_AS_A_PIECE, MAX_ROWS_WAITING, PIECES_AT_ONCE, PendingRows
 from muster.coordinator.history.schema import (
     BYTES_A_PIECE,
-    MOST_BYTES,
-    MOST_METADATA,
-    MOST_METADATA_OF_ALL,
+    MAX_BYTES,
+    MAX_METADATA,
+    MAX_METADATA_OF_ALL,
     PARTITIONS_A_PIECE,
 )
 from tests.coordinator.history.test_schema import assignment, completed, member
@@ -133,10 +133,10 @@ def test_short_ones_that_come_all_the_time_are_not_left_ever_further_behind() ->
 
 def test_a_group_that_rebalances_faster_than_it_is_told_of_does_not_fill_the_memory() -> None:
     bench = Bench()
-    event = failed(MOST_ROWS_WAITING // 4)
+    event = failed(MAX_ROWS_WAITING // 4)
     for _ in range(6):
         bench.writing.add(event, 1_000)
-    why = f"events of {MOST_ROWS_WAITING} members are before it, and not written yet"
+    why = f"events of {MAX_ROWS_WAITING} members are before it, and not written yet"
     assert bench.lost == [("rebalance_failed", why)] * 2
     bench.writing.finish()
     assert bench.kinds() == ["rebalance_failed"] * 4
@@ -153,15 +153,15 @@ def test_large_metadata_is_not_encoded_and_only_its_size_is_told(monkeypatch: py
 
     monkeypatch.setattr(schema, "b2a_base64", encode)
     bench = Bench()
-    bench.writing.add(joined(("a", b"abc"), ("b", bytes(MOST_METADATA)), ("c", bytes(MOST_METADATA - 3))), 1_000)
+    bench.writing.add(joined(("a", b"abc"), ("b", bytes(MAX_METADATA)), ("c", bytes(MAX_METADATA - 3))), 1_000)
     bench.writing.add(joined(*((f"p{number}", bytes(10_000)) for number in range(17)), ("n" * 30_000, b"")), 1_000)
     first, second = (json.loads(value)["member"]["protocols"] for _, value in bench.writing.rows)
     assert first[0] == {"name": "a", "metadata": "YWJj"}
-    assert first[1] == {"name": "b", "metadata": None, "metadata_bytes": MOST_METADATA}
-    assert b64decode(first[2]["metadata"]) == bytes(MOST_METADATA - 3)
+    assert first[1] == {"name": "b", "metadata": None, "metadata_bytes": MAX_METADATA}
+    assert b64decode(first[2]["metadata"]) == bytes(MAX_METADATA - 3)
     assert [one["metadata"] is None for one in second] == [False] * 6 + [True] * 11 + [False]
     assert second[17]["name"] == "n" * 248 + "…"
-    assert sum(encoded) <= 2 * MOST_METADATA
+    assert sum(encoded) <= 2 * MAX_METADATA
     assert bench.lost == []
 
 
@@ -174,7 +174,7 @@ def test_the_metadata_of_all_members_together_is_bounded() -> None:
     members = json.loads("".join(filter(None, made)))["members"]
     told = [one["protocols"][0]["metadata"] is not None for one in members]
     assert told == [*sorted(told[:200], reverse=True), True]
-    assert told.count(True) == MOST_METADATA_OF_ALL // 60_000 + 1
+    assert told.count(True) == MAX_METADATA_OF_ALL // 60_000 + 1
     assert members[199]["protocols"] == [{"name": "range", "metadata": None, "metadata_bytes": 60_000}]
 
 
@@ -188,7 +188,7 @@ def test_many_short_ones_with_much_metadata_are_not_made_in_one_turn() -> None:
         bench.writing.rows.clear()
         bench.writing.go_on()
         turns.append(sum(len(value) for _, value in bench.writing.rows))
-    assert max(turns) <= PIECES_AT_ONCE * BYTES_AS_A_PIECE + 2 * MOST_METADATA
+    assert max(turns) <= PIECES_AT_ONCE * BYTES_AS_A_PIECE + 2 * MAX_METADATA
     assert sum(turns) > 300 * 80_000
     bench.writing.go_on()
     bench.writing.add(CREATED, 1_000)
@@ -229,13 +229,13 @@ def test_a_group_that_is_too_large_is_known_by_the_number_of_its_members(monkeyp
 
     monkeypatch.setattr(schema, "_member", tell)
     bench = Bench()
-    bench.writing.add(failed(MOST_BYTES // 200 + 1), 1_000)
+    bench.writing.add(failed(MAX_BYTES // 200 + 1), 1_000)
     assert [kind for kind, _ in bench.lost] == ["rebalance_failed"]
     assert not bench.writing.is_behind
 
 
 def test_what_turns_out_to_be_too_large_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(schema, "MAX_BYTES", 100_000)
     bench = Bench()
     bench.writing.add(large(300), 1_000)
     bench.writing.add(synced(20_000), 1_000)

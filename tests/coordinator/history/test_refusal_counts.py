@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
-from muster.coordinator.history.counts import LONGEST, MOST_BYTES, MOST_KINDS, RefusalCounts, is_cut
+from muster.coordinator.history.counts import LONGEST, MAX_BYTES, MAX_KINDS, RefusalCounts, is_cut
 
 
 def refusal(client: str = "c", error: int = 25, group: str = "g") -> Event:
@@ -29,16 +29,16 @@ def test_the_same_refusal_is_one_row_with_a_count() -> None:
 
 def test_a_flood_of_names_does_not_fill_the_log() -> None:
     refused = RefusalCounts()
-    for number in range(10 * MOST_KINDS):
+    for number in range(10 * MAX_KINDS):
         refused.add(refusal(client=str(number)), number)
     refused.add(refusal(client="0"), 5)
     rows = list(refused.take())
-    assert len(rows) == MOST_KINDS + 1
+    assert len(rows) == MAX_KINDS + 1
     assert rows[0][2]["count"] == 2
     assert rows[-1] == (
         None,
-        MOST_KINDS,
-        {"api": None, "error_code": None, "client_id": None, "host": None, "instance": None, "count": 9 * MOST_KINDS},
+        MAX_KINDS,
+        {"api": None, "error_code": None, "client_id": None, "host": None, "instance": None, "count": 9 * MAX_KINDS},
     )
 
 
@@ -58,11 +58,11 @@ def test_long_names_are_told_by_their_beginning() -> None:
 def test_all_names_of_a_second_together_have_so_many_bytes() -> None:
     refused = RefusalCounts()
     for _ in range(2):  # each second anew
-        for number in range(MOST_KINDS):
+        for number in range(MAX_KINDS):
             event = refusal(client=f"{number}" + "ü" * 30_000, group=f"{number}" + "ü" * 30_000)
             event.facts["instance"] = "ü" * 30_000
             refused.add(event, 5)
         rows = list(refused.take())
         told = [name for group, _, facts in rows for name in (group, facts["client_id"], facts["instance"]) if name]
-        assert MOST_BYTES - 2_000 < sum(len(name.encode()) for name in told) <= MOST_BYTES
-        assert rows[-1][2]["count"] == MOST_KINDS - (len(rows) - 1)
+        assert MAX_BYTES - 2_000 < sum(len(name.encode()) for name in told) <= MAX_BYTES
+        assert rows[-1][2]["count"] == MAX_KINDS - (len(rows) - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
-from muster.coordinator.history.counts import MOST_TRANSACTION_COUNTS, TransactionCounts
+from muster.coordinator.history.counts import MAX_TRANSACTION_COUNTS, TransactionCounts
 from tests.coordinator.history.test_journal import Bench
 
 
@@ -49,5 +49,5 @@ def test_the_journal_writes_them_after_a_second() -> None:
 def test_very_many_groups_do_not_wait() -> None:
     bench = Bench()
     bench.log.most_bytes = 1_000_000
-    bench.tell(*(end(group=str(number)) for number in range(MOST_TRANSACTION_COUNTS)))
-    assert len(bench.told()) == MOST_TRANSACTION_COUNTS
+    bench.tell(*(end(group=str(number)) for number in range(MAX_TRANSACTION_COUNTS)))
+    assert len(bench.told()) == MAX_TRANSACTION_COUNTS

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.history.transaction_journal import (
     LATEST_MS,
-    MOST_WAITING,
+    MAX_WAITING,
     TransactionJournal,
     TransactionObservers,
 )
@@ -65,14 +65,14 @@ def test_events_are_gathered_for_a_moment_and_keep_their_order(bench: Bench) -> 
 
 
 def test_many_events_do_not_wait(bench: Bench) -> None:
-    bench.tell(*[begun()] * MOST_WAITING)
-    assert len(bench.rows) == MOST_WAITING
+    bench.tell(*[begun()] * MAX_WAITING)
+    assert len(bench.rows) == MAX_WAITING
     bench.clock.advance(LATEST_MS)  # the timer finds nothing
     assert bench.batches == 1
 
 
 def test_neither_do_those_that_name_many_partitions(bench: Bench) -> None:
-    bench.tell(begun(), added({"orders": list(range(MOST_WAITING))}), begun())
+    bench.tell(begun(), added({"orders": list(range(MAX_WAITING))}), begun())
     assert len(bench.rows) == 2
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from muster.coordinator.history.transaction_journal import (
     COUNTED,
-    MOST_PARTITIONS,
+    MAX_PARTITIONS,
     plain_transaction_json,
     transaction_json,
 )
@@ -42,8 +42,8 @@ def test_every_field_of_every_kind_is_in_the_docs(event: Event) -> None:
 
 
 def test_very_many_partitions_are_a_number() -> None:
-    value = json.loads(transaction_json(happened.added({"orders": list(range(MOST_PARTITIONS + 1))}), 5))
-    assert (value["topics"], value["partitions"]) == (None, MOST_PARTITIONS + 1)
+    value = json.loads(transaction_json(happened.added({"orders": list(range(MAX_PARTITIONS + 1))}), 5))
+    assert (value["topics"], value["partitions"]) == (None, MAX_PARTITIONS + 1)
     value = json.loads(transaction_json(happened.ended(), 5))
     assert (value["topics"]["orders"], value["partitions"]) == ([0, 2], 3)
 

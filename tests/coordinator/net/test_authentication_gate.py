@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.observer import AnsweredRequest, ObservedRequests
-from muster.coordinator.net.authentication_gate import MAX_AUTHENTICATION_MS, MOST_REQUESTS, AuthenticationGate
+from muster.coordinator.net.authentication_gate import MAX_AUTHENTICATION_MS, MAX_REQUESTS, AuthenticationGate
 from muster.coordinator.net.connection import MAX_AUTHENTICATION_BYTES, Connection, Shared
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.settings import NetSettings
@@ -240,7 +240,7 @@ async def test_answers_may_come_by_the_sink_and_faults_close(bench: Bench) -> No
 
 async def test_an_authentication_takes_few_requests_and_not_for_ever() -> None:
     bench = Bench()
-    for _ in range(MOST_REQUESTS):
+    for _ in range(MAX_REQUESTS):
         bench.receive(VERSIONS)
     assert not bench.transport.closed
     with capture_logs() as logs:

@@ -77,7 +77,7 @@ class TestRates:
         assert rates.refusal_ms("A", "10.0.0.1") == 1000
 
     def test_not_more_addresses_are_counted_than_may(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(connection_rates, "MOST_ADDRESSES", 2)
+        monkeypatch.setattr(connection_rates, "MAX_ADDRESSES", 2)
         rates = make()
         rates.limit_address(None, 1.0)
         assert [rates.refusal_ms("A", host) for host in ("a", "b", "a", "c", "a", "b")] == [0, 0, 1000, 0, 1000, 0]
@@ -117,7 +117,7 @@ async def test_addresses_that_come_too_fast_are_closed_after_a_while(monkeypatch
         found = await asyncio.gather(*[ask(server) for _ in range(22)])
         assert sum(is_answered for is_answered, _ in found) == 20
         assert all(waited >= 50 for is_answered, waited in found if not is_answered)
-        monkeypatch.setattr(listener, "MOST_REFUSED", 1)
+        monkeypatch.setattr(listener, "MAX_REFUSED", 1)
         await client.ask(alter(change((("ip", "127.0.0.1"),), ("connection_creation_rate", 1.0))))
         asked = [asyncio.ensure_future(ask(server)) for _ in range(2)]
         await until(lambda: any(one.done() for one in asked))

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.net import http_get as http_get_module
 from muster.coordinator.net.http_get import http_get
-from muster.coordinator.net.jwks_source import MOST_BYTES, Aside, JwksFile, JwksUrl, Pace
+from muster.coordinator.net.jwks_source import MAX_BYTES, Aside, JwksFile, JwksUrl, Pace
 from muster.coordinator.net.tls.context import client_context
 from muster.coordinator.net.tls.settings import TlsSettings
 from muster.coordinator.security.sasl.jwt import BadKeys
@@ -56,7 +56,7 @@ def test_a_file_is_read_when_it_has_changed(tmp_path: Path) -> None:
     source.stop()
 
 
-@pytest.mark.parametrize(("data", "why"), [(b"{}", "it has no list"), (b" " * (MOST_BYTES + 1), "it has more than")])
+@pytest.mark.parametrize(("data", "why"), [(b"{}", "it has no list"), (b" " * (MAX_BYTES + 1), "it has more than")])
 def test_a_file_that_has_no_keys(tmp_path: Path, data: bytes, why: str) -> None:
     path = tmp_path / "keys.json"
     with pytest.raises(BadKeys, match="No such file"):
@@ -215,7 +215,7 @@ def test_http(site: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None
     }.items():
         with pytest.raises(OSError, match=why):
             http_get(url + path, None, 100)
-    monkeypatch.setattr(http_get_module, "MOST_MS", -1)
+    monkeypatch.setattr(http_get_module, "MAX_MS", -1)
     with pytest.raises(OSError, match="takes more than"):
         http_get(f"{url}/keys", None, 100)
 

@@ -18,7 +18,7 @@ from muster.coordinator.net.request_memory import (
     BEHIND_MS,
     CHECK_EVERY_MS,
     FINISHING_PART,
-    MOST_OVER,
+    MAX_OVER,
     PATIENCE_MS,
     STALLED_MS,
     VOID_ENTRIES,
@@ -228,7 +228,7 @@ class TestStrangers:
         for one in evil:
             for _ in range(max(came // CHUNK, 1)):
                 one.send(min(came, CHUNK))
-        assert memory.left >= -MOST_OVER - CHUNK
+        assert memory.left >= -MAX_OVER - CHUNK
         for _ in range(20):
             assert send_all(Connection(memory, 900_000), clock) <= 100
             if trickles:
@@ -275,7 +275,7 @@ class TestStrangers:
         evil = [Connection(memory, 100 * MB, f"10.0.{n // 250}.{n % 250}") for n in range(10_000)]
         for one in evil:
             one.send()
-            assert memory.left >= -MOST_OVER - CHUNK
+            assert memory.left >= -MAX_OVER - CHUNK
         assert send_all(Connection(memory, 900_000, "10.9.0.1"), clock) <= STALLED_MS + 2 * CHECK_EVERY_MS
 
     def test_those_that_send_nothing_end_a_hundred_at_a_time(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.quotas.entities import (
-    MOST_HASHED,
+    MAX_HASHED,
     EntityFilter,
     entity_of,
     fault_of_entity,
@@ -33,7 +33,7 @@ class _Unread(str):
 
 def test_long_texts_are_not_read_to_find_their_place() -> None:
     # 3,000 entities of one type of 5,000 characters held the event loop for half a second
-    long = _Unread("z" * (MOST_HASHED + 1))
+    long = _Unread("z" * (MAX_HASHED + 1))
     assert in_javas_order(["user", long, "client-id"], 3) == [long, "client-id", "user"]
 
 

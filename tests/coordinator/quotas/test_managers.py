@@ -87,7 +87,7 @@ def test_what_is_no_number_limits_nobody(value: float) -> None:
 
 
 def test_who_used_nothing_for_the_longest_time_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(managers, "MOST_SENSORS", 4)
+    monkeypatch.setattr(managers, "MAX_SENSORS", 4)
     manager = make(k7=5.0)
     sensors = [manager.sensor("u", f"c{number}", 0) for number in range(4)]
     for number, sensor in enumerate(sensors):
@@ -100,7 +100,7 @@ def test_who_used_nothing_for_the_longest_time_is_forgotten(monkeypatch: pytest.
 
 
 def test_who_used_nothing_for_an_hour_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(managers, "MOST_SENSORS", 4)
+    monkeypatch.setattr(managers, "MAX_SENSORS", 4)
     manager = make(k7=5.0)
     sensors = [manager.sensor("u", f"c{number}", 0) for number in range(4)]
     for sensor in sensors[1:]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from muster.coordinator.security.acl_selection import MOST_TABLES, AclSelection
+from muster.coordinator.security.acl_selection import MAX_TABLES, AclSelection
 from muster.coordinator.security.acls import Acl, AclFilter
 from muster.coordinator.system.jobs import at_once
 
@@ -46,7 +46,7 @@ def test_the_same_as_one_after_the_other() -> None:
             selected = at_once(selection.select(wanted))
             assert sorted(selected) == sorted(acl for acl in acls if wanted.selects(acl)), wanted
             found += len(selected)
-        assert len(selection._tables) == MOST_TABLES
+        assert len(selection._tables) == MAX_TABLES
     assert found > 1_000
 
 

@@ -103,7 +103,7 @@ def test_what_is_only_left_out_is_not_told() -> None:
 
 
 def test_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standard_authorizer, "MOST_KEPT", 3)
+    monkeypatch.setattr(standard_authorizer, "MAX_KEPT", 3)
     authorizer = StandardAuthorizer()
     authorizer.take_in([entry("9")])
     for number in range(20):

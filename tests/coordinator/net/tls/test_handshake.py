@@ -339,7 +339,7 @@ def test_of_too_many_handshakes_the_oldest_is_given_up(
     certificate: Path, run: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So a crowd of clients that never finish one keeps nobody out."""
-    monkeypatch.setattr(handshake, "MOST_HANDSHAKES", 3)
+    monkeypatch.setattr(handshake, "MAX_HANDSHAKES", 3)
 
     async def main() -> None:
         async with serving(certificate) as served:
@@ -377,8 +377,8 @@ def test_only_so_many_handshakes_begin_in_one_turn_of_the_loop(run: Callable[[An
 
         loop.call_soon(next_turn)
         await asyncio.gather(*(one() for _ in range(100)))
-        assert max(begun.count(number) for number in begun) <= handshake.MOST_IN_ONE_TURN
-        assert len(set(begun)) >= 100 // handshake.MOST_IN_ONE_TURN
+        assert max(begun.count(number) for number in begun) <= handshake.MAX_STEPS_AT_ONCE
+        assert len(set(begun)) >= 100 // handshake.MAX_STEPS_AT_ONCE
         # and later ones need not wait
         await asyncio.sleep(0)
         await asyncio.wait_for(handshakes.turn(), 10)
@@ -434,7 +434,7 @@ def test_handshakes_that_end_together_do_so_in_several_turns_of_the_loop(
                 writer.write(last)
             await until(lambda: len(ended) == 35)
             turn_of_the_end, turn_counts = turn, [ended.count(one) for one in set(ended)]
-            assert max(turn_counts) <= handshake.MOST_IN_ONE_TURN
+            assert max(turn_counts) <= handshake.MAX_STEPS_AT_ONCE
             assert turn_of_the_end
             for reader, writer, _, (incoming, tls) in clients:
                 answer = b""

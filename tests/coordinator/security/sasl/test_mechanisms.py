@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from muster.coordinator.security.sasl.exchange import AuthenticationFailed, PlainExchange, PlainUsers
 from muster.coordinator.security.sasl.scram import (
+    MAX_MESSAGE_BYTES,
     MECHANISMS,
-    MOST_MESSAGE_BYTES,
     Credentials,
     ScramCredential,
     ScramExchange,
@@ -200,7 +200,7 @@ def test_nothing_else_is_raised_and_nobody_comes_in(tokens: list[bytes]) -> None
 def test_a_message_has_an_end(head: bytes) -> None:
     """Of 512 KB, a user's name was read for 68 ms."""
     rest = b",r=abc" if head.endswith(b"n=") else b""
-    name = b"a" * (MOST_MESSAGE_BYTES - len(head) - len(rest))
+    name = b"a" * (MAX_MESSAGE_BYTES - len(head) - len(rest))
     assert exchange("SCRAM-SHA-256", {}).evaluate(head + name + rest)
     with pytest.raises(AuthenticationFailed):
         exchange("SCRAM-SHA-256", {}).evaluate(head + name + b"a" + rest)

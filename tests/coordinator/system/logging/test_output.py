@@ -14,7 +14,7 @@ import structlog
 
 from muster.coordinator.system.logging import output, writer
 from muster.coordinator.system.logging.levels import LEVELS, LOGGERS, ROOT
-from muster.coordinator.system.logging.rate_limit import MOST_OF_A_CAUSE
+from muster.coordinator.system.logging.rate_limit import MAX_OF_A_CAUSE
 
 
 @pytest.fixture(autouse=True)
@@ -154,17 +154,17 @@ def test_the_same_again_and_again_is_counted() -> None:
     log.say("the end")
     assert log.close()
     *lines, end, summary = out.getvalue().splitlines()
-    assert (len(lines), end) == (MOST_OF_A_CAUSE + 1, "the end")
+    assert (len(lines), end) == (MAX_OF_A_CAUSE + 1, "the end")
     told = json.loads(summary)
     assert (told["level"], told["logger"], told["more"], told["why"]) == (
-        "warning", "a", 5_000 - MOST_OF_A_CAUSE, "4999 is no size",
+        "warning", "a", 5_000 - MAX_OF_A_CAUSE, "4999 is no size",
     )  # fmt: skip
     assert told["event"].startswith("closed a connection … and 4980 more of these in the last ")
     assert "peer" not in told
 
 
 def test_lines_that_nobody_read_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "MOST_LINES", 3)
+    monkeypatch.setattr(writer, "MAX_LINES", 3)
     gate = threading.Event()
 
     class Slow(io.StringIO):

@@ -10,10 +10,10 @@ import structlog
 from muster.coordinator.system.logging import rate_limit
 from muster.coordinator.system.logging.rate_limit import (
     ALIKE,
-    MOST_CAUSES,
-    MOST_KINDS,
-    MOST_OF_A_CAUSE,
-    MOST_OF_A_KIND,
+    MAX_CAUSES,
+    MAX_KINDS,
+    MAX_OF_A_CAUSE,
+    MAX_OF_A_KIND,
     SUMMARY,
     WINDOW_MS,
     Limiter,
@@ -50,19 +50,19 @@ def bench() -> Bench:
 
 
 def test_of_one_cause_some_lines_are_told_and_the_others_are_counted(bench: Bench) -> None:
-    assert bench.say_often(5_000, why="no size") == MOST_OF_A_CAUSE
+    assert bench.say_often(5_000, why="no size") == MAX_OF_A_CAUSE
     assert bench.woken == 1
     assert bench.limiter.due() == ([], WINDOW_MS / 1000)
     bench.now_ms = WINDOW_MS
     (line,), again = bench.limiter.due()
     assert again is None
     assert line == {
-        "event": f"closed a connection … and {5_000 - MOST_OF_A_CAUSE} more of these in the last 10 seconds",
-        "level": "warning", "logger": "net", "why": "no size", "more": 5_000 - MOST_OF_A_CAUSE, "seconds": 10,
+        "event": f"closed a connection … and {5_000 - MAX_OF_A_CAUSE} more of these in the last 10 seconds",
+        "level": "warning", "logger": "net", "why": "no size", "more": 5_000 - MAX_OF_A_CAUSE, "seconds": 10,
     }  # fmt: skip
     assert bench.limiter.due() == ([], None)
     # and from the beginning
-    assert bench.say_often(100, why="no size") == MOST_OF_A_CAUSE
+    assert bench.say_often(100, why="no size") == MAX_OF_A_CAUSE
     assert bench.woken == 2
 
 
@@ -73,39 +73,39 @@ def test_another_cause_is_told_in_the_midst_of_a_flood(bench: Bench) -> None:
     assert bench.say("another line")
     assert bench.say(logger="api")
     bench.now_ms = WINDOW_MS
-    assert bench.due() == [("frame of 18 bytes", 101 - MOST_OF_A_CAUSE)]
+    assert bench.due() == [("frame of 18 bytes", 101 - MAX_OF_A_CAUSE)]
 
 
 @pytest.mark.parametrize("name", ["group", "partition", "path", "topic", "api"])
 def test_what_a_line_is_about_makes_it_another_one(bench: Bench, name: str) -> None:
     for number in range(9):
-        assert bench.say_often(30, **{name: f"g-{number}"}) == MOST_OF_A_CAUSE
+        assert bench.say_often(30, **{name: f"g-{number}"}) == MAX_OF_A_CAUSE
 
 
 def test_who_changes_the_cause_each_time_is_bounded_too(bench: Bench) -> None:
     causes = [chr(97 + number // 26) + chr(97 + number % 26) for number in range(600)]
     told = [why for why in causes * 3 if bench.say(why=why)]
-    assert len(told) == MOST_OF_A_KIND
-    assert len(bench.limiter._kinds["net", "closed a connection"].causes) <= MOST_OF_A_KIND
+    assert len(told) == MAX_OF_A_KIND
+    assert len(bench.limiter._kinds["net", "closed a connection"].causes) <= MAX_OF_A_KIND
     bench.now_ms = WINDOW_MS
     lines = bench.due()
-    assert len(lines) == MOST_CAUSES + 1
-    assert sum(more for _, more in lines) == 3 * 600 - MOST_OF_A_KIND
+    assert len(lines) == MAX_CAUSES + 1
+    assert sum(more for _, more in lines) == 3 * 600 - MAX_OF_A_KIND
     assert lines[-1][0] == ""  # of many causes
 
 
 @pytest.mark.parametrize("name", ["path", "partition"])
 def test_what_is_said_of_data_is_told_of_each_file(bench: Bench, name: str) -> None:
-    for number in range(10 * MOST_OF_A_KIND):
+    for number in range(10 * MAX_OF_A_KIND):
         assert bench.say("a torn tail was cut off", logger="log", **{name: f"data/t-{number}/0.log"})
-    assert bench.say_often(100, **{name: "data/t-1/0.log"}) == MOST_OF_A_CAUSE
+    assert bench.say_often(100, **{name: "data/t-1/0.log"}) == MAX_OF_A_CAUSE
 
 
 def test_many_causes_without_others_are_told_shortly(bench: Bench) -> None:
-    for number in range(MOST_CAUSES - 1):
-        bench.say_often(MOST_OF_A_CAUSE + number, group=f"g{number}")
+    for number in range(MAX_CAUSES - 1):
+        bench.say_often(MAX_OF_A_CAUSE + number, group=f"g{number}")
     bench.now_ms = WINDOW_MS
-    assert [more for _, more in bench.due()] == list(range(MOST_CAUSES - 2, 0, -1))
+    assert [more for _, more in bench.due()] == list(range(MAX_CAUSES - 2, 0, -1))
 
 
 def test_long_reasons_do_not_fill_the_memory(bench: Bench) -> None:
@@ -115,9 +115,9 @@ def test_long_reasons_do_not_fill_the_memory(bench: Bench) -> None:
 
 
 def test_a_window_that_is_over_begins_anew_when_nothing_was_left_out(bench: Bench) -> None:
-    assert bench.say_often(MOST_OF_A_CAUSE) == MOST_OF_A_CAUSE
+    assert bench.say_often(MAX_OF_A_CAUSE) == MAX_OF_A_CAUSE
     bench.now_ms = WINDOW_MS
-    assert bench.say_often(MOST_OF_A_CAUSE) == MOST_OF_A_CAUSE
+    assert bench.say_often(MAX_OF_A_CAUSE) == MAX_OF_A_CAUSE
     assert bench.woken == 0
 
 
@@ -126,13 +126,13 @@ def test_until_it_is_told_what_was_left_out_counting_goes_on(bench: Bench) -> No
     bench.now_ms = 2 * WINDOW_MS
     assert not bench.say()
     (line,), _ = bench.limiter.due()
-    assert (line["more"], line["seconds"]) == (101 - MOST_OF_A_CAUSE, 20)
+    assert (line["more"], line["seconds"]) == (101 - MAX_OF_A_CAUSE, 20)
 
 
 def test_at_the_end_all_is_told(bench: Bench) -> None:
     bench.say_often(100)
     assert bench.due() == []
-    assert bench.due(all_of_them=True) == [("", 100 - MOST_OF_A_CAUSE)]
+    assert bench.due(all_of_them=True) == [("", 100 - MAX_OF_A_CAUSE)]
 
 
 def test_debug_lines_and_summaries_are_not_counted(bench: Bench) -> None:
@@ -145,15 +145,15 @@ def test_debug_lines_and_summaries_are_not_counted(bench: Bench) -> None:
 
 def test_lines_of_any_text_do_not_fill_the_memory(bench: Bench) -> None:
     bench.say_often(100)
-    for number in range(3 * MOST_KINDS):
+    for number in range(3 * MAX_KINDS):
         bench.say(f"text {number}")
-    assert len(bench.limiter._kinds) <= MOST_KINDS
+    assert len(bench.limiter._kinds) <= MAX_KINDS
     bench.now_ms = WINDOW_MS
-    assert ("", 100 - MOST_OF_A_CAUSE) in bench.due()
+    assert ("", 100 - MAX_OF_A_CAUSE) in bench.due()
 
 
 def test_too_many_kinds_that_are_all_floods_are_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limit, "MOST_KINDS", 3)
+    monkeypatch.setattr(rate_limit, "MAX_KINDS", 3)
     for text in "abcde":
-        bench.say_often(MOST_OF_A_CAUSE + 1, text=text)
+        bench.say_often(MAX_OF_A_CAUSE + 1, text=text)
     assert len(bench.limiter._kinds) == 4

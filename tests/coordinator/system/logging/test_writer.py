@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from muster.coordinator.system.logging import writer as writer_module
-from muster.coordinator.system.logging.writer import MOST_BYTES, MOST_LINES, LineWriter, write_all, writer
+from muster.coordinator.system.logging.writer import MAX_BYTES, MAX_LINES, LineWriter, write_all, writer
 
 
 class Pipe:
@@ -85,7 +85,7 @@ def test_nobody_waits_for_a_pipe_that_is_not_read_and_what_is_lost_is_counted(pi
         out.put(f"{count} were lost")
 
     out = LineWriter(to(pipe), lost)
-    for number in range(3 * MOST_LINES):
+    for number in range(3 * MAX_LINES):
         out.put(f"line {number}")
     for number in range(100):
         out.put(f"{number}" * 20_000)
@@ -97,16 +97,16 @@ def test_nobody_waits_for_a_pipe_that_is_not_read_and_what_is_lost_is_counted(pi
     thread.join(60)
     pipe.end()
     reading.join()
-    assert MOST_LINES <= len(reading.lines) < 3 * MOST_LINES + 100
-    assert reading.lines[:MOST_LINES] == [f"line {number}" for number in range(MOST_LINES)]
-    assert sum(told) == 3 * MOST_LINES + 100 - len(reading.lines)
+    assert MAX_LINES <= len(reading.lines) < 3 * MAX_LINES + 100
+    assert reading.lines[:MAX_LINES] == [f"line {number}" for number in range(MAX_LINES)]
+    assert sum(told) == 3 * MAX_LINES + 100 - len(reading.lines)
 
 
 def test_lines_that_wait_are_bounded_by_their_bytes(pipe: Pipe) -> None:
     out = LineWriter(to(pipe))
     for _ in range(100):
-        out.put("x" * (MOST_BYTES // 4))
-    assert out._bytes <= MOST_BYTES
+        out.put("x" * (MAX_BYTES // 4))
+    assert out._bytes <= MAX_BYTES
     assert not out.close(0)
     # else its thread would write on, into whatever has the number of the file next
     pipe.hang_up()
@@ -119,15 +119,15 @@ def test_lines_that_wait_are_bounded_by_their_bytes(pipe: Pipe) -> None:
 def test_one_line_is_taken_however_long_it_is(pipe: Pipe) -> None:
     out = LineWriter(to(pipe))
     reading = Reading(pipe)
-    out.put("x" * 2 * MOST_BYTES)
+    out.put("x" * 2 * MAX_BYTES)
     assert out.close(60)
     pipe.end()
     reading.join()
-    assert [len(line) for line in reading.lines] == [2 * MOST_BYTES]
+    assert [len(line) for line in reading.lines] == [2 * MAX_BYTES]
 
 
 def test_after_a_loss_lines_are_taken_again(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "MOST_LINES", 2)
+    monkeypatch.setattr(writer_module, "MAX_LINES", 2)
     gate, began, known = threading.Event(), threading.Event(), threading.Event()
     written: list[bytes] = []
 
