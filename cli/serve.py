@@ -79,7 +79,7 @@ def serve(options: argparse.Namespace) -> int:
     except Exception:  # noqa: BLE001 - said as the interpreter would, but behind all that was logged
         status, last_words = 1, traceback.format_exc().rstrip("\n")
     if last_words:
-        log.say(last_words)
+        log.write(last_words)
     stdout.close()
     log.close()
     return status

@@ -139,7 +139,7 @@ INNER = {
     "api/transactions/describing.IDS_AT_ONCE",
     "api/transactions/write_txn_markers.AT_ONCE",
     "api/unsent.GIVEN_UP_AT_ONCE",
-    "system/clock.MAX_READ_MS",
+    "system/late_timers.MAX_READ_MS",
     "system/memory.MAX_OBJECTS",
     "state_machine/deadlines.MOST",
     "postgres/housekeeping.DROPPED_AT_ONCE",

@@ -12,6 +12,7 @@ import uvloop
 
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system import clock as clocks
+from muster.coordinator.system import late_timers
 from muster.coordinator.system.clock import LoopClock, ManualClock
 from tests.support import unseen_faults
 
@@ -245,7 +246,8 @@ class TestALateTimer:
     def machine(self, monkeypatch: pytest.MonkeyPatch) -> Machine:
         machine = Machine()
         monkeypatch.setattr(clocks, "time", machine)
-        monkeypatch.setattr(clocks, "GRACE_MS", 100)
+        monkeypatch.setattr(late_timers, "time", machine)
+        monkeypatch.setattr(late_timers, "GRACE_MS", 100)
         return machine
 
     @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -267,7 +269,7 @@ class TestALateTimer:
         async def story(bench: Bench) -> None:
             _, rang = bench.timer("ring", 0)
             bench.theirs.send(b"a")
-            bench.machine.ahead_ms += clocks.HELD_UP_MS // 2
+            bench.machine.ahead_ms += late_timers.HELD_UP_MS // 2
             await rang
             assert bench.happened == ["a", "ring"]
             assert bench.asked == 0
@@ -341,7 +343,7 @@ class TestALateTimer:
         play(story)
 
     def test_a_busy_server_has_deadlines_too(self, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(clocks, "MAX_READ_MS", 20)
+        monkeypatch.setattr(late_timers, "MAX_READ_MS", 20)
 
         async def story(bench: Bench) -> None:
             bench.clock.read_first(lambda: True)
@@ -353,7 +355,7 @@ class TestALateTimer:
 
     def test_a_loop_that_is_always_late_has_deadlines_too(self, play: Play) -> None:
         async def story(bench: Bench) -> None:
-            bench.machine.each_look_ms = clocks.HELD_UP_MS + 50
+            bench.machine.each_look_ms = late_timers.HELD_UP_MS + 50
             _, rang = bench.timer("ring", 0)
             await asyncio.wait_for(rang, 20)
 

@@ -1,6 +1,6 @@
 """The clock of one of several nodes. While the node is paused its timers do not fire.
 
-When the node continues, no timer fires for as long again (at most `clock.GRACE_MS`). Requests that clients have sent
+When the node continues, no timer fires for as long again (at most `late_timers.GRACE_MS`). Requests that clients have sent
 meanwhile are read first, as after a pause of the whole process.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from muster.coordinator.state_machine.interface import Now
-from muster.coordinator.system.clock import GRACE_MS, Clock, Timer
+from muster.coordinator.system.clock import Clock, Timer
+from muster.coordinator.system.late_timers import GRACE_MS
 
 
 class NodeClock:

@@ -1,11 +1,12 @@
 """The level of each logger: Kafka's names, inherited from the parent logger, changeable while the server runs.
 
-The process has one table, because loggers belong to the process. `output` looks up the level for each line. Config
-requests for broker loggers (KIP-412) change it. It is lost at the end of the process, as on Kafka.
+Levels belong to the process. `output` asks for each line whether it is enabled. Config requests for broker loggers
+(KIP-412) change levels. They are lost at the end of the process, as on Kafka.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -39,36 +40,31 @@ _NAMES: Final = {number: name for name, number in NUMBERS.items()}
 
 
 class Levels:
-    """The level of each logger. A logger without one inherits it, at last from the root."""
+    """The level of each logger. A logger without one inherits it, at last from the root.
+
+    The hierarchy is that of Python's logging, but not the process's own one: there libraries have their levels.
+    """
 
     def __init__(self) -> None:
-        self._set: dict[str, int] = {ROOT: NUMBERS["INFO"]}
-        self._counts: dict[str, int] = {}
+        root = logging.RootLogger(NUMBERS["INFO"])
+        self._hierarchy = root.manager = logging.Manager(root)
 
-    def number(self, logger: str) -> int:
-        """The effective level of a logger."""
-        found = self._counts.get(logger)
-        if found is None:
-            above = logger
-            while above not in self._set and above:
-                above = above.rpartition(".")[0]
-            found = self._counts[logger] = self._set.get(above, self._set[ROOT])
-        return found
+    def logger(self, name: str) -> logging.Logger:
+        """What says whether lines of a logger are enabled. No line goes to it."""
+        return self._hierarchy.root if name == ROOT else self._hierarchy.getLogger(name)
 
     def name(self, logger: str) -> str:
         """The effective level, by Kafka's name."""
-        return _NAMES[self.number(logger)]
+        return _NAMES[self.logger(logger).getEffectiveLevel()]
 
     def set(self, logger: str, level: str) -> None:
-        """Set the level of a logger, by Kafka's name. Raises KeyError for an unknown logger or level."""
-        self._set[logger] = NUMBERS[level]
-        self._counts.clear()
+        """Set the level of a logger, by Kafka's name. Raises KeyError for an unknown level."""
+        self.logger(logger).setLevel(NUMBERS[level])
 
     def unset(self, logger: str) -> None:
         """Let a logger inherit its level again; not the root."""
         if logger != ROOT:
-            self._set.pop(logger, None)
-            self._counts.clear()
+            self.logger(logger).setLevel(logging.NOTSET)
 
 
 LEVELS: Final = Levels()

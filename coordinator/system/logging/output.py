@@ -51,10 +51,10 @@ class Log:
     """The open log: `configure` returns it, and the caller closes it at the end."""
 
     def __init__(self, stream: TextIO | None) -> None:
-        self._lines_out = LineWriter(writer(stream), self._lost, self._tell_left_out)
+        self._lines_out = LineWriter(writer(stream), self._log_lost, self._log_left_out)
         self.limiter = Limiter(mono_ms, self._lines_out.wake)
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Write text that is no log line (the last output of a command), after all logged lines."""
         self._lines_out.put(text)
 
@@ -63,20 +63,20 @@ class Log:
 
         False: it took longer than `timeout_s`.
         """
-        _tell(self.limiter.due(all_of_them=True)[0])
+        _log_all(self.limiter.due(all_of_them=True)[0])
         return self._lines_out.close(timeout_s)
 
-    def _lost(self, count: int) -> None:
-        _tell([{"logger": "muster.log", "level": "warning", "event": "lines of this log were lost: it was not read",
+    def _log_lost(self, count: int) -> None:
+        _log_all([{"logger": "muster.log", "level": "warning", "event": "lines of this log were lost: it was not read",
                 "count": count}])  # fmt: skip
 
-    def _tell_left_out(self) -> float | None:
+    def _log_left_out(self) -> float | None:
         lines, in_s = self.limiter.due()
-        _tell(lines)
+        _log_all(lines)
         return in_s
 
 
-def _tell(lines: list[dict[str, Any]]) -> None:
+def _log_all(lines: list[dict[str, Any]]) -> None:
     for line in lines:
         logger, level, text = line.pop("logger"), line.pop("level"), line.pop("event")
         getattr(structlog.get_logger(logger), level)(text, **line, **{SUMMARY: True})
@@ -85,14 +85,15 @@ def _tell(lines: list[dict[str, Any]]) -> None:
 class _Lines:
     """Takes formatted lines; `name` is that of the logger."""
 
-    __slots__ = ("_log", "name")
+    __slots__ = ("_log", "is_enabled", "name")
 
     def __init__(self, log: Log, name: str) -> None:
         self._log = log
         self.name = name
+        self.is_enabled = LEVELS.logger(name).isEnabledFor
 
     def msg(self, line: str) -> None:
-        self._log.say(line)
+        self._log.write(line)
 
     debug = info = warning = error = critical = exception = msg
 
@@ -120,26 +121,30 @@ def _printable(_logger: object, _method: str, event: Event) -> Event:
     return event
 
 
-def _heeding_levels() -> type[Any]:
-    """Return a logger that looks up the level for each line, so that levels can change while the server runs."""
+def _filtered_logger() -> type[Any]:
+    """Return a logger that asks for the level before it makes a line, so that levels can change while the server runs.
+
+    structlog's own filter by the standard library's levels asks after it has begun to make the line.
+    """
     every: Any = structlog.make_filtering_bound_logger(logging.NOTSET)
 
-    def heeding(name: str, number: int) -> Any:
-        say = getattr(every, name)
+    def filtered(name: str, number: int) -> Any:
+        write = getattr(every, name)
 
         def method(self: Any, event: str, *args: Any, **values: Any) -> Any:
-            return say(self, event, *args, **values) if number >= LEVELS.number(self._logger.name) else None
+            return write(self, event, *args, **values) if self._logger.is_enabled(number) else None
 
         return method
 
     def log(self: Any, number: int, event: str, *args: Any, **values: Any) -> Any:
-        return every.log(self, number, event, *args, **values) if number >= LEVELS.number(self._logger.name) else None
+        return every.log(self, number, event, *args, **values) if self._logger.is_enabled(number) else None
 
     def is_enabled_for(self: Any, number: int) -> bool:
-        return number >= LEVELS.number(self._logger.name)
+        enabled: bool = self._logger.is_enabled(number)
+        return enabled
 
-    methods = {name: heeding(name, number) for name, number in _METHODS.items()}
-    return type("HeedingLogger", (every,), {**methods, "log": log, "is_enabled_for": is_enabled_for})
+    methods = {name: filtered(name, number) for name, number in _METHODS.items()}
+    return type("FilteredLogger", (every,), {**methods, "log": log, "is_enabled_for": is_enabled_for})
 
 
 def configure(level: str, *, stream: TextIO | None = None, terminal: bool | None = None) -> Log:
@@ -165,7 +170,7 @@ def configure(level: str, *, stream: TextIO | None = None, terminal: bool | None
         ]
     structlog.configure(
         processors=[_add_logger, structlog.processors.add_log_level, log.limiter, _printable, *last],
-        wrapper_class=_heeding_levels(),
+        wrapper_class=_filtered_logger(),
         logger_factory=lambda name="muster", *_: _Lines(log, str(name)),
         cache_logger_on_first_use=True,
     )

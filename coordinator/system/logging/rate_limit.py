@@ -36,21 +36,21 @@ Event = MutableMapping[str, Any]
 
 
 class _Count:
-    __slots__ = ("example", "left_out", "told")
+    __slots__ = ("example", "left_out", "logged")
 
     def __init__(self) -> None:
-        self.told = self.left_out = 0
+        self.logged = self.left_out = 0
         self.example: dict[str, Any] = {}
 
 
 class _Kind:
     """The lines of one text from one logger, in this window."""
 
-    __slots__ = ("began_ms", "causes", "others", "told")
+    __slots__ = ("began_ms", "causes", "logged", "others")
 
     def __init__(self, now_ms: int) -> None:
         self.began_ms = now_ms
-        self.told = 0
+        self.logged = 0
         self.causes: dict[tuple[str, ...], _Count] = {}
         self.others = _Count()
 
@@ -71,7 +71,7 @@ class Limiter:
         if event.pop(SUMMARY, False) or event["level"] == "debug":
             return event
         with self._lock:
-            if self._may_be_told(event):
+            if self._may_log(event):
                 return event
             was_quiet, self._is_quiet = self._is_quiet, False
         if was_quiet:
@@ -97,17 +97,17 @@ class Limiter:
             self._is_quiet = next_ms is None
         return lines, None if next_ms is None else (next_ms - now_ms) / 1000
 
-    def _may_be_told(self, event: Event) -> bool:
+    def _may_log(self, event: Event) -> bool:
         """Whether a line may be logged. If not, it is counted."""
         kind = self._kind(event)
         cause = tuple([str(event.get(name))[:ALIKE] for name in CAUSE] + [_alike(event.get(name)) for name in WHY])
         count = kind.causes.get(cause)
         is_own = "path" in event or "partition" in event
-        if (is_own or kind.told < MAX_OF_A_KIND) and (count is None or count.told < MAX_OF_A_CAUSE):
+        if (is_own or kind.logged < MAX_OF_A_KIND) and (count is None or count.logged < MAX_OF_A_CAUSE):
             if count is None:
                 count = kind.causes[cause] = _Count()
-            kind.told += not is_own
-            count.told += 1
+            kind.logged += not is_own
+            count.logged += 1
             return True
         if count is None:
             count = kind.others
@@ -147,9 +147,9 @@ def _summary(kind: _Kind, now_ms: int) -> list[dict[str, Any]]:
 
 
 def _line(example: dict[str, Any], left_out: int, seconds: int) -> dict[str, Any]:
-    said = f"{example['event']} … and {left_out} more of these in the last {seconds} seconds"
+    text = f"{example['event']} … and {left_out} more of these in the last {seconds} seconds"
     known = {name: example[name] for name in ("level", "logger", *CAUSE, *WHY) if name in example}
-    return known | {"event": said, "more": left_out, "seconds": seconds}
+    return known | {"event": text, "more": left_out, "seconds": seconds}
 
 
 def _alike(value: object) -> str:

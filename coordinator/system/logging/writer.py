@@ -42,7 +42,7 @@ class LineWriter:
         None.
         """
         self._write = write
-        self._told_lost = lost
+        self._report_lost = lost
         self._tick = tick
         self._lock = threading.Lock()
         self._lines: deque[bytes] = deque()
@@ -111,7 +111,7 @@ class LineWriter:
                 if not some:
                     lost, self._lost = self._lost, 0
             if lost:
-                self._told_lost(lost)
+                self._report_lost(lost)
             elif not some:
                 return True
             else:

@@ -151,7 +151,7 @@ def test_the_same_again_and_again_is_counted() -> None:
     for number in range(5_000):
         structlog.get_logger("a").warning("closed a connection", peer=f"10.0.0.1:{number}", why=f"{number} is no size")
     structlog.get_logger("a").warning("closed a connection", peer="10.0.0.1:1", why="another reason")
-    log.say("the end")
+    log.write("the end")
     assert log.close()
     *lines, end, summary = out.getvalue().splitlines()
     assert (len(lines), end) == (MAX_OF_A_CAUSE + 1, "the end")
