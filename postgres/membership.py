@@ -16,7 +16,7 @@ from typing import Any, Final
 import structlog
 
 from muster.coordinator.log import Storage
-from muster.coordinator.server.nodes.common import Histories
+from muster.coordinator.server.histories import Histories
 from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.jobs import Job, JobQueue, to_its_end
 from muster.coordinator.topics import leader_balancer, leadership

@@ -23,7 +23,7 @@ class ClusterMetrics(MetricsServer):
 
     def open_server(self, *given: Any, **named: Any) -> Server:
         """The server of the next node session."""
-        return Server(*given, observer=self._of_server, told=self._of_server.happened, **named)
+        return Server(*given, observer=self._of_server, on_group_events=self._of_server.count_events, **named)
 
     async def _of_both(self) -> list[Metric]:
         term: Term | None = self.of_cluster.term

@@ -48,8 +48,8 @@ class RefusalCounts:
     def add(self, event: Event, wall_ms: int) -> None:
         """Count a REQUEST_REFUSED of a group."""
         facts: Facts = event.facts
-        told = facts["api"], facts["error"], facts["client_id"], facts["host"], facts["instance"]
-        self.count(event.group_id, told, wall_ms)
+        counted = facts["api"], facts["error"], facts["client_id"], facts["host"], facts["instance"]
+        self.count(event.group_id, counted, wall_ms)
 
     def count(self, name: str, facts: Sequence[str | int | None], wall_ms: int) -> None:
         """Count one event `name` with these facts."""

@@ -21,7 +21,7 @@ from muster.coordinator.history import schema
 from muster.coordinator.history.counts import COUNTED_ENDS, SECOND_MS, RefusalCounts, TransactionCounts, key_of
 from muster.coordinator.history.event_writer import EventLog, EventWriter, Row, record_key
 from muster.coordinator.history.schema import plain_json
-from muster.coordinator.history.unstable_members import KINDS as LOOPING
+from muster.coordinator.history.unstable_members import KINDS as KINDS_OF_MEMBERS
 from muster.coordinator.history.unstable_members import UnstableMembers
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import Clock
@@ -168,23 +168,23 @@ class Journal:
         partition: int,
         open_log: Callable[[], tuple[EventLog, int]],
         clock: Clock,
-        restless: Callable[[Event], object] = lambda _: None,
+        on_unstable: Callable[[Event], object] = lambda _: None,
     ) -> None:
         """`open_log`: see `EventWriter`.
 
-        `restless` is called when members of a group begin to leave and join in a loop.
+        `on_unstable` is called when members of a group begin to leave and join in a loop.
         """
         self.partition = partition
         self._clock = clock
         self._writer = EventWriter(partition, open_log, clock)
         self._refused = RefusalCounts()
         self._ended = TransactionCounts()
-        self._pending = PendingRows(self._cannot_be_said)
-        self._loops = UnstableMembers()
-        self._restless = restless
-        self._is_asked = False
+        self._pending = PendingRows(self._log_lost)
+        self._unstable = UnstableMembers()
+        self._on_unstable = on_unstable
+        self._is_scheduled = False
 
-    def tell(self, happened: Sequence[Event], now: Now) -> None:
+    def report(self, happened: Sequence[Event], now: Now) -> None:
         """Take events. They are written by `flush`, or at the end of this iteration of the event loop.
 
         Refusals and ends of transactions are counted and written within a second.
@@ -195,39 +195,39 @@ class Journal:
             elif event.kind in COUNTED_ENDS:
                 self._count_end(event, now)
             else:
-                if not self._is_asked:
-                    self._is_asked = True
-                    self._clock.call_soon(self._end_of_turn)
+                if not self._is_scheduled:
+                    self._is_scheduled = True
+                    self._clock.call_soon(self._end_of_iteration)
                 self._pending.add(event, now.wall_ms)
-                if event.kind in LOOPING:
-                    self._look(event, now.wall_ms)
+                if event.kind in KINDS_OF_MEMBERS:
+                    self._check_members(event, now.wall_ms)
 
-    def _look(self, event: Event, wall_ms: int) -> None:
+    def _check_members(self, event: Event, wall_ms: int) -> None:
         """Check whether a member leaves and joins again and again."""
-        told = self._loops.see(event, wall_ms)
-        if told is not None:
-            self._pending.add(told, wall_ms)
-            self._restless(told)
+        event_of_group = self._unstable.add(event, wall_ms)
+        if event_of_group is not None:
+            self._pending.add(event_of_group, wall_ms)
+            self._on_unstable(event_of_group)
 
     def flush(self) -> None:
         """Write all events, because an answer is about to show them. Harmless without events."""
         if self._pending.rows:
             self._write()
 
-    def _end_of_turn(self) -> None:
-        self._is_asked = False
+    def _end_of_iteration(self) -> None:
+        self._is_scheduled = False
         was_behind = self._pending.is_behind
         self._pending.go_on()
         if was_behind:
-            self._is_asked = True
-            self._clock.call_soon(self._end_of_turn)
+            self._is_scheduled = True
+            self._clock.call_soon(self._end_of_iteration)
         self.flush()
 
     def _write(self) -> None:
         rows, self._pending.rows = self._pending.rows, []
         self._writer.write(rows, self._clock.now())
 
-    def _cannot_be_said(self, event: Event, why: str) -> None:
+    def _log_lost(self, event: Event, why: str) -> None:
         # A group may have any number of members.
         log.error("an event is lost: there is too much of it", partition=self.partition, kind=event.kind,
                   group=event.group_id, why=why)  # fmt: skip

@@ -35,21 +35,21 @@ class Timeline:
         """The lines that this event adds. Empty when the event is part of a later line."""
         kind = value["kind"]
         self._remember(kind, value)
-        tell = _TELL.get(kind)
-        if tell is None and kind == "rebalance_completed":
+        make_line = _LINES.get(kind)
+        if make_line is None and kind == "rebalance_completed":
             text: str | None = self._completed(value)
-        elif tell is None and kind == "epoch_reconciled":
+        elif make_line is None and kind == "epoch_reconciled":
             text = words.reconciled(value, self._why(value), self._others(value["trigger"]), self._topics)
-        elif tell is None:
+        elif make_line is None:
             text = _unknown(value) if self._everything else None
         elif kind == "epoch_bumped" and not value["members"]:
             text = words.emptied(value)
         elif kind in _DETAILS and not self._everything:
             text = None
         elif kind == "group_emptied" and not self._everything:
-            text = f"{tell(value)}{self._who_left()}"
+            text = f"{make_line(value)}{self._who_left()}"
         else:
-            text = tell(value)
+            text = make_line(value)
         if kind in _ENDS or (kind == "epoch_bumped" and not value["members"]):
             self._went, self._joined, self._gone, self._topics = {}, [], [], []
         return [] if text is None else [*self._date(value), f"{self._time(value)} {text}"]
@@ -108,8 +108,8 @@ class Timeline:
         first = None if trigger is None else trigger["member"]
         joined = len([one for one in self._joined if one != first])
         gone = len([one for one in self._gone if one != first])
-        told = [f"{joined} more joined"] if joined else []
-        return " and ".join([*told, *([f"{gone} more went"] if gone else [])])
+        parts = [f"{joined} more joined"] if joined else []
+        return " and ".join([*parts, *([f"{gone} more went"] if gone else [])])
 
 
 def _moved(moves: list[Value] | None) -> str:
@@ -117,10 +117,10 @@ def _moved(moves: list[Value] | None) -> str:
         return ""
     total = {name: sum(one[name] for one in moves) for name in ("moved", "kept", "gained", "lost")}
     first = total["moved"] or total["kept"] or not (total["gained"] or total["lost"])
-    told = [f"{total['moved']} {many('partition', total['moved'])} moved, {total['kept']} kept"] if first else []
-    told += [f"{total['gained']} newly owned"] if total["gained"] else []
-    told += [f"{total['lost']} without an owner"] if total["lost"] else []
-    return ", ".join(told)
+    parts = [f"{total['moved']} {many('partition', total['moved'])} moved, {total['kept']} kept"] if first else []
+    parts += [f"{total['gained']} newly owned"] if total["gained"] else []
+    parts += [f"{total['lost']} without an owner"] if total["lost"] else []
+    return ", ".join(parts)
 
 
 def _reason(value: Value) -> str:
@@ -137,8 +137,8 @@ def _unknown(value: Value) -> str:
 
 def _started(value: Value) -> str:
     trigger = value["trigger"]
-    told = phrase(value["cause"], "" if trigger is None else who(trigger))
-    return f"a rebalance begins in {value['state']}: {told}"
+    text = phrase(value["cause"], "" if trigger is None else who(trigger))
+    return f"a rebalance begins in {value['state']}: {text}"
 
 
 def _failed(value: Value) -> str:
@@ -153,8 +153,8 @@ def _refused(value: Value) -> str:
     if value["api"] is None:
         return f"{count} more requests were refused, of many clients"
     client = {"member": "", "instance": value["instance"], "client_id": value["client_id"], "host": value["host"]}
-    told = who(client).removeprefix("member  ").strip("()") if not value["instance"] else who(client)
-    return f"{count} {value['api']} {many('request', count)} of {told} refused: {value['error']}"
+    text = who(client).removeprefix("member  ").strip("()") if not value["instance"] else who(client)
+    return f"{count} {value['api']} {many('request', count)} of {text} refused: {value['error']}"
 
 
 def _ended(value: Value) -> str:
@@ -176,7 +176,7 @@ _ENDS: Final = frozenset(
 )
 """After these events, the events before them have been shown."""
 
-_TELL: Final[dict[str, Callable[[Value], str]]] = {
+_LINES: Final[dict[str, Callable[[Value], str]]] = {
     "group_created": lambda _: "the group was created",
     "group_emptied": lambda value: f"the group is empty (generation {value['generation']})",
     "group_deleted": lambda _: "the group was deleted",
@@ -195,7 +195,7 @@ _TELL: Final[dict[str, Callable[[Value], str]]] = {
     "group_restless": lambda value: f"{value['text']}: {plural(value['times'], 'time')}",
     "rebalance_started": _started,
     "rebalance_failed": _failed,
-    **words.TELL,
+    **words.EPOCH_LINES,
     "offsets_deleted": lambda value: f"offsets were deleted ({value['cause'].replace('_', ' ')}): {_partitions(value)}",
     "offsets_expired": lambda value: f"offsets expired: {_partitions(value)}",
     "requests_refused": _refused,

@@ -130,7 +130,7 @@ class TransactionJournal:
         """The size of the waiting events: their number, and the number of partitions that they name."""
         self._refused = RefusalCounts(_FACTS)
 
-    def tell(self, happened: Sequence[Event], now: Now) -> None:
+    def report(self, happened: Sequence[Event], now: Now) -> None:
         """Take events."""
         for event in happened:
             if event.kind in COUNTED:
@@ -182,9 +182,9 @@ class TransactionJournal:
             self._clock.machine.call_at(self._clock.machine.mono_ms() + SECOND_MS, self._write_refused)
         facts = event.facts
         kind = PRODUCER_FENCED if event.kind == events.FENCED else REQUESTS_REFUSED
-        told = (kind, event.producer_id, event.producer_epoch, facts["api"], facts["error"], facts["client_id"],
+        counted = (kind, event.producer_id, event.producer_epoch, facts["api"], facts["error"], facts["client_id"],
                 facts["host"], facts.get("current_producer_id"), facts.get("current_producer_epoch"))  # fmt: skip
-        self._refused.count(event.transactional_id, told, now.wall_ms)  # type: ignore[arg-type]  # facts are objects
+        self._refused.count(event.transactional_id, counted, now.wall_ms)  # type: ignore[arg-type]  # facts are objects
 
     def _write_refused(self) -> None:
         if self._refused.began_ms is None:  # closed meanwhile
@@ -209,10 +209,10 @@ class TransactionObservers:
         self.journal = journal
         self._log_events = log_events
 
-    def tell(self, happened: Sequence[Event], now: Now) -> None:
+    def report(self, happened: Sequence[Event], now: Now) -> None:
         """Events that have just happened, in their order."""
         if self.journal is not None:
-            self.journal.tell(happened, now)
+            self.journal.report(happened, now)
         self._log_events(happened)
 
     def flush(self) -> None:

@@ -48,15 +48,15 @@ class TransactionTimeline:
         """The lines that this event adds. Empty when the event is part of a later line."""
         kind = value["kind"]
         self._remember(kind, value)
-        tell = _TELL.get(kind)
+        make_line = _LINES.get(kind)
         if kind in _DETAILS and not self._everything:
             text = None
         elif kind in _ENDED:
             text = _ended(value, self._groups(value))
-        elif tell is None:
+        elif make_line is None:
             text = kind.replace("_", " ") if self._everything else None
         else:
-            text = tell(value)
+            text = make_line(value)
         return [] if text is None else [*self._date(value), f"{self._time(value['time'])} {text}"]
 
     def end(self, now_ms: int) -> list[str]:
@@ -109,8 +109,8 @@ def places(topics: Mapping[str, Sequence[int]] | None, groups: Sequence[str] = (
 
 def _client(value: Value) -> str:
     known = [f"client {value['client_id']}" if value.get("client_id") else "", (value.get("host") or "").lstrip("/")]
-    told = ", ".join(one for one in known if one)
-    return f" ({told})" if told else ""
+    text = ", ".join(one for one in known if one)
+    return f" ({text})" if text else ""
 
 
 def _initialized(value: Value) -> str:
@@ -138,8 +138,8 @@ def _ended(value: Value, groups: Sequence[str]) -> str:
 def _ending(value: Value) -> str:
     verb = "commits" if value["is_committed"] else "aborts"
     words = f"the coordinator {verb} the transaction" if value["cause"] != "client" else f"its producer {verb}"
-    told = f" ({CAUSES[value['cause']]})" if value["cause"] in CAUSES and value["cause"] != "client" else ""
-    return f"{words}{told}, open for {seconds(value['open_ms'])}, {plural(value['partitions'], 'partition')}"
+    text = f" ({CAUSES[value['cause']]})" if value["cause"] in CAUSES and value["cause"] != "client" else ""
+    return f"{words}{text}, open for {seconds(value['open_ms'])}, {plural(value['partitions'], 'partition')}"
 
 
 def _fenced(value: Value) -> str:
@@ -169,7 +169,7 @@ _ENDED: Final = frozenset({"transaction_committed", "transaction_aborted"})
 _CLOSING: Final = frozenset({*_ENDED, "producer_initialized", "transactional_id_expired"})
 """After these events no transaction is open."""
 
-_TELL: Final[dict[str, Callable[[Value], str]]] = {
+_LINES: Final[dict[str, Callable[[Value], str]]] = {
     "producer_initialized": _initialized,
     "transaction_begun": lambda value: f"a transaction begins: {producer(value)}{_client(value)}",
     "partitions_added": lambda value: f"added to the transaction: {places(value['topics'])}",

@@ -17,8 +17,8 @@ GROUP_RESTLESS: Final = "group_restless"
 """what, members, times, since, text."""
 MAX_PLACES: Final = 1_000
 """Processes of one partition that have left. Of more, the oldest are forgotten."""
-_WENT: Final = frozenset({events.MEMBER_LEFT, events.MEMBER_EXPIRED, events.MEMBER_REMOVED})
-KINDS: Final = _WENT | {events.MEMBER_JOINED}
+_LEAVING: Final = frozenset({events.MEMBER_LEFT, events.MEMBER_EXPIRED, events.MEMBER_REMOVED})
+KINDS: Final = _LEAVING | {events.MEMBER_JOINED}
 """Kinds of events that are used."""
 _TOO_SLOW: Final = frozenset({events.JOIN_TIMEOUT, events.SYNC_TIMEOUT})
 
@@ -32,17 +32,17 @@ class _Place:
     name: str
     since_ms: int
     """The time of the first of these events."""
-    gone_ms: int
-    back_ms: int | None = None
+    left_ms: int
+    returned_ms: int | None = None
     times: int = 1
     slow: int = 0
     died: int = 0
-    told: int = 0
+    reported: int = 0
     """The number of times at the last report."""
 
     @property
     def last_ms(self) -> int:
-        return self.gone_ms if self.back_ms is None else max(self.gone_ms, self.back_ms)
+        return self.left_ms if self.returned_ms is None else max(self.left_ms, self.returned_ms)
 
 
 class UnstableMembers:
@@ -52,35 +52,35 @@ class UnstableMembers:
         self._places: OrderedDict[_Key, _Place] = OrderedDict()
         """The place of the latest leave is the last."""
 
-    def see(self, event: Event, wall_ms: int) -> Event | None:
+    def add(self, event: Event, wall_ms: int) -> Event | None:
         """Take an event of KINDS. Returns what is to be reported because of it."""
         facts: dict[str, Any] = event.facts
         member: MemberFacts = facts["member"]
         key = _key(event.group_id, member)
-        if event.kind in _WENT:
+        if event.kind in _LEAVING:
             reason = facts.get("reason") or ""
             is_slow = facts.get("cause") in _TOO_SLOW or events.POLLED_TOO_LATE in reason
-            self._went(key, member, wall_ms, is_slow=is_slow, died=event.kind != events.MEMBER_LEFT)
+            self._left(key, member, wall_ms, is_slow=is_slow, died=event.kind != events.MEMBER_LEFT)
             return None
         place = self._places.get(key)
-        if place is None or place.back_ms is not None or wall_ms - place.gone_ms > events.RETURN_MS:
+        if place is None or place.returned_ms is not None or wall_ms - place.left_ms > events.RETURN_MS:
             return None
-        place.back_ms = wall_ms
-        return self._told(event.group_id, key, place)
+        place.returned_ms = wall_ms
+        return self._report(event.group_id, key, place)
 
-    def _went(self, key: _Key, member: MemberFacts, ms: int, *, is_slow: bool, died: bool) -> None:
+    def _left(self, key: _Key, member: MemberFacts, ms: int, *, is_slow: bool, died: bool) -> None:
         place = self._places.pop(key, None)
-        if place is None or place.back_ms is None or ms - place.back_ms > events.LOOP_MS:
+        if place is None or place.returned_ms is None or ms - place.returned_ms > events.LOOP_MS:
             place = _Place(member.instance or member.client_id or member.member, ms, ms)
         else:
-            place.gone_ms, place.back_ms, place.times = ms, None, place.times + 1
+            place.left_ms, place.returned_ms, place.times = ms, None, place.times + 1
         place.slow += is_slow
         place.died += died
         self._places[key] = place
         if len(self._places) > MAX_PLACES:
             self._places.popitem(last=False)
 
-    def _told(self, group_id: str, key: _Key, place: _Place) -> Event | None:
+    def _report(self, group_id: str, key: _Key, place: _Place) -> Event | None:
         beside = [
             one
             for other, one in self._places.items()
@@ -97,10 +97,10 @@ class UnstableMembers:
         else:
             what = events.CRASH_LOOP
         least = events.TWO_LOOP if what == events.FLAPPING else events.LOOPS
-        if times < least or times < 2 * max(one.told for one in some):
+        if times < least or times < 2 * max(one.reported for one in some):
             return None
         for one in some:
-            one.told = times
+            one.reported = times
         names = " and ".join(dict.fromkeys(one.name for one in some))
         facts = {
             "what": what,

@@ -21,8 +21,8 @@ def who(member: Value) -> str:
     """A member in words for people: its instance or its id, its client, its address."""
     name = f"static member {member['instance']}" if member.get("instance") else f"member {short(member['member'])}"
     known = [f"client {member['client_id']}" if member.get("client_id") else "", (member.get("host") or "").lstrip("/")]
-    told = ", ".join(one for one in known if one)
-    return f"{name} ({told})" if told else name
+    text = ", ".join(one for one in known if one)
+    return f"{name} ({text})" if text else name
 
 
 def short(member_id: str) -> str:
@@ -104,8 +104,8 @@ def reconciled(value: Value, why: str, others: str, topics: Sequence[Value]) -> 
         parts.append(f"waited {seconds(slow[0]['took_ms'])} for {partitions} of {who(slow[0]['member'])}{more}")
     count = value["members"]
     parts.append(f"{count} {many('member', count)}, {value['assignor'] or 'the same targets'}")
-    told = "; ".join(part for part in parts if part)
-    return f"{_epochs(value)}: {told}"
+    text = "; ".join(part for part in parts if part)
+    return f"{_epochs(value)}: {text}"
 
 
 def emptied(value: Value) -> str:
@@ -146,8 +146,8 @@ def _topic(topic: Value) -> str:
 def _bumped(value: Value) -> str:
     trigger = value["trigger"]
     changed = ", ".join(map(_topic, value["topics"][:MAX_NAMED]))
-    told = phrase(value["cause"], "" if trigger is None else who(trigger))
-    return f"epoch {value['epoch']} begins in {value['state']}: {told}{f' ({changed})' if changed else ''}"
+    text = phrase(value["cause"], "" if trigger is None else who(trigger))
+    return f"epoch {value['epoch']} begins in {value['state']}: {text}{f' ({changed})' if changed else ''}"
 
 
 def _target(value: Value) -> str:
@@ -174,8 +174,8 @@ def _member(value: Value) -> str:
     if value["waited_ms"]:
         holders = ", ".join(map(short, value["waited_for"]))
         parts.append(f"waited {seconds(value['waited_ms'])} for {holders or 'others'}")
-    told = "; ".join(parts) or "has what it had"
-    return f"{who(value['member'])} came to epoch {value['epoch']} in {seconds(value['took_ms'])}: {told}"
+    text = "; ".join(parts) or "has what it had"
+    return f"{who(value['member'])} came to epoch {value['epoch']} in {seconds(value['took_ms'])}: {text}"
 
 
 def _names(gave_up: Sequence[Value]) -> str:
@@ -189,7 +189,7 @@ def _migrated(value: Value, what: str, count: str) -> str:
     return f"{what} in epoch {value['epoch']}, {count}{': ' if why else ''}{why}"
 
 
-TELL: Final[dict[str, Callable[[Value], str]]] = {
+EPOCH_LINES: Final[dict[str, Callable[[Value], str]]] = {
     "epoch_bumped": _bumped,
     "target_assigned": _target,
     "target_failed": lambda value: (

@@ -150,8 +150,8 @@ class Connection(asyncio.Protocol):
                 self.fail(reason)
                 return
         self._requests = self._shared.open_requests(channel, self)
-        if self._limits.stand_still:
-            core.stand_still()
+        if self._limits.is_paused:
+            core.pause()
         if channel.authentication.is_complete:
             core.open()
         else:
@@ -273,14 +273,14 @@ class Connection(asyncio.Protocol):
             log.warning("closed a connection", peer=self.channel.peer, why=_STALLED)
         self.abort()  # what the peer does not read is not given to the system first: that would take long
 
-    def stand_still(self) -> None:
+    def pause(self) -> None:
         """The node is paused: nothing is read, handled or sent."""
-        self.core.stand_still()
+        self.core.pause()
         self._settle()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """The node continues. This connection continues in a separate iteration of the event loop."""
-        self.core.go_on()
+        self.core.resume()
         asyncio.get_running_loop().call_soon(self._pump)
 
     def unmute(self) -> None:

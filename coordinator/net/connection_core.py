@@ -275,11 +275,11 @@ class ConnectionCore:
         self._output = [divided[left:], *output[at + 1 :]]
         return [*output[:at], divided[:left]] if left else output[:at]
 
-    def stand_still(self) -> None:
+    def pause(self) -> None:
         """The node is paused."""
         self.waits_for |= NODE
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """The node continues."""
         self.waits_for &= ~NODE
 

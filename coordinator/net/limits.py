@@ -60,10 +60,10 @@ class LimitedConnection(Holder, Reader, Protocol):
     def admit_or_wait(self) -> None:
         """Check again whether this waiting connection can be admitted."""
 
-    def stand_still(self) -> None:
+    def pause(self) -> None:
         """The node is paused."""
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """The node continues."""
 
     def unmute(self) -> None:
@@ -117,7 +117,7 @@ class Limits:
         self.unsent = unsent or Unsent(clock)
         self._max_waiting = settings.socket_listen_backlog_size
         self._when_empty: Callable[[], object] | None = None
-        self.stand_still = False
+        self.is_paused = False
         """The node is paused. This holds for new connections too."""
 
     def set_most(self, settings: NetSettings, listeners: Mapping[str, int] = NO_LISTENERS) -> None:
@@ -192,14 +192,14 @@ class Limits:
         self._waiting.append(connection)
         return True
 
-    def set_stand_still(self, *, stand_still: bool) -> None:
+    def set_paused(self, *, paused: bool) -> None:
         """Pause all connections, or let them continue."""
-        self.stand_still = stand_still
+        self.is_paused = paused
         for connection in self.connections:
-            if stand_still:
-                connection.stand_still()
+            if paused:
+                connection.pause()
             else:
-                connection.go_on()
+                connection.resume()
 
     def _is_full(self, listener: str) -> bool:
         count = self._by_listener.get(listener)

@@ -119,7 +119,7 @@ class Listener:
         """The connection that waits until another one is allowed (max.connection.creation.rate)."""
         self._refused: dict[socket.socket, Timer] = {}
         self._opening: dict[asyncio.Task[None], PlainSocket | None] = {}
-        self._stands_still = False
+        self._is_paused = False
         self.port = address.port
 
     async def start(self) -> None:
@@ -155,15 +155,15 @@ class Listener:
             if plain is not None:
                 plain.abort()
 
-    def stand_still(self) -> None:
+    def pause(self) -> None:
         """Pause accepting: new connections wait in the backlog."""
-        self._stands_still = True
+        self._is_paused = True
         if self._socket is not None:
             self._loop.remove_reader(self._socket)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue accepting."""
-        self._stands_still = False
+        self._is_paused = False
         if self._socket is not None and self._pause is None:
             self._loop.add_reader(self._socket, self._accept)
 
@@ -266,7 +266,7 @@ class Listener:
     @property
     def descriptor(self) -> int:
         """The descriptor of the socket that accepts. It is negative while the listener does not accept."""
-        is_reading = self._socket is not None and self._pause is None and not self._stands_still
+        is_reading = self._socket is not None and self._pause is None and not self._is_paused
         return self._socket.fileno() if is_reading and self._socket is not None else -1
 
     @property

@@ -96,7 +96,7 @@ class ErrorResponses(Protocol):
 class Observer(Protocol):
     """Gets the events. Raises nothing."""
 
-    def tell(self, happened: Sequence[Any], now: Now) -> None:
+    def report(self, happened: Sequence[Any], now: Now) -> None:
         """Events that have just happened, in their order."""
 
     def flush(self) -> None:

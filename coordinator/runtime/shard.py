@@ -373,7 +373,7 @@ class CoordinatorShard(Generic[S]):
         """
         if self._observer is not None:
             if events:
-                self._observer.tell(events, now)
+                self._observer.report(events, now)
             if replies:
                 # The replies may show these events.
                 self._observer.flush()

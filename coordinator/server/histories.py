@@ -23,7 +23,7 @@ from muster.coordinator.topics.topics import Topics
 log = structlog.get_logger("muster.groups")
 
 
-def warn_restless(event: Event) -> None:
+def warn_unstable(event: Event) -> None:
     """Log that members of a group leave and join in a loop. `Journal` calls it."""
     log.warning("a group is restless", group=event.group_id, what=event.facts["text"])
 
@@ -31,19 +31,21 @@ def warn_restless(event: Event) -> None:
 class GroupObservers:
     """The `Observer` of a shard."""
 
-    def __init__(self, journal: Journal | None, told: Callable[[Sequence[Event]], object] | None = None) -> None:
-        """`told` gets the events too."""
+    def __init__(
+        self, journal: Journal | None, on_group_events: Callable[[Sequence[Event]], object] | None = None
+    ) -> None:
+        """`on_group_events` gets the events too."""
         self.journal = journal
-        self._told = told
+        self._on_group_events = on_group_events
 
-    def tell(self, happened: Sequence[Event], now: Now) -> None:
+    def report(self, happened: Sequence[Event], now: Now) -> None:
         """Give the events to the journal first, because it must not lose any."""
         if self.journal is not None:
-            self.journal.tell(happened, now)
+            self.journal.report(happened, now)
         for event in happened:
             log_event(event)
-        if self._told is not None:
-            self._told(happened)
+        if self._on_group_events is not None:
+            self._on_group_events(happened)
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
         """For the journal only: the server's log reports all shards at once."""
@@ -69,10 +71,10 @@ class Histories:
         settings: HistorySettings,
         topics: Topics,
         clock: Clock,
-        told: Callable[[Sequence[Event]], object] | None = None,
+        on_group_events: Callable[[Sequence[Event]], object] | None = None,
     ) -> None:
-        """`told`: also gets the events of groups."""
-        self._told = told
+        """`on_group_events`: also gets the events of groups."""
+        self._on_group_events = on_group_events
         self._settings = settings
         self._topics = topics
         self._clock = clock
@@ -86,8 +88,8 @@ class Histories:
             journal = None
             if self._settings.muster_group_events_enable:
                 open_log = partial(self._topics.open.open_log, GROUP_EVENTS_TOPIC, index)
-                journal = Journal(index, open_log, self._clock, warn_restless)
-            found = self._observers[GROUP_EVENTS_TOPIC, index] = GroupObservers(journal, self._told)
+                journal = Journal(index, open_log, self._clock, warn_unstable)
+            found = self._observers[GROUP_EVENTS_TOPIC, index] = GroupObservers(journal, self._on_group_events)
         observers: GroupObservers = found
         return observers
 

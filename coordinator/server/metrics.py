@@ -154,7 +154,7 @@ class ServerMetrics:
             if code:
                 self._errors[request.api_key, code] += count
 
-    def happened(self, events: Sequence[Event]) -> None:
+    def count_events(self, events: Sequence[Event]) -> None:
         """Count the events of groups."""
         for event in events:
             self._events[event.kind] += 1
@@ -234,18 +234,18 @@ def _counting(server: Server) -> Job[list[Metric]]:
 class _Beside(MetricsServer):
     """The metrics, and the server that reports them, beside a server."""
 
-    def __init__(self, host: str, port: int, figures: ServerMetrics, server: Server) -> None:
-        super().__init__(THIS_MACHINE.clock(), host, port, figures.collect)
-        self._figures, self._of = figures, server
+    def __init__(self, host: str, port: int, metrics: ServerMetrics, server: Server) -> None:
+        super().__init__(THIS_MACHINE.clock(), host, port, metrics.collect)
+        self._metrics, self._of = metrics, server
 
     async def start(self) -> None:
         """See `MetricsServer`."""
         await super().start()
-        self._figures.watch(self._of.clock.machine)
+        self._metrics.watch(self._of.clock.machine)
 
     async def stop(self) -> None:
         """See `MetricsServer`."""
-        self._figures.end()
+        self._metrics.end()
         await super().stop()
 
 
@@ -254,7 +254,9 @@ def serving_metrics(host: str, port: int) -> Serve:
 
     async def serve_it(config: Config, ready: Callable[[str, int], None]) -> None:
         figures = ServerMetrics()
-        server = figures.server = Server(config, loaded=gc.freeze, observer=figures, told=figures.happened)
+        server = figures.server = Server(
+            config, loaded=gc.freeze, observer=figures, on_group_events=figures.count_events
+        )
         await serve(config, ready, server, beside=_Beside(host, port, figures, server))
 
     return serve_it

@@ -67,13 +67,14 @@ class Server:
         prepares: bool = True,
         loaded: Callable[[], object] = lambda: None,
         membership: Membership | None = None,
-        told: Callable[[Sequence[Event]], object] | None = None,
+        on_group_events: Callable[[Sequence[Event]], object] | None = None,
     ) -> None:
         """`machine`: see `machine`. `intercept`, `observer`, `prepares`: see `api.dispatch.Dispatcher`. `loaded` is
         called when all groups are loaded, and when all transactional ids are. `membership`: this process is one node
-        among others that share the metadata log. None means that it is alone. `told`: gets the events of groups.
+        among others that share the metadata log. None means that it is alone. `on_group_events` gets the events
+        of groups.
         """
-        self._told = told
+        self._on_group_events = on_group_events
         self.config = config
         self.live = Live(config)
         self._loaded = loaded
@@ -199,7 +200,7 @@ class Server:
             keeper=None if self._membership is None else self._membership.keeper,
         )
         self.topics.load()
-        self._histories = Histories(config.settings(HistorySettings), self.topics, self.clock, self._told)
+        self._histories = Histories(config.settings(HistorySettings), self.topics, self.clock, self._on_group_events)
         await self._join(self._histories)
         self._reconfigured()
         self.topics.dynamic_configs.subscribe(self._reconfigured)
@@ -210,7 +211,7 @@ class Server:
         """Make every node with its shards. No shard is active yet."""
         config, topics, histories = self.config, self.topics, self._histories
         assert histories is not None
-        is_told = config.settings(HistorySettings).muster_transaction_events_enable
+        has_history = config.settings(HistorySettings).muster_transaction_events_enable
         membership, configs = self._membership, self._configs
         if membership is None:
             self.cluster = Cluster(
@@ -237,7 +238,7 @@ class Server:
             open_dispatcher=self._open_dispatcher,
             observe=histories.of_groups,
             observe_transactions=histories.of_transactions,
-            transaction_history=TRANSACTION_EVENTS_TOPIC if is_told else None,
+            transaction_history=TRANSACTION_EVENTS_TOPIC if has_history else None,
             transactions_loaded=self._transactions_loaded,
             rack=config.rack,
             is_bounded=self._data.is_bounded,
@@ -342,7 +343,7 @@ class Server:
             await self._control.stop()
         for node in self.nodes:
             node.accept_no_more()
-            node.go_on()
+            node.resume()
         for stop in self._stops:
             stop()
         self.slices.stop()

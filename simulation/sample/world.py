@@ -177,9 +177,9 @@ class SampleObserver:
         self.loaded = journal.loaded
         self.flush = journal.flush
 
-    def tell(self, happened: Sequence[Event], now: Now) -> None:
+    def report(self, happened: Sequence[Event], now: Now) -> None:
         """Events that have just happened."""
-        self._journal.tell(happened, now)
+        self._journal.report(happened, now)
         for event in happened:
             if event.kind == events.REBALANCE_STARTED and event.group_id in self._when_rebalancing:
                 self._when_rebalancing[event.group_id]()

@@ -75,11 +75,11 @@ class PlayListener(Listener):
         """No more connections."""
         self.network.listen_no_more(self.port)
 
-    def stand_still(self) -> None:
+    def pause(self) -> None:
         """Let new connections wait."""
         self._waiting = []
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Accept the waiting connections."""
         waiting, self._waiting = self._waiting, None
         for end in waiting or ():

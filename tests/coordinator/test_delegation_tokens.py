@@ -88,7 +88,7 @@ async def test_names_in_all_tokens_are_bounded_together(monkeypatch: pytest.Monk
 
 
 async def test_what_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handlers, "MOST_TOKENS", 1)
+    monkeypatch.setattr(handlers, "MAX_TOKENS", 1)
     async with running({**PROPERTIES, **LISTENERS}) as server, alice_of(server) as client:
         renewers = [CreatableRenewers("User", f"u{number}") for number in range(101)]
         answer = await client.ask(CreateDelegationTokenRequest("", "", renewers, -1))

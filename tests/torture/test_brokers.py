@@ -47,7 +47,7 @@ def test_shards_that_never_resign_are_found_out(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_broker_that_never_goes_on_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RunningNode, "go_on", lambda node: None)
+    monkeypatch.setattr(RunningNode, "resume", lambda node: None)
     assert _is_found_out("answers nobody")
 
 

@@ -311,7 +311,7 @@ class GroupShard:
                     request.member_id,
                     request.group_instance_id,
                 )
-                self._observer.tell((event,), self._clock.now())
+                self._observer.report((event,), self._clock.now())
             self._observer.flush()  # whatever the error is, it shows events that were reported before
         if core.deadlines.earliest_ms < runtime.timer.due_ms:
             runtime.rearm()

@@ -16,7 +16,7 @@ import structlog
 
 from muster.coordinator.runtime.group_coordinator.background_work import Nobody
 from muster.coordinator.server.nodes.common import NODE_ACTIONS, LeadershipSettings, NodeState, WrongNode
-from muster.coordinator.server.nodes.leader_changes import Journals, LeaderChanges
+from muster.coordinator.server.nodes.leader_changes import LeaderChanges
 from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.jobs import Job, JobQueue
 from muster.coordinator.topics import leadership
@@ -42,7 +42,7 @@ class Cluster:
         slices: JobQueue,
         cluster_id: str,
         settings: LeadershipSettings,
-        renew: Journals,
+        renew: Callable[[str, int], object],
     ) -> None:
         self.nodes: dict[int, RunningNode] = {}
         self.states: dict[int, NodeState] = {}
@@ -152,11 +152,11 @@ class Cluster:
     def pause_node(self, node_id: int) -> None:
         """Pause the node as by SIGSTOP: its connections stay, and it answers no request. Raises WrongNode."""
         node = self.nodes.get(node_id)
-        if node is not None and not node.may_stand_still:
+        if node is not None and not node.may_pause:
             raise WrongNode(
                 f"node {node_id} is the only one: it is paused by kill -STOP of the process, or with --control"
             )
-        self._node(node_id, "pause").stand_still()
+        self._node(node_id, "pause").pause()
         self._silent(node_id)
         log.warning("a node stands still", node=node_id, others_lead_in_ms=self._settings.broker_session_timeout_ms)
 
@@ -175,7 +175,7 @@ class Cluster:
             self._silent(node_id)
             raise
         self.states[node_id] = NodeState.UP
-        node.go_on()
+        node.resume()
         log.info("a node goes on", node=node_id)
 
     async def _rejoin(self, node_id: int) -> None:

@@ -23,6 +23,7 @@ from muster.coordinator.topics.topics import Topics
 
 if TYPE_CHECKING:
     from muster.coordinator.runtime.transaction_coordinator.markers import Peers
+    from muster.coordinator.server.histories import Histories
     from muster.coordinator.topics.leadership import Place
     from muster.coordinator.topics.metadata_log import SharedMetadataLogWriter
     from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
@@ -63,16 +64,6 @@ NODE_ACTIONS: Final = {
 
 class WrongNode(Exception):
     """The node does not exist, or its state does not allow the action."""
-
-
-class Histories(Protocol):
-    """The writers of the histories of groups and transactions, which move with their partitions."""
-
-    def hand_over(self, topic: str, index: int) -> Sequence[tuple[bytes | None, bytes]]:
-        """Another process now leads the partition. Returns keys and values of the events that are not written yet."""
-
-    def take_over(self, topic: str, index: int, rows: Sequence[tuple[bytes | None, bytes]]) -> None:
-        """Write the rows that the previous leader has handed over."""
 
 
 class Membership(Protocol):

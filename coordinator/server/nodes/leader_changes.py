@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -40,13 +40,6 @@ MAX_PREFERRED: Final = 1_000
 _COORDINATORS: Final = (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
 
 
-class Journals(Protocol):
-    """The writers of the histories of groups and transactions."""
-
-    def __call__(self, topic: str, index: int) -> object:
-        """The log of this history partition was opened again, or has another leader."""
-
-
 class LeaderChanges:
     """Every write raises `ApiError` when the disk fails."""
 
@@ -56,9 +49,11 @@ class LeaderChanges:
         cluster_id: str,
         nodes: Mapping[int, RunningNode],
         states: Mapping[int, NodeState],
-        renew: Journals,
+        renew: Callable[[str, int], object],
     ) -> None:
-        """`nodes` and `states`, by id, are live views."""
+        """`nodes` and `states`, by id, are live views. `renew(topic, index)`: the log of this history partition was
+        opened again, or has another leader.
+        """
         self._topics = topics
         self._cluster_id = cluster_id
         self._nodes = nodes

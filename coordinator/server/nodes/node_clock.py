@@ -1,7 +1,7 @@
 """The clock of one of several nodes. While the node is paused its timers do not fire.
 
-When the node continues, no timer fires for as long again (at most `late_timers.GRACE_MS`). Requests that clients have sent
-meanwhile are read first, as after a pause of the whole process.
+When the node continues, no timer fires for as long again (at most `late_timers.GRACE_MS`). Requests that clients have
+sent meanwhile are read first, as after a pause of the whole process.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class NodeClock:
         """See `Clock`. It pauses with the node."""
         return self._machine
 
-    def stand_still(self) -> None:
-        """No timer fires until `go_on`."""
+    def pause(self) -> None:
+        """No timer fires until `resume`."""
         if self.held is None:
             self.held = {}
             self._since_ms = self.clock.mono_ms()
-            self._machine.stand_still()
+            self._machine.pause()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Timers fire again, after the grace time."""
         held, self.held = self.held, None
         if held is None:
             return
-        self._machine.go_on()
+        self._machine.resume()
         now_ms = self.clock.mono_ms()
         self.grace_until_ms = now_ms + min(now_ms - self._since_ms, GRACE_MS)
         for timer in held:

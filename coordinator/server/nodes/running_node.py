@@ -256,28 +256,28 @@ class RunningNode:
     # ---- pausing
 
     @property
-    def may_stand_still(self) -> bool:
-        """Whether the node may be paused with `stand_still`."""
+    def may_pause(self) -> bool:
+        """Whether the node may be paused with `pause`."""
         return self._own_clock is not None
 
-    def stand_still(self) -> None:
+    def pause(self) -> None:
         """Pause as after SIGSTOP: requests wait in the sockets, no timer fires, and nothing is answered."""
         assert self._own_clock is not None
-        self._own_clock.stand_still()
+        self._own_clock.pause()
         for listener in self._listeners:
-            listener.stand_still()
+            listener.pause()
         if self.limits is not None:
-            self.limits.set_stand_still(stand_still=True)
+            self.limits.set_paused(paused=True)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue as after SIGCONT. The call has no effect for a node that is not paused."""
         if self._own_clock is None or self._own_clock.held is None:
             return
-        self._own_clock.go_on()
+        self._own_clock.resume()
         for listener in self._listeners:
-            listener.go_on()
+            listener.resume()
         if self.limits is not None:
-            self.limits.set_stand_still(stand_still=False)
+            self.limits.set_paused(paused=False)
 
     # ---- its end
 
@@ -331,7 +331,7 @@ class RunningNode:
         if self.limits is not None:
             _abort_all(self.limits)
         self._off()
-        self.go_on()  # a node that returns is not paused
+        self.resume()  # a node that returns is not paused
 
     def _off(self) -> None:
         if self.limits is not None:

@@ -122,7 +122,7 @@ def _printable(_logger: object, _method: str, event: Event) -> Event:
 
 
 def _filtered_logger() -> type[Any]:
-    """Return a logger that asks for the level before it makes a line, so that levels can change while the server runs.
+    """Return a logger that asks for the level before it makes a line. So levels can change while the server runs.
 
     structlog's own filter by the standard library's levels asks after it has begun to make the line.
     """

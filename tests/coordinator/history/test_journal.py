@@ -63,7 +63,7 @@ class Bench:
 
     def tell(self, *happened: Event) -> None:
         """And somebody is about to see it."""
-        self.journal.tell(happened, self.clock.now())
+        self.journal.report(happened, self.clock.now())
         self.journal.flush()
 
     def advance(self, ms: int) -> None:
@@ -101,19 +101,19 @@ def test_an_event_that_is_too_large_takes_no_other_with_it(bench: Bench) -> None
 
 
 def test_what_happens_meanwhile_is_one_batch_unless_somebody_must_be_answered(bench: Bench) -> None:
-    bench.journal.tell((CREATED,), bench.clock.now())
-    bench.journal.tell((CREATED,), bench.clock.now())
+    bench.journal.report((CREATED,), bench.clock.now())
+    bench.journal.report((CREATED,), bench.clock.now())
     assert bench.told() == []
     bench.journal.flush()
     bench.journal.flush()
     assert len(bench.told()) == 2
-    bench.journal.tell((CREATED,), bench.clock.now())
-    bench.journal.tell((Event(events.MEMBERS_SYNCED, "g", {"generation": 1, "synced": {}}),), bench.clock.now())
+    bench.journal.report((CREATED,), bench.clock.now())
+    bench.journal.report((Event(events.MEMBERS_SYNCED, "g", {"generation": 1, "synced": {}}),), bench.clock.now())
     assert len(bench.told()) == 2
     bench.advance(0)  # the end of the turn: nothing waits in memory longer than that
     assert len(bench.told()) == 4
     assert bench.log.batches == 2
-    bench.journal.tell((CREATED,), bench.clock.now())
+    bench.journal.report((CREATED,), bench.clock.now())
     bench.advance(0)
     assert len(bench.told()) == 5
 
@@ -179,7 +179,7 @@ def test_a_name_that_was_cut_is_no_key(bench: Bench) -> None:
 
 
 def test_what_is_being_counted_is_written_at_the_end(bench: Bench) -> None:
-    bench.journal.tell((CREATED, refusal()), bench.clock.now())
+    bench.journal.report((CREATED, refusal()), bench.clock.now())
     bench.journal.close()
     assert bench.told() == [(b"g", "group_created"), (b"g", "requests_refused")]
     bench.advance(1_000)  # its timer finds nothing to do
@@ -261,7 +261,7 @@ def test_a_fenced_producer_is_told_as_one(bench: Bench) -> None:
 
 def test_the_next_leader_writes_what_waits_when_a_partition_moves(bench: Bench) -> None:
     bench.tell(CREATED)
-    bench.journal.tell((refusal(), refusal(), CREATED), bench.clock.now())
+    bench.journal.report((refusal(), refusal(), CREATED), bench.clock.now())
     bench.is_here = False  # its log is about to be closed
     with capture_logs() as logs:
         rows = bench.journal.hand_over()

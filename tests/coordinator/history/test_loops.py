@@ -11,7 +11,7 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event, MemberFacts
 from muster.coordinator.history.timeline import Timeline
 from muster.coordinator.history.unstable_members import GROUP_RESTLESS, MAX_PLACES, UnstableMembers
-from muster.coordinator.server.histories import warn_restless
+from muster.coordinator.server.histories import warn_unstable
 from muster.pipeline.episodes.verdict import verdict
 from tests.coordinator.history.test_journal import Bench
 from tests.pipeline.episodes.timeline import Group, ms
@@ -34,7 +34,7 @@ class Watched:
     def see(self, kind: str, name: str, group: str = "g", **facts: Any) -> None:
         instance = facts.pop("instance", None)
         event = Event(kind, group, {"member": member(name, instance), "reason": None, **facts})
-        found = self.loops.see(event, self.now_ms)
+        found = self.loops.add(event, self.now_ms)
         if found is not None:
             assert (found.kind, found.group_id) == (GROUP_RESTLESS, group)
             self.told.append(found.facts)
@@ -131,7 +131,7 @@ def test_the_journal_writes_it_after_what_led_to_it_and_a_timeline_tells_it() ->
     assert Timeline(dates=False).feed(value)[0].endswith(" web-1 keeps leaving and coming back: 3 times")
     assert [one.facts["text"] for one in bench.restless] == ["web-1 keeps leaving and coming back"]
     with capture_logs() as lines:
-        warn_restless(bench.restless[0])
+        warn_unstable(bench.restless[0])
     assert lines == [
         {
             "event": "a group is restless",

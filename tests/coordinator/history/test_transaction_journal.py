@@ -40,7 +40,7 @@ class Bench:
         """Nothing."""
 
     def tell(self, *happened: Event) -> None:
-        self.journal.tell(happened, self.clock.now())
+        self.journal.report(happened, self.clock.now())
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_load_is_told_and_what_waits_at_the_end_is_written(bench: Bench) -> No
     logged: list[Event] = []
     observers = TransactionObservers(bench.journal, logged.extend)
     observers.loaded(bench.clock.now(), transactional_ids=3, records=9, took_ms=4)
-    observers.tell((begun(), refused()), bench.clock.now())
+    observers.report((begun(), refused()), bench.clock.now())
     observers.flush()
     assert len(bench.rows) == 1
     observers.close()
@@ -141,7 +141,7 @@ def test_without_a_journal_only_the_log_is_told() -> None:
     observers = TransactionObservers(None, logged.extend)
     now = ManualClock().now()
     observers.loaded(now, transactional_ids=0, records=0, took_ms=0)
-    observers.tell((begun(),), now)
+    observers.report((begun(),), now)
     observers.close()
     assert len(logged) == 1
 

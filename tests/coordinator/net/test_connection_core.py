@@ -251,23 +251,23 @@ class TestInput:
         assert not core.needs_memory
 
 
-def test_of_a_node_that_stands_still_nothing_is_read_handled_or_sent() -> None:
+def test_of_a_node_that_is_paused_nothing_is_read_handled_or_sent() -> None:
     core = core_in(ANSWERING)
     core.receive_data(frame(b"next"))
-    core.stand_still()
+    core.pause()
     core.answered(b"answer")
     core.keep(b"more")
     assert not core.wants_input
     assert not core.has_requests
     assert core.next_request() is None
     assert core.data_to_send() == []
-    core.go_on()
+    core.resume()
     assert core.wants_input
     assert core.has_requests
     assert core.data_to_send() == [b"answer", b"more"]
     assert core.next_request() is not None
     # whoever ends it sends what was ready
     core.answered(b"last")
-    core.stand_still()
+    core.pause()
     core.close()
     assert core.data_to_send() == [b"last"]

@@ -178,7 +178,7 @@ class Bench:
             raise self.open_error
         return self.log, 5
 
-    def tell(self, happened: Sequence[Event], now: Now) -> None:
+    def report(self, happened: Sequence[Event], now: Now) -> None:
         self.events += happened
 
     def flush(self) -> None:

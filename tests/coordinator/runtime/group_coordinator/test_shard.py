@@ -153,7 +153,7 @@ class Bench:
             codec=self.codec,
         )
 
-    def tell(self, happened: Sequence[Event], now: Now) -> None:
+    def report(self, happened: Sequence[Event], now: Now) -> None:
         assert now == self.clock.now()
         self.events.extend(happened)
 

@@ -84,7 +84,7 @@ async def test_a_short_pause_is_noticed_by_nobody_but_who_waits() -> None:
         new.writer.close()
 
 
-async def test_what_may_be_done_to_one_that_stands_still() -> None:
+async def test_what_may_be_done_to_one_that_is_paused() -> None:
     async with three(broker_session_timeout_ms=FOR_EVER) as cluster:
         nodes = cluster.server.cluster
         with pytest.raises(WrongNode, match="node 1 is up: it cannot be told to resume"):
@@ -110,18 +110,18 @@ async def test_the_only_node_of_a_server_in_use_is_not_paused() -> None:
         assert server.cluster.states[1] is NodeState.UP
 
 
-def test_timers_of_one_that_stands_still_ring_after_a_while() -> None:
+def test_timers_of_one_that_is_paused_ring_after_a_while() -> None:
     process = ManualClock(mono_ms=0)
     clock, rung = NodeClock(process), []
     for at_ms in (100, 200, 5_000):
         clock.call_at(at_ms, lambda at_ms=at_ms: rung.append((at_ms, clock.mono_ms())))  # type: ignore[misc]
     forgotten = clock.call_at(150, lambda: rung.append((150, 0)))
-    clock.stand_still()
-    clock.stand_still()
+    clock.pause()
+    clock.pause()
     process.advance(300)
     forgotten.cancel()
     assert rung == []
-    clock.go_on()
+    clock.resume()
     later = clock.call_at(350, lambda: rung.append((350, clock.mono_ms())))
     # as long again as it lasted: what clients have sent is read first
     process.advance(299)
@@ -132,12 +132,12 @@ def test_timers_of_one_that_stands_still_ring_after_a_while() -> None:
     rung.clear()
     process.advance(10_000)
     assert rung == [(5_000, 5_000)]
-    clock.go_on()
-    clock.stand_still()
+    clock.resume()
+    clock.pause()
     process.advance(60_000)
     clock.call_at(0, lambda: rung.append((0, clock.mono_ms())))
     process.advance(0)
-    clock.go_on()
+    clock.resume()
     process.advance(GRACE_MS - 1)
     assert rung == [(5_000, 5_000)]
     process.advance(1)
