@@ -41,7 +41,7 @@ def beats_us(peer: Any, frame: bytes) -> float:
 
 def main() -> None:
     """Print a row for each, the quickest of all rounds, and the ratio to the first."""
-    peer = import_module("tests.coordinator.api.prepared.peer").Peer()
+    peer = import_module("tests.coordinator.api.cached_requests.peer").Peer()
     beat = HeartbeatRequest("g", 1, peer.member())
     frame = frames.request_frame(api(ApiKey.HEARTBEAT), 4, 1, beat, "me")
     for _ in range(4):

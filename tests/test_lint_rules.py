@@ -94,11 +94,8 @@ STRING_IMPORTS = {
 may do it too: the names of its messages are generated.
 """
 TO_BE_MENDED = {
-    "api/prepared/connection_route.py",
-    "api/records/produce.py",
     "api/registry.py",
     "api/transactions/describing.py",
-    "api/transactions/txn_offset_commit.py",
     "log/cleaning/cleaner.py",
     "log/unified_log.py",
     "topics/leadership.py",

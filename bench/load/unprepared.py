@@ -1,4 +1,4 @@
-"""`muster serve` that prepares no request (`coordinator.api.prepared`), beside which the prepared path is measured."""
+"""`muster serve` that caches no request (`coordinator.api.cached_requests`): what the cache is measured against."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from muster import cli
 from muster.coordinator import server
 
 if __name__ == "__main__":
-    server.Server = partial(server.Server, prepares=False)  # type: ignore[assignment, misc]  # `serve` asks for it
+    server.Server = partial(server.Server, caches=False)  # type: ignore[assignment, misc]  # `serve` asks for it
     sys.exit(cli.main())

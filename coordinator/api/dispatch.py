@@ -3,7 +3,7 @@
 header -> route (is it served?) -> decode -> handler -> respond -> encode; an interceptor may act before the handler and
 before the encoding. A thread decodes large requests and encodes large answers: it touches nothing that other code
 changes. A `Route` has what is known of one (API, version, client id); all connections share it. A connection keeps a
-`ConnectionRoute` of each, with the cached requests (`api.prepared`). This module knows no socket: it gets a `Sink`.
+`ConnectionRoute` of each, with its cached request. This module knows no socket: it gets a `Sink`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import structlog
 
+from muster.coordinator.api.cached_requests import NOT_CACHED, CachedRequest, ConnectionRoute
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.cluster.api_versions import API_VERSIONS, unsupported_version
 from muster.coordinator.api.context import Channel, RequestContext
@@ -22,8 +23,6 @@ from muster.coordinator.api.exchange import Exchange, LargeRequest, NoteResponse
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept, InterceptPoint
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.observer import ObservedRequests, RequestObserver
-from muster.coordinator.api.prepared.connection_route import ConnectionRoute
-from muster.coordinator.api.prepared.request import NOT_PREPARED, PreparedRequest
 from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.api.routes import Route
 from muster.coordinator.api.sink import Answer, Sink
@@ -62,12 +61,12 @@ class ConnectionRequests:
         "_node",
         "_route",
         "_routes",
+        "cached",
         "channel",
         "context",
         "current",
         "is_reading",
         "note_response",
-        "prepared",
         "sink",
         "slices",
     )
@@ -85,7 +84,7 @@ class ConnectionRequests:
         """For an observer: it gets each response that is encoded, as it is sent. None stands for a request that gets no
         answer.
         """
-        self.prepared: PreparedRequest | None = None
+        self.cached: CachedRequest | None = None
         self._dispatcher = dispatcher
         self._node = dispatcher.node
         self._intercept_point = dispatcher.intercept_point
@@ -99,19 +98,17 @@ class ConnectionRequests:
         Returns the answer if the handler has it at once. None means that the sink gets the answer, now or later. Raises
         `CloseConnection` when the request cannot be answered.
         """
-        prepared = self.prepared
-        if (
-            prepared is not None
-            and end - start == prepared.size
-            and ((intercept := self._intercept_point.intercept) is None or not intercept.wants(self.context))
+        cached = self.cached
+        if cached is not None and (
+            (intercept := self._intercept_point.intercept) is None or not intercept.wants(self.context)
         ):
             try:
-                answer = prepared.handle(data, start, self)
+                answer = cached.handle(data, start, end, self)
             except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
                 assert self._route is not None
                 self._fault(self._route.route, error)
                 return None
-            if answer is not NOT_PREPARED:
+            if answer is not NOT_CACHED:
                 return answer
         known = self._route
         if (
@@ -122,11 +119,11 @@ class ConnectionRequests:
             known = self._turn_to(data, start, end)
             if known is None:
                 return None
-            if known.prepared is not None:
+            if known.cached is not None:
                 return self.handle(data, start, end)  # `handle` then finds the route that was just set
-        return self._handle_unprepared(known, data, start, end)
+        return self._handle_uncached(known, data, start, end)
 
-    def _handle_unprepared(self, known: ConnectionRoute, data: bytes, start: int, end: int) -> Answer | None:
+    def _handle_uncached(self, known: ConnectionRoute, data: bytes, start: int, end: int) -> Answer | None:
         """`handle` for a known route when no cached request fits."""
         route = known.route
         body = route.body_at(data, start, end)
@@ -150,8 +147,8 @@ class ConnectionRequests:
         except Exception as error:  # noqa: BLE001 - as in `handle`
             self._fault(route, error)
             return None
-        if known.prepares:
-            self.prepared = known.handled(self._node, data, start, body, end)
+        if known.caches:
+            self.cached = known.handled(self._node, data, start, body, end)
         if response is None:
             return None
         self.current = None
@@ -180,7 +177,7 @@ class ConnectionRequests:
         """The connection has ended. An exchange that is parked elsewhere must not keep other objects of it in
         memory.
         """
-        self.current = self.sink = self.note_response = self.prepared = self._route = None
+        self.current = self.sink = self.note_response = self.cached = self._route = None
         self._routes.clear()
 
     def _read_apart(self, exchange: Exchange, data: bytes, body: int, end: int, most: int = 0) -> None:
@@ -302,12 +299,12 @@ class ConnectionRequests:
                 client.seen = partial(
                     self._node.authorizer.allowed, context, Operation.DESCRIBE, ResourceType.TOPIC, log_denied=False
                 )
-            known = ConnectionRoute(route, context, prepares=self._dispatcher.prepares)
+            known = ConnectionRoute(route, context, caches=self._dispatcher.caches)
             if len(self._routes) >= _MAX_CONNECTION_ROUTES:
                 self._routes.clear()
             if len(route.client_bytes) <= _LONG_CLIENT_ID:
                 self._routes[head] = known
-        self._route, self.context, self.prepared = known, known.context, known.prepared
+        self._route, self.context, self.cached = known, known.context, known.cached
         return known
 
     def _find_route(self, data: bytes, start: int, end: int) -> Route | None:
@@ -353,19 +350,18 @@ class Dispatcher:
         intercept: Intercept = NO_INTERCEPT,
         observer: RequestObserver | None = None,
         *,
-        prepares: bool = True,
+        caches: bool = True,
         intercept_point: InterceptPoint | None = None,
     ) -> None:
         """`observer`: gets each request that was answered.
 
-        `prepares`: whether repeated requests may become cached requests (`api.prepared`). Tests and `bench` compare
-        both.
+        `caches`: whether repeated requests are cached (`api.cached_requests`). Tests and `bench` compare both.
 
         `intercept_point`: where an interceptor can be set while the server runs. None means that `intercept` stays.
         """
         self.node = node
         self.intercept_point = InterceptPoint(intercept) if intercept_point is None else intercept_point
-        self.prepares = prepares
+        self.caches = caches
         self._observer = observer
         self._routes: BoundedNames[bytes, Route] = BoundedNames(_MAX_ROUTES, _MAX_ROUTES_BYTES)
 

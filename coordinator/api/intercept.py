@@ -33,7 +33,7 @@ class Intercept:
 
     `wants(context)`: whether it wants a request of this API, client and connection. It is called for each request and
     may return another result each time. A request that it does not want is handled as without an interceptor. A request
-    that it wants is never handled as a cached request (`api.prepared`).
+    that it wants is never handled as a cached request (`api.cached_requests`).
     """
 
     __slots__ = ("request", "response", "wants", "whole")

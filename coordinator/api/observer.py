@@ -126,9 +126,9 @@ class ObservedRequests:
 
     def _tell(self, answer: Answer | None) -> None:
         answered_us = self._clock.mono_us()
-        counts, prepared = self._error_counts, self._requests.prepared
-        if counts is None and prepared is not None:
-            counts = prepared.error_counts  # no response was encoded
+        counts, cached = self._error_counts, self._requests.cached
+        if counts is None and cached is not None:
+            counts = cached.error_counts  # no response was encoded
         size = 0 if answer is None else len(answer) if isinstance(answer, bytes) else sum(map(len, answer))
         handled_us = self._handled_us or answered_us
         told = AnsweredRequest(

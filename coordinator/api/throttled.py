@@ -106,9 +106,9 @@ class ThrottledRequests:
     # ---- attributes that the observer reads
 
     @property
-    def prepared(self) -> Any:
+    def cached(self) -> Any:
         """See `dispatch.ConnectionRequests`."""
-        return self._requests.prepared
+        return self._requests.cached
 
     @property
     def note_response(self) -> Any:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from struct import Struct
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -15,8 +14,8 @@ from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.sink import Answer
 from muster.coordinator.net.connection_core import (
-    ANSWERING,
     HANDSHAKE,
+    LENGTH_BYTES,
     MUTE,
     MUTED,
     NODE,
@@ -41,11 +40,9 @@ WRITTEN_AT_ONCE: Final = 1 << 20
 """At most so many bytes of large answers are given to the transport in one iteration of the event loop. The transport
 copies or encrypts them.
 """
-_LENGTH_BYTES: Final = 4
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 _SPEAKS_TLS: Final = "the client speaks TLS, and this listener does not: its security.protocol is another one"
 _STALLED: Final = "it holds memory that others need: its request does not come, or its answer is not read"
-_length: Final = Struct(">i").unpack_from
 
 
 class Shared(NamedTuple):
@@ -162,27 +159,18 @@ class Connection(asyncio.Protocol):
         """Handle whole requests and keep the rest."""
         self.alive = True
         core = self.core
-        size = len(data)
-        if (
-            core.state is READY
-            and not core.waits_for
-            and size > _LENGTH_BYTES
-            and _length(data)[0] == size - _LENGTH_BYTES <= core.max_request_bytes
-        ):
-            # the usual case: nothing waits in either direction, and one chunk is one request
-            core.state = ANSWERING
-            try:
-                answer = self._requests.handle(data, _LENGTH_BYTES, size)
-            except CloseConnection as reason:
-                self.fail(reason)
-                return
-            if type(answer) is bytes and core.state is ANSWERING:
-                core.state = READY
-                self._transport.write(answer)
-            elif answer is not None:
-                self.answer(answer)
-        else:
+        if not core.begin(data):
             self._receive(data)
+            return
+        try:
+            answer = self._requests.handle(data, LENGTH_BYTES, len(data))
+        except CloseConnection as reason:
+            self.fail(reason)
+            return
+        if type(answer) is bytes and core.end():
+            self._transport.write(answer)
+        elif answer is not None:
+            self.answer(answer)
 
     def _receive(self, data: bytes) -> None:
         """`data_received` without its fast path."""
@@ -304,17 +292,15 @@ class Connection(asyncio.Protocol):
     def answer(self, answer: Answer | None) -> None:
         """Send the answer to the present request (None: it gets no answer). Then the next request may be handled."""
         core = self.core
-        if core.state is ANSWERING and not core.waits_for:
-            # the fast path of `data_received`, for an answer that was not ready at once
-            if answer is None or isinstance(answer, bytes):
-                core.state = READY
-                if answer is not None:
-                    self._transport.write(answer)
+        # as in `data_received`, for an answer that was not ready at once
+        if isinstance(answer, bytes):
+            if core.end():
+                self._transport.write(answer)
                 return
-            if sum(map(len, answer)) <= WRITTEN_AT_ONCE:
-                core.state = READY
+        elif (answer is None or sum(map(len, answer)) <= WRITTEN_AT_ONCE) and core.end():
+            if answer is not None:
                 self._transport.writelines(answer)
-                return
+            return
         core.answered(answer)
         if self._is_pumping:
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from struct import Struct
 from types import MappingProxyType
 from typing import Final
 
@@ -17,6 +18,8 @@ from muster.protocol.frames import Frame, FrameSplitter, InvalidFrameSize
 
 INPUT_HIGH_BYTES: Final = 64 * 1024
 """Reading pauses when this much waits behind a request that is being answered."""
+LENGTH_BYTES: Final = 4
+_length: Final = Struct(">i").unpack_from
 OUTPUT_HIGH_BYTES: Final = 256 * 1024
 """No further request is handled while this much of earlier answers is unsent."""
 SMALL_BYTES: Final = 64 * 1024
@@ -96,9 +99,8 @@ class ConnectionCore:
     and 0 when nothing waits in either direction. `counted_bytes`: the counted bytes of its large requests, see
     `large_requests`. `output_bytes`: the bytes that are not sent yet.
 
-    A shell may use a fast path when the connection is `READY` and waits for nothing. One chunk must be one request. It
-    sets `state` to `ANSWERING`, handles the request, sets `state` back and sends the answer. The calls below would do
-    the same.
+    Nobody else writes its fields. If one chunk is one request, `begin` and `end` are enough. The shell then handles the
+    request and writes the answer itself. The other calls would do the same.
     """
 
     __slots__ = (
@@ -175,6 +177,16 @@ class ConnectionCore:
 
     # ---- requests in
 
+    def begin(self, data: bytes) -> bool:
+        """The usual case: nothing waits in either direction, and this chunk is one request. It begins. False: nothing
+        has changed, and `receive_data` gets the chunk.
+        """
+        size = len(data) - LENGTH_BYTES
+        if self.state is READY and not self.waits_for and 0 < size == _length(data)[0] <= self.max_request_bytes:
+            self.state = ANSWERING
+            return True
+        return False
+
     def receive_data(self, data: bytes) -> None:
         """Receive the next bytes of the stream.
 
@@ -236,6 +248,15 @@ class ConnectionCore:
             self.waits_for &= ~INPUT
 
     # ---- answers out
+
+    def end(self) -> bool:
+        """The present request is answered, and its answer may be written at once. False: nothing has changed, and
+        `answered` gets the answer.
+        """
+        if self.state is ANSWERING and not self.waits_for:
+            self.state = READY
+            return True
+        return False
 
     def answered(self, answer: Answer | None) -> None:
         """The present request is answered (None: it gets no answer)."""

@@ -64,12 +64,12 @@ class Server:
         machine: Machine = THIS_MACHINE,
         intercept: Intercept = NO_INTERCEPT,
         observer: RequestObserver | None = None,
-        prepares: bool = True,
+        caches: bool = True,
         loaded: Callable[[], object] = lambda: None,
         membership: Membership | None = None,
         on_group_events: Callable[[Sequence[Event]], object] | None = None,
     ) -> None:
-        """`machine`: see `machine`. `intercept`, `observer`, `prepares`: see `api.dispatch.Dispatcher`. `loaded` is
+        """`machine`: see `machine`. `intercept`, `observer`, `caches`: see `api.dispatch.Dispatcher`. `loaded` is
         called when all groups are loaded, and when all transactional ids are. `membership`: this process is one node
         among others that share the metadata log. None means that it is alone. `on_group_events` gets the events
         of groups.
@@ -81,7 +81,7 @@ class Server:
         self.intercept_points: dict[int, InterceptPoint] = {}
         """The intercept points of all nodes, by node id; also of nodes that are down."""
         self._intercept = intercept
-        self._make_dispatcher = partial(Dispatcher, observer=observer, prepares=prepares)
+        self._make_dispatcher = partial(Dispatcher, observer=observer, caches=caches)
         self._machine = machine
         self._configs = [config.of_node(place) for place in range(config.nodes)]
         """The configuration of each node."""

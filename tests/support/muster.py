@@ -34,7 +34,7 @@ async def running(
     topics: list[str] | None = None,
     intercept: Intercept = NO_INTERCEPT,
     observer: RequestObserver | None = None,
-    prepares: bool = True,
+    caches: bool = True,
 ) -> AsyncIterator[Server]:
     """A server that is up inside the block, and stopped in order after it."""
     overrides = [f"{name}={value}" for name, value in {**QUICK, **(properties or {})}.items()]
@@ -48,7 +48,7 @@ async def running(
         in_memory=data_dir is None,
         topics=topics or [],
     )
-    server = Server(config, intercept=intercept, observer=observer, prepares=prepares)
+    server = Server(config, intercept=intercept, observer=observer, caches=caches)
     await server.start()
     try:
         yield server

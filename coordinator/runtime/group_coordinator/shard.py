@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
@@ -64,27 +63,6 @@ KnownProducers = Callable[[Collection[int]], Collection[int]]
 def none_of_them(_: Collection[int]) -> Collection[int]:
     """The answer without a transaction coordinator: no producer is known."""
     return ()
-
-
-class SteadyBeat(Protocol):
-    """A member that was prepared (`GenerationMember`, `SteadyMember`)."""
-
-    def heartbeat(self, mono_ms: int) -> bool:
-        """Handle a heartbeat, if its answer is that all is well. If False, nothing was done."""
-
-
-class Answering(Enum):
-    """The outcome of a prepared heartbeat: nothing was done, its answer leaves at once, or its answer waits
-    (`hold`).
-    """
-
-    NOT_DONE = auto()
-    AT_ONCE = auto()
-    WHEN_DURABLE = auto()
-
-
-NOT_DONE, AT_ONCE, WHEN_DURABLE = Answering
-"""Looked up once: the look-ups in the enum took a sixth of a prepared heartbeat in process."""
 
 
 class Observer(interfaces.Observer, Protocol):
@@ -321,7 +299,7 @@ class GroupShard:
         return None
 
     def prepare_heartbeat(self, request: HeartbeatRequest) -> GenerationMember | None:
-        """The sender of such heartbeats, for `prepared_heartbeat`. None when no member can be prepared now."""
+        """The sender of such heartbeats, for `api.cached_requests`. None when no member can be prepared now."""
         core = self.runtime.core
         return None if core is None else core.prepare_heartbeat(request)
 
@@ -330,35 +308,10 @@ class GroupShard:
         core = self.runtime.core
         return None if core is None else core.prepare_consumer_heartbeat(request, client)
 
-    def prepared_heartbeat(self, member: SteadyBeat) -> Answering:
-        """Handle a heartbeat of that member, if its answer is that all is well."""
-        runtime = self.runtime
-        if runtime.core is None or not member.heartbeat(self._clock.mono_ms()):
-            return NOT_DONE
-        return WHEN_DURABLE if runtime.queue.batches or runtime.replies.parked else AT_ONCE
-
     def prepare_commit(self, request: OffsetCommitRequest, version: int) -> CommitTemplate | None:
-        """Prepare a commit of this version for `prepared_commit`. None when it cannot be prepared now."""
+        """Prepare a commit of this version for `GroupCore.prepared_commit`. None when it cannot be prepared now."""
         core = self.runtime.core
         return None if core is None else core.prepare_commit(request, self.most_bytes, version)
-
-    def prepared_commit(
-        self, commit: CommitTemplate, offsets: Sequence[int], leader_epochs: Sequence[int], respond: Respond
-    ) -> bool:
-        """Do the work of `submit` with a prepared commit. If False, nothing was done, and the commit is to be
-        submitted.
-        """
-        runtime = self.runtime
-        core = runtime.core
-        if core is None:
-            return False
-        rows = core.prepared_commit(
-            commit, offsets, leader_epochs, self._clock.moment(), runtime.log.config.max_message_bytes
-        )
-        if rows is None:
-            return False
-        runtime.append(rows, commit.size, respond, commit.response)
-        return True
 
 
 def _events_of_end(core: GroupCore, end: EndTransaction, now: Now) -> Sequence[Event]:

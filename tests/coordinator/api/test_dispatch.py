@@ -30,8 +30,8 @@ from muster.protocol.messages.consumer_group_heartbeat import (
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from tests.coordinator.api.cached_requests.peer import Peer
 from tests.coordinator.api.harness import FakeTopics, make_channel, make_node
-from tests.coordinator.api.prepared.peer import Peer
 
 HEARTBEAT, LEAVE = ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP
 
@@ -44,7 +44,7 @@ class Connection:
         self.answers: list[Any] = []
         self.parts: list[bytes] = []
         self.failed: list[CloseConnection] = []
-        self.dispatcher = dispatcher or Dispatcher(make_node(topics=FakeTopics()), intercept)
+        self.dispatcher = dispatcher or Dispatcher(make_node(topics=FakeTopics()), intercept, caches=False)
         self.requests: ConnectionRequests = self.dispatcher.open(self.channel, self)
 
     def answer(self, answer: Any) -> None:

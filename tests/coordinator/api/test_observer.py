@@ -24,7 +24,7 @@ from muster.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from tests.coordinator.api.prepared.peer import COMMIT, HEARTBEAT, Peer, commit
+from tests.coordinator.api.cached_requests.peer import COMMIT, HEARTBEAT, Peer, commit
 from tests.support.muster import connected, running
 
 LEAVE = ApiKey.LEAVE_GROUP
@@ -52,7 +52,7 @@ def test_each_request_is_told_of_the_prepared_ones_too() -> None:
     for number in range(4):
         assert peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, member)).error_code == 0
         peer.ask(COMMIT, 9, commit(("t1", 0, number), ("t2", 1, number), member=member, generation=1))
-    assert peer.requests._requests.prepared.was_repeated
+    assert peer.requests._requests.cached.was_repeated
     beats, commits = told[::2], told[1::2]
     assert len(told) == len(peer.answers) - 2 == 8
     for one, answer in zip(told, peer.answers[2:], strict=True):

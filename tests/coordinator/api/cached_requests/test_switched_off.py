@@ -27,7 +27,7 @@ def test_stories_with_the_door_closed() -> None:
 
     async def play() -> dict[str, str]:
         limit = asyncio.Semaphore(AT_ONCE)
-        async with running(QUICK, prepares=False) as server:
+        async with running(QUICK, caches=False) as server:
             address = server.bound[0].host, server.bound[0].port
 
             async def one(story: Story) -> str:

@@ -51,7 +51,7 @@ class Peer:
         linger_ms: int = 0,
         *,
         observer: RequestObserver | None = None,
-        prepares: bool = True,
+        caches: bool = True,
     ) -> None:
         self.log, self.clock, self.topics = Log(), ManualClock(), FakeTopics(t1=3, t2=2)
         core = partial(GroupCore, GroupSettings(group_initial_rebalance_delay_ms=0))
@@ -61,7 +61,7 @@ class Peer:
         )
         list(self.shard.start())
         self.node: Node = make_node(clock=self.clock, topics=self.topics, routing=Routing([self.shard]))
-        self.dispatcher = Dispatcher(self.node, intercept, observer, prepares=prepares)
+        self.dispatcher = Dispatcher(self.node, intercept, observer, caches=caches)
         self.answers: list[bytes] = []
         self.failed: list[CloseConnection] = []
         self.connect()
@@ -116,7 +116,7 @@ class Peer:
     @property
     def met(self) -> bool:
         """Whether the last kind of request was made ready, and has come again."""
-        return self.requests.prepared is not None and self.requests.prepared.was_repeated
+        return self.requests.cached is not None and self.requests.cached.was_repeated
 
 
 def commit(

@@ -22,8 +22,8 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from muster.protocol.messages.sync_group import SyncGroupRequest
+from tests.coordinator.api.cached_requests.peer import COMMIT, HEARTBEAT, Peer, commit
 from tests.coordinator.api.harness import FakeTopics, make_channel
-from tests.coordinator.api.prepared.peer import COMMIT, HEARTBEAT, Peer, commit
 
 JOIN, SYNC, LEAVE = ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP
 CONNECTIONS = 3
@@ -50,7 +50,7 @@ class Connection:
         self.answers.append((self.number, refused.reason.encode()))
 
     def send(self, data: bytes) -> None:
-        made = self.requests.prepared
+        made = self.requests.cached
         if made is not None:
             made.was_repeated = False
         answer = self.requests.handle(data, 4, len(data))
@@ -63,8 +63,8 @@ class Connection:
 class Side:
     """One of the two nodes."""
 
-    def __init__(self, *, prepares: bool, linger_ms: int) -> None:
-        self.peer = Peer(prepares=prepares, linger_ms=linger_ms)
+    def __init__(self, *, caches: bool, linger_ms: int) -> None:
+        self.peer = Peer(caches=caches, linger_ms=linger_ms)
         self.answers: list[tuple[int, bytes]] = []
         self.connections = [Connection(self.peer, number, self.answers) for number in range(CONNECTIONS)]
 
@@ -102,7 +102,7 @@ class Pair:
     """Both sides, and what clients know: the member that each connection is, and the last request on each."""
 
     def __init__(self, linger_ms: int, version: int) -> None:
-        self.sides = [Side(prepares=prepares, linger_ms=linger_ms) for prepares in (True, False)]
+        self.sides = [Side(caches=caches, linger_ms=linger_ms) for caches in (True, False)]
         self.members: dict[int, str] = {}
         self.generation = 1
         self.last: dict[int, tuple[int, int, Any]] = {}
@@ -227,5 +227,5 @@ def test_those_histories_do_prepare_requests() -> None:
     prepared.clear()
     for seed in range(20):
         history(seed)
-    assert prepared["PreparedHeartbeat"] > 200
-    assert prepared["PreparedCommit"] > 200
+    assert prepared["CachedHeartbeat"] > 200
+    assert prepared["CachedCommit"] > 200

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from muster.coordinator.api.cached_requests import _CACHED, MAX_ROWS, CachedCommit
 from muster.coordinator.api.groups.offset_commit import handle_offset_commit
 from muster.coordinator.api.intercept import Intercept
-from muster.coordinator.api.prepared.commit import MOST_ROWS, PreparedCommit
-from muster.coordinator.api.prepared.connection_route import _PREPARERS
 from muster.coordinator.groups.core import GroupCore
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
@@ -20,8 +19,8 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tests.coordinator.api.cached_requests.peer import COMMIT, HEARTBEAT, Peer, commit
 from tests.coordinator.api.harness import FakeTopics, make_channel
-from tests.coordinator.api.prepared.peer import COMMIT, HEARTBEAT, Peer, commit
 
 int64 = st.integers(-(2**63), 2**63 - 1)
 
@@ -141,9 +140,9 @@ def test_other_topics_other_permissions_and_a_shard_that_is_not_active_go_the_us
         assert ask() == (0, 0)
     assert peer.met
     peer.node.authorizer.version += 1
-    made = peer.requests.prepared
+    made = peer.requests.cached
     assert ask() == ask() == (0, 0)
-    assert peer.requests.prepared is not made, "made anew"
+    assert peer.requests.cached is not made, "made anew"
     assert ask() == (0, 0)
     assert peer.met
     peer.topics.image = FakeTopics(t1=1).image
@@ -160,14 +159,14 @@ def test_what_a_client_says_in_its_own_way_is_read_each_time() -> None:
     tagged = plain[:-1] + b"\x01\x07\x02ab"
     for _ in range(4):
         peer.requests.handle(tagged, 4, len(tagged))
-    assert peer.requests.prepared is None
+    assert peer.requests.cached is None
     assert len(peer.log.rows) == 4
     for _ in range(4):
         peer.ask(COMMIT, 2, commit(("t1", 0, 5), version=2, retention_time_ms=1000))
-        peer.ask(COMMIT, 9, commit(*[("t1", 0, 5)] * (MOST_ROWS + 1)))
-        assert peer.requests.prepared is None
+        peer.ask(COMMIT, 9, commit(*[("t1", 0, 5)] * (MAX_ROWS + 1)))
+        assert peer.requests.cached is None
         peer.ask(COMMIT, 9, commit())
-    assert peer.requests.prepared is None
+    assert peer.requests.cached is None
 
 
 def test_what_an_interceptor_wants_goes_the_usual_way() -> None:
@@ -214,10 +213,10 @@ def test_an_interceptor_sees_all_unless_it_says_what_it_wants() -> None:
 
 
 def test_no_request_is_prepared_when_that_is_switched_off() -> None:
-    peer = Peer(prepares=False)
+    peer = Peer(caches=False)
     for number in range(4):
         peer.ask(COMMIT, 9, commit(("t1", 0, number)))
-    assert peer.requests.prepared is None
+    assert peer.requests.cached is None
 
 
 def test_a_fault_costs_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +237,7 @@ def test_a_fault_costs_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_clients_of_whom_no_request_is_like_the_last_are_left_alone_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    monkeypatch.setitem(_PREPARERS, handle_offset_commit, lambda *_: made.append(1))
+    monkeypatch.setitem(_CACHED, handle_offset_commit, lambda *_: made.append(1))
     peer = Peer()
     for number in range(1_000):
         peer.ask(COMMIT, 9, commit(("t1", number % 3, number)))
@@ -249,8 +248,8 @@ def test_an_answer_counts_once_and_not_after_the_end() -> None:
     peer = Peer()
     for number in range(3):
         peer.ask(COMMIT, 9, commit(("t1", 0, number)))
-    made = peer.requests.prepared
-    assert isinstance(made, PreparedCommit)
+    made = peer.requests.cached
+    assert isinstance(made, CachedCommit)
     with capture_logs() as logs:
         made(made._commit.response)
         assert [line["event"] for line in logs] == ["a request was answered twice"]
@@ -261,7 +260,7 @@ def test_an_answer_counts_once_and_not_after_the_end() -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_steady_heartbeats_of_consumer_groups_are_answered_as_when_each_is_read(version: int) -> None:
-    quick, usual = Peer(), Peer(prepares=False)
+    quick, usual = Peer(), Peer(caches=False)
     for peer in (quick, usual):
         join = ConsumerGroupHeartbeatRequest(
             "g", "m", 0, rebalance_timeout_ms=5_000, subscribed_topic_names=["t1"], topic_partitions=[]

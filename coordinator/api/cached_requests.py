@@ -1,0 +1,339 @@
+"""Cached requests: requests that a connection sends again and again. Examples are a member's heartbeats and its commits
+of the same partitions.
+
+Such a request differs from the one before in a few bytes. These are the correlation id and, in a commit, the offsets
+and leader epochs. When a request has arrived twice it is cached: all that does not change is decoded and looked up
+once. Later ones are recognized by their bytes. `bench` measures both: a
+heartbeat uses 10 to 17 % less CPU, and a commit some 40 % less (`bench/results.md`).
+
+**One switch.** The dispatcher keeps one `ConnectionRoute` for each kind of request on a connection. It reports each
+handled request to the route (`ConnectionRoute.handled`) and may get a `CachedRequest`. It offers the next request to
+that (`CachedRequest.handle`). The cached request answers, or returns `NOT_CACHED` and has changed
+nothing: then the request is decoded as any other. `Dispatcher(caches=False)` switches this off, for tests and for
+`bench`.
+
+**What may be skipped**, since equal bytes give equal results:
+- to decode the request and to build its message;
+- to look up the shard, group, member and topics by name, while the same objects are in force;
+- to build and encode the answer, when it is the expected one;
+- to encode the bytes of a record that do not vary.
+
+**What may never be skipped**, whatever its cost:
+- the decision: the state machine decides about each request again, with the same rules (`GenerationMember.heartbeat`,
+  `SteadyMember.heartbeat`, `commit_prepared`). It leaves every unusual request to the usual path;
+- permission: the version of the permissions is compared with the version when the request was cached;
+- the topics: a commit is cached for one image of them;
+- leadership: the shard is asked each time whether it is active; records get the present leader epoch;
+- durability: answers wait for the log;
+- order: records use the same batches, and a connection has one request at a time;
+- the interceptor: a request that it wants takes the usual path;
+- the observer: it also gets cached requests.
+
+**How equality is proven** (`tests/coordinator/api/cached_requests/`): `test_equality.py` plays random histories on two
+nodes. One node has the cache off. The test compares each byte of the answers, the log and the state.
+`test_switched_off.py` plays stories of a real Kafka over TCP with the cache off. `test_cached_requests.py` tests each
+condition above by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, Final, Protocol
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.exchange import RequestingConnection
+from muster.coordinator.api.frame_template import FrameTemplate, Run, runs_between
+from muster.coordinator.api.groups.offset_commit import sort_out
+from muster.coordinator.api.node import Node
+from muster.coordinator.api.routes import Route
+from muster.coordinator.api.sink import Answer
+from muster.coordinator.groups.classic.sessions import WELL
+from muster.coordinator.groups.offsets.commit import CommitTemplate
+from muster.coordinator.runtime.group_coordinator.shard import GroupShard
+from muster.coordinator.security.authorizer import Operation, ResourceType
+from muster.protocol.api import ApiKey
+from muster.protocol.message import Message
+from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.offset_commit import OffsetCommitRequest
+
+NOT_CACHED: Final = b""
+"""Nothing was done: the request is to be handled as any other."""
+MAX_BYTES: Final = 16 * 1024
+"""Longer requests are not cached: names and metadata may have 32 KB each."""
+MAX_ROWS: Final = 200
+"""Larger commits are not cached: their bytes would take too much memory for what they save."""
+_MAX_AWAITED: Final = 1_024
+"""See `ConnectionRoute`."""
+_NUMBERS: Final = {12: "qi", 8: "q"}
+"""The fields that vary in a commit: an offset with its leader epoch, or (below v6) an offset alone."""
+
+_EPOCHS: Final = slice(5, None, 3)
+"""The leader epochs among the parts of a frame."""
+
+
+class CachedRequest(Protocol):
+    """A request whose constant parts are known."""
+
+    was_repeated: bool
+    """Whether it has arrived again since it was cached."""
+
+    @property
+    def error_counts(self) -> Mapping[int, int]:
+        """The error counts of its answer for an observer, unless `RequestingConnection.open` answers it."""
+
+    def handle(self, data: bytes, start: int, end: int, requests: RequestingConnection) -> Answer | None:
+        """Compare the frame in data[start:end], and handle it if it is this request again.
+
+        Returns its answer, None when the answer follows later, or NOT_CACHED.
+        """
+
+
+class ConnectionRoute:
+    """A route on one connection, with its cached request.
+
+    A request is cached when the one before had the same length. Each cached request that was not repeated doubles the
+    number of equal lengths before the next attempt. So clients that never repeat themselves cost next to nothing.
+    """
+
+    __slots__ = ("_awaited", "_cache", "_equal", "_size", "cached", "caches", "context", "route")
+
+    def __init__(self, route: Route, context: RequestContext, *, caches: bool) -> None:
+        """`caches`: whether repeated requests may be cached at all."""
+        self.route = route
+        self.context = context
+        self._cache = _CACHED.get(route.api.key)
+        self.caches = caches and self._cache is not None
+        self.cached: CachedRequest | None = None
+        self._size = 0
+        self._awaited, self._equal = 1, 0
+
+    def handled(self, node: Node, data: bytes, start: int, body: int, end: int) -> CachedRequest | None:
+        """The request in data[start:end] was handled as any other. Returns the cached request to compare the next one
+        with.
+        """
+        if end - start != self._size:
+            self._size, self._equal = end - start, 0
+            return self.cached
+        self._equal += 1
+        if self._equal < self._awaited:
+            return self.cached
+        was_repeated = self.cached is not None and self.cached.was_repeated
+        self._awaited = 1 if was_repeated else min(self._awaited * 2, _MAX_AWAITED)
+        self._equal = 0
+        self.cached = None
+        if self._size <= MAX_BYTES and self._cache is not None:
+            with suppress(ValueError):  # the form is unusual: other runs of numbers, or bytes that no encoder writes
+                self.cached = self._cache(node, self.route, self.context, data[start:end], body - start)
+        return self.cached
+
+
+# ---- heartbeats
+
+
+class SteadyMember(Protocol):
+    """A member whose heartbeats change nothing (`GenerationMember` of a classic group, `SteadyMember` of a consumer
+    group).
+    """
+
+    def heartbeat(self, mono_ms: int) -> bool:
+        """Handle a heartbeat, if its answer is that all is well. If False, nothing was done."""
+
+
+class CachedHeartbeat:
+    """A heartbeat of a member. Only its correlation id varies."""
+
+    __slots__ = (
+        "_after_id", "_authorizer", "_before_id", "_clock", "_head", "_member", "_permissions", "_response", "_route",
+        "_runtime", "_tail", "was_repeated",
+    )  # fmt: skip
+
+    error_counts: Mapping[int, int] = MappingProxyType({0: 1})
+
+    def __init__(
+        self, node: Node, route: Route, frame: bytes, shard: GroupShard, member: SteadyMember, response: Message
+    ) -> None:
+        """`response`: the answer to each of these requests."""
+        self.was_repeated = False
+        self._head, self._tail = route.head, frame[8:]
+        self._authorizer, self._permissions = node.authorizer, node.authorizer.version
+        self._route, self._runtime, self._member, self._clock = route, shard.runtime, member, node.clock
+        self._response = response
+        self._before_id, self._after_id = route.around(response)
+
+    def handle(self, data: bytes, start: int, end: int, requests: RequestingConnection) -> Answer | None:
+        """See `CachedRequest`."""
+        behind_id, runtime = start + 8, self._runtime
+        if (
+            data[behind_id:end] != self._tail
+            or not data.startswith(self._head, start)
+            or self._permissions != self._authorizer.version
+            or runtime.core is None
+            or not self._member.heartbeat(self._clock.mono_ms())
+        ):
+            return NOT_CACHED
+        self.was_repeated = True
+        if runtime.queue.batches or runtime.replies.parked:
+            runtime.hold(requests.open(self._route, data[start + 4 : behind_id]), self._response)
+            return None
+        return self._before_id + data[start + 4 : behind_id] + self._after_id
+
+
+def _cache_heartbeat(
+    node: Node, route: Route, context: RequestContext, frame: bytes, body: int
+) -> CachedHeartbeat | None:
+    """None, unless the sender is a permitted member of the group's generation."""
+    request: HeartbeatRequest = route.decode(frame, body, len(frame))
+    if not _may_read_group(node, context, request.group_id):
+        return None
+    shard = node.routing.shard(request.group_id)
+    member = shard.prepare_heartbeat(request)
+    return None if member is None else CachedHeartbeat(node, route, frame, shard, member, WELL)
+
+
+def _cache_consumer_heartbeat(
+    node: Node, route: Route, context: RequestContext, frame: bytes, body: int
+) -> CachedHeartbeat | None:
+    """None, unless the sender is a permitted member that owns its target assignment, in a group without a pending
+    change. The request reports no change.
+    """
+    # imported here: the first heartbeat of a consumer group has loaded it
+    from muster.coordinator.api.groups.consumer_groups import may_send_heartbeat
+
+    request: ConsumerGroupHeartbeatRequest = route.decode(frame, body, len(frame))
+    if not may_send_heartbeat(node, context, request, log_denied=False):
+        return None
+    shard = node.routing.shard(request.group_id)
+    member = shard.prepare_consumer_heartbeat(request, context.client)
+    return None if member is None else CachedHeartbeat(node, route, frame, shard, member, member.response)
+
+
+# ---- commits
+
+
+class CachedCommit(FrameTemplate):
+    """See `CachedRequest`. All its topics and partitions exist.
+
+    It is also the `Respond` of its request: a connection has one request at a time. The answer is already known. It is
+    also its own template. With two objects on each connection, 1,000 connections that commit in turn use 6 % more CPU
+    (`bench.scenarios.commits`).
+    """
+
+    __slots__ = (
+        "_after_id", "_authorizer", "_before_id", "_clock", "_commit", "_correlation", "_image", "_no_epochs",
+        "_offsets", "_permissions", "_requests", "_response", "_route", "_runtime", "_topics", "was_repeated",
+    )  # fmt: skip
+
+    def __init__(
+        self, node: Node, route: Route, frame: bytes, runs: Sequence[Run], no_epochs: Sequence[int] | None,
+        shard: GroupShard, commit: CommitTemplate,
+    ) -> None:  # fmt: skip
+        """`no_epochs`: the leader epochs of requests without that field (below v6), which are -1 for each row."""
+        super().__init__(frame, runs)
+        self.was_repeated = False
+        self._response = commit.response
+        self._no_epochs = no_epochs
+        self._offsets = slice(4, None, 3) if no_epochs is None else slice(3, None, 2)
+        self._route = route
+        self._authorizer, self._permissions = node.authorizer, node.authorizer.version
+        self._topics, self._image = node.topics, node.topics.image
+        self._runtime, self._commit, self._clock = shard.runtime, commit, node.clock
+        self._requests: Any = None
+        self._correlation = b""
+        self._before_id, self._after_id = route.around(commit.response)
+
+    @property
+    def error_counts(self) -> dict[int, int]:
+        """No row has an error."""
+        return {0: len(self._commit.rows)}
+
+    def handle(self, data: bytes, start: int, end: int, requests: RequestingConnection) -> Answer | None:
+        """See `CachedRequest`."""
+        parts = self.match(data, start) if end - start == self.size else None
+        if parts is None or self._topics.image is not self._image or self._permissions != self._authorizer.version:
+            return NOT_CACHED
+        self.was_repeated = True
+        commit, runtime = self._commit, self._runtime
+        core = runtime.core
+        if core is None:
+            return NOT_CACHED
+        epochs = self._no_epochs or parts[_EPOCHS]
+        rows = core.prepared_commit(
+            commit, parts[self._offsets], epochs, self._clock.moment(), runtime.log.config.max_message_bytes
+        )
+        if rows is None:
+            return NOT_CACHED
+        self._correlation = data[start + 4 : start + 8]
+        self._requests = requests
+        requests.current = self
+        runtime.append(rows, commit.size, self, self._response)
+        return None
+
+    def __call__(self, response: Message) -> None:
+        """Answer, unless the connection has ended."""
+        requests = self._requests
+        if requests.current is not self:
+            requests.not_awaited(self._route)
+        elif response is self._response:
+            requests.current = None
+            requests.sink.answer(self._before_id + self._correlation + self._after_id)
+        else:
+            requests.open(self._route, self._correlation)(response)
+
+
+def _cache_commit(node: Node, route: Route, context: RequestContext, frame: bytes, body: int) -> CachedCommit | None:
+    """None when a commit has more than offsets: refused rows, tagged fields, or offsets with a retention time.
+
+    The places of the numbers are found by encoding the request twice. All numbers are 0 in one encoding and -1 in the
+    other.
+    """
+    served, version = route.api, route.version
+    request: OffsetCommitRequest = served.decode_request(version, frame, body)
+    count = _set_all(request, 0)
+    encoded = frame[:body] + served.encode_request(version, request)
+    _set_all(request, -1)
+    runs: list[Run] = runs_between(encoded, frame[:body] + served.encode_request(version, request), _NUMBERS)
+    if not 0 < count == len(runs) <= MAX_ROWS or len(encoded) != len(frame):
+        return None
+    template = FrameTemplate(frame, runs)
+    if template.match(encoded, 0) is None:  # the frame has bytes that the encoder does not write
+        return None
+    if not _may_read_group(node, context, request.group_id):
+        return None
+    request.topics, refused = sort_out(node, context, request.topics)
+    shard = node.routing.shard(request.group_id)
+    commit = None if refused else shard.prepare_commit(request, context.api_version)
+    if commit is None:
+        return None
+    no_epochs = None if len(runs[0][1]) == 2 else (-1,) * count
+    return CachedCommit(node, route, frame, runs, no_epochs, shard, commit)
+
+
+def _set_all(request: OffsetCommitRequest, number: int) -> int:
+    """Give every row this offset and leader epoch. Returns the number of rows."""
+    rows = [row for topic in request.topics for row in topic.partitions]
+    for row in rows:
+        row.committed_offset = row.committed_leader_epoch = number
+    return len(rows)
+
+
+# ---- all
+
+
+def _may_read_group(node: Node, context: RequestContext, group_id: str) -> bool:
+    """Whether a request for a group may be cached: the last one may have been refused. The authorizer is not asked
+    again until its answers change (`Authorizer.version`).
+    """
+    return node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, group_id, log_denied=False)
+
+
+_CACHED: Final[Mapping[int, Callable[[Node, Route, RequestContext, bytes, int], CachedRequest | None]]] = {
+    ApiKey.HEARTBEAT: _cache_heartbeat,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _cache_consumer_heartbeat,
+    ApiKey.OFFSET_COMMIT: _cache_commit,
+}
+"""By API: the function that caches a request. `frame` is without its size; `body` is where the request's body begins
+in it.
+"""
