@@ -16,6 +16,7 @@ from muster.coordinator.log import batches
 from muster.coordinator.log.errors import BatchError
 from muster.coordinator.log.records.compression import allowed
 from muster.coordinator.log.records.headers import read_header
+from muster.coordinator.log.records.reader import LogRecord
 from muster.coordinator.server import Server
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST, USE_DEFAULT, NewTopic
@@ -284,7 +285,7 @@ class _Owner:
         self._set(error)
 
 
-def _record(partition: Partition, row: batches.Record) -> Record:
+def _record(partition: Partition, row: LogRecord) -> Record:
     headers = tuple((key, None if value is None else bytes(value)) for key, value in row.headers)
     key, value = row.key, row.value
     return Record(

@@ -10,6 +10,7 @@ from typing import Any, Final
 from muster.client.connection import Connection, RequestFailed, sentence
 from muster.client.kafka_client import KafkaClient
 from muster.coordinator.log import batches
+from muster.coordinator.log.records.reader import LogRecord
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -233,7 +234,7 @@ def _check(what: str, row: Any) -> None:
         raise CannotBeDone(f"{what}: {sentence(row.error_code, getattr(row, 'error_message', None))}")
 
 
-def _record(name: str, index: int, row: batches.Record) -> Record:
+def _record(name: str, index: int, row: LogRecord) -> Record:
     key, value = row.key, row.value
     headers = tuple((name, None if one is None else bytes(one)) for name, one in row.headers)
     return Record(

@@ -29,6 +29,7 @@ from muster.coordinator.log.records.headers import (
     check_shape,
     read_header,
 )
+from muster.coordinator.log.records.reader import LogRecord
 from muster.coordinator.log.segments.transaction_index import ENTRY_SIZE, VERSION, decode
 from muster.protocol.as_json import as_json, group_metadata_as_json
 from muster.protocol.message import MalformedMessage
@@ -241,7 +242,7 @@ def _record_lines(place: Place | None, file: Path, progress: Progress) -> Iterat
             raise _damaged(file, position, error) from error
 
 
-def _marker(record: batches.Record) -> Row:
+def _marker(record: LogRecord) -> Row:
     kind = batches.control_kind(record)
     value = record.value or b""
     epoch = int.from_bytes(value[2:6], "big", signed=True) if len(value) >= 6 else -1

@@ -1,8 +1,8 @@
 """The log: segments in Kafka's format, on disk or in memory. Batches are appended, read, recovered and removed.
 
 It knows batches and offsets, and nothing of topics, groups or requests. `Log` is the log of one partition. `LogManager`
-has the logs of a data directory. `batches` builds and reads record batches, with `aiokafka_records`, the only module
-that imports aiokafka. `headers` needs no codec.
+has the logs of a data directory. `batches` builds and reads record batches, and `reader` reads their
+records. `headers` needs no codec.
 """
 
 from muster.coordinator.log import checkpoints

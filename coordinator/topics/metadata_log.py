@@ -13,6 +13,7 @@ from typing import Protocol
 
 from muster.coordinator.log import BatchHeader, Log, LogConfig, LogError, Storage, batches
 from muster.coordinator.log.errors import CorruptBatch
+from muster.coordinator.log.records.reader import LogRecord
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.metadata_state import BROKER_RESOURCE, MetadataState
@@ -180,7 +181,7 @@ def decoding(chunk: bytes) -> Job[DecodedBatches]:
     return decoded
 
 
-def _messages(header: BatchHeader, records: Iterable[batches.Record]) -> Iterator[Message | None]:
+def _messages(header: BatchHeader, records: Iterable[LogRecord]) -> Iterator[Message | None]:
     """Yield the decoded records, and None for a record of a type that the codec does not know."""
     for record in () if header.is_control else records:
         try:

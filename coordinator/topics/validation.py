@@ -20,7 +20,6 @@ from muster.coordinator.log import (
     UnsupportedCompression,
     batches,
 )
-from muster.coordinator.log.records.batches import Record
 from muster.coordinator.log.records.compression import CODECS, LITTLE, ZSTD, Allowed
 from muster.coordinator.log.records.headers import (
     COMPRESSION_MASK,
@@ -39,6 +38,7 @@ from muster.coordinator.log.records.headers import (
     set_timestamps,
     unpack_header,
 )
+from muster.coordinator.log.records.reader import LogRecord
 from muster.coordinator.topics.errors import InvalidRecords as RefusedRecords
 from muster.protocol.errors import ErrorCode
 
@@ -251,7 +251,7 @@ def _check_each(batch: batches.Plain, config: LogConfig, wall_ms: int, partition
     return greatest
 
 
-def _described(record: Record, header: BatchHeader) -> str:
+def _described(record: LogRecord, header: BatchHeader) -> str:
     """A record as Kafka's sentences name it (DefaultRecord.toString)."""
     key, value = (0 if data is None else len(data) for data in (record.key, record.value))
     kind = "PartialDefaultRecord" if header.compression else "DefaultRecord"

@@ -16,11 +16,11 @@ from muster.coordinator.log.cleaning.offset_map import Fact, LastRecordOf, Offse
 from muster.coordinator.log.cleaning.record_filter import RecordFilter
 from muster.coordinator.log.errors import BatchError, CorruptBatch
 from muster.coordinator.log.file_names import LOG_SUFFIX
+from muster.coordinator.log.records.batches import as_batch, runs
 from muster.coordinator.log.records.building import assemble
 from muster.coordinator.log.records.compression import compress
 from muster.coordinator.log.records.headers import HEADER_SIZE, is_old, iterate, read_header, whole_batches
 from muster.coordinator.log.records.markers import read_marker
-from muster.coordinator.log.records.old_format import as_batch, runs
 from muster.coordinator.log.segments.cleaned_segment import CleanedFile
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.interfaces import File, Storage

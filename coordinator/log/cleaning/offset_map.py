@@ -15,7 +15,7 @@ from google_crc32c import value as crc32c
 
 from muster.coordinator.log.errors import CorruptBatch, UnsupportedCompression
 from muster.coordinator.log.producers.state import LastRecord, Producers, SeenBatch
-from muster.coordinator.log.records.compression import UNPACKED_LIMIT, unpack
+from muster.coordinator.log.records.compression import UNPACKED_LIMIT, ZSTD, unpack
 from muster.coordinator.log.records.headers import (
     COMPRESSION_MASK,
     CONTROL,
@@ -31,7 +31,7 @@ from muster.coordinator.log.records.headers import (
     unpack_for_offset_map,
 )
 from muster.coordinator.log.records.markers import EndMarker, Marker
-from muster.coordinator.log.records.scanning import HAS_TOMBSTONES, KEY_AT, ODD, Row, rows_of, scan_keys, unpack_row
+from muster.coordinator.log.records.reader import LogRecord, records_of
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 
 Fact = tuple[BatchHeader, Marker | None]
@@ -145,15 +145,15 @@ of keys that fit.
 NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 
 
-def unpacked_rows(batch: bytes, header: BatchHeader) -> list[Row]:
+def unpacked_records(batch: bytes, header: BatchHeader) -> list[LogRecord]:
     """Return the records of any batch of data. Raises CorruptBatch or UnsupportedCompression when they cannot be
     read.
     """
     if header.compression:
-        if header.compression > 4:
+        if header.compression > ZSTD:
             raise UnsupportedCompression(f"unknown compression type {header.compression}")
         batch = bytes(unpack(batch, header, UNPACKED_LIMIT))
-    return rows_of(batch, header)
+    return records_of(batch, header.base_offset)
 
 
 class OffsetMap:
@@ -187,7 +187,7 @@ class OffsetMap:
         offsets, tombstones, capacity, first_offset = self.offsets, self.tombstones, self.capacity, self.first_offset
         at, stop = 0, len(data)
         while stop - at >= HEADER_SIZE:
-            base, length, magic, crc, attributes, delta, producer_id, count = unpack_for_offset_map(data, at)
+            base, length, magic, crc, attributes, delta, producer_id = unpack_for_offset_map(data, at)
             end = at + length + LENGTH_OVERHEAD
             if end > stop or magic != MAGIC:
                 break
@@ -197,21 +197,14 @@ class OffsetMap:
                 at = end
                 continue
             if producer_id >= 0 or attributes & NOT_PLAIN:
-                self._add_rows(data[at:end])
-            elif count != 1:
-                self._add_plain(data, at, end, base, count)
+                self._add_special(data[at:end])
             else:
-                # inline for one record of the usual shape, the most frequent in compacted logs. A call takes a third
-                # more time.
-                size, more, deltas, key_length = unpack_row(data, at + HEADER_SIZE)
-                if size >= 128 > more and not (deltas or key_length & 129):
-                    start = at + KEY_AT
-                    after = start + (key_length >> 1)
-                    offsets[data[start:after]] = base
-                    if data[after] == 1:
-                        tombstones.add(base)
-                else:
-                    self._add_plain(data, at, end, base, 1)
+                for record in records_of(data[at:end], base):
+                    key = record.key
+                    if key is not None:
+                        offsets[key] = record.offset
+                        if record.value is None:
+                            tombstones.add(base)
             self.end_offset = base + delta + 1
             at = end
             if len(offsets) >= capacity:
@@ -219,20 +212,13 @@ class OffsetMap:
                 break
         return at
 
-    def _add_plain(self, data: bytes, at: int, end: int, base: int, count: int) -> None:
-        shape = scan_keys(data, at + HEADER_SIZE, count, base, self.offsets)
-        if shape == HAS_TOMBSTONES:
-            self.tombstones.add(base)
-        elif shape == ODD:
-            self._add_rows(data[at:end])
-
-    def _add_rows(self, batch: bytes) -> None:
+    def _add_special(self, batch: bytes) -> None:
+        """Read a batch that is compressed, or of a producer."""
         header = read_header(batch)
         if header.is_control or header.record_count == 0 or self.producers.is_aborted(header):
             return
-        base = header.base_offset
-        for row in unpacked_rows(batch, header):
-            if row.key is not None:
-                self.offsets[row.key] = base + row.offset_delta
-                if row.is_tombstone:
-                    self.tombstones.add(base)
+        for record in unpacked_records(batch, header):
+            if record.key is not None:
+                self.offsets[record.key] = record.offset
+                if record.value is None:
+                    self.tombstones.add(header.base_offset)

@@ -8,11 +8,11 @@ producer is kept, even if it is empty.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from muster.coordinator.log.cleaning.offset_map import NOT_PLAIN, OffsetMap, ProducersInLog, unpacked_rows
+from muster.coordinator.log.cleaning.offset_map import NOT_PLAIN, OffsetMap, ProducersInLog, unpacked_records
 from muster.coordinator.log.errors import CorruptBatch
-from muster.coordinator.log.records.building import assemble, empty, payload
+from muster.coordinator.log.records.building import assemble, empty, encode_records
 from muster.coordinator.log.records.compression import compress
 from muster.coordinator.log.records.headers import (
     CONTROL,
@@ -26,7 +26,7 @@ from muster.coordinator.log.records.headers import (
     read_header,
     unpack_for_filter,
 )
-from muster.coordinator.log.records.scanning import PLAIN, Row, key_of_single, rows_of, scan_keys
+from muster.coordinator.log.records.reader import LogRecord, records_of
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 
 Keep = Callable[[bytes, int, int, int, int], None]
@@ -81,7 +81,7 @@ class RecordFilter:
             elif count == 1 > delta and base >= first_dirty:
                 stays = base in latest and (base not in tombstones or None)
             else:
-                stays = self._plain_stays(data, at, base, delta, count)
+                stays = self._plain_stays(data, at, end, base, delta, count)
             if stays:
                 keep(data, at, end, base + delta, max_timestamp)
             elif stays is None:
@@ -89,12 +89,12 @@ class RecordFilter:
             at = end
         return at
 
-    def _plain_stays(self, data: bytes, at: int, base: int, delta: int, count: int) -> bool | None:
+    def _plain_stays(self, data: bytes, at: int, end: int, base: int, delta: int, count: int) -> bool | None:
         """Whether all records of a plain batch are kept, or none. None: the records are filtered one by one."""
         if count == 0:
             return None
         if base < self._first_dirty:
-            return self._clean_stays(data, at, base, delta, count)
+            return self._clean_stays(data, at, end, base, count)
         if base in self._map.tombstones:
             return None
         own_offsets = range(base, base + delta + 1)
@@ -102,22 +102,15 @@ class RecordFilter:
             return False
         return True if count == delta + 1 and self._latest.issuperset(own_offsets) else None
 
-    def _clean_stays(self, data: bytes, at: int, base: int, delta: int, count: int) -> bool | None:
+    def _clean_stays(self, data: bytes, at: int, end: int, base: int, count: int) -> bool | None:
         """The same as `_plain_stays`, for a batch of the clean part. Its keys may have newer records in the dirty
         part.
         """
-        offsets = self._map.offsets
-        if count == 1 and not delta:
-            where = key_of_single(data, at)
-            if where is None:
+        offsets, gone = self._map.offsets, 0
+        for record in records_of(data[at:end], base):
+            if record.key is None or record.value is None:
                 return None
-            if base < offsets.get(data[where[0] : where[1]], -1):
-                return False
-            return True if data[where[1]] != 1 else None
-        own: dict[bytes, int] = {}
-        if scan_keys(data, at + HEADER_SIZE, count, base, own) != PLAIN or len(own) != count:
-            return None
-        gone = sum(offset < offsets.get(key, -1) for key, offset in own.items())
+            gone += record.offset < offsets.get(record.key, -1)
         return gone == 0 if gone in (0, count) else None
 
     # -- one batch, record by record
@@ -130,25 +123,25 @@ class RecordFilter:
         if header.is_transactional:
             self._in_transaction.add(header.producer_id)
         aborted = self._producers.is_aborted(header)
-        rows = [] if aborted or header.record_count == 0 else unpacked_rows(batch, header)
+        records = [] if aborted or header.record_count == 0 else unpacked_records(batch, header)
         horizon_ms = _horizon_of(header)
         is_over = horizon_ms is not None and self._now_ms >= horizon_ms
-        staying = [row for row in rows if self._stays(row, header.base_offset, is_over)]
+        staying = [record for record in records if self._stays(record, is_over)]
         if staying:
-            needs_horizon = horizon_ms is None and any(row.is_tombstone for row in staying)
-            if len(staying) == len(rows) and not needs_horizon:
+            needs_horizon = horizon_ms is None and any(record.value is None for record in staying)
+            if len(staying) == len(records) and not needs_horizon:
                 self._keep_whole(batch, header)
             else:
-                self._keep_rows(batch, header, staying, needs_horizon)
+                self._keep_records(batch, header, staying, needs_horizon)
         elif self._producers.must_stay(header):
             self._keep_empty(batch, header)
 
-    def _stays(self, row: Row, base_offset: int, is_over: bool) -> bool:
+    def _stays(self, record: LogRecord, is_over: bool) -> bool:
         """Whether a record is kept. `is_over`: the delete horizon of its batch has passed."""
-        if row.key is None or (row.is_tombstone and is_over):
+        if record.key is None or (record.value is None and is_over):
             return False
-        latest = self._map.offsets.get(row.key)
-        return latest is None or base_offset + row.offset_delta >= latest
+        latest = self._map.offsets.get(record.key)
+        return latest is None or record.offset >= latest
 
     def _filter_marker(self, batch: bytes, header: BatchHeader) -> None:
         is_empty = header.producer_id not in self._in_transaction
@@ -158,7 +151,7 @@ class RecordFilter:
             if self._producers.must_stay(header):
                 self._keep_empty(batch, header)
         elif is_empty and horizon_ms is None:
-            self._keep_rows(batch, header, rows_of(batch, header), True)
+            self._keep_records(batch, header, records_of(batch, header.base_offset), True)
         else:
             if not is_empty:
                 self._note_aborted(header.base_offset)
@@ -170,21 +163,18 @@ class RecordFilter:
         if aborted is not None:
             self.keep_aborted(aborted)
 
-    def _keep_rows(self, batch: bytes, header: BatchHeader, rows: list[Row], needs_horizon: bool) -> None:
+    def _keep_records(
+        self, batch: bytes, header: BatchHeader, records: Sequence[LogRecord], needs_horizon: bool
+    ) -> None:
         demand_crc(batch, header)  # the new CRC must not hide damage
-        moved_ms = 0
-        greatest = header.max_timestamp
-        if not header.is_log_append_time:
-            greatest = max(header.base_timestamp + row.timestamp_delta for row in rows)
+        header = header._replace(max_timestamp=max(record.timestamp for record in records))
         if needs_horizon:
-            moved_ms = self._horizon_ms - header.base_timestamp
             header = header._replace(attributes=header.attributes | DELETE_HORIZON, base_timestamp=self._horizon_ms)
-        header = header._replace(max_timestamp=greatest)
         self.rewritten += 1
-        records = payload(rows, moved_ms)
+        data = encode_records(records, header)
         if header.compression:
-            records = compress(records, header.compression)
-        self._keep_whole(assemble(header, records, len(rows)), header)
+            data = compress(data, header.compression)
+        self._keep_whole(assemble(header, data, len(records)), header)
 
     def _keep_empty(self, batch: bytes, header: BatchHeader) -> None:
         if header.record_count:

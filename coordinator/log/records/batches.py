@@ -1,35 +1,29 @@
-"""Builds and reads record batches v2, with their records.
+"""Builds and reads record batches v2, with their records. Reads messages of old formats as batches.
 
-aiokafka's compiled builder and reader process the records (`aiokafka_records`). This module sets the fields that they
-cannot set: leader epoch, base offset, log-append time, control batches. Its import takes some 20 ms. So it is loaded
-before the server is ready, and never at the first commit.
+aiokafka's compiled builder and reader process the records. This module sets the fields that they cannot set: leader
+epoch, base offset, log-append time, control batches. Messages of old formats (magic 0 and 1) are converted here only:
+all other modules read batches v2, and nothing is written in an old format.
 """
 
 from __future__ import annotations
 
-import gzip
-import struct
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol, cast
+from struct import Struct
+from typing import Final, NamedTuple, cast
 
-import cramjam
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from muster.coordinator.log.errors import (
-    BatchError,
-    CorruptBatch,
-    InvalidRecords,
-    MoreThanAllowed,
-    UnsupportedCompression,
-)
-from muster.coordinator.log.records.aiokafka_records import (
-    CorruptRecordException,
-    DefaultRecordBatch,
-    DefaultRecordBatchBuilder,
-    UnsupportedCodecError,
-)
+from muster.coordinator.log.errors import CorruptBatch, InvalidRecords, MoreThanAllowed, UnsupportedCompression
 from muster.coordinator.log.records.building import assemble
-from muster.coordinator.log.records.compression import NO_COMPRESSION, ZSTD, Allowed, compress, unpack
+from muster.coordinator.log.records.compression import (
+    NO_COMPRESSION,
+    UNPACKED_LIMIT,
+    ZSTD,
+    Allowed,
+    compress,
+    unpack,
+    unpack_set,
+)
 from muster.coordinator.log.records.headers import (
     COMPRESSION_MASK,
     HEADER_SIZE,
@@ -43,13 +37,14 @@ from muster.coordinator.log.records.headers import (
     demand_crc,
     iterate,
     read_header,
+    set_crc,
     set_log_append_time,
     stamp,
 )
-from muster.coordinator.log.records.old_format import as_batch
-from muster.coordinator.log.records.scanning import parts_of, views_of
+from muster.coordinator.log.records.reader import Headers, LogRecord, Reading, count_parts, views_of
+from muster.protocol import message_sets
+from muster.protocol.message_sets import MalformedMessageSet
 
-Headers = list[tuple[str, bytes | None]]
 Pair = tuple[bytes | None, bytes | None]
 """Key and value; a value of None is a tombstone."""
 WithHeaders = tuple[bytes | None, bytes | None, Headers]
@@ -65,33 +60,7 @@ LARGE_RECORD_BYTES: Final = 1024 * 1024
 """A larger record is not copied when it is read."""
 
 _UNLIMITED = 1 << 30
-_CONTROL_KEY = struct.Struct(">hh")
-_UNREADABLE = (
-    CorruptRecordException,
-    cramjam.DecompressionError,
-    gzip.BadGzipFile,
-    EOFError,
-    zlib.error,
-    ValueError,
-    IndexError,
-    struct.error,
-    OverflowError,
-    MemoryError,
-)
-"""The errors that aiokafka's reader and the codecs raise for bytes that are no records."""
-
-
-class Record(Protocol):
-    """One record, as aiokafka's reader yields it."""
-
-    offset: int
-    """The absolute offset."""
-    timestamp: int
-    """The time in ms: the append's when the batch says so."""
-    key: bytes | None
-    value: bytes | None
-    """None is a tombstone."""
-    headers: Headers
+_CONTROL_KEY = Struct(">hh")
 
 
 def build(
@@ -123,13 +92,13 @@ def build(
     return buffer
 
 
-def control_kind(record: Record) -> int:
+def control_kind(record: LogRecord) -> int:
     """Return CONTROL_ABORT, CONTROL_COMMIT or another number; -1 when the key is not that of a marker."""
     key = record.key
     return _CONTROL_KEY.unpack_from(key)[1] if key is not None and len(key) >= _CONTROL_KEY.size else -1
 
 
-def read(data: Buffer, *, check_crc: bool = True) -> Iterator[tuple[BatchHeader, list[Record]]]:
+def read(data: Buffer, *, check_crc: bool = True) -> Iterator[tuple[BatchHeader, list[LogRecord]]]:
     """Yield header and records of each whole batch in `data`, control batches too. A partial last batch is ignored.
 
     Raises CorruptBatch for a batch that is not valid, UnsupportedCompression for an unknown codec.
@@ -145,7 +114,7 @@ def read(data: Buffer, *, check_crc: bool = True) -> Iterator[tuple[BatchHeader,
         yield header, _records(batch, header)
 
 
-def _old_records(message: Buffer, header: BatchHeader) -> tuple[BatchHeader, list[Record]]:
+def _old_records(message: Buffer, header: BatchHeader) -> tuple[BatchHeader, list[LogRecord]]:
     batch = as_batch(message)
     found = read_header(batch)
     header = header._replace(
@@ -154,37 +123,15 @@ def _old_records(message: Buffer, header: BatchHeader) -> tuple[BatchHeader, lis
     return header, _records(batch, found)
 
 
-def _records(batch: Buffer, header: BatchHeader) -> list[Record]:
+def _records(batch: Buffer, header: BatchHeader) -> list[LogRecord]:
     if header.compression > ZSTD:
         raise UnsupportedCompression(f"unknown compression type {header.compression} at offset {header.base_offset}")
-    with _Reading(CorruptBatch, header):
+    with Reading(CorruptBatch, header):
         # the reader takes any buffer, but its annotation says bytes
-        return cast(list[Record], list(DefaultRecordBatch(cast(bytes, batch))))
+        return cast(list[LogRecord], list(DefaultRecordBatch(cast(bytes, batch))))
 
 
-class _Reading:  # as a generator it would take a third of the time of a small batch
-    """Raises `kind` in place of the errors of the reader and the codecs."""
-
-    __slots__ = ("_header", "_kind")
-
-    def __init__(self, kind: type[BatchError], header: BatchHeader) -> None:
-        self._kind = kind
-        self._header = header
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is None or isinstance(error, BatchError):
-            return
-        offset = self._header.base_offset
-        if isinstance(error, UnsupportedCodecError):
-            raise UnsupportedCompression(f"at offset {offset}: {error}") from error
-        if isinstance(error, _UNREADABLE):
-            raise self._kind(f"the records of the batch at offset {offset} cannot be read: {error!r}") from error
-
-
-def each(data: Buffer, header: BatchHeader) -> Iterator[Record]:
+def each(data: Buffer, header: BatchHeader) -> Iterator[LogRecord]:
     """Yield the records of the one batch in `data`, one by one. The caller may need only the first of a million.
 
     Raises CorruptBatch for a batch that is not valid, UnsupportedCompression for an unknown codec.
@@ -195,9 +142,9 @@ def each(data: Buffer, header: BatchHeader) -> Iterator[Record]:
     demand_crc(data, header)
     found = unpack(data, header, _UNLIMITED)
     has_large = (
-        len(found) > LARGE_RECORD_BYTES and parts_of(found, header.record_count, _UNLIMITED)[1] > LARGE_RECORD_BYTES
+        len(found) > LARGE_RECORD_BYTES and count_parts(found, header.record_count, _UNLIMITED)[1] > LARGE_RECORD_BYTES
     )
-    with _Reading(CorruptBatch, header):
+    with Reading(CorruptBatch, header):
         yield from _read(Plain(found, header, has_large))
 
 
@@ -225,7 +172,7 @@ def plain(data: Buffer, header: BatchHeader, most: Allowed) -> Plain:
         raise InvalidRecords(str(error)) from error
     parts, largest = header.record_count, 0
     if parts <= most.parts and not _is_surely_little(len(found), parts, most):
-        parts, largest = parts_of(found, parts, most.parts)
+        parts, largest = count_parts(found, parts, most.parts)
     if parts > most.parts:
         raise MoreThanAllowed(
             f"the batch has {header.record_count} records with {parts - header.record_count} headers or more, it may "
@@ -242,12 +189,12 @@ def _is_surely_little(size: int, records: int, most: Allowed) -> bool:
     return size <= LARGE_RECORD_BYTES and records + room // _LEAST_HEADER <= most.parts
 
 
-def _read(batch: Plain) -> Iterable[Record]:
+def _read(batch: Plain) -> Iterable[LogRecord]:
     if batch.has_large:
         # the reader below copies each record at once: 64 MB take 60 ms and hold up the event loop
-        return cast(Iterable[Record], views_of(batch.data, batch.header))
+        return cast(Iterable[LogRecord], views_of(batch.data, batch.header))
     # it takes any buffer, but its annotation says bytes
-    return cast(Iterable[Record], DefaultRecordBatch(cast(bytes, batch.data)))
+    return cast(Iterable[LogRecord], DefaultRecordBatch(cast(bytes, batch.data)))
 
 
 def greatest_timestamp(batch: Plain) -> int:
@@ -256,7 +203,7 @@ def greatest_timestamp(batch: Plain) -> int:
     All records are checked as in `checked_records`. As on Kafka, the header's own greatest timestamp is ignored.
     """
     greatest, expected = NO_TIMESTAMP, batch.header.base_offset
-    with _Reading(InvalidRecords, batch.header):
+    with Reading(InvalidRecords, batch.header):
         for record in _read(batch):  # a loop of its own: over `checked_records` it takes 15 % more
             if record.offset != expected:
                 raise _misnumbered(record.offset, expected)
@@ -267,13 +214,13 @@ def greatest_timestamp(batch: Plain) -> int:
     return greatest
 
 
-def checked_records(batch: Plain) -> Iterator[Record]:
+def checked_records(batch: Plain) -> Iterator[LogRecord]:
     """Yield the records that pass the checks of Kafka's LogValidator for every record. Raises InvalidRecords.
 
     They must be readable, as many as the header says, and numbered without gaps.
     """
     expected = batch.header.base_offset
-    with _Reading(InvalidRecords, batch.header):
+    with Reading(InvalidRecords, batch.header):
         for record in _read(batch):
             if record.offset != expected:
                 raise _misnumbered(record.offset, expected)
@@ -299,3 +246,31 @@ def recompress(batch: Plain, codec: int) -> bytes:
     header, records = batch.header, memoryview(batch.data)[HEADER_SIZE:]
     attributes = header.attributes & ~COMPRESSION_MASK | codec
     return assemble(header._replace(attributes=attributes), compress(records, codec), header.record_count)
+
+
+# -- old formats
+
+
+def runs(messages: Buffer) -> list[tuple[int, int]]:
+    """Return begin and end of the parts that make one batch each. Raises CorruptBatch when they are no messages.
+
+    A part is a compressed message, or several plain messages in a row.
+    """
+    try:
+        return list(message_sets.runs(messages))
+    except MalformedMessageSet as error:
+        raise CorruptBatch(str(error)) from error
+
+
+def as_batch(run: Buffer) -> bytes:
+    """Return one of the `runs` as a batch v2, not compressed, with the same offsets and timestamps.
+
+    Raises CorruptBatch for a wrong CRC and for bytes without messages. Raises UnsupportedCompression, and BatchTooLarge
+    for a message that unpacks to more than `UNPACKED_LIMIT`.
+    """
+    try:
+        batch = message_sets.as_batch(run, lambda codec, packed: unpack_set(codec, packed, UNPACKED_LIMIT))
+    except MalformedMessageSet as error:
+        raise CorruptBatch(str(error)) from error
+    set_crc(batch, 0, len(batch))
+    return bytes(batch)

@@ -23,7 +23,7 @@ from muster.coordinator.log.records.headers import (
     pack_header,
     set_crc,
 )
-from muster.coordinator.log.records.scanning import Row
+from muster.coordinator.log.records.reader import LogRecord
 from muster.protocol.wire import UVARINTS, uv
 
 _OUTSIDE = (0, NO_PRODUCER_ID, -1)
@@ -84,18 +84,25 @@ def _varint(value: int) -> bytes:
     return uv((value << 1) ^ (value >> 63))
 
 
-def payload(rows: Sequence[Row], moved_ms: int = 0) -> bytes:
-    """Return the records one after the other, unchanged. `moved_ms`: how much later their batch's base timestamp is
-    now.
-    """
-    if moved_ms == 0:
-        return b"".join([row.raw for row in rows])
+def _sized(data: bytes | None) -> bytes:
+    return b"\1" if data is None else uv(2 * len(data)) + data
+
+
+def encode_records(records: Sequence[LogRecord], header: BatchHeader) -> bytes:
+    """Return the records of a batch with this header, one after the other. As on Kafka their attributes are 0."""
     parts: list[bytes] = []
-    for row in rows:
-        body = b"".join(
-            (bytes((row.attributes,)), _varint(row.timestamp_delta - moved_ms), _varint(row.offset_delta), row.tail)
-        )
-        parts += (_varint(len(body)), body)
+    for record in records:
+        body = [
+            b"\0",
+            _varint(record.timestamp - header.base_timestamp),
+            _varint(record.offset - header.base_offset),
+            _sized(record.key),
+            _sized(record.value),
+            uv(2 * len(record.headers)),
+        ]
+        for name, value in record.headers:
+            body += (_sized(name.encode()), _sized(value))
+        parts += (uv(2 * sum(map(len, body))), *body)
     return b"".join(parts)
 
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from muster.coordinator.log.errors import BatchError, CorruptBatch, DamagedLog, LogOffline, OffsetOutOfRange, damage
 from muster.coordinator.log.records import batches
+from muster.coordinator.log.records.batches import as_batch, runs
 from muster.coordinator.log.records.headers import (
     COMPRESSION_MASK,
     HEADER_SIZE,
@@ -20,7 +21,6 @@ from muster.coordinator.log.records.headers import (
     read_header,
     whole_batches,
 )
-from muster.coordinator.log.records.old_format import as_batch, runs
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.system.jobs import Job, OffloadedWork

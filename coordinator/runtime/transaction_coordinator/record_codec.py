@@ -25,12 +25,11 @@ from muster.coordinator.log.records.headers import (
     COMPRESSION_MASK,
     CONTROL,
     CRC_START,
-    HEADER_SIZE,
     LENGTH_OVERHEAD,
     read_header,
     unpack_for_replay,
 )
-from muster.coordinator.log.records.scanning import Pair, pairs_of
+from muster.coordinator.log.records.reader import LogRecord, records_of
 from muster.coordinator.runtime.loader import Unreadable
 from muster.coordinator.state_machine.interface import Decoded, Now, Producer, Record
 from muster.coordinator.state_machine.record_bytes import pack
@@ -142,13 +141,14 @@ class RecordReader:
         newest: dict[bytes, bytes | None] = {}
         at = 0
         while at < len(chunk):
-            base, length, crc, attributes, count = unpack_for_replay(chunk, at)
+            base, length, crc, attributes = unpack_for_replay(chunk, at)
             self.offset = base
             end = at + length + LENGTH_OVERHEAD
             if crc32c(chunk[at + CRC_START : end]) != crc:
                 raise CorruptBatch(f"the CRC of the batch at offset {base} is wrong")
-            pairs = pairs_of(chunk, at + HEADER_SIZE, count) if not attributes & _NOT_PLAIN else _special(chunk, at)
-            newest.update((key, value) for key, value in pairs if key is not None)
+            batch = chunk[at:end]
+            records = records_of(batch, base) if not attributes & _NOT_PLAIN else _special(batch)
+            newest.update((record.key, record.value) for record in records if record.key is not None)
             at = end
         yield self._decoded(newest)
 
@@ -161,10 +161,9 @@ class RecordReader:
                 self._unreadable.tell(error)
 
 
-def _special(chunk: bytes, at: int) -> list[Pair]:
+def _special(batch: bytes) -> list[LogRecord]:
     """The records of a compressed batch. A control batch has no records of transactional ids."""
-    header = read_header(chunk, at)
+    header = read_header(batch)
     if header.is_control:
         return []
-    data = bytes(unpack(chunk[at : at + header.size], header, UNPACKED_LIMIT))
-    return pairs_of(data, HEADER_SIZE, header.record_count)
+    return records_of(bytes(unpack(batch, header, UNPACKED_LIMIT)), header.base_offset)

@@ -20,7 +20,7 @@ from muster.coordinator.log.records.batches import LARGE_RECORD_BYTES
 from muster.coordinator.log.records.compression import Allowed
 from muster.coordinator.log.records.headers import BatchHeader, read_header, set_crc
 from muster.coordinator.log.records.markers import build_marker
-from muster.coordinator.log.records.scanning import parts_of
+from muster.coordinator.log.records.reader import LogRecord, count_parts
 from tests.coordinator.log.support import NOW, batch, values
 from tests.support.markers import build_control
 
@@ -150,7 +150,7 @@ def test_damaged_records_raise_only_batch_errors(codec: int, position: int, flip
 SOME = Allowed(1 << 20, 10_000)
 
 
-def records(data: bytearray, header: BatchHeader | None = None) -> Iterator[batches.Record]:
+def records(data: bytearray, header: BatchHeader | None = None) -> Iterator[LogRecord]:
     header = header or read_header(data)
     return batches.checked_records(batches.plain(data, header, SOME))
 
@@ -235,7 +235,7 @@ def with_headers(*counts: int, filler: int = 0) -> bytearray:
 
 
 def parts(data: bytearray, most: int = 10**9) -> int:
-    return parts_of(data, read_header(data).record_count, most)[0]
+    return count_parts(data, read_header(data).record_count, most)[0]
 
 
 def test_records_and_headers_are_counted_without_being_read() -> None:
@@ -257,7 +257,7 @@ def test_it_is_not_counted_on_behind_the_most() -> None:
 def test_of_damaged_records_no_more_is_counted_than_before_the_damage(position: int, flip: int, cut: int) -> None:
     data = with_headers(2, 2)
     data[min(position, len(data) - 1)] ^= flip
-    parts_of(data[: len(data) - cut], 2, 10**9)  # raises nothing
+    count_parts(data[: len(data) - cut], 2, 10**9)  # raises nothing
 
 
 def test_a_batch_of_too_many_headers_is_too_large() -> None:
@@ -275,9 +275,9 @@ def test_where_there_is_no_room_for_too_much_nobody_counts(monkeypatch: pytest.M
 
     def count(data: bytes, records: int, most: int) -> tuple[int, int]:
         counted.append(len(data))
-        return parts_of(data, records, most)
+        return count_parts(data, records, most)
 
-    monkeypatch.setattr(batches, "parts_of", count)
+    monkeypatch.setattr(batches, "count_parts", count)
     small, wide, large = (batches.build([(None, bytes(1_000))] * n, timestamp_ms=NOW) for n in (100, 900, 1_100))
     for data, most, counts in (
         (small, Allowed(1 << 20, 2_000), False),

@@ -30,7 +30,6 @@ from muster.coordinator.log import (
 from muster.coordinator.log.checkpoints import LastStop
 from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.errors import UnreadableLog
-from muster.coordinator.log.records import old_format
 from muster.coordinator.log.records.headers import BatchHeader, iterate, read_header, set_crc, whole_batches
 from muster.coordinator.log.recovery.inspection import DAMAGE, NOTE, Inspection
 from muster.coordinator.system.jobs import at_once
@@ -438,7 +437,7 @@ def test_a_codec_that_nobody_knows_is_left_as_it_is(magic: int) -> None:
 
 
 def test_what_unpacks_to_more_than_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(old_format, "UNPACKED_LIMIT", 1000)
+    monkeypatch.setattr(batches, "UNPACKED_LIMIT", 1000)
     large = [Row(0, 5, b"k", b"x" * 2000)]
     for codec in (GZIP, SNAPPY, LZ4):
         with pytest.raises(BatchTooLarge, match="more than 1000 bytes"):

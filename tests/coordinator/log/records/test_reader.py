@@ -8,21 +8,9 @@ from hypothesis import strategies as st
 
 from muster.coordinator.log import CorruptBatch, batches
 from muster.coordinator.log.cleaning.offset_map import OffsetMap, ProducersInLog
-from muster.coordinator.log.records import scanning
-from muster.coordinator.log.records.building import assemble, empty, payload
+from muster.coordinator.log.records.building import assemble, empty, encode_records
 from muster.coordinator.log.records.headers import HEADER_SIZE, check_crc, read_header
-from muster.coordinator.log.records.scanning import (
-    HAS_TOMBSTONES,
-    ODD,
-    PLAIN,
-    key_of_single,
-    pairs_of,
-    parts_of,
-    rows_of,
-    scan_keys,
-    varint,
-    views_of,
-)
+from muster.coordinator.log.records.reader import count_parts, records_of, varint, views_of
 
 optional = st.none() | st.binary(max_size=300)
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)
@@ -30,20 +18,19 @@ records = st.lists(st.tuples(optional, optional, headers), min_size=1, max_size=
 
 
 @given(records)
-def test_rows_are_what_the_reader_reads(content: list[tuple[bytes | None, bytes | None, batches.Headers]]) -> None:
+def test_both_readers_read_what_was_built(content: list[tuple[bytes | None, bytes | None, batches.Headers]]) -> None:
     batch = bytes(batches.build(content, timestamp_ms=5, base_offset=3))
     header = read_header(batch)
-    rows = rows_of(batch, header)
-    assert [(row.offset_delta, row.key, row.is_tombstone) for row in rows] == [
-        (index, key, value is None) for index, (key, value, _) in enumerate(content)
+    found = records_of(batch, 3)
+    assert [(one.offset, one.key, one.value, one.headers) for one in found] == [
+        (3 + index, *row) for index, row in enumerate(content)
     ]
-    assert pairs_of(batch, HEADER_SIZE, len(content)) == [(key, value) for key, value, _ in content]
     assert [(view.key, view.value) for view in views_of(batch, header)] == [(key, value) for key, value, _ in content]
-    parts, largest = parts_of(batch, len(content), 1000)
+    parts, largest = count_parts(batch, len(content), 1000)
     assert parts == len(content) + sum(len(more) for _, _, more in content)
-    assert largest == max(varint(row.raw, 0)[0] for row in rows)
-    assert payload(rows) == batch[HEADER_SIZE:]
-    assert assemble(header, payload(rows), len(rows)) == batch
+    assert largest == max(varint(encode_records([one], header), 0)[0] for one in found)
+    assert encode_records(found, header) == batch[HEADER_SIZE:]
+    assert assemble(header, encode_records(found, header), len(found)) == batch
 
 
 @given(records, st.integers(-(2**40), 2**40))
@@ -52,8 +39,8 @@ def test_a_batch_moved_in_time_holds_the_same_records(
 ) -> None:
     batch = bytes(batches.build(content, timestamp_ms=5))
     header = read_header(batch)
-    rows = rows_of(batch, header)
-    moved = assemble(header._replace(base_timestamp=5 + moved_ms), payload(rows, moved_ms), len(rows))
+    moved_header = header._replace(base_timestamp=5 + moved_ms)
+    moved = assemble(moved_header, encode_records(records_of(batch, 0), moved_header), len(content))
     ((_, found),) = batches.read(moved)
     assert [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in found] == [
         (index, 5, key, value, more) for index, (key, value, more) in enumerate(content)
@@ -70,13 +57,16 @@ some_rows = st.lists(st.tuples(usual_key, usual_value), min_size=1, max_size=70)
 def thinned(batch: bytes, gone: set[int], moved_ms: int) -> bytes:
     """The batch as a compaction leaves it, moved in time."""
     header = read_header(batch)
-    rows = [one for one in rows_of(batch, header) if one.offset_delta not in gone]
+    base = header.base_offset
+    left = [one for one in records_of(batch, base) if one.offset - base not in gone]
     moved = header._replace(base_timestamp=header.base_timestamp + moved_ms)
-    return assemble(moved, payload(rows, moved_ms), len(rows))
+    return assemble(moved, encode_records(left, moved), len(left))
 
 
 @given(st.lists(st.tuples(some_rows, st.sets(st.integers(0, 5)), st.sampled_from([0, 1, 300])), min_size=1, max_size=4))
-def test_quick_looks_at_keys_find_the_same(content: list[tuple[list[batches.Pair], set[int], int]]) -> None:
+def test_the_offset_map_has_the_latest_offsets(
+    content: list[tuple[list[batches.Pair], set[int], int]],
+) -> None:
     log, base = b"", 10
     expected: dict[bytes, int] = {}
     tombstones: set[int] = set()
@@ -84,39 +74,12 @@ def test_quick_looks_at_keys_find_the_same(content: list[tuple[list[batches.Pair
         gone.discard(len(rows) - 1)
         batch = thinned(bytes(batches.build(rows, timestamp_ms=5, base_offset=base)), gone, moved_ms)
         left = [(base + number, *pair) for number, pair in enumerate(rows) if number not in gone]
-        keyed = {key: offset for offset, key, _ in left if key is not None}
-        found: dict[bytes, int] = {}
-        shape = scan_keys(batch, HEADER_SIZE, len(left), base, found)
-        if shape != ODD:
-            assert found == keyed
-            assert (shape == HAS_TOMBSTONES) == any(value is None for _, _, value in left)
-        where = key_of_single(batch, 0)
-        if where is not None:
-            assert batch[where[0] : where[1]] == left[0][1]
-        expected |= keyed
+        expected |= {key: offset for offset, key, _ in left if key is not None}
         tombstones |= {base} if any(key is not None and value is None for _, key, value in left) else set()
         log, base = log + batch, base + len(rows)
     offset_map = OffsetMap(0, 1000, ProducersInLog(lambda: (), newest_before_ms=0))
     assert offset_map.add(log) == len(log)
     assert (offset_map.offsets, offset_map.tombstones, offset_map.end_offset) == (expected, tombstones, base)
-
-
-def test_a_delta_of_two_bytes_is_not_taken_for_one_of_one() -> None:
-    # of the record at index 64, whose offset delta is 128, the first byte of that is that of the delta 64
-    rows = [(b"k%030d" % number, b"v" * 41) for number in range(130)]
-    batch = thinned(bytes(batches.build(rows, timestamp_ms=5)), {*range(64, 128)}, 0)
-    found: dict[bytes, int] = {}
-    assert scan_keys(batch, HEADER_SIZE, 66, 0, found) == PLAIN
-    assert found == {rows[number][0]: number for number in (*range(64), 128, 129)}
-
-
-def test_usual_records_are_looked_at_in_few_steps() -> None:
-    rows = [(b"k%030d" % number, b"v" * 41) for number in range(64)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scanning, "_scan_any_keys", None)
-        found: dict[bytes, int] = {}
-        assert scan_keys(bytes(batches.build(rows, timestamp_ms=5)), HEADER_SIZE, 64, 0, found) == PLAIN
-    assert list(found.values()) == list(range(64))
 
 
 def test_what_is_left_of_a_batch_for_its_producers_sake() -> None:
@@ -137,6 +100,6 @@ def test_records_that_do_not_hold_together_are_refused(position: int) -> None:
     batch = bytearray(batches.build([(b"k", b"v"), (b"k", b"v")], timestamp_ms=5))
     batch[position] = 0x7E
     with pytest.raises(CorruptBatch):
-        rows_of(bytes(batch), read_header(batch))
+        records_of(bytes(batch), 0)
     with pytest.raises(CorruptBatch):
-        pairs_of(bytes(batch[:-4]), HEADER_SIZE, 3)
+        records_of(bytes(batch[:-4]), 0)
