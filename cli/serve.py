@@ -8,13 +8,15 @@ import sys
 import traceback
 from collections.abc import Callable
 
+# first, and before structlog: it hides rich, whose import takes 40 ms and 3 MB
+from muster.coordinator.system.logging import output  # isort: skip
+
 import structlog
 
 from muster.coordinator import server
 from muster.coordinator.config import Config, ConfigError, load
 from muster.coordinator.config.listeners import parse_address, show
 from muster.coordinator.log.errors import LogError
-from muster.coordinator.system.logging import output
 from muster.coordinator.system.logging.writer import LineWriter, open_standard_files, writer
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
