@@ -1,8 +1,8 @@
 """Builds and reads record batches v2, with their records. Reads messages of old formats as batches.
 
 aiokafka's compiled builder and reader process the records. This module sets the fields that they cannot set: leader
-epoch, base offset, log-append time, control batches. Messages of old formats (magic 0 and 1) are converted here only:
-all other modules read batches v2, and nothing is written in an old format.
+epoch, base offset, log-append time, control batches. Only this module converts messages of old formats (magic 0
+and 1): all others read batches v2. Nothing is written in an old format.
 """
 
 from __future__ import annotations
