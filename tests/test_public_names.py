@@ -19,7 +19,6 @@ from muster import testing
 from muster.cli import build_parser
 from muster.cli.command_tree import tree_of
 from muster.coordinator.groups.common import events as group_events
-from muster.coordinator.history import journal
 from muster.coordinator.properties.lookup import MUSTER
 from muster.coordinator.transactions import events as transaction_events
 from muster.pipeline.published import names_of
@@ -61,7 +60,7 @@ def metrics() -> Iterator[str]:
 
 def events() -> Iterator[str]:
     """Kinds, causes and fields of events: `event member_joined`."""
-    for module in (group_events, transaction_events, journal):
+    for module in (group_events, transaction_events):
         constants = (value for name, value in vars(module).items() if name.isupper() and isinstance(value, str))
         yield from (f"event {word}" for word in constants)
     spans = re.findall(r"`([^`\n]+)`", page("events.md"))

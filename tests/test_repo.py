@@ -73,7 +73,7 @@ def test_every_text_file_ends_in_one_newline() -> None:
 
 def served_table(text: str) -> dict[int, tuple[str, int, int]]:
     """The README's table of APIs: key -> (name, least version, greatest version)."""
-    rows = re.findall(r"^\| (\d+) \| (\w+) \| (\d+)(?:-(\d+))? \|", text, re.MULTILINE)
+    rows = re.findall(r"\| (\d+) \| (\w+) \| (\d+)(?:-(\d+))? (?=\|)", text)
     return {int(key): (name, int(least), int(greatest or least)) for key, name, least, greatest in rows}
 
 
