@@ -66,10 +66,10 @@ class Live:
         assert isinstance(group, ConsumerGroup)
         for _ in range(3):
             for member_id, client in members:
-                at = group.members[member_id].at
+                at = group.members[member_id].position
                 self._beat(group_id, member_id, at.epoch, client, owned=at.assigned)
         assert group.state == "Stable", group.state
-        assert sum(map(len, group.holders.values())) == self.image.by_name["orders"].partitions
+        assert sum(map(len, group.owners.values())) == self.image.by_name["orders"].partitions
         assert len(group.members) == MEMBERS
 
     def _pass(self) -> None:

@@ -156,7 +156,7 @@ _WORDS: Final[Mapping[int, str]] = {
 
 
 def _consumer(group: Any, member: Any, image: TopicsImage, session_timeout_ms: int) -> MemberView:
-    said, at = member.said, member.at
+    said, at = member.description, member.position
     is_settled = member.is_reconciled_to(group.assignment_epoch) and group.epoch == group.assignment_epoch
     doing = _WORDS.get(at.state, "is to come again")
     if not is_settled and at.state == 0:

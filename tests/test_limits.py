@@ -165,7 +165,7 @@ INNER = {
     "groups/consumer/describe.TOPICS_AT_ONCE",
     "groups/consumer/topics.FEW_NAMES",
     "groups/consumer/topics.SUBSCRIPTIONS_KEPT",
-    "groups/consumer/heartbeat.FEW_NAMES",
+    "groups/consumer/checks.FEW_NAMES",
     "groups/consumer/history.MOST_PARTITIONS",
     "groups/consumer/kafka_order.FEW_IDS",
     "groups/consumer/kafka_order.KEPT",

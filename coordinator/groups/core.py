@@ -164,10 +164,7 @@ class GroupCore:
         return step
 
     def next_deadline_ms(self) -> int | None:
-        """When to call `advance` (monotonic ms, perhaps past, perhaps earlier than needed).
-
-        None: not before the next command.
-        """
+        """When to call `advance`. None: not before the next command."""
         return self._state.deadlines.next_ms()
 
     def replay(self, records: Iterable[tuple[Message, Message | None]], now: Now) -> int:  # noqa: ARG002  # every entry point takes the time

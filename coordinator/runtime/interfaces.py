@@ -22,11 +22,7 @@ from muster.protocol.message import Message
 
 
 class StateMachine(Protocol):
-    """The state of a shard. It decides, and reads neither a clock nor a log.
-
-    The order of calls: `replay` for all records of the log, `loaded`, `handle` and `advance`, perhaps `resign`. A
-    decision changes the state at once. So the runtime drops the state machine when the records cannot be written.
-    """
+    """The state of a shard. `muster.coordinator.state_machine` has the contract: order of calls, input, output."""
 
     deadlines: Deadlines
     """The deadlines, by which the runtime sets its timer."""

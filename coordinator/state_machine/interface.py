@@ -94,12 +94,7 @@ NOTHING: tuple[()] = ()
 
 
 class Output:
-    """The result of one command, or of time that passed.
-
-    The records are already part of the core's state, by the same function that replays them. The runtime appends them.
-    If it cannot, it drops this core and builds another from the log. Replies are sent when the log is durable up to the
-    newest position that the core has seen.
-    """
+    """The result of one command, or of time that passed. The package docstring says what the runtime does with it."""
 
     __slots__ = ("events", "records", "replies")
 

@@ -33,9 +33,7 @@ def no_producer_id() -> int:
 class TransactionCore:
     """The transactional ids of one partition of the topic of transactions.
 
-    The order of calls: `replay` for every record of the log, `loaded`, `handle` and `advance`, perhaps `resign`. Each
-    returns what the runtime is to do. After each call the runtime asks for `next_deadline_ms`. The same calls with the
-    same arguments return the same. Nothing here is safe to call from two threads.
+    It has the methods of `runtime.interfaces.StateMachine`, in the order of calls that `state_machine` describes.
 
     When a transaction is to end, one of the replies is a WriteTxnMarkersRequest for `send_markers(id)`. It is sent when
     the decision is durable. When each of its partitions has its marker, or is deleted, `MarkersWritten` is to be
@@ -109,10 +107,7 @@ class TransactionCore:
         return step
 
     def next_deadline_ms(self) -> int | None:
-        """When to call `advance` (monotonic ms, perhaps past, perhaps earlier than needed).
-
-        None: not before the next command.
-        """
+        """When to call `advance`. None: not before the next command."""
         return self.deadlines.next_ms()
 
     def replay(self, records: Iterable[Decoded], now: Now) -> int:  # noqa: ARG002  # every entry point takes the time

@@ -214,7 +214,11 @@ class EpochActor:
             self._take({row.topic_id: set(row.partitions) for row in response.assignment.topic_partitions})
         group = stage.group()
         member = None if group is None else group.members.get(self.member_id)
-        if group is not None and member is not None and not self._is_at_rest(group, member.at.epoch, member.at.state):
+        if (
+            group is not None
+            and member is not None
+            and not self._is_at_rest(group, member.position.epoch, member.position.state)
+        ):
             self.beat_soon()
 
     def _is_at_rest(self, group: ConsumerGroup, epoch: int, state: int) -> bool:

@@ -189,7 +189,7 @@ class EpochReplay:
         assert group is not None
         by_id = self._image.by_id
         shares: dict[str, Owned] = {
-            name: {by_id[row[0]].name: row[1] for row in member.at.assigned if row[0] in by_id}
+            name: {by_id[row[0]].name: row[1] for row in member.position.assigned if row[0] in by_id}
             for name, member in group.members.items()
         }
         epoch: Any = event.facts["epoch"]

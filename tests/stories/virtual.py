@@ -482,7 +482,7 @@ def _consumer_group(group: ConsumerGroup) -> dict[str, object]:
         "names_version", "reconciliation", "waiting",
     }  # fmt: skip
     facts = {name: getattr(group, name) for name in group.__slots__ if name not in soft}
-    return {**facts, "members": {one.member_id: (one.said, one.at) for one in group.members.values()}}
+    return {**facts, "members": {one.member_id: (one.description, one.position) for one in group.members.values()}}
 
 
 def _member(member: Member, protocol_name: str | None) -> tuple[object, ...]:

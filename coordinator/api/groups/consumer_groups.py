@@ -12,9 +12,9 @@ from muster.coordinator.api.gather import ROWS_AT_ONCE, ask_each, distinct
 from muster.coordinator.api.groups.membership import answered_by_the_group
 from muster.coordinator.api.hash_order import by_coordinator
 from muster.coordinator.api.node import Node, Respond, in_steps
+from muster.coordinator.groups.consumer.checks import MAX_NAMES, ascending_names, distinct_names
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.describe import DescribeCommand, Snapshot, member_row
-from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES, ascending_names, distinct_names
 from muster.coordinator.groups.consumer.member import bare_id
 from muster.coordinator.runtime.group_coordinator.error_responses import refuse
 from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations
@@ -92,7 +92,7 @@ def _check_in_steps(
     refusal = _refusal(node, context, request)
     if names is not None:
         request.subscribed_topic_names = yield OffloadedWork(partial(ascending_names, names))
-        if not refusal and len(request.subscribed_topic_names) <= MOST_NAMES:
+        if not refusal and len(request.subscribed_topic_names) <= MAX_NAMES:
             refusal = yield from _topics_refusal(node, context, request.subscribed_topic_names)
     if refusal or not request.subscribed_topic_regex:
         return refusal, None
@@ -235,11 +235,11 @@ def _may_describe_topics(node: Node, context: RequestContext, members: Sequence[
     seen: set[int] = set()
     for one in members:
         by_id = one.image.by_id
-        if id(one.said.topics) not in seen:
-            seen.add(id(one.said.topics))
-            if (yield from _topics_refusal(node, context, one.said.topics)):
+        if id(one.description.topics) not in seen:
+            seen.add(id(one.description.topics))
+            if (yield from _topics_refusal(node, context, one.description.topics)):
                 return False
-        for rows in (one.at.assigned, one.at.revoking, one.target):
+        for rows in (one.position.assigned, one.position.revoking, one.target):
             for start in range(0, len(rows), ROWS_AT_ONCE):
                 some = [by_id[row[0]].name for row in rows[start : start + ROWS_AT_ONCE] if row[0] in by_id]
                 if (yield from _topics_refusal(node, context, some)):

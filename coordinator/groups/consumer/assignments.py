@@ -48,14 +48,14 @@ def all_since(epoch: int, count: int) -> tuple[int, ...]:
     return _few_since(epoch, count) if count <= FEW else (epoch,) * count
 
 
-def assigned_since(share: TargetAssignment, epoch: int) -> CurrentAssignment:
+def assigned_since(member_target: TargetAssignment, epoch: int) -> CurrentAssignment:
     """The current assignment of a member that has all of its target since this epoch."""
-    since = {count: all_since(epoch, count) for count in {len(row[1]) for row in share}}
-    return tuple([(topic_id, partitions, since[len(partitions)]) for topic_id, partitions in share])
+    since = {count: all_since(epoch, count) for count in {len(row[1]) for row in member_target}}
+    return tuple([(topic_id, partitions, since[len(partitions)]) for topic_id, partitions in member_target])
 
 
 def with_shared_tuples(
-    held: CurrentAssignment, target: TargetAssignment, shared: Callable[[tuple[int, ...]], tuple[int, ...]]
+    current: CurrentAssignment, target: TargetAssignment, shared: Callable[[tuple[int, ...]], tuple[int, ...]]
 ) -> CurrentAssignment:
     """The same value in less memory.
 
@@ -64,7 +64,7 @@ def with_shared_tuples(
     """
     of_target = dict(target)
     made = []
-    for topic_id, partitions, epochs in held:
+    for topic_id, partitions, epochs in current:
         its = of_target.get(topic_id)
         if len(epochs) <= FEW and epochs.count(epochs[0]) == len(epochs):
             epochs = shared(epochs)
@@ -72,14 +72,14 @@ def with_shared_tuples(
     return tuple(made)
 
 
-def epochs_of(held: Iterable[Row]) -> dict[bytes, Epochs]:
+def epochs_of(current: Iterable[Row]) -> dict[bytes, Epochs]:
     """The reverse of `current_assignment`."""
-    return {topic_id: dict(zip(partitions, epochs, strict=True)) for topic_id, partitions, epochs in held}
+    return {topic_id: dict(zip(partitions, epochs, strict=True)) for topic_id, partitions, epochs in current}
 
 
-def without_epochs(held: CurrentAssignment) -> CurrentAssignment:
+def without_epochs(current: CurrentAssignment) -> CurrentAssignment:
     """The same partitions, all with an unknown epoch."""
-    return tuple([(topic_id, partitions, (NOT_KNOWN,) * len(partitions)) for topic_id, partitions, _ in held])
+    return tuple([(topic_id, partitions, (NOT_KNOWN,) * len(partitions)) for topic_id, partitions, _ in current])
 
 
 def same_partitions(one: CurrentAssignment, other: CurrentAssignment) -> bool:
@@ -91,6 +91,6 @@ def same_partitions(one: CurrentAssignment, other: CurrentAssignment) -> bool:
     )
 
 
-def partition_sets(held: CurrentAssignment) -> dict[bytes, frozenset[int]]:
+def partition_sets(current: CurrentAssignment) -> dict[bytes, frozenset[int]]:
     """The partitions of each topic as sets, for many look-ups: a client may name as many partitions as it likes."""
-    return {topic_id: frozenset(partitions) for topic_id, partitions, _ in held}
+    return {topic_id: frozenset(partitions) for topic_id, partitions, _ in current}

@@ -8,16 +8,20 @@ user's own are known by their names alone: the runtime has the classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
 from muster.assignors.java_order import string_order
 from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.common.state import Step
+from muster.coordinator.groups.consumer import records
 from muster.coordinator.groups.consumer.assignments import CurrentAssignment, partition_sets
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import AWAY, LEAVING, ConsumerMember
+from muster.coordinator.state_machine.interface import Record
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -129,7 +133,7 @@ def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) 
 
 def check_released(member: ConsumerMember, member_id: str, instance_id: str) -> None:
     """A static member is replaced only when it has announced that it leaves. Raises Refused."""
-    if member.at.epoch != AWAY:
+    if member.position.epoch != AWAY:
         raise Refused(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
@@ -145,16 +149,16 @@ def check_epoch(
     It may be its present epoch, or 0 to begin anew. It may be the epoch before, when the answer with the present one
     was lost. Then the member must own nothing that it was not given.
     """
-    at = member.at
-    if epoch in (0, at.epoch):
+    position = member.position
+    if epoch in (0, position.epoch):
         return
-    if epoch < at.epoch and epoch == at.previous_epoch and _is_part(owned, at.assigned):
+    if epoch < position.epoch and epoch == position.previous_epoch and _is_part(owned, position.assigned):
         return
-    than = "greater" if epoch > at.epoch else "smaller"
+    than = "greater" if epoch > position.epoch else "smaller"
     raise Refused(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The consumer group member has a {than} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({at.epoch}). The member must abandon all its partitions and rejoin.",
+        f"({position.epoch}). The member must abandon all its partitions and rejoin.",
     )
 
 
@@ -163,3 +167,53 @@ def _is_part(owned: Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | Non
         return False
     had = partition_sets(assigned)
     return all(one.topic_id in had and had[one.topic_id].issuperset(one.partitions) for one in owned)
+
+
+FEW_NAMES: Final = 10_000
+"""Up to this many topics with usual names are encoded in some milliseconds."""
+MAX_NAMES: Final = 20_000
+"""Topics that a member may subscribe to by name. By the size of a record, names of 16 characters allow no more."""
+
+
+def check_names(step: Step, names: Collection[str], besides: int = 0) -> None:
+    """Refuse names that are too many for a subscription, or too long for a batch (`check_fits`).
+
+    This is checked before anything is made of the names. `besides`: bytes of the record without the names. Raises
+    Refused.
+    """
+    if len(names) > FEW_NAMES or sum(map(len, names)) > step.most_bytes:
+        distinct = distinct_names(names)
+        if distinct is None or 3 * (besides + sum(map(len, distinct)) + len(distinct)) > step.most_bytes:
+            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+
+def distinct_names(names: Iterable[str]) -> dict[str, None] | None:
+    """Each name once, in their order. None when a member may not subscribe to so many; then not all were read."""
+    found: dict[str, None] = {}
+    rest = iter(names)
+    while piece := dict.fromkeys(islice(rest, MAX_NAMES)):
+        found |= piece
+        if len(found) > MAX_NAMES:
+            return None
+    return found
+
+
+def ascending_names(names: Iterable[str]) -> list[str]:
+    """Each name once, ascending, as in a member's description. At most one name more than allowed is returned."""
+    return sorted(islice(distinct_names(names) or dict.fromkeys(names), MAX_NAMES + 1))
+
+
+def check_bytes(step: Step, protocols: Iterable[tuple[str, bytes]]) -> int:
+    """As `check_names`, for the metadata of a classic member, before the metadata is read. Returns the number of its
+    bytes.
+    """
+    count = sum([len(metadata) for _, metadata in protocols])
+    if 3 * count > step.most_bytes:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    return count
+
+
+def check_fits(step: Step, made: Record) -> None:
+    """The description of a member must fit into a batch with its other records. Raises Refused."""
+    if records.is_more_than_fits(step, [made], 3):
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)

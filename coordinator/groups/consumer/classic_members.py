@@ -12,7 +12,7 @@ from typing import Protocol
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.state import State, Step
-from muster.coordinator.groups.consumer import checks, heartbeat, history, leave, records, target, topics
+from muster.coordinator.groups.consumer import checks, heartbeat, history, leave, reconcile, records, target, topics
 from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import Joined
@@ -97,12 +97,12 @@ def _join(
         else:
             member = checks.known_static_member(group, member_id, instance_id)
     is_new_here = member is None
-    size = heartbeat.check_bytes(step, offered)
+    size = checks.check_bytes(step, offered)
     subscription = _subscription(offered[0][1])
-    heartbeat.check_names(step, subscription.topics, size)
+    checks.check_names(step, subscription.topics, size)
     one = member or replaced
-    before = NOBODY if one is None else one.said
-    said = Description(
+    before = NOBODY if one is None else one.description
+    description = Description(
         before.instance_id if instance_id is None else instance_id,
         subscription.rack_id or before.rack_id,
         command.client.client_id,
@@ -114,32 +114,34 @@ def _join(
         Classic(request.session_timeout_ms, offered),
     )
     is_alike = group.is_alike
-    heartbeat.check_fits(step, records.member_metadata(group.group_id, member_id, said))
+    checks.check_fits(step, records.member_metadata(group.group_id, member_id, description))
     downgrade = step.state.downgrade
     is_last = there is not None and before.classic is None and downgrade.is_allowed(step, group, [there], 1)
     member_ids, group_epoch = group.member_ids() if is_last else (), group.epoch
     if replaced is not None:
         heartbeat.replace(step, group, replaced, member_id)
-    if said != before:
-        records.record_member(step, group.group_id, member_id, said)
+    if description != before:
+        records.record_member(step, group.group_id, member_id, description)
     member = group.members[member_id]
     cause = events.SUBSCRIPTION_CHANGED
     if one is None:
         cause = events.NEW_MEMBER
         history.joined(step, group, member, request.reason)
     has_news = heartbeat.are_topics_others(step, group, before)
-    is_pattern_new, _ = topics.update_patterns(step, group, before, said, command.client)
-    is_new = said.topics != before.topics or is_pattern_new
+    is_pattern_new, _ = topics.update_patterns(step, group, before, description, command.client)
+    is_new = description.topics != before.topics or is_pattern_new
     heartbeat.refresh(step, group, bump=is_new, has_news=has_news, cause=cause, member=member)
     if group.epoch != group_epoch:
         is_alike = group.counts_alike()
     if not is_last:
-        target.bring_up_to_date(step, group, said.assignor, member_id if is_new_here else None, is_alike=is_alike)
+        target.bring_up_to_date(
+            step, group, description.assignor, member_id if is_new_here else None, is_alike=is_alike
+        )
     is_stale = is_last and group.assignment_epoch < group.epoch
     if not is_stale:
         owned = ConsumerGroupHeartbeatRequest(topic_partitions=_owned(subscription, step.state.image))
-        heartbeat.follow(step, group, member, owned, is_subscription_new=is_new)
-    epoch = member.at.epoch
+        reconcile.maybe_reconcile(step, group, member, owned, is_subscription_new=is_new)
+    epoch = member.position.epoch
     if is_last:
         replaced_id = member_id if there is None else there.member_id
         downgrade.after_join(step, group, Joined(member_id, replaced_id, member_ids, group_epoch, is_stale))
@@ -155,7 +157,9 @@ def _supports(group: ConsumerGroup, protocol_type: str, names: Sequence[str]) ->
     """Consumers may join when they offer a protocol that all classic members offer."""
     if protocol_type != CONSUMER or not names:
         return False
-    offered = [one.said.classic.protocols for one in group.members.values() if one.said.classic is not None]
+    offered = [
+        one.description.classic.protocols for one in group.members.values() if one.description.classic is not None
+    ]
     return any(all(name in dict(protocols) for protocols in offered) for name in names)
 
 
@@ -182,14 +186,14 @@ def sync(step: Step, command: _Join, request: SyncGroupRequest, group: ConsumerG
     """Answer a SyncGroup: the member gets the partitions that it may own now."""
     try:
         member = _classic_member(group, request.member_id, request.group_instance_id)
-        classic = member.said.classic
+        classic = member.description.classic
         assert classic is not None
-        if member.at.epoch != request.generation_id:
+        if member.position.epoch != request.generation_id:
             raise Refused(ErrorCode.ILLEGAL_GENERATION, "")
         kind, name = request.protocol_type, request.protocol_name
         if kind not in (None, CONSUMER) or name not in (None, classic.protocols[0][0]):
             raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
-        if group.assignment_epoch > member.at.epoch and member.at.state != UNREVOKED_PARTITIONS:
+        if group.assignment_epoch > member.position.epoch and member.position.state != UNREVOKED_PARTITIONS:
             _expect_join(step.state, member, step.now.mono_ms)
             raise Refused(ErrorCode.REBALANCE_IN_PROGRESS, "")
     except Refused as refused:
@@ -203,16 +207,16 @@ def sync(step: Step, command: _Join, request: SyncGroupRequest, group: ConsumerG
 
 def assignment_of(member: ConsumerMember, image: TopicsImage) -> bytes:
     """The partitions that a classic member owns, in the version of its subscription."""
-    assert member.said.classic is not None
-    return encoded(member.said.classic.protocols[0][1], member.at.assigned, image)
+    assert member.description.classic is not None
+    return encoded(member.description.classic.protocols[0][1], member.position.assigned, image)
 
 
-def encoded(metadata: bytes, held: CurrentAssignment, image: TopicsImage) -> bytes:
+def encoded(metadata: bytes, current: CurrentAssignment, image: TopicsImage) -> bytes:
     """Partitions for a classic member with this subscription, encoded as a leader would have done it."""
     version = decode_subscription(metadata)[0]
     rows = [
         ConsumerProtocolAssignmentTopicPartition(image.by_id[topic_id].name, list(partitions))
-        for topic_id, partitions, _ in held
+        for topic_id, partitions, _ in current
         if topic_id in image.by_id
     ]
     return encode_assignment(ConsumerProtocolAssignment(rows, None), min(version, 3))
@@ -224,12 +228,12 @@ def beat(state: State, request: HeartbeatRequest, mono_ms: int, group: ConsumerG
         member = _classic_member(group, request.member_id, request.group_instance_id)
     except Refused as refused:
         return HeartbeatResponse(0, refused.error)
-    at = member.at
-    if at.epoch != request.generation_id:
+    position = member.position
+    if position.epoch != request.generation_id:
         return HeartbeatResponse(0, ErrorCode.ILLEGAL_GENERATION)
     restart_session(state, member, mono_ms)
-    is_behind = at.epoch < group.assignment_epoch or at.state == UNREVOKED_PARTITIONS
-    if is_behind or (at.state == UNRELEASED_PARTITIONS and _is_released(group, member)):
+    is_behind = position.epoch < group.assignment_epoch or position.state == UNREVOKED_PARTITIONS
+    if is_behind or (position.state == UNRELEASED_PARTITIONS and _is_released(group, member)):
         _expect_join(state, member, mono_ms)
         return HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
     return HeartbeatResponse(0, 0)
@@ -253,7 +257,7 @@ def leave_group(step: Step, command: _Join, request: LeaveGroupRequest, group: C
         rows.append(MemberResponse(one.member_id, one.group_instance_id, error))
     if leaving:
         ids = {one.group_instance_id or one.member_id: one.reason for one in request.members}
-        reasons = {one.member_id: ids.get(one.said.instance_id or one.member_id) for one in leaving.values()}
+        reasons = {one.member_id: ids.get(one.description.instance_id or one.member_id) for one in leaving.values()}
         leave.remove(step, group, list(leaving.values()), events.LEFT, reasons)
     step.reply(command.respond, LeaveGroupResponse(members=rows))
 
@@ -277,17 +281,17 @@ def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
         member = checks.known_member(group, member_id)
     else:
         member = checks.known_static_member(group, member_id, instance_id)
-    if member.said.classic is None:
+    if member.description.classic is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
     return member
 
 
 def restart_session(state: State, member: ConsumerMember, mono_ms: int) -> None:
     """A classic member has sent a request: its session begins anew, with its own session timeout."""
-    assert member.said.classic is not None
-    state.deadlines.set(member, mono_ms + member.said.classic.session_timeout_ms)
+    assert member.description.classic is not None
+    state.deadlines.set(member, mono_ms + member.description.classic.session_timeout_ms)
 
 
 def _expect_join(state: State, member: ConsumerMember, mono_ms: int) -> None:
     """A classic member is asked to join again. It has its rebalance timeout for that, counted from the first time."""
-    start_timer_if_absent(state.deadlines, member, JOIN, mono_ms + member.said.rebalance_timeout_ms)
+    start_timer_if_absent(state.deadlines, member, JOIN, mono_ms + member.description.rebalance_timeout_ms)

@@ -45,16 +45,27 @@ class AssignmentWanted(Message):
     """A target assignment that this assignor is to compute. It leaves the core as replies do, when all is durable.
 
     It has the group as it was, in values that do not change. The input of an assignor is made of them where it works
-    (`members`, `topics`). That takes longer than to copy the values. `said`: the members in the order in which Kafka
-    iterates over them. `names`: of the topics that the group subscribes to. `targets`: those in force, by member id.
-    `resolved`: the topics of patterns. `waiting`: the heartbeats that wait for it, of members without an epoch.
+    (`members`, `topics`). That takes longer than to copy the values. `descriptions`: the members in the order in which
+    Kafka iterates over them. `names`: of the topics that the group subscribes to. `targets`: those in force, by member
+    id. `resolved`: the topics of patterns. `waiting`: the heartbeats that wait for it, of members without an epoch.
     `is_general`: "uniform" is to use the algorithm for differing subscriptions. `since_ms`: when the first targets were
     requested first (monotonic).
     """
 
     __slots__ = (
-        "_members", "_topics", "assignor", "epoch", "group_id", "image", "is_general", "names", "resolved", "said",
-        "since_ms", "targets", "waiting",
+        "_members",
+        "_topics",
+        "assignor",
+        "descriptions",
+        "epoch",
+        "group_id",
+        "image",
+        "is_general",
+        "names",
+        "resolved",
+        "since_ms",
+        "targets",
+        "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -62,7 +73,7 @@ class AssignmentWanted(Message):
         group_id: str,
         epoch: int,
         assignor: str,
-        said: Sequence[tuple[str, Description]],
+        descriptions: Sequence[tuple[str, Description]],
         names: Collection[str],
         image: TopicsImage,
         targets: Mapping[str, TargetAssignment],
@@ -76,7 +87,7 @@ class AssignmentWanted(Message):
         self.group_id = group_id
         self.epoch = epoch
         self.assignor = assignor
-        self.said = said
+        self.descriptions = descriptions
         self.names = names
         self.image = image
         self.targets = targets
@@ -105,23 +116,25 @@ class AssignmentWanted(Message):
         made = self._members
         if made is None:
             known: dict[tuple[int, str | None], tuple[str, ...]] = {}
-            made = self._members = [self._member(member_id, said, known) for member_id, said in self.said]
+            made = self._members = [
+                self._member(member_id, description, known) for member_id, description in self.descriptions
+            ]
         return made
 
     def _member(
-        self, member_id: str, said: Description, known: dict[tuple[int, str | None], tuple[str, ...]]
+        self, member_id: str, description: Description, known: dict[tuple[int, str | None], tuple[str, ...]]
     ) -> Member:
         """`known`: the names that were made for another member with the same names and the same pattern."""
-        by_id, key = self.image.by_id, (id(said.topics), said.pattern)
+        by_id, key = self.image.by_id, (id(description.topics), description.pattern)
         topics = known.get(key)
         if topics is None:
-            topics = known[key] = tuple(topics_of(said, self.resolved))
+            topics = known[key] = tuple(topics_of(description, self.resolved))
         owned = {
             topic.name: partitions
             for topic_id, partitions in self.targets.get(member_id, NOTHING)
             if (topic := by_id.get(topic_id)) is not None
         }
-        return Member(member_id, topics, owned, -1, said.instance_id, said.rack_id)
+        return Member(member_id, topics, owned, -1, description.instance_id, description.rack_id)
 
     def assign(self, assignor: Any) -> Assignment:
         """Let the assignor compute it."""

@@ -8,8 +8,9 @@ from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import history, leave, target
 from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentComputed
 from muster.coordinator.groups.consumer.group import NO_ASSIGNMENT, ConsumerGroup, consumer_group
-from muster.coordinator.groups.consumer.heartbeat import follow, response_to, watch
+from muster.coordinator.groups.consumer.heartbeat import response_to
 from muster.coordinator.groups.consumer.member import ConsumerMember
+from muster.coordinator.groups.consumer.reconcile import maybe_reconcile, update_revocation_timer
 from muster.coordinator.state_machine.interface import Command, Reply
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -27,7 +28,7 @@ def loaded(step: Step, group: ConsumerGroup) -> None:
     due_ms = step.now.mono_ms + step.state.configs.of(group.group_id).session_timeout_ms
     for member in group.members.values():
         step.state.deadlines.set(member, due_ms)
-        watch(step, member)
+        update_revocation_timer(step, member)
 
 
 def unload(group: ConsumerGroup, error_code: int) -> list[Reply]:
@@ -95,8 +96,8 @@ def _answer_some(step: Step, due: AnswersDue, topics: int) -> None:
         member = None if group is None else group.members.get(member_id)
         step.reply(one.respond, _answer(step, request, group, member))
         if member is not None:
-            topics -= len(member.at.assigned) + 1 + len(member.said.topics) // NAMES_AS_A_TOPIC
-            if not member.at.epoch and not member.at.assigned:
+            topics -= len(member.position.assigned) + 1 + len(member.description.topics) // NAMES_AS_A_TOPIC
+            if not member.position.epoch and not member.position.assigned:
                 left_out.append(member)
     else:
         del waiting[:count]
@@ -113,8 +114,8 @@ def _answer(
     if group is None or member is None:
         message = f"Member {request.member_id} is not a member of group {request.group_id}."
         return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_MEMBER_ID, message)
-    had = member.at.assigned
-    follow(step, group, member, request, is_subscription_new=False)
-    if not member.at.epoch:
+    had = member.position.assigned
+    maybe_reconcile(step, group, member, request, is_subscription_new=False)
+    if not member.position.epoch:
         return leave.no_targets()
     return response_to(step, request, member, had)

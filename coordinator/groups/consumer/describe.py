@@ -40,15 +40,15 @@ class Snapshot(NamedTuple):
     """A member at one moment, in values that do not change."""
 
     member_id: str
-    said: Description
-    at: Position
+    description: Description
+    position: Position
     target: TargetAssignment
     image: TopicsImage
 
     def size(self) -> int:
         """Bytes of the member in an answer, or somewhat more: only its long parts are counted."""
-        rows = (*self.at.assigned, *self.at.revoking, *self.target)
-        names = sum(map(len, self.said.topics)) + 2 * len(self.said.topics)
+        rows = (*self.position.assigned, *self.position.revoking, *self.target)
+        names = sum(map(len, self.description.topics)) + 2 * len(self.description.topics)
         return A_MEMBER + names + sum([A_TOPIC + 4 * len(row[1]) for row in rows])
 
 
@@ -75,7 +75,7 @@ def _describe(step: Step, group_id: str) -> DescribedGroup:
         return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, message, group_id)
     targets = group.targets
     members = [
-        Snapshot(member_id, member.said, member.at, targets.get(member_id, NOTHING), image)
+        Snapshot(member_id, member.description, member.position, targets.get(member_id, NOTHING), image)
         for member_id, member in group.members.items()
     ]
     assignor = preferred_assignor(group, step.state.settings)
@@ -86,21 +86,21 @@ def _describe(step: Step, group_id: str) -> DescribedGroup:
 
 def member_row(one: Snapshot) -> Generator[None, None, Member]:
     """A member as a row of the answer. Yields between steps."""
-    said, at = one.said, one.at
-    assigned = yield from _assignment(_has(at), one.image)
+    description, position = one.description, one.position
+    assigned = yield from _assignment(_has(position), one.image)
     target = yield from _assignment(one.target, one.image)
     return Member(
         one.member_id,
-        said.instance_id,
-        said.rack_id,
-        at.epoch,
-        said.client_id,
-        said.client_host,
-        said.topics,  # many members have the same names: they are in memory once
-        said.pattern,
+        description.instance_id,
+        description.rack_id,
+        position.epoch,
+        description.client_id,
+        description.client_host,
+        description.topics,  # many members have the same names: they are in memory once
+        description.pattern,
         assigned,
         target,
-        CONSUMER_MEMBER if said.classic is None else CLASSIC_MEMBER,
+        CONSUMER_MEMBER if description.classic is None else CLASSIC_MEMBER,
     )
 
 
@@ -113,12 +113,12 @@ def _at_once(steps: Generator[None, None, Member]) -> Member:
             return row
 
 
-def _has(at: Position) -> Sequence[tuple[bytes, tuple[int, ...]]]:
+def _has(position: Position) -> Sequence[tuple[bytes, tuple[int, ...]]]:
     """The partitions that a member owns, then those that it gives up."""
-    if not at.revoking:
-        return [(row[0], row[1]) for row in at.assigned]
+    if not position.revoking:
+        return [(row[0], row[1]) for row in position.assigned]
     rows: dict[bytes, tuple[int, ...]] = {}
-    for topic_id, partitions, _ in (*at.assigned, *at.revoking):
+    for topic_id, partitions, _ in (*position.assigned, *position.revoking):
         rows[topic_id] = rows.get(topic_id, ()) + partitions
     return list(rows.items())
 

@@ -49,7 +49,7 @@ class ConsumerGroup:
     `metadata_hash`: of the subscribed topics when `epoch` was reached. `names` counts the subscribers of each topic:
     once for each different list of names, and once for each resolved pattern. `subscriptions` counts the members with
     each list of names. `named` is the total number of names in these lists. `patterns` counts the members with each
-    pattern, `assignors` the members that ask for each assignor. `holders`: the members that have a partition, or have
+    pattern, `assignors` the members that ask for each assignor. `owners`: the members that have a partition, or have
     not given it up yet.
 
     Not persisted: `hashed_version`, the version of the topics that the hash was compared with. `is_searching`: patterns
@@ -75,7 +75,6 @@ class ConsumerGroup:
         "has_partition_metadata",
         "hashed_topics",
         "hashed_version",
-        "holders",
         "is_alike",
         "is_searching",
         "members",
@@ -83,6 +82,7 @@ class ConsumerGroup:
         "named",
         "names",
         "names_version",
+        "owners",
         "patterns",
         "reconciliation",
         "resolved",
@@ -113,7 +113,7 @@ class ConsumerGroup:
         self.existing: Any = None
         self.patterns: dict[str, int] = {}
         self.assignors: dict[str, int] = {}
-        self.holders: dict[bytes, dict[int, str]] = {}
+        self.owners: dict[bytes, dict[int, str]] = {}
         self.classic_count = 0
         self.has_partition_metadata = False
         self.hashed_version = NEVER_HASHED
@@ -138,17 +138,17 @@ class ConsumerGroup:
 
     # ---- changes, by the functions of `records`
 
-    def describe_member(self, member: ConsumerMember, said: Description) -> None:
+    def describe_member(self, member: ConsumerMember, description: Description) -> None:
         """A member has this description now."""
-        self._count_out(member.said)
-        before = member.said.instance_id
-        if before is not None and before != said.instance_id and self.static_ids.get(before) == member.member_id:
+        self._count_out(member.description)
+        before = member.description.instance_id
+        if before is not None and before != description.instance_id and self.static_ids.get(before) == member.member_id:
             del self.static_ids[before]
-        member.said = said
+        member.description = description
         member.is_persisted = True
-        self._count_in(said)
-        if said.instance_id is not None:
-            self.static_ids[said.instance_id] = member.member_id
+        self._count_in(description)
+        if description.instance_id is not None:
+            self.static_ids[description.instance_id] = member.member_id
         self.is_alike = self.counts_alike()
 
     def note_put(self) -> None:
@@ -166,55 +166,58 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is None:
             return None
-        self.move_member(member, Position(0, 0, STABLE, NOTHING, NOTHING))
+        self.update_position(member, Position(0, 0, STABLE, NOTHING, NOTHING))
         del self.members[member_id]
         if not self.members:
             self.hashed_topics = None  # the value is seldom needed soon
         self._reconciled -= member.is_reconciled_to(self.assignment_epoch)
-        self._count_out(member.said)
+        self._count_out(member.description)
         self.is_alike = self.counts_alike()
-        instance_id = member.said.instance_id
+        instance_id = member.description.instance_id
         # Kafka's records may add the successor of a static member before they remove the old member.
         if instance_id is not None and self.static_ids.get(instance_id) == member_id:
             del self.static_ids[instance_id]
         return member
 
-    def move_member(self, member: ConsumerMember, at: Position) -> None:
+    def update_position(self, member: ConsumerMember, position: Position) -> None:
         """A member is at this position now: it has its assigned partitions, and those that it gives up."""
-        member_id, holders = member.member_id, self.holders
+        member_id, owners = member.member_id, self.owners
         self._reconciled -= member.is_reconciled_to(self.assignment_epoch)
-        if at.assigned != member.at.assigned or at.revoking != member.at.revoking:
-            before, after = (*member.at.assigned, *member.at.revoking), (*at.assigned, *at.revoking)
+        if position.assigned != member.position.assigned or position.revoking != member.position.revoking:
+            before, after = (
+                (*member.position.assigned, *member.position.revoking),
+                (*position.assigned, *position.revoking),
+            )
             # A live step reuses the rows of topics without changes.
             known = set(map(id, before))
             stays = known.intersection(map(id, after)) if known else known
             gone = [row for row in before if id(row) not in stays] if stays else before
             new = [row for row in after if id(row) not in stays] if stays else after
             for topic_id, partitions, _ in gone:
-                of_topic = holders.get(topic_id)
+                of_topic = owners.get(topic_id)
                 if of_topic is not None and len(partitions) == len(of_topic) == 1 and partitions[0] in of_topic:
                     # Most members with thousands of topics have one partition of each.
                     if of_topic[partitions[0]] == member_id:
-                        del holders[topic_id]
+                        del owners[topic_id]
                 else:
-                    self._let_go(member_id, topic_id, partitions)
+                    self._remove_owner(member_id, topic_id, partitions)
             for topic_id, partitions, _ in new:
-                of_topic = holders.get(topic_id)
+                of_topic = owners.get(topic_id)
                 if of_topic is None:
-                    holders[topic_id] = dict.fromkeys(partitions, member_id)
+                    owners[topic_id] = dict.fromkeys(partitions, member_id)
                 else:
                     of_topic.update(dict.fromkeys(partitions, member_id))
-        member.at = at
+        member.position = position
         self._reconciled += member.is_reconciled_to(self.assignment_epoch)
 
-    def _let_go(self, member_id: str, topic_id: bytes, partitions: Iterable[int]) -> None:
-        of_topic = self.holders.get(topic_id, {})
+    def _remove_owner(self, member_id: str, topic_id: bytes, partitions: Iterable[int]) -> None:
+        of_topic = self.owners.get(topic_id, {})
         for partition in partitions:
             # A compacted log may say which member got a partition before it says which member gave it up.
             if of_topic.get(partition) == member_id:
                 del of_topic[partition]
         if not of_topic:
-            self.holders.pop(topic_id, None)
+            self.owners.pop(topic_id, None)
 
     def assignment_reached(self, epoch: int, timestamp_ms: int) -> None:
         """The targets are those of this epoch now."""
@@ -238,21 +241,21 @@ class ConsumerGroup:
         known = self.subscriptions.get(topics)
         return topics if known is None else known[0]
 
-    def _count_in(self, said: Description) -> None:
-        if said.topics:
-            topics, count = self.subscriptions.get(said.topics, (said.topics, 0))
+    def _count_in(self, description: Description) -> None:
+        if description.topics:
+            topics, count = self.subscriptions.get(description.topics, (description.topics, 0))
             self.subscriptions[topics] = topics, count + 1
             if not count:
                 self.named += len(topics)
                 self.names_version += 1
                 self.names.update(topics)
-        _add(self.patterns, (said.pattern,) if said.pattern else ())
-        _add(self.assignors, (said.assignor,) if said.assignor is not None else ())
-        self.classic_count += said.classic is not None
+        _add(self.patterns, (description.pattern,) if description.pattern else ())
+        _add(self.assignors, (description.assignor,) if description.assignor is not None else ())
+        self.classic_count += description.classic is not None
 
-    def _count_out(self, said: Description) -> None:
-        if said.topics:
-            topics, count = self.subscriptions[said.topics]
+    def _count_out(self, description: Description) -> None:
+        if description.topics:
+            topics, count = self.subscriptions[description.topics]
             if count > 1:
                 self.subscriptions[topics] = topics, count - 1
             else:
@@ -260,15 +263,15 @@ class ConsumerGroup:
                 self.named -= len(topics)
                 self.names_version += 1
                 _subtract(self.names, topics)
-        _subtract(self.patterns, (said.pattern,) if said.pattern else ())
-        _subtract(self.assignors, (said.assignor,) if said.assignor is not None else ())
-        self.classic_count -= said.classic is not None
+        _subtract(self.patterns, (description.pattern,) if description.pattern else ())
+        _subtract(self.assignors, (description.assignor,) if description.assignor is not None else ())
+        self.classic_count -= description.classic is not None
 
     # ---- questions of other modules
 
-    def topics_of(self, said: Description) -> Iterable[str]:
+    def topics_of(self, description: Description) -> Iterable[str]:
         """The names of all topics that a member with this description subscribes to."""
-        return topics_of(said, self.resolved)
+        return topics_of(description, self.resolved)
 
     def counts_alike(self) -> bool:
         """Whether Kafka counts that all members of a group with patterns have equal subscriptions.
@@ -323,19 +326,19 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is None:
             return 0 if epoch < 0 and not self.members else ErrorCode.UNKNOWN_MEMBER_ID
-        if version < MEMBER_EPOCHS_SINCE and member.said.classic is None:
+        if version < MEMBER_EPOCHS_SINCE and member.description.classic is None:
             return ErrorCode.UNSUPPORTED_VERSION
-        if epoch == member.at.epoch:
+        if epoch == member.position.epoch:
             return 0
         return _stale(member) if partitions is None else self._late_commit(member, epoch, partitions)
 
     def _late_commit(self, member: ConsumerMember, epoch: int, partitions: Partitions) -> int:
-        if epoch > member.at.epoch:
+        if epoch > member.position.epoch:
             return _stale(member)
         asked = list(partitions())
         topics = {topic_id for topic_id, _ in asked}
-        assigned = epochs_of([row for row in member.at.assigned if row[0] in topics])
-        revoking = epochs_of([row for row in member.at.revoking if row[0] in topics])
+        assigned = epochs_of([row for row in member.position.assigned if row[0] in topics])
+        revoking = epochs_of([row for row in member.position.revoking if row[0] in topics])
         for topic_id, partition in asked:
             since = assigned.get(topic_id, NOT_THERE).get(partition)
             if since is None:
@@ -364,7 +367,7 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return 0 if epoch == member.at.epoch else _stale(member)
+        return 0 if epoch == member.position.epoch else _stale(member)
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
         """A commit does not renew the session here."""
@@ -391,7 +394,7 @@ class ConsumerGroup:
 
 
 def _stale(member: ConsumerMember) -> int:
-    return ErrorCode.STALE_MEMBER_EPOCH if member.said.classic is None else ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.STALE_MEMBER_EPOCH if member.description.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
 def _add(counts: dict[str, int], names: Iterable[str]) -> None:
@@ -414,18 +417,18 @@ def consumer_group(state: State, group_id: str) -> ConsumerGroup | None:
     return group if isinstance(group, ConsumerGroup) else None
 
 
-def topics_of(said: Description, resolved: Mapping[str, Resolved]) -> Iterable[str]:
+def topics_of(description: Description, resolved: Mapping[str, Resolved]) -> Iterable[str]:
     """The names of all topics that a member with this description subscribes to.
 
     `resolved`: the topics of patterns.
     """
-    its = resolved.get(said.pattern) if said.pattern else None
-    return said.topics if its is None else {*said.topics, *its.topics}
+    its = resolved.get(description.pattern) if description.pattern else None
+    return description.topics if its is None else {*description.topics, *its.topics}
 
 
 def free_partitions(group: ConsumerGroup, topic_id: bytes, partitions: Sequence[int], member_id: str) -> Sequence[int]:
     """Those of these partitions that no other member has or gives up."""
-    of_topic = group.holders.get(topic_id)
+    of_topic = group.owners.get(topic_id)
     if of_topic is None:
         return partitions
     return [one for one in partitions if of_topic.get(one, member_id) == member_id]
@@ -433,5 +436,5 @@ def free_partitions(group: ConsumerGroup, topic_id: bytes, partitions: Sequence[
 
 def is_free(group: ConsumerGroup, topic_id: bytes, partition: int, member_id: str) -> bool:
     """Whether no other member has this partition."""
-    of_topic = group.holders.get(topic_id)
+    of_topic = group.owners.get(topic_id)
     return of_topic is None or of_topic.get(partition, member_id) == member_id

@@ -7,16 +7,15 @@ these.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from sys import intern
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.records import tombstones
 from muster.coordinator.groups.common.state import State, Step
-from muster.coordinator.groups.consumer import checks, history, kafka_order, leave, reconcile, records, target, topics
+from muster.coordinator.groups.consumer import checks, history, leave, reconcile, records, target, topics
 from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment, same_partitions
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
@@ -24,20 +23,15 @@ from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_gro
 from muster.coordinator.groups.consumer.member import (
     LEAVING,
     NOBODY,
-    REVOCATION,
     START,
-    UNREVOKED_PARTITIONS,
     ConsumerMember,
     Description,
-    start_timer,
-    stop_timer,
     trigger_of,
 )
-from muster.coordinator.groups.consumer.reconcile import Target
 from muster.coordinator.groups.consumer.records import FEW_TOPICS, LaterRows
-from muster.coordinator.groups.consumer.topics import existing_names, existing_topics, group_hash, has_same_hash
+from muster.coordinator.groups.consumer.topics import existing_names, group_hash, has_same_hash
 from muster.coordinator.state_machine.deadlines import NEVER
-from muster.coordinator.state_machine.interface import Client, Record
+from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -65,56 +59,6 @@ def handle(
         step.reply(command.respond, response)
 
 
-def check_names(step: Step, names: Collection[str], besides: int = 0) -> None:
-    """Refuse names that are too many for a subscription, or too long for a batch (`check_fits`).
-
-    This is checked before anything is made of the names. `besides`: bytes of the record without the names. Raises
-    Refused.
-    """
-    if len(names) > FEW_NAMES or sum(map(len, names)) > step.most_bytes:
-        distinct = distinct_names(names)
-        if distinct is None or 3 * (besides + sum(map(len, distinct)) + len(distinct)) > step.most_bytes:
-            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-
-
-def distinct_names(names: Iterable[str]) -> dict[str, None] | None:
-    """Each name once, in their order. None when a member may not subscribe to so many; then not all were read."""
-    found: dict[str, None] = {}
-    rest = iter(names)
-    while piece := dict.fromkeys(islice(rest, MOST_NAMES)):
-        found |= piece
-        if len(found) > MOST_NAMES:
-            return None
-    return found
-
-
-def ascending_names(names: Iterable[str]) -> list[str]:
-    """Each name once, ascending, as in a member's description. At most one name more than allowed is returned."""
-    return sorted(islice(distinct_names(names) or dict.fromkeys(names), MOST_NAMES + 1))
-
-
-def check_bytes(step: Step, protocols: Iterable[tuple[str, bytes]]) -> int:
-    """As `check_names`, for the metadata of a classic member, before the metadata is read. Returns the number of its
-    bytes.
-    """
-    count = sum([len(metadata) for _, metadata in protocols])
-    if 3 * count > step.most_bytes:
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    return count
-
-
-def check_fits(step: Step, made: Record) -> None:
-    """The description of a member must fit into a batch with its other records. Raises Refused."""
-    if records.is_more_than_fits(step, [made], 3):
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-
-
-FEW_NAMES: Final = 10_000
-"""Up to this many topics with usual names are encoded in some milliseconds."""
-MOST_NAMES: Final = 20_000
-"""Topics that a member may subscribe to by name. By the size of a record, names of 16 characters allow no more."""
-
-
 class _Sender(NamedTuple):
     """The sender: a member, or None for a new one, and the static member that it replaces."""
 
@@ -123,10 +67,10 @@ class _Sender(NamedTuple):
     replaced: ConsumerMember | None
 
     @property
-    def said(self) -> Description:
+    def description(self) -> Description:
         """Its description before this request, or that of its predecessor."""
         one = self.member or self.replaced
-        return NOBODY if one is None else one.said
+        return NOBODY if one is None else one.description
 
 
 def _beat(
@@ -134,16 +78,16 @@ def _beat(
 ) -> ConsumerGroupHeartbeatResponse | None:
     group = _group(present, request)
     sender = _sender(group, command, request, step.state.settings.group_consumer_max_size)
-    before, is_alike = sender.said, group.is_alike
-    check_names(step, request.subscribed_topic_names or ())
-    said = describe(before, request, command.client)
-    at = START if sender.member is None else sender.member.at
+    before, is_alike = sender.description, group.is_alike
+    checks.check_names(step, request.subscribed_topic_names or ())
+    description = describe(before, request, command.client)
+    position = START if sender.member is None else sender.member.position
     owned = request.topic_partitions
-    if said is not before:
-        topics.check_pattern(group, before, said, command)
-    reconcile.check_known_state(at, owned)
-    if said is not before:
-        check_fits(step, records.member_metadata(request.group_id, sender.member_id, said))
+    if description is not before:
+        topics.check_pattern(group, before, description, command)
+    reconcile.check_known_state(position, owned)
+    if description is not before:
+        checks.check_fits(step, records.member_metadata(request.group_id, sender.member_id, description))
     # From here on nothing is refused.
     if present is not group:
         if present is not None:  # an empty classic group is replaced
@@ -151,13 +95,13 @@ def _beat(
         step.event(events.GROUP_CREATED, request.group_id)
     if sender.replaced is not None:
         replace(step, group, sender.replaced, sender.member_id)
-    if said is not before:
-        records.record_member(step, request.group_id, sender.member_id, said)
+    if description is not before:
+        records.record_member(step, request.group_id, sender.member_id, description)
     group = _there(step, request.group_id)
     member = group.members[sender.member_id]
     has_news = are_topics_others(step, group, before)
-    is_pattern_new, is_known = topics.update_patterns(step, group, before, said, command.client)
-    is_subscription_new = said.topics != before.topics
+    is_pattern_new, is_known = topics.update_patterns(step, group, before, description, command.client)
+    is_subscription_new = description.topics != before.topics
     is_new = sender.member is sender.replaced is None
     if is_new:
         history.joined(step, group, member)
@@ -167,15 +111,15 @@ def _beat(
     if group.epoch != epoch:
         is_alike = group.counts_alike()
     newcomer = None if sender.member is not None else sender.member_id
-    target.bring_up_to_date(step, group, said.assignor, newcomer, is_alike=is_alike)
-    had = member.at.assigned
+    target.bring_up_to_date(step, group, description.assignor, newcomer, is_alike=is_alike)
+    had = member.position.assigned
     state = step.state
     state.deadlines.set(member, step.now.mono_ms + state.configs.of(group.group_id).session_timeout_ms)
-    if group.failed_epoch == group.epoch > group.assignment_epoch and member.at.epoch:
+    if group.failed_epoch == group.epoch > group.assignment_epoch and member.position.epoch:
         # The assignor has failed. It was asked again just now, if it was time.
         return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)
-    follow(step, group, member, request, is_subscription_new=is_subscription_new or is_pattern_new)
-    if not member.at.epoch:
+    reconcile.maybe_reconcile(step, group, member, request, is_subscription_new=is_subscription_new or is_pattern_new)
+    if not member.position.epoch:
         if not group.computing_epoch:  # The first targets do not fit into a batch.
             return leave.left_out(step, group, member)
         group.waiting.append(command)
@@ -187,23 +131,23 @@ def response_to(
     step: Step, request: ConsumerGroupHeartbeatRequest, member: ConsumerMember, had: CurrentAssignment
 ) -> ConsumerGroupHeartbeatResponse:
     """The answer to a member of the group. It has the owned partitions if the member cannot know them."""
-    at = member.at
+    position = member.position
     is_full = (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
         and request.topic_partitions is not None
     )
     assignment = None
-    if not request.member_epoch or is_full or not same_partitions(had, at.assigned):
-        assignment = Assignment(_rows(at.assigned))
+    if not request.member_epoch or is_full or not same_partitions(had, position.assigned):
+        assignment = Assignment(_rows(position.assigned))
     interval_ms = step.state.configs.of(request.group_id).heartbeat_interval_ms
-    return ConsumerGroupHeartbeatResponse(0, 0, None, member.member_id, at.epoch, interval_ms, assignment)
+    return ConsumerGroupHeartbeatResponse(0, 0, None, member.member_id, position.epoch, interval_ms, assignment)
 
 
-def _rows(held: CurrentAssignment) -> Sequence[ConsumerGroupHeartbeatResponseTopicPartitions]:
-    if len(held) > FEW_TOPICS:  # they are made where they are encoded
-        return LaterRows(_row, held)
-    return [ConsumerGroupHeartbeatResponseTopicPartitions(row[0], row[1]) for row in held]
+def _rows(current: CurrentAssignment) -> Sequence[ConsumerGroupHeartbeatResponseTopicPartitions]:
+    if len(current) > FEW_TOPICS:  # they are made where they are encoded
+        return LaterRows(_row, current)
+    return [ConsumerGroupHeartbeatResponseTopicPartitions(row[0], row[1]) for row in current]
 
 
 def _row(topic_id: bytes, partitions: Sequence[int], _: object) -> ConsumerGroupHeartbeatResponseTopicPartitions:
@@ -239,7 +183,7 @@ def _sender(
         there = None if instance_id is None else group.static_member(instance_id)
         if there is None:
             return _Sender(member_id, group.members.get(member_id), None)
-        if there.said.classic is None:
+        if there.description.classic is None:
             checks.check_released(there, member_id, instance_id or "")
         return _Sender(member_id, None, there)
     if instance_id is None:
@@ -266,7 +210,7 @@ def describe(before: Description, request: ConsumerGroupHeartbeatRequest, client
         and before.classic is None
     ):
         return before  # nearly every heartbeat has no changes
-    said = Description(
+    description = Description(
         before.instance_id if request.instance_id is None else request.instance_id,
         before.rack_id if request.rack_id is None else request.rack_id,
         client.client_id,
@@ -277,17 +221,17 @@ def describe(before: Description, request: ConsumerGroupHeartbeatRequest, client
         before.assignor if request.server_assignor is None else request.server_assignor,
         None,
     )
-    return before if said == before else said
+    return before if description == before else description
 
 
 def replace(step: Step, group: ConsumerGroup, old: ConsumerMember, member_id: str) -> None:
     """A static member gets a new id. It begins anew with its old partitions."""
-    group_id, share = group.group_id, group.targets.get(old.member_id, NOTHING)
-    said, at = old.said, old.at._replace(epoch=0, previous_epoch=0)
+    group_id, member_target = group.group_id, group.targets.get(old.member_id, NOTHING)
+    description, position = old.description, old.position._replace(epoch=0, previous_epoch=0)
     step.record_all(records.member_removed(group_id, old.member_id))
-    step.record(records.member_metadata(group_id, member_id, said))
-    step.record(records.target(group_id, member_id, share))
-    step.record(records.current(group_id, member_id, at))
+    step.record(records.member_metadata(group_id, member_id, description))
+    step.record(records.target(group_id, member_id, member_target))
+    step.record(records.current(group_id, member_id, position))
     history.replaced(step, group, old, group.members[member_id])
 
 
@@ -334,45 +278,6 @@ def refresh(
     group.hashed_version, group.hashed_topics = version, step.state.image.by_name
 
 
-def follow(
-    step: Step,
-    group: ConsumerGroup,
-    member: ConsumerMember,
-    request: ConsumerGroupHeartbeatRequest,
-    *,
-    is_subscription_new: bool,
-) -> None:
-    """Move a member one step nearer to its target."""
-    at, epoch = member.at, group.assignment_epoch
-    if not at.epoch and group.lacks_targets() and member.said.classic is None:
-        return  # the member waits for the first targets
-    if not is_subscription_new and member.is_reconciled_to(epoch):
-        return
-    subscribed = existing_topics(group, step.state.image).ids_of(group, member.said)
-    aim = Target(member.member_id, epoch, group.targets.get(member.member_id, NOTHING), subscribed)
-    owned = request.topic_partitions
-    after = reconcile.next_position(group, at, aim, owned, is_subscription_new=is_subscription_new)
-    if after == at:
-        return
-    if reconcile.is_waiting(at, aim, owned):
-        tables = kafka_order.without_topics(at.assigned), kafka_order.without_topics(at.revoking)
-    else:
-        tables = kafka_order.stepped(at.assigned, after.assigned), kafka_order.stepped(at.assigned, after.revoking)
-    records.record_current(step, group, member, after, *tables)
-    history.moved(step, group, member, at)
-    if member.said.classic is None:
-        watch(step, member)
-
-
-def watch(step: Step, member: ConsumerMember) -> None:
-    """Start a member's rebalance timeout for its pending revocation, or stop the timeout."""
-    deadlines = step.state.deadlines
-    if member.at.state == UNREVOKED_PARTITIONS:
-        start_timer(deadlines, member, REVOCATION, step.now.mono_ms + member.said.rebalance_timeout_ms)
-    else:
-        stop_timer(deadlines, member, REVOCATION)
-
-
 class SteadyMember:
     """One member in one position, for repeated heartbeats without changes: a part of `heartbeat.handle` without
     look-ups.
@@ -382,16 +287,16 @@ class SteadyMember:
     core is active.
     """
 
-    __slots__ = ("_at", "_configs", "_epoch", "_group", "_member", "_said", "_session_ms", "_state", "response")
+    __slots__ = ("_at", "_configs", "_description", "_epoch", "_group", "_member", "_session_ms", "_state", "response")
 
     def __init__(self, state: State, group: ConsumerGroup, member: ConsumerMember) -> None:
         self._state, self._group, self._member = state, group, member
-        self._at, self._said, self._epoch = member.at, member.said, group.epoch
+        self._at, self._description, self._epoch = member.position, member.description, group.epoch
         self._configs = state.configs.version
         times = state.configs.of(group.group_id)
         self._session_ms = times.session_timeout_ms
         self.response = ConsumerGroupHeartbeatResponse(
-            0, 0, None, member.member_id, member.at.epoch, times.heartbeat_interval_ms, None
+            0, 0, None, member.member_id, member.position.epoch, times.heartbeat_interval_ms, None
         )
         """The answer to each such heartbeat."""
 
@@ -402,8 +307,8 @@ class SteadyMember:
         """
         member, group, state = self._member, self._group, self._state
         if (
-            member.at is not self._at
-            or member.said is not self._said
+            member.position is not self._at
+            or member.description is not self._description
             or group.epoch != self._epoch
             or group.assignment_epoch != self._epoch
             or group.hashed_version != state.image.version
@@ -427,10 +332,10 @@ def prepare_heartbeat(state: State, request: ConsumerGroupHeartbeatRequest, clie
     member = None if group is None else group.members.get(request.member_id)
     if group is None or member is None:
         return None
-    at, said = member.at, member.said
+    position, description = member.position, member.description
     is_steady = (
-        request.member_epoch == at.epoch == group.epoch
-        and at.epoch > 0
+        request.member_epoch == position.epoch == group.epoch
+        and position.epoch > 0
         and member.is_reconciled_to(group.assignment_epoch)
         and group.assignment_epoch == group.epoch
         and group.hashed_version == state.image.version
@@ -440,8 +345,8 @@ def prepare_heartbeat(state: State, request: ConsumerGroupHeartbeatRequest, clie
         request.subscribed_topic_names is request.subscribed_topic_regex is None
         and request.rack_id is request.server_assignor is None
         and request.rebalance_timeout_ms == -1
-        and request.instance_id in (None, said.instance_id)
-        and (said.client_id, said.client_host) == (client.client_id, client.host)
-        and said.classic is None
+        and request.instance_id in (None, description.instance_id)
+        and (description.client_id, description.client_host) == (client.client_id, client.host)
+        and description.classic is None
     )
     return SteadyMember(state, group, member) if is_steady and says_nothing else None

@@ -37,29 +37,29 @@ Change = tuple[str, TargetAssignment, TargetAssignment]
 
 
 def _facts(step: Step, member: ConsumerMember) -> MemberFacts:
-    said, classic = member.said, member.said.classic
+    description, classic = member.description, member.description.classic
     session_ms = (
         step.state.settings.group_consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
     )
     return MemberFacts(
-        member.member_id, said.instance_id, said.client_id, said.client_host, session_ms, said.rebalance_timeout_ms,
-        () if classic is None else classic.protocols, None, None, None, b"",
+        member.member_id, description.instance_id, description.client_id, description.client_host, session_ms,
+        description.rebalance_timeout_ms, () if classic is None else classic.protocols, None, None, None, b"",
     )  # fmt: skip
 
 
 def joined(step: Step, group: ConsumerGroup, member: ConsumerMember, reason: str | None = None) -> None:
     """A new member is in the group."""
-    said = member.said
+    description = member.description
     step.event(
         events.MEMBER_JOINED,
         group.group_id,
         member=_facts(step, member),
         protocol_type=group.protocol_type,
         reason=reason,
-        protocol="consumer" if said.classic is None else "classic",
-        subscribed=list(said.topics[:MOST_PARTITIONS]),
-        pattern=said.pattern or None,
-        assignor=said.assignor,
+        protocol="consumer" if description.classic is None else "classic",
+        subscribed=list(description.topics[:MOST_PARTITIONS]),
+        pattern=description.pattern or None,
+        assignor=description.assignor,
     )
 
 
@@ -85,7 +85,7 @@ def gone(step: Step, group: ConsumerGroup, members: Iterable[ConsumerMember], ca
     reconciliation = _reconciliation(step, group)
     for member in members:
         facts = _facts(step, member)
-        reconciliation.hand_over(member.at.assigned, NOTHING, step.now.mono_ms)
+        reconciliation.hand_over(member.position.assigned, NOTHING, step.now.mono_ms)
         if cause == events.LEFT:
             reason = None if reasons is None else reasons.get(member.member_id)
             step.event(events.MEMBER_LEFT, group.group_id, member=facts, reason=reason)
@@ -199,7 +199,7 @@ def moved(step: Step, group: ConsumerGroup, member: ConsumerMember, before: Posi
     reconciliation, now_ms, after, member_id = (
         _reconciliation(step, group),
         step.now.mono_ms,
-        member.at,
+        member.position,
         member.member_id,
     )
     progress = reconciliation.members.get(member_id)
@@ -210,7 +210,7 @@ def moved(step: Step, group: ConsumerGroup, member: ConsumerMember, before: Posi
                 max(reconciliation.target_ms, reconciliation.began_ms)
             )
         reconciliation.note(group, progress, member, before, now_ms)
-    if member_id in reconciliation.holders and after.state != UNREVOKED_PARTITIONS:
+    if member_id in reconciliation.owners and after.state != UNREVOKED_PARTITIONS:
         reconciliation.released(member_id, now_ms)
     if after.state == STABLE and after.epoch == group.assignment_epoch:
         if progress is not None:
@@ -252,7 +252,7 @@ def _arrived(
         events.MEMBER_RECONCILED,
         group.group_id,
         **row,
-        epoch=member.at.epoch,
+        epoch=member.position.epoch,
         gave_up=_listed(progress.revoked, step.state.image),
         waited_for=waits_for,
     )
@@ -263,9 +263,7 @@ def _finished(step: Step, group: ConsumerGroup, reconciliation: ReconciliationFa
     if not (reconciliation.epochs or reconciliation.revoked or reconciliation.assigned):
         return  # a static member has returned to its partitions
     now_ms = step.now.mono_ms
-    slow = sorted(
-        reconciliation.holders.values(), key=lambda one: (one.until_ms or now_ms) - one.since_ms, reverse=True
-    )
+    slow = sorted(reconciliation.owners.values(), key=lambda one: (one.until_ms or now_ms) - one.since_ms, reverse=True)
     step.event(
         events.EPOCH_RECONCILED,
         group.group_id,
@@ -281,7 +279,7 @@ def _finished(step: Step, group: ConsumerGroup, reconciliation: ReconciliationFa
         changed=reconciliation.changed,
         revoked=reconciliation.revoked,
         assigned=reconciliation.assigned,
-        partitions=sum([len(of_topic) for of_topic in group.holders.values()]),
+        partitions=sum([len(of_topic) for of_topic in group.owners.values()]),
         paused_partition_ms=reconciliation.paused_ms,
         slowest=reconciliation.slowest,
         waited_for=[
@@ -303,8 +301,8 @@ def _listed(gave_up: Sequence[CurrentAssignment], image: TopicsImage) -> list[di
     """The first of the partitions, by the names of their topics."""
     rows: list[dict[str, object]] = []
     left = MOST_PARTITIONS
-    for held in gave_up:
-        for topic_id, partitions, _ in held:
+    for current in gave_up:
+        for topic_id, partitions, _ in current:
             if left <= 0:
                 return rows
             topic = image.by_id.get(topic_id)

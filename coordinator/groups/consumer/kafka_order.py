@@ -166,9 +166,9 @@ def is_ascending(partitions: Sequence[int], capacity: int) -> bool:
     return len(partitions) < 2 or partitions[-1] < capacity or partitions[-1] < len(partitions)
 
 
-def copied(share: TargetAssignment) -> Tables:
+def copied(member_target: TargetAssignment) -> Tables:
     """A target assignment whose sets of partitions were copied: from a record, or from a leader's assignment."""
-    return Tables(of_partitions={topic_id: capacity_of_copy(len(its)) for topic_id, its in share})
+    return Tables(of_partitions={topic_id: capacity_of_copy(len(its)) for topic_id, its in member_target})
 
 
 def changed(before: TargetAssignment) -> Tables:

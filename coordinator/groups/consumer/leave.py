@@ -57,8 +57,8 @@ def answer(step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | No
 
 def _go_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
     """A static member keeps its partitions, but not its pending revocation. Its session continues."""
-    at = member.at._replace(epoch=AWAY, assigned=without_epochs(member.at.assigned), revoking=NOTHING)
-    step.record(records.current(group.group_id, member.member_id, at))
+    position = member.position._replace(epoch=AWAY, assigned=without_epochs(member.position.assigned), revoking=NOTHING)
+    step.record(records.current(group.group_id, member.member_id, position))
     stop_timer(step.state.deadlines, member, REVOCATION)
     history.gone_away(step, group, member)
 
@@ -81,7 +81,7 @@ def remove(
         downgrade.after_leave(step, group, members, cause)
         return
     group_id, state = group.group_id, group.state
-    before = dict.fromkeys(one.said.pattern for one in members if one.said.pattern)
+    before = dict.fromkeys(one.description.pattern for one in members if one.description.pattern)
     for member in members:
         step.record_all(records.member_removed(group_id, member.member_id))
     for pattern in before:
@@ -119,7 +119,7 @@ def on_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
 
 def _put_off(step: Step, member: ConsumerMember) -> bool:
     """Give a member more time if an answer that it may have waited for was late. Returns whether that was done."""
-    classic, state, now_ms = member.said.classic, step.state, step.now.mono_ms
+    classic, state, now_ms = member.description.classic, step.state, step.now.mono_ms
     timeout_ms = state.configs.of(member.group_id).session_timeout_ms if classic is None else classic.session_timeout_ms
     until_ms = step.late_answers.until(state.deadlines.rang_ms - timeout_ms, timeout_ms, now_ms)
     if until_ms <= now_ms:

@@ -135,21 +135,21 @@ class ConsumerMember(Due):
     `is_persisted`: its description was recorded. `timers`: its other deadlines by their kind; None when it has none.
     """
 
-    __slots__ = ("at", "is_persisted", "member_id", "said", "timers")
+    __slots__ = ("description", "is_persisted", "member_id", "position", "timers")
 
     kind = SESSION
 
     def __init__(self, group_id: str, member_id: str) -> None:
         super().__init__(group_id)
         self.member_id = member_id
-        self.said = NOBODY
-        self.at = START
+        self.description = NOBODY
+        self.position = START
         self.is_persisted = False
         self.timers: dict[str, Deadline] | None = None
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Whether it owns all of the target of this epoch."""
-        return self.at.state == STABLE and self.at.epoch == assignment_epoch
+        return self.position.state == STABLE and self.position.epoch == assignment_epoch
 
 
 def bare_id(drawn_id: str) -> str:
@@ -163,8 +163,8 @@ def bare_id(drawn_id: str) -> str:
 
 def trigger_of(member_id: str, member: ConsumerMember, reason: str | None = None) -> Trigger:
     """A member as the cause of something."""
-    said = member.said
-    return Trigger(member_id, said.instance_id, said.client_id, said.client_host, reason)
+    description = member.description
+    return Trigger(member_id, description.instance_id, description.client_id, description.client_host, reason)
 
 
 def start_timer(deadlines: Deadlines, member: ConsumerMember, kind: str, due_ms: int) -> None:

@@ -1,7 +1,8 @@
-"""One step of a member towards its target: what it gives up first, what it gets then. Decides; changes nothing.
+"""One step of a member towards its target: the decision, and its record (Kafka: CurrentAssignmentBuilder).
 
-This module has the rule that no partition has two owners. A member only gets partitions that no other member has or
-gives up.
+`next_position` decides what a member gives up first, and what it gets then. It has the rule that no partition has two
+owners. So a member only gets partitions that no other member has or gives up. `maybe_reconcile` records the new position.
+The replay of that record moves the member (`ConsumerGroup.update_position`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from muster.coordinator.groups.common.state import Step
+from muster.coordinator.groups.consumer import history, kafka_order, records
 from muster.coordinator.groups.consumer.assignments import (
     NOTHING,
     CurrentAssignment,
@@ -27,15 +30,23 @@ from muster.coordinator.groups.consumer.member import (
     ALL_FREE,
     COMPLETE,
     NONE_FREE,
+    REVOCATION,
     SOME_FREE,
     STABLE,
     TO_REVOKE,
     UNRELEASED_PARTITIONS,
     UNREVOKED_PARTITIONS,
+    ConsumerMember,
     Position,
+    start_timer,
+    stop_timer,
 )
+from muster.coordinator.groups.consumer.topics import existing_topics
 from muster.protocol.errors import ErrorCode
-from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
+from muster.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+)
 
 Owned = Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | None
 """The partitions that a member says it owns. None when it does not send them."""
@@ -50,38 +61,78 @@ class Target(NamedTuple):
     subscribed: Collection[bytes]
 
 
+def maybe_reconcile(
+    step: Step,
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    request: ConsumerGroupHeartbeatRequest,
+    *,
+    is_subscription_new: bool,
+) -> None:
+    """Move a member one step nearer to its target."""
+    position, epoch = member.position, group.assignment_epoch
+    if not position.epoch and group.lacks_targets() and member.description.classic is None:
+        return  # the member waits for the first targets
+    if not is_subscription_new and member.is_reconciled_to(epoch):
+        return
+    subscribed = existing_topics(group, step.state.image).ids_of(group, member.description)
+    target_state = Target(member.member_id, epoch, group.targets.get(member.member_id, NOTHING), subscribed)
+    owned = request.topic_partitions
+    after = next_position(group, position, target_state, owned, is_subscription_new=is_subscription_new)
+    if after == position:
+        return
+    if is_waiting(position, target_state, owned):
+        tables = kafka_order.without_topics(position.assigned), kafka_order.without_topics(position.revoking)
+    else:
+        tables = (
+            kafka_order.stepped(position.assigned, after.assigned),
+            kafka_order.stepped(position.assigned, after.revoking),
+        )
+    records.record_current(step, group, member, after, *tables)
+    history.moved(step, group, member, position)
+    if member.description.classic is None:
+        update_revocation_timer(step, member)
+
+
+def update_revocation_timer(step: Step, member: ConsumerMember) -> None:
+    """Start a member's rebalance timeout for its pending revocation, or stop the timeout."""
+    deadlines = step.state.deadlines
+    if member.position.state == UNREVOKED_PARTITIONS:
+        start_timer(deadlines, member, REVOCATION, step.now.mono_ms + member.description.rebalance_timeout_ms)
+    else:
+        stop_timer(deadlines, member, REVOCATION)
+
+
 def next_position(
-    group: ConsumerGroup, at: Position, aim: Target, owned: Owned, *, is_subscription_new: bool
+    group: ConsumerGroup, position: Position, target_state: Target, owned: Owned, *, is_subscription_new: bool
 ) -> Position:
-    """The position of a member after this heartbeat, or `at` itself when nothing has changed. Raises Refused."""
-    if is_waiting(at, aim, owned):
-        return _without_unsubscribed(at, aim, owned) if is_subscription_new else at
-    if at.state in (STABLE, UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS):
-        return _step(group, at, aim, owned)
-    check_known_state(at, owned)
-    return _step(group, at, aim, owned)
+    """The position of a member after this heartbeat, or `position` itself when nothing has changed. Raises Refused."""
+    if is_waiting(position, target_state, owned):
+        return _update_current_assignment(position, target_state, owned) if is_subscription_new else position
+    check_known_state(position, owned)
+    return _compute_next_assignment(group, position, target_state, owned)
 
 
-def is_waiting(at: Position, aim: Target, owned: Owned) -> bool:
+def is_waiting(position: Position, target_state: Target, owned: Owned) -> bool:
     """Whether a member makes no step: it is at its target, or has a pending revocation.
 
     Then it loses only topics that it does not subscribe to any more.
     """
-    if at.state == STABLE:
-        return at.epoch == aim.epoch
-    return at.state == UNREVOKED_PARTITIONS and still_owns(owned, at.revoking)
+    if position.state == STABLE:
+        return position.epoch == target_state.epoch
+    return position.state == UNREVOKED_PARTITIONS and owns_revoked_partitions(owned, position.revoking)
 
 
-def check_known_state(at: Position, owned: Owned) -> None:
+def check_known_state(position: Position, owned: Owned) -> None:
     """A member with an unknown state must have no partitions. Raises Refused."""
-    if at.state not in (STABLE, UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS) and (owned is None or list(owned)):
+    if position.state not in (STABLE, UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS) and (owned is None or list(owned)):
         raise Refused(
             ErrorCode.FENCED_MEMBER_EPOCH,
             "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.",
         )
 
 
-def still_owns(owned: Owned, revoking: CurrentAssignment) -> bool:
+def owns_revoked_partitions(owned: Owned, revoking: CurrentAssignment) -> bool:
     """Whether a member may still have any of these partitions. A member that does not send its partitions may."""
     if owned is None:
         return True
@@ -103,29 +154,33 @@ def still_owns(owned: Owned, revoking: CurrentAssignment) -> bool:
     return False
 
 
-def _step(group: ConsumerGroup, at: Position, aim: Target, owned: Owned) -> Position:
+def _compute_next_assignment(group: ConsumerGroup, position: Position, target_state: Target, owned: Owned) -> Position:
     """Compare what a member has with its target. Kafka: computeNextAssignment."""
     # A member may have 10,000 topics: a row without changes is reused.
-    subscribed = aim.subscribed
-    targets = {topic_id: its for topic_id, its in aim.target if topic_id in subscribed}
-    if not at.assigned and group.holders.keys().isdisjoint(targets):  # most members begin so
+    subscribed = target_state.subscribed
+    targets = {topic_id: its for topic_id, its in target_state.target if topic_id in subscribed}
+    if not position.assigned and group.owners.keys().isdisjoint(targets):  # most members begin so
         return _at(
-            at, aim, ALL_FREE if targets else COMPLETE, assigned_since(tuple(targets.items()), aim.epoch), NOTHING
+            position,
+            target_state,
+            ALL_FREE if targets else COMPLETE,
+            assigned_since(tuple(targets.items()), target_state.epoch),
+            NOTHING,
         )
     assigned: dict[bytes, Row] = {}
     revoking: list[Row] = []
-    for row in at.assigned:
+    for row in position.assigned:
         target = targets.get(row[0])
         if target is None:
             revoking.append(row)
         elif target == row[1]:
             assigned[row[0]] = row
         else:
-            _share_out(row, target, assigned, revoking)
-    if revoking and still_owns(owned, tuple(revoking)):
-        return _at(at, aim, TO_REVOKE, tuple(assigned.values()), tuple(revoking))
+            _divide(row, target, assigned, revoking)
+    if revoking and owns_revoked_partitions(owned, tuple(revoking)):
+        return _at(position, target_state, TO_REVOKE, tuple(assigned.values()), tuple(revoking))
     has_new = has_unreleased = False
-    holders = group.holders
+    owners = group.owners
     made: list[Row] = []
     for topic_id, target in targets.items():
         had = assigned.get(topic_id)
@@ -133,23 +188,23 @@ def _step(group: ConsumerGroup, at: Position, aim: Target, owned: Owned) -> Posi
             # One tuple for both, where they are equal: the tuple stays as long as the member.
             made.append(had if had[1] is target else (topic_id, target, had[2]))
             continue
-        if had is None and topic_id not in holders:
+        if had is None and topic_id not in owners:
             has_new = True
-            made.append((topic_id, target, all_since(aim.epoch, len(target))))
+            made.append((topic_id, target, all_since(target_state.epoch, len(target))))
             continue
         its = _lacking(target, had)
-        free = free_partitions(group, topic_id, its, aim.member_id)
+        free = free_partitions(group, topic_id, its, target_state.member_id)
         has_new |= bool(free)
         has_unreleased |= len(free) < len(its)
         if had is None and len(free) == len(target):
-            made.append((topic_id, target, all_since(aim.epoch, len(target))))
+            made.append((topic_id, target, all_since(target_state.epoch, len(target))))
         elif had is not None or free:
-            made.append(_with(topic_id, had, free, aim.epoch))
+            made.append(_with(topic_id, had, free, target_state.epoch))
     found = (SOME_FREE if has_new else NONE_FREE) if has_unreleased else (ALL_FREE if has_new else COMPLETE)
-    return _at(at, aim, found, tuple(made), NOTHING)
+    return _at(position, target_state, found, tuple(made), NOTHING)
 
 
-def _share_out(row: Row, target: Sequence[int], assigned: dict[bytes, Row], revoking: list[Row]) -> None:
+def _divide(row: Row, target: Sequence[int], assigned: dict[bytes, Row], revoking: list[Row]) -> None:
     """Divide a member's partitions of a topic into those that it keeps, and those that it has to give up."""
     topic_id, partitions, epochs = row
     wanted = frozenset(target)
@@ -176,26 +231,28 @@ def _with(topic_id: bytes, had: Row | None, new: Sequence[int], epoch: int) -> R
     return row_of(topic_id, pairs)
 
 
-def _at(at: Position, aim: Target, found: str, assigned: CurrentAssignment, revoking: CurrentAssignment) -> Position:
+def _at(
+    position: Position, target_state: Target, found: str, assigned: CurrentAssignment, revoking: CurrentAssignment
+) -> Position:
     state, is_there = AFTER[found]
-    return Position(aim.epoch if is_there else at.epoch, at.epoch, state, assigned, revoking)
+    return Position(target_state.epoch if is_there else position.epoch, position.epoch, state, assigned, revoking)
 
 
-def _without_unsubscribed(at: Position, aim: Target, owned: Owned) -> Position:
+def _update_current_assignment(position: Position, target_state: Target, owned: Owned) -> Position:
     """The subscription has changed without a new target: topics that it does not cover are given up at once.
 
     Kafka: updateCurrentAssignment.
     """
-    dropped = tuple([row for row in at.assigned if row[0] not in aim.subscribed])
-    if not dropped and (aim.subscribed or at.revoking):
-        return at
-    kept = tuple([row for row in at.assigned if row[0] in aim.subscribed])
+    dropped = tuple([row for row in position.assigned if row[0] not in target_state.subscribed])
+    if not dropped and (target_state.subscribed or position.revoking):
+        return position
+    kept = tuple([row for row in position.assigned if row[0] in target_state.subscribed])
     to_revoke = dropped
-    if at.revoking:
-        revoking = epochs_of(at.revoking)
+    if position.revoking:
+        revoking = epochs_of(position.revoking)
         for topic_id, epochs in epochs_of(dropped).items():
             revoking[topic_id] = {**revoking.get(topic_id, {}), **epochs}
         to_revoke = current_assignment(revoking)
-    if still_owns(owned, to_revoke):
-        return Position(at.epoch, at.epoch, UNREVOKED_PARTITIONS, kept, to_revoke)
-    return at._replace(previous_epoch=at.epoch, assigned=kept)
+    if owns_revoked_partitions(owned, to_revoke):
+        return Position(position.epoch, position.epoch, UNREVOKED_PARTITIONS, kept, to_revoke)
+    return position._replace(previous_epoch=position.epoch, assigned=kept)

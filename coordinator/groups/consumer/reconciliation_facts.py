@@ -24,7 +24,7 @@ from muster.coordinator.groups.consumer.member import (
 
 MOST_SLOW: Final = 10
 """Slowest members in the event at the end. The same limit holds for members that others waited for."""
-MOST_HOLDERS: Final = 100
+MAX_OWNERS: Final = 100
 """Members that others wait for, kept during the reconciliation."""
 MOST_FREED: Final = 20_000
 """Partitions without an owner whose time is measured. For further partitions this time is not reported."""
@@ -44,7 +44,7 @@ class MemberProgress:
         self.waits_for: dict[str, int] = {}
 
 
-class Holder:
+class AwaitedOwner:
     """A member with partitions that others wait for."""
 
     __slots__ = ("partitions", "since_ms", "until_ms", "who")
@@ -66,8 +66,25 @@ class ReconciliationFacts:
     """
 
     __slots__ = (
-        "assigned", "assignor", "began_ms", "bumped_ms", "cause", "causes", "changed", "epochs", "first_epoch",
-        "freed", "holders", "members", "paused_ms", "revoked", "slowest", "target_ms", "told", "trigger", "wanted_ms",
+        "assigned",
+        "assignor",
+        "began_ms",
+        "bumped_ms",
+        "cause",
+        "causes",
+        "changed",
+        "epochs",
+        "first_epoch",
+        "freed",
+        "members",
+        "owners",
+        "paused_ms",
+        "revoked",
+        "slowest",
+        "target_ms",
+        "told",
+        "trigger",
+        "wanted_ms",
     )  # fmt: skip
 
     def __init__(self, first_epoch: int, mono_ms: int, cause: str | None, trigger: Trigger | None) -> None:
@@ -79,7 +96,7 @@ class ReconciliationFacts:
         self.wanted_ms: int | None = None
         self.assignor: str | None = None
         self.members: dict[str, MemberProgress] = {}
-        self.holders: dict[str, Holder] = {}
+        self.owners: dict[str, AwaitedOwner] = {}
         self.slowest: list[dict[str, Any]] = []
         self.told = self.changed = self.revoked = self.assigned = self.paused_ms = 0
         self.freed: dict[tuple[bytes, int], int] = {}
@@ -113,7 +130,7 @@ class ReconciliationFacts:
         self, group: ConsumerGroup, progress: MemberProgress, member: ConsumerMember, before: Position, now_ms: int
     ) -> None:
         """A member has moved a step nearer to its target; `before`: its position before that."""
-        after = member.at
+        after = member.position
         if before.state == UNREVOKED_PARTITIONS and progress.told_ms is not None:
             progress.revoking_ms += now_ms - progress.told_ms
             progress.told_ms = None
@@ -133,30 +150,30 @@ class ReconciliationFacts:
             progress.revoked.append(_lost(before.assigned, after.assigned))
         if after.state == UNRELEASED_PARTITIONS:
             progress.lacking_ms = now_ms
-            self._look_for_holders(group, progress, member)
+            self._find_awaited_owners(group, progress, member)
 
-    def _look_for_holders(self, group: ConsumerGroup, progress: MemberProgress, member: ConsumerMember) -> None:
+    def _find_awaited_owners(self, group: ConsumerGroup, progress: MemberProgress, member: ConsumerMember) -> None:
         progress.waits_for = {}
         for topic_id, partitions in group.targets.get(member.member_id, NOTHING):
-            of_topic = group.holders.get(topic_id, {})
+            of_topic = group.owners.get(topic_id, {})
             for partition in partitions:
                 who = of_topic.get(partition, member.member_id)
                 if who != member.member_id:
                     progress.waits_for[who] = progress.waits_for.get(who, 0) + 1
         for who, count in progress.waits_for.items():
-            holder = self.holders.get(who)
+            owner = self.owners.get(who)
             there = group.members.get(who)
-            if holder is None and there is not None and len(self.holders) < MOST_HOLDERS:
-                holder = self.holders[who] = Holder(trigger_of(who, there), self.target_ms)
-            if holder is not None:
-                holder.until_ms = None
-                holder.partitions = max(holder.partitions, count)
+            if owner is None and there is not None and len(self.owners) < MAX_OWNERS:
+                owner = self.owners[who] = AwaitedOwner(trigger_of(who, there), self.target_ms)
+            if owner is not None:
+                owner.until_ms = None
+                owner.partitions = max(owner.partitions, count)
 
     def released(self, member_id: str, now_ms: int) -> None:
         """A member has no more partitions that others wait for."""
-        holder = self.holders.get(member_id)
-        if holder is not None and holder.until_ms is None:
-            holder.until_ms = now_ms
+        owner = self.owners.get(member_id)
+        if owner is not None and owner.until_ms is None:
+            owner.until_ms = now_ms
 
 
 def _free(freed: dict[tuple[bytes, int], int], topic_id: bytes, partitions: Iterable[int], now_ms: int) -> None:
@@ -173,13 +190,13 @@ def is_settled(group: ConsumerGroup) -> bool:
     return (
         bool(group.static_ids)
         and group.epoch == epoch
-        and all(one.at.epoch == AWAY or one.is_reconciled_to(epoch) for one in group.members.values())
+        and all(one.position.epoch == AWAY or one.is_reconciled_to(epoch) for one in group.members.values())
     )
 
 
-def size(held: CurrentAssignment) -> int:
+def size(current: CurrentAssignment) -> int:
     """The number of partitions."""
-    return sum([len(row[1]) for row in held])
+    return sum([len(row[1]) for row in current])
 
 
 def _lost(before: CurrentAssignment, after: CurrentAssignment) -> CurrentAssignment:

@@ -95,11 +95,11 @@ def packed(key: Message, value: Message, parts: Iterable[bytes]) -> PackedRecord
     return record
 
 
-def rows_with_epochs(held: Sequence[Row]) -> list[bytes]:
+def rows_with_epochs(assignment: Sequence[Row]) -> list[bytes]:
     """The bytes of an array of TopicPartitions of a ConsumerGroupCurrentMemberAssignmentValue."""
     ends: dict[tuple[Any, Any], bytes] = {}
-    parts = [uv(len(held) + 1)]
-    for topic_id, partitions, epochs in held:
+    parts = [uv(len(assignment) + 1)]
+    for topic_id, partitions, epochs in assignment:
         key = partitions, epochs
         end = ends.get(key)
         if end is None:
@@ -108,11 +108,11 @@ def rows_with_epochs(held: Sequence[Row]) -> list[bytes]:
     return parts
 
 
-def rows_without_epochs(share: Sequence[tuple[bytes, tuple[int, ...]]]) -> list[bytes]:
+def rows_without_epochs(member_target: Sequence[tuple[bytes, tuple[int, ...]]]) -> list[bytes]:
     """The bytes of an array of TopicPartition of a ConsumerGroupTargetAssignmentMemberValue."""
     ends: dict[tuple[int, ...], bytes] = {}
-    parts = [uv(len(share) + 1)]
-    for topic_id, partitions in share:
+    parts = [uv(len(member_target) + 1)]
+    for topic_id, partitions in member_target:
         end = ends.get(partitions)
         if end is None:
             end = ends[partitions] = _numbers(partitions) + NO_TAGS
@@ -145,18 +145,18 @@ A_TOPIC_WITH_EPOCHS: Final = 34
 # ---- the records
 
 
-def member_metadata(group_id: str, member_id: str, said: Description) -> Record:
+def member_metadata(group_id: str, member_id: str, description: Description) -> Record:
     """The description of a member."""
-    classic = said.classic
+    classic = description.classic
     value = ConsumerGroupMemberMetadataValue(
-        said.instance_id,
-        said.rack_id,
-        said.client_id,
-        said.client_host,
-        list(said.topics),
-        said.pattern,
-        said.rebalance_timeout_ms,
-        said.assignor,
+        description.instance_id,
+        description.rack_id,
+        description.client_id,
+        description.client_host,
+        list(description.topics),
+        description.pattern,
+        description.rebalance_timeout_ms,
+        description.assignor,
         None
         if classic is None
         else ClassicMemberMetadata(classic.session_timeout_ms, [ClassicProtocol(*one) for one in classic.protocols]),
@@ -169,11 +169,11 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
     return Record(ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, metadata_hash), _VERSION)
 
 
-def target(group_id: str, member_id: str, share: TargetAssignment, tables: Tables | None = None) -> Record:
+def target(group_id: str, member_id: str, member_target: TargetAssignment, tables: Tables | None = None) -> Record:
     """The target of a member. `tables`: the tables in which Kafka has the target; None: sets that were copied."""
-    tables = tables or kafka_order.copied(share)
+    tables = tables or kafka_order.copied(member_target)
     sizes, others = tables.of_partitions, tables.of_others
-    rows = [share[row] for row in kafka_order.topics([one[0] for one in share], tables)]
+    rows = [member_target[row] for row in kafka_order.topics([one[0] for one in member_target], tables)]
     for number, (topic_id, partitions) in enumerate(rows):
         if len(partitions) > 1:
             capacity = sizes.get(topic_id, others)
@@ -195,32 +195,38 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
 
 
 def current(
-    group_id: str, member_id: str, at: Position, assigned: Tables = kafka_order.NEW, revoking: Tables = kafka_order.NEW
+    group_id: str,
+    member_id: str,
+    position: Position,
+    assigned: Tables = kafka_order.NEW,
+    revoking: Tables = kafka_order.NEW,
 ) -> Record:
     """The position of a member. `assigned` and `revoking`: the tables in which Kafka has its partitions."""
-    has, gives_up = _rows(at.assigned, assigned), _rows(at.revoking, revoking)
+    has, gives_up = _rows(position.assigned, assigned), _rows(position.revoking, revoking)
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id)
     if len(has) + len(gives_up) > FEW_TOPICS:
         later: list[LaterRows[TopicPartitions]] = [LaterRows(TopicPartitions, rows) for rows in (has, gives_up)]
-        head = _put_head(at.epoch, at.previous_epoch, at.state)
+        head = _put_head(position.epoch, position.previous_epoch, position.state)
         parts = [head, *rows_with_epochs(has), *rows_with_epochs(gives_up), NO_TAGS]
         return packed(
-            key, ConsumerGroupCurrentMemberAssignmentValue(at.epoch, at.previous_epoch, at.state, *later), parts
+            key,
+            ConsumerGroupCurrentMemberAssignmentValue(position.epoch, position.previous_epoch, position.state, *later),
+            parts,
         )
     value = ConsumerGroupCurrentMemberAssignmentValue(
-        at.epoch,
-        at.previous_epoch,
-        at.state,
+        position.epoch,
+        position.previous_epoch,
+        position.state,
         [TopicPartitions(*row) for row in has],
         [TopicPartitions(*row) for row in gives_up],
     )
     return Record(key, value, _VERSION)
 
 
-def _rows(held: CurrentAssignment, tables: Tables) -> list[Row]:
+def _rows(assignment: CurrentAssignment, tables: Tables) -> list[Row]:
     """The topics in the order of these tables, with the partitions of each."""
     sizes, others = tables.of_partitions, tables.of_others
-    rows = [held[row] for row in kafka_order.topics([one[0] for one in held], tables)]
+    rows = [assignment[row] for row in kafka_order.topics([one[0] for one in assignment], tables)]
     for number, (topic_id, partitions, epochs) in enumerate(rows):
         if len(partitions) > 1:
             capacity = sizes.get(topic_id, others)
@@ -302,32 +308,32 @@ def _most_of_texts(texts: Collection[str]) -> int:
 # records.
 
 
-def record_member(step: Step, group_id: str, member_id: str, said: Description) -> None:
+def record_member(step: Step, group_id: str, member_id: str, description: Description) -> None:
     """Record the description of a member, as `step.record` does. The description is applied without decoding the
     record.
     """
-    step.records.append(member_metadata(group_id, member_id, said))
-    replay.take_member(step.state, group_id, member_id, said)
+    step.records.append(member_metadata(group_id, member_id, description))
+    replay.take_member(step.state, group_id, member_id, description)
 
 
 def record_current(
     step: Step,
     group: ConsumerGroup,
     member: ConsumerMember,
-    at: Position,
+    position: Position,
     assigned: Tables = kafka_order.NEW,
     revoking: Tables = kafka_order.NEW,
 ) -> None:
     """Record the position of a member (see `current`), as `step.record` does."""
-    step.records.append(current(group.group_id, member.member_id, at, assigned, revoking))
-    replay.take_current(group, member, at)
+    step.records.append(current(group.group_id, member.member_id, position, assigned, revoking))
+    replay.take_current(group, member, position)
 
 
 def record_targets(
-    step: Step, group: ConsumerGroup, made: Sequence[Record], shares: Iterable[tuple[str, TargetAssignment]]
+    step: Step, group: ConsumerGroup, made: Sequence[Record], member_targets: Iterable[tuple[str, TargetAssignment]]
 ) -> None:
     """Record the new targets of members (see `target`), as `step.record_all` does."""
     step.records += made
     members, targets = group.members, group.targets
-    for member_id, share in shares:
-        targets[members[member_id].member_id] = share
+    for member_id, member_target in member_targets:
+        targets[members[member_id].member_id] = member_target

@@ -52,20 +52,20 @@ MOST_SHARED: Final = 1_000
 """Names of a member that are shared with other groups. More names would stay when the member is gone."""
 
 
-def take_member(state: State, group_id: str, member_id: str, said: Description) -> None:
+def take_member(state: State, group_id: str, member_id: str, description: Description) -> None:
     """Apply the description of a member."""
     group = _present(state, group_id)
-    if len(said.topics) > MOST_SHARED:
-        said = said._replace(topics=group.shared_topics(said.topics))
+    if len(description.topics) > MOST_SHARED:
+        description = description._replace(topics=group.shared_topics(description.topics))
     else:
-        said = _shared_said(said, state.shared)
-    group.describe_member(_member(group, member_id), said)
+        description = _shared_description(description, state.shared)
+    group.describe_member(_member(group, member_id), description)
 
 
-def take_current(group: ConsumerGroup, member: ConsumerMember, at: Position) -> None:
+def take_current(group: ConsumerGroup, member: ConsumerMember, position: Position) -> None:
     """Apply the position of a member."""
     group.note_put()
-    group.move_member(member, at)
+    group.update_position(member, position)
 
 
 def replay_member(
@@ -79,10 +79,10 @@ def replay_member(
             state.deadlines.cancel(member)
             stop_timers(state.deadlines, member)
         return
-    take_member(state, key.group_id, key.member_id, _said(value))
+    take_member(state, key.group_id, key.member_id, _description(value))
 
 
-def _said(value: ConsumerGroupMemberMetadataValue) -> Description:
+def _description(value: ConsumerGroupMemberMetadataValue) -> Description:
     classic = value.classic_member_metadata
     known = None
     if isinstance(classic, ClassicMemberMetadata):
@@ -101,21 +101,21 @@ def _said(value: ConsumerGroupMemberMetadataValue) -> Description:
     )
 
 
-def _shared_said(said: Description, shared: SharedValues) -> Description:
+def _shared_description(description: Description, shared: SharedValues) -> Description:
     """The same description in shared values: dynamic members of one client have equal descriptions."""
-    of, classic = shared.of, said.classic
-    if said.instance_id is None and classic is None:
-        known = shared.known(said)
+    of, classic = shared.of, description.classic
+    if description.instance_id is None and classic is None:
+        known = shared.known(description)
         if known is not None:
             return known
-    topics = shared.known(said.topics)
-    made = said._replace(
-        rack_id=_shared(said.rack_id, shared),
-        client_id=of(said.client_id),
-        client_host=of(said.client_host),
-        topics=of(tuple([of(name) for name in said.topics])) if topics is None else topics,
-        pattern=_shared(said.pattern, shared),
-        assignor=_shared(said.assignor, shared),
+    topics = shared.known(description.topics)
+    made = description._replace(
+        rack_id=_shared(description.rack_id, shared),
+        client_id=of(description.client_id),
+        client_host=of(description.client_host),
+        topics=of(tuple([of(name) for name in description.topics])) if topics is None else topics,
+        pattern=_shared(description.pattern, shared),
+        assignor=_shared(description.assignor, shared),
         classic=None if classic is None else Classic(classic.session_timeout_ms, shared.protocols(classic.protocols)),
     )
     return made if made.instance_id is not None or classic is not None else of(made)
@@ -159,11 +159,11 @@ def replay_target(
             group.targets.pop(key.member_id, None)
         return
     of = state.shared.of
-    share = target_assignment({of(row.topic_id): row.partitions for row in value.topic_partitions})
+    member_target = target_assignment({of(row.topic_id): row.partitions for row in value.topic_partitions})
     group = _present(state, key.group_id)
     member = group.members.get(key.member_id)
     # The same string as its member's, also where a log has the target first.
-    group.targets[intern(key.member_id) if member is None else member.member_id] = share
+    group.targets[intern(key.member_id) if member is None else member.member_id] = member_target
 
 
 def replay_target_epoch(
@@ -186,18 +186,18 @@ def replay_current(
         group = consumer_group(state, key.group_id)
         member = None if group is None else group.members.get(key.member_id)
         if group is not None and member is not None:
-            group.move_member(member, Position(-1, -1, member.at.state, (), ()))
+            group.update_position(member, Position(-1, -1, member.position.state, (), ()))
         return
     group = _present(state, key.group_id)
     member = _member(group, key.member_id)
-    assigned = _held(value.assigned_partitions, value.member_epoch, state.shared)
+    assigned = _current(value.assigned_partitions, value.member_epoch, state.shared)
     assigned = with_shared_tuples(assigned, group.targets.get(key.member_id, NOTHING), state.shared.of)
-    revoking = _held(value.partitions_pending_revocation, value.member_epoch, state.shared)
+    revoking = _current(value.partitions_pending_revocation, value.member_epoch, state.shared)
     position = Position(value.member_epoch, value.previous_member_epoch, value.state, assigned, revoking)
-    group.move_member(member, position)
+    group.update_position(member, position)
 
 
-def _held(rows: Sequence[TopicPartitions], epoch: int, shared: SharedValues) -> CurrentAssignment:
+def _current(rows: Sequence[TopicPartitions], epoch: int, shared: SharedValues) -> CurrentAssignment:
     made: dict[bytes, dict[int, int]] = {}
     for row in rows:
         epochs = row.assignment_epochs

@@ -38,7 +38,7 @@ class PreparedTarget(NamedTuple):
     image_version: int
     order: Sequence[str]
     """Member ids in the order of the records."""
-    shares: Mapping[str, TargetAssignment]
+    member_targets: Mapping[str, TargetAssignment]
     records: Mapping[str, tuple[TargetAssignment | None, Description, Record]]
     """For each member with a new target: the old target, the description, and the record of the new target."""
 
@@ -63,13 +63,13 @@ class Ranges:
         self._resolved = resolved
         self._known: dict[tuple[int, str | None], Tables] = {}
 
-    def of(self, said: Description) -> Tables:
+    def of(self, description: Description) -> Tables:
         """The tables of a member with this description. The description must stay alive meanwhile."""
-        key = id(said.topics), said.pattern
+        key = id(description.topics), description.pattern
         found = self._known.get(key)
         if found is None:
             topics = self._wanted.topics
-            count = sum([name in topics for name in topics_of(said, self._resolved)])
+            count = sum([name in topics for name in topics_of(description, self._resolved)])
             found = self._known[key] = kafka_order.ranges(count)
         return found
 
@@ -78,22 +78,22 @@ def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> Assignme
     """Prepare the target. Call it in a thread."""
     topics, targets = wanted.topics, wanted.targets
     nothing: dict[str, list[int]] = {}
-    shares: dict[str, TargetAssignment] = {}
+    member_targets: dict[str, TargetAssignment] = {}
     made: dict[str, tuple[TargetAssignment | None, Description, Record]] = {}
     ranges = Ranges(wanted, wanted.resolved)
-    for member_id, said in wanted.said:
-        share = target_assignment(
+    for member_id, description in wanted.descriptions:
+        member_target = target_assignment(
             {topics[name].topic_id: its for name, its in assignment.get(member_id, nothing).items()}
         )
         before = targets.get(member_id)
-        if before is not None and share == before:
-            share = before  # it stays the same object: that makes comparisons fast
+        if before is not None and member_target == before:
+            member_target = before  # it stays the same object: that makes comparisons fast
         else:
-            tables = ranges.of(said) if wanted.assignor == RANGE else kafka_order.changed(before or NOTHING)
-            made[member_id] = before, said, records.target(wanted.group_id, member_id, share, tables)
-        shares[member_id] = share
-    order = string_order(shares)
-    return AssignmentComputed(wanted, assignment, PreparedTarget(wanted.image.version, order, shares, made))
+            tables = ranges.of(description) if wanted.assignor == RANGE else kafka_order.changed(before or NOTHING)
+            made[member_id] = before, description, records.target(wanted.group_id, member_id, member_target, tables)
+        member_targets[member_id] = member_target
+    order = string_order(member_targets)
+    return AssignmentComputed(wanted, assignment, PreparedTarget(wanted.image.version, order, member_targets, made))
 
 
 UNIFORM: Final = "uniform"
@@ -124,7 +124,7 @@ def bring_up_to_date(
     topics = existing_topics(group, step.state.image)
     wanted = wanted_assignment(step, group, wish, newcomer, is_alike=group.is_alike if is_alike is None else is_alike)
     helpers = step.state.helpers
-    size = len(wanted.said) + topics.partitions + group.named // NAMES_AS_A_MEMBER
+    size = len(wanted.descriptions) + topics.partitions + group.named // NAMES_AS_A_MEMBER
     if helpers is None or (size <= AT_ONCE and wanted.assignor in SERVER_ASSIGNORS):
         made = wanted.assign(SERVER_ASSIGNORS[wanted.assignor])
         apply(step, group, wanted, made, newcomer)
@@ -144,7 +144,7 @@ def is_too_early(step: Step, group: ConsumerGroup, wanted: AssignmentWanted) -> 
     """
     return (
         group.lacks_targets()
-        and len(group.members) > len(wanted.said)
+        and len(group.members) > len(wanted.descriptions)
         and step.now.mono_ms < wanted.since_ms + step.state.configs.of(group.group_id).assignment_interval_ms
     )
 
@@ -159,13 +159,13 @@ def wanted_assignment(
 ) -> AssignmentWanted:
     """The input of an assignor. Its members are in the order in which Kafka iterates over them."""
     members = group.members
-    said = [(member_id, members[member_id].said) for member_id in _in_order(group, newcomer)]
+    description = [(member_id, members[member_id].description) for member_id in _in_order(group, newcomer)]
     assignor = preferred_assignor(group, step.state.settings, wish)
     return AssignmentWanted(
         group.group_id,
         group.epoch,
         assignor,
-        said,
+        description,
         existing_topics(group, step.state.image).names,
         step.state.image,
         dict(group.targets),
@@ -217,39 +217,49 @@ def apply(
     image, targets = step.state.image, group.targets
     made, changes = [], []
     order: Sequence[str]
-    shares: Mapping[str, TargetAssignment] | None = None
+    member_targets: Mapping[str, TargetAssignment] | None = None
     ready: Mapping[str, tuple[TargetAssignment | None, Description, Record]] = {}
     ranges = Ranges(wanted, group.resolved)
     if prepared_target is not None and prepared_target.holds(group, image):
-        order, shares, ready = prepared_target.order, prepared_target.shares, prepared_target.records
+        order, member_targets, ready = prepared_target.order, prepared_target.member_targets, prepared_target.records
     else:
         # A member that left during the computation has no target, and a member that joined has no target yet.
-        present = [member_id for member_id, _ in wanted.said if member_id in group.members]
+        present = [member_id for member_id, _ in wanted.descriptions if member_id in group.members]
         order = string_order([*present, *group.members])
     for member_id in order:
-        share = _share(assignment.get(member_id, {}), image) if shares is None else shares[member_id]
+        member_target = (
+            _member_target(assignment.get(member_id, {}), image)
+            if member_targets is None
+            else member_targets[member_id]
+        )
         before = targets.get(member_id)
-        is_another = share is not before and share != before
+        is_another = member_target is not before and member_target != before
         if is_another:
-            changes.append((member_id, before or NOTHING, share))
+            changes.append((member_id, before or NOTHING, member_target))
         # As Kafka, which ignores what a newcomer has from its predecessor.
         if is_another or member_id == newcomer:
-            then, said_then, record = ready.get(member_id, NOT_READY)
-            said = group.members[member_id].said
+            then, description_then, record = ready.get(member_id, NOT_READY)
+            description = group.members[member_id].description
             is_range = wanted.assignor == RANGE
             # The tables of a range depend on the topics that the member subscribes to now.
-            if record is None or then is not before or (is_range and (said_then is not said or said.pattern)):
-                tables = ranges.of(said) if is_range else kafka_order.changed(before or NOTHING)
-                record = records.target(group.group_id, member_id, share, tables)
+            if (
+                record is None
+                or then is not before
+                or (is_range and (description_then is not description or description.pattern))
+            ):
+                tables = ranges.of(description) if is_range else kafka_order.changed(before or NOTHING)
+                record = records.target(group.group_id, member_id, member_target, tables)
             made.append(record)
     epoch = records.target_epoch(group.group_id, wanted.epoch, step.now.wall_ms)
     if not records.is_more_than_fits(step, [*made, epoch]):
-        records.record_targets(step, group, made, [(member_id, share) for member_id, _, share in changes])
+        records.record_targets(
+            step, group, made, [(member_id, member_target) for member_id, _, member_target in changes]
+        )
         step.record(epoch)
         history.assigned(step, group, wanted.assignor, changes)
-    return sum([len(share) for _, _, share in changes])
+    return sum([len(member_target) for _, _, member_target in changes])
 
 
-def _share(partitions: Mapping[str, Collection[int]], image: TopicsImage) -> TargetAssignment:
+def _member_target(partitions: Mapping[str, Collection[int]], image: TopicsImage) -> TargetAssignment:
     by_name = image.by_name
     return target_assignment({by_name[name].topic_id: its for name, its in partitions.items() if name in by_name})

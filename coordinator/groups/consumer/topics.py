@@ -128,19 +128,19 @@ class ExistingTopics:
         """Whether nothing has changed since it was made."""
         return self._image is image and self.names_version == group.names_version
 
-    def ids_of(self, group: ConsumerGroup, said: Description) -> Collection[bytes]:
+    def ids_of(self, group: ConsumerGroup, description: Description) -> Collection[bytes]:
         """The ids of the existing topics that a member with this description subscribes to."""
         by_name = self._image.by_name
-        if len(said.topics) <= FEW_NAMES and not said.pattern:
-            return {by_name[name].topic_id for name in said.topics if name in by_name}
-        key = id(said.topics), said.pattern
+        if len(description.topics) <= FEW_NAMES and not description.pattern:
+            return {by_name[name].topic_id for name in description.topics if name in by_name}
+        key = id(description.topics), description.pattern
         known = self._ids.get(key)
         if known is None:
             if len(self._ids) == SUBSCRIPTIONS_KEPT:
                 self._ids.clear()
-            ids = {by_name[name].topic_id for name in group.topics_of(said) if name in by_name}
+            ids = {by_name[name].topic_id for name in group.topics_of(description) if name in by_name}
             # the description keeps its tuple of names alive, so no other tuple can get the same id()
-            known = self._ids[key] = said, ids
+            known = self._ids[key] = description, ids
         return known[1]
 
 
@@ -173,10 +173,10 @@ NEVER_SEARCHED: Final = -(2**63)
 
 
 def check_pattern(
-    group: ConsumerGroup, before: Description, said: Description, command: ConsumerHeartbeatCommand
+    group: ConsumerGroup, before: Description, description: Description, command: ConsumerHeartbeatCommand
 ) -> None:
     """A pattern that is new to the group must be a valid expression. Raises Refused."""
-    pattern = said.pattern
+    pattern = description.pattern
     if pattern and pattern != before.pattern and pattern not in group.patterns and command.pattern_error is not None:
         raise Refused(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
@@ -185,7 +185,7 @@ def check_pattern(
 
 
 def update_patterns(
-    step: Step, group: ConsumerGroup, before: Description, said: Description, client: Client
+    step: Step, group: ConsumerGroup, before: Description, description: Description, client: Client
 ) -> tuple[bool, bool]:
     """Update the patterns after a member's description was recorded.
 
@@ -194,7 +194,7 @@ def update_patterns(
     """
     resolved_before = len(group.resolved)
     searched = next(iter(group.resolved.values()), Resolved((), 0, NEVER_SEARCHED))
-    old, new = before.pattern, said.pattern
+    old, new = before.pattern, description.pattern
     is_new_here = is_known = False
     if old != new:
         if old and old not in group.patterns:

@@ -41,7 +41,7 @@ def _may_downgrade(step: Step, group: ConsumerGroup, going: Sequence[ConsumerMem
     staying = [one for one in group.members.values() if one.member_id not in gone]
     return (
         len(staying) + joining > 0
-        and all(one.said.classic is not None for one in staying)
+        and all(one.description.classic is not None for one in staying)
         and settings.group_consumer_migration_policy.lower() in _DOWNGRADES
         and len(staying) + joining <= settings.group_max_size
     )
@@ -51,11 +51,11 @@ def _downgrade_after_leave(step: Step, group: ConsumerGroup, leaving: Sequence[C
     gone = {one.member_id for one in leaving}
     staying = [group.members[one] for one in group.member_ids() if one not in gone]
     made = _classic_group(step, group, staying, group.epoch)
-    first = staying[0].said.classic
+    first = staying[0].description.classic
     assert first is not None
     # For the history: the assignments that the rebalance replaces.
     image, metadata = step.state.image, first.protocols[0][1]
-    made.departed = {one.member_id: classic_members.encoded(metadata, one.at.assigned, image) for one in leaving}
+    made.departed = {one.member_id: classic_members.encoded(metadata, one.position.assigned, image) for one in leaving}
     _replace(step, made, tombstones(group))
     trigger = trigger_of(leaving[0].member_id, leaving[0])
     history.downgraded(step, group, len(staying), cause, trigger)
@@ -84,18 +84,18 @@ def _classic_group(
     made = ClassicGroup(group.group_id, step.now.wall_ms)
     made.state, made.generation, made.protocol_type = STABLE, generation, group.protocol_type
     for one in members:
-        said = one.said
-        assert said.classic is not None
+        description = one.description
+        assert description.classic is not None
         made.add(
             Member(
                 group.group_id,
                 one.member_id,
-                said.instance_id,
-                said.client_id,
-                said.client_host,
-                said.rebalance_timeout_ms,
-                said.classic.session_timeout_ms,
-                said.classic.protocols,
+                description.instance_id,
+                description.client_id,
+                description.client_host,
+                description.rebalance_timeout_ms,
+                description.classic.session_timeout_ms,
+                description.classic.protocols,
                 b"",
             )
         )

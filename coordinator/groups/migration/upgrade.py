@@ -59,8 +59,8 @@ class Read(NamedTuple):
     """
 
     subscribed: _Subscribed
-    share: TargetAssignment
-    held: CurrentAssignment
+    member_target: TargetAssignment
+    assigned: CurrentAssignment
     target: Record
     current: Record
 
@@ -88,19 +88,19 @@ class Reader:
         """The data of a member. Raises Refused and MalformedMessage."""
         member_id, metadata, assigned = brought
         group_id, epoch = self._group_id, self._generation
-        share = self.share(assigned)
-        held = assigned_since(share, epoch)
+        member_target = self.member_target(assigned)
+        current = assigned_since(member_target, epoch)
         return Read(
             self._subscribed(metadata),
-            share,
-            held,
-            records.target(group_id, member_id, share),
-            records.current(group_id, member_id, Position(epoch, epoch, RECONCILED, held, NOTHING)),
+            member_target,
+            current,
+            records.target(group_id, member_id, member_target),
+            records.current(group_id, member_id, Position(epoch, epoch, RECONCILED, current, NOTHING)),
         )
 
-    def share(self, assigned: bytes) -> TargetAssignment:
+    def member_target(self, assigned: bytes) -> TargetAssignment:
         """A member's partitions, by topic id. Raises as `read`."""
-        share: dict[bytes, Sequence[int]] = {}
+        member_target: dict[bytes, Sequence[int]] = {}
         if assigned:
             assignment = decode_assignment(assigned)[1]
             if assignment.user_data:
@@ -112,8 +112,8 @@ class Reader:
             for one in assignment.assigned_partitions:
                 topic = self._by_name.get(one.topic)
                 if topic is not None:
-                    share[topic.topic_id] = one.partitions
-        return target_assignment(share)
+                    member_target[topic.topic_id] = one.partitions
+        return target_assignment(member_target)
 
     def _subscribed(self, metadata: bytes) -> _Subscribed:
         # Most members have the same.
@@ -121,10 +121,10 @@ class Reader:
         if subscribed is None:
             subscription = decode_subscription(metadata)[1]
             subscribed = self._known[metadata] = subscription.rack_id or None, tuple(sorted(set(subscription.topics)))
-            if len(subscribed[1]) > heartbeat.MOST_NAMES:
+            if len(subscribed[1]) > checks.MAX_NAMES:
                 raise Refused(
                     ErrorCode.GROUP_ID_NOT_FOUND,
-                    f"{CANNOT.format(self._group_id)}a member subscribes to more than {heartbeat.MOST_NAMES} topics.",
+                    f"{CANNOT.format(self._group_id)}a member subscribes to more than {checks.MAX_NAMES} topics.",
                 )
         return subscribed
 
@@ -159,7 +159,7 @@ class _Row(NamedTuple):
     """A member of the classic group as a member of the consumer group."""
 
     member_id: str
-    said: Description
+    description: Description
     read: Read
 
 
@@ -175,12 +175,12 @@ def heartbeat_to_classic_group(
             return
         try:
             checks.check_request(request, command.version, step.state.settings)
-            heartbeat.check_names(step, request.subscribed_topic_names or ())
+            checks.check_names(step, request.subscribed_topic_names or ())
             rows = _members_of(step, group, command.prepared)
             _check_newcomer(command, request, group, step.state.settings)
-            said = heartbeat.describe(NOBODY, request, command.client)
+            description = heartbeat.describe(NOBODY, request, command.client)
             newcomer_id = request.member_id or command.drawn_id
-            present = _upgrade(step, group, rows, records.member_metadata(request.group_id, newcomer_id, said))
+            present = _upgrade(step, group, rows, records.member_metadata(request.group_id, newcomer_id, description))
         except Refused as refused:
             step.reply(command.respond, ConsumerGroupHeartbeatResponse(0, refused.error, refused.message))
             step.refused(command, request.group_id, refused.error, request.member_id, request.instance_id)
@@ -260,12 +260,12 @@ def _check_bytes(step: Step, group: ClassicGroup) -> None:
 def _row(group: ClassicGroup, member: Member, reader: Reader, ready: Mapping[Brought, Read]) -> _Row:
     # it has joined since that was chosen; as Kafka, which throws an exception
     if group.protocol_name not in dict(member.protocols):
-        reader.share(member.assignment)  # but checks this before
+        reader.member_target(member.assignment)  # but checks this before
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     brought = member.member_id, member.metadata(group.protocol_name), member.assignment
     read = ready.get(brought) or reader.read(brought)
     rack_id, topics = read.subscribed
-    said = Description(
+    description = Description(
         member.instance_id,
         rack_id,
         member.client_id,
@@ -276,7 +276,7 @@ def _row(group: ClassicGroup, member: Member, reader: Reader, ready: Mapping[Bro
         None,
         Classic(member.session_timeout_ms, member.protocols),
     )
-    return _Row(member.member_id, said, read)
+    return _Row(member.member_id, description, read)
 
 
 def _in_order(rows: list[_Row]) -> list[_Row]:
@@ -292,9 +292,9 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record
     Raises Refused when its records and those of the `newcomer` do not fit into a batch. Nothing has changed then.
     """
     group_id, epoch, rows = group.group_id, group.generation, _in_order(rows)
-    names = {name for row in rows for name in row.said.topics}
+    names = {name for row in rows for name in row.description.topics}
     metadata_hash = hash_of_topics(names, step.state.image, step.state.settings.broker_rack)
-    members = [records.member_metadata(group_id, row.member_id, row.said) for row in rows]
+    members = [records.member_metadata(group_id, row.member_id, row.description) for row in rows]
     targets = [row.read.target for row in rows]
     currents = [row.read.current for row in rows]
     gone = tombstones(group)
@@ -303,16 +303,16 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record
     step.record_all(gone)
     step.records += members
     for row in rows:
-        replay.take_member(step.state, group_id, row.member_id, row.said)
+        replay.take_member(step.state, group_id, row.member_id, row.description)
     step.record(records.group_epoch(group_id, epoch, metadata_hash))
     made = step.state.groups[group_id]  # also without members: a member had begun to join then
     assert isinstance(made, ConsumerGroup)
-    records.record_targets(step, made, targets, [(row.member_id, row.read.share) for row in rows])
+    records.record_targets(step, made, targets, [(row.member_id, row.read.member_target) for row in rows])
     step.record(records.target_epoch(group_id, epoch, 0))
     step.records += currents
     for row in rows:
-        at = Position(epoch, epoch, RECONCILED, row.read.held, NOTHING)
-        replay.take_current(made, made.members[row.member_id], at)
+        position = Position(epoch, epoch, RECONCILED, row.read.assigned, NOTHING)
+        replay.take_current(made, made.members[row.member_id], position)
     for member in made.members.values():
         classic_members.restart_session(step.state, member, step.now.mono_ms)
     return made

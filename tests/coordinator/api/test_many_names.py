@@ -10,7 +10,7 @@ from muster.coordinator.api.answer_size import AnswerSize
 from muster.coordinator.api.gather import ROWS_AT_ONCE
 from muster.coordinator.api.groups import consumer_groups
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES
+from muster.coordinator.groups.consumer.checks import MAX_NAMES
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from muster.protocol.messages.consumer_group_heartbeat import (
@@ -61,7 +61,7 @@ def test_names_are_authorized_some_at_a_time(count: int) -> None:
 
 
 def test_too_many_names_are_refused_whoever_names_them() -> None:
-    names = [f"{number}" for number in range(MOST_NAMES + 1)]
+    names = [f"{number}" for number in range(MAX_NAMES + 1)]
     node = node_of((DESCRIBE, TOPIC, "7"))
     assert ask(node, beat(names * 5)).one().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert node.authorizer.counts == []

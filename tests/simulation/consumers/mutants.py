@@ -20,15 +20,15 @@ def _everything_is_free(patch: pytest.MonkeyPatch) -> None:
 
 def _nobody_revokes(patch: pytest.MonkeyPatch) -> None:
     """What a member is giving up is believed to be free at once."""
-    real = ConsumerGroup.move_member
+    real = ConsumerGroup.update_position
 
     def move(self: ConsumerGroup, member: Any, at: Any) -> None:
         real(self, member, at)
         for topic_id, partitions, _ in at.revoking:
             for partition in partitions:
-                self.holders.get(topic_id, {}).pop(partition, None)
+                self.owners.get(topic_id, {}).pop(partition, None)
 
-    patch.setattr(group.ConsumerGroup, "move_member", move)
+    patch.setattr(group.ConsumerGroup, "update_position", move)
 
 
 def _the_dead_stay(patch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def elect_by_hash(support: Support) -> str:
 def alike(group: ConsumerGroup) -> bool:
     """Whether Kafka thinks that all members subscribe alike: by how often each name and pattern is named."""
     count = len(group.members)
-    names = Counter(name for one in group.members.values() for name in one.said.topics)
+    names = Counter(name for one in group.members.values() for name in one.description.topics)
     if not group.patterns:
         return all(number == count for number in names.values())
     found = Counter(name for resolved in group.resolved.values() for name in resolved.topics)
@@ -298,7 +298,7 @@ class KafkaWays(OwnWays):
         if group.group_id in self._alike:
             self._alike_before.setdefault(group.group_id, self._alike[group.group_id])
         member, said = rest
-        before = member.said.instance_id
+        before = member.description.instance_id
         if member.is_persisted and said.instance_id not in (None, before):
             self.met[RENAMED] += 1
             self.open_by = RENAMED
@@ -319,7 +319,9 @@ class KafkaWays(OwnWays):
             if self._is_alike:  # by the topics of any one of them
                 self.open_by = ALIKE
         return (
-            group.by_name(equal_shares(group) if self._is_alike else GeneralShares(group).shares()) if members else {}
+            group.by_name(equal_shares(group) if self._is_alike else GeneralShares(group).member_targets())
+            if members
+            else {}
         )
 
     # ---- FORGOTTEN

@@ -80,7 +80,7 @@ class Hall(Room):
     ) -> Any:
         """A heartbeat; without an epoch in the member's own. None while it is not answered."""
         if epoch is None:
-            epoch = self.member(member, group).at.epoch
+            epoch = self.member(member, group).position.epoch
         rows = None
         if owned is not None:
             rows = [ConsumerGroupHeartbeatRequestTopicPartitions(IDS[name], list(its)) for name, its in owned.items()]

@@ -64,7 +64,7 @@ def test_each_step_answers_a_few(hall: LaterHall) -> None:
     assert hall.answered(last - 1, last) == [True, True]
     assert not hall.due
     assert not hall.consumers().waiting
-    assert {name: hall.member(name).at.epoch for name in "ABC"} == dict.fromkeys("ABC", 2)
+    assert {name: hall.member(name).position.epoch for name in "ABC"} == dict.fromkeys("ABC", 2)
 
 
 def test_who_comes_meanwhile_is_not_taken_for_one_that_waited(hall: LaterHall) -> None:

@@ -102,7 +102,7 @@ def test_an_assignment_to_a_topic_that_is_gone_is_no_target() -> None:
     member = join(hall, "", "u").member_id
     hall.sync(member, {member: assignment_bytes({"gone": [0], "u": [1]})})
     hall.enter("C", "u")
-    assert hall.member(member).at.assigned == ((b"U" * 16, (1,), (1,)),)
+    assert hall.member(member).position.assigned == ((b"U" * 16, (1,), (1,)),)
 
 
 def test_targets_of_a_group_that_is_another_one_now() -> None:
@@ -196,7 +196,7 @@ def test_offsets_in_a_transaction_in_another_epoch() -> None:
 
 
 def test_of_very_many_that_others_wait_for_the_first_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciliation_facts, "MOST_HOLDERS", 0)
+    monkeypatch.setattr(reconciliation_facts, "MAX_OWNERS", 0)
     hall = Hall()
     hall.enter("A", "t")
     hall.enter("B", "t")
@@ -204,7 +204,7 @@ def test_of_very_many_that_others_wait_for_the_first_are_told(monkeypatch: pytes
     hall.cast("B")
     told = hall.consumers().reconciliation
     assert told is not None
-    assert not told.holders
+    assert not told.owners
 
 
 def test_of_very_many_partitions_the_first_are_told() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from muster.coordinator.groups.common.image import TopicsChanged
+from muster.coordinator.groups.consumer.checks import MAX_NAMES
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES
 from muster.coordinator.state_machine.deadlines import LateAnswers
 from muster.coordinator.state_machine.interface import Now
 from muster.protocol.errors import ErrorCode
@@ -327,7 +327,10 @@ def test_replay_gives_the_group() -> None:
     for name in set(ConsumerGroup.__slots__) - soft:
         assert getattr(live, name) == getattr(other, name), name
     for member_id, member in live.members.items():
-        assert (other.members[member_id].said, other.members[member_id].at) == (member.said, member.at)
+        assert (other.members[member_id].description, other.members[member_id].position) == (
+            member.description,
+            member.position,
+        )
     assert (live.state, other.state) == ("Reconciling", "Reconciling")
 
 
@@ -462,7 +465,7 @@ def test_more_names_than_a_batch_has_room_for_are_refused_before_they_are_writte
 def test_a_member_may_not_name_more_topics_than_the_limit_however_short_their_names_are() -> None:
     hall = Hall()
     hall.most_bytes = 1_048_588
-    names = [f"{number:x}" for number in range(MOST_NAMES + 1)]
+    names = [f"{number:x}" for number in range(MAX_NAMES + 1)]
     assert hall.enter("A", *names).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert not hall.core.state.groups
     assert hall.enter("A", *names[1:]).error_code == 0

@@ -248,7 +248,7 @@ def test_many_members_are_counted_not_told_each() -> None:
     for _ in range(6):
         for name in members:
             member = theatre.member(name)
-            had[name] = [one for row in member.at.assigned for one in row[1]]
+            had[name] = [one for row in member.position.assigned for one in row[1]]
             theatre.cast(name, owned={"t": had[name]})
     assert theatre.consumers().state == "Stable"
     done = [one for one in theatre.told_of if one["kind"] == "epoch_reconciled"][-1]

@@ -99,15 +99,15 @@ def held(begin: int, end: int) -> CurrentAssignment:
 def test_what_a_member_says_that_it_owns_is_not_compared_with_all_that_it_gives_up() -> None:
     revoking, owned = held(0, MANY), [Row(TOPIC, list(map(Looked, range(MANY, 2 * MANY))))]
     Looked.looks = 0
-    assert not reconcile.still_owns(owned, revoking)
+    assert not reconcile.owns_revoked_partitions(owned, revoking)
     assert Looked.looks < 6 * MANY
-    assert reconcile.still_owns([*owned, Row(TOPIC, [7])], revoking)
-    assert not reconcile.still_owns([Row(b"u" * 16, [7])], revoking)
+    assert reconcile.owns_revoked_partitions([*owned, Row(TOPIC, [7])], revoking)
+    assert not reconcile.owns_revoked_partitions([Row(b"u" * 16, [7])], revoking)
 
 
 def test_a_topic_that_a_member_names_a_thousand_times_is_looked_at_as_often_as_its_partitions_are_named() -> None:
     member = ConsumerMember("g", "A")
-    member.at = Position(2, 1, STABLE, held(0, MANY), NOTHING)
+    member.position = Position(2, 1, STABLE, held(0, MANY), NOTHING)
     Looked.looks = 0
     checks.check_epoch(member, 1, [Row(TOPIC, [5])] * MANY)
     assert Looked.looks < 6 * MANY
@@ -118,7 +118,7 @@ def test_a_late_commit_looks_for_its_partitions_once() -> None:
     hall.enter("A", "t")
     group, member = hall.consumers(), hall.member("A")
     ids = [Counted(number.to_bytes(16, "big")) for number in range(MANY)]
-    group.move_member(member, Position(4, 3, STABLE, tuple([(one, (0,), (2,)) for one in ids]), NOTHING))
+    group.update_position(member, Position(4, 3, STABLE, tuple([(one, (0,), (2,)) for one in ids]), NOTHING))
     asked = [(Counted(bytes(one)), 0) for one in ids]
     Counted.compared = 0
     assert group.validate_commit("A", None, 3, 9, lambda: asked) == 0

@@ -98,11 +98,11 @@ def test_a_partition_that_another_member_has_by_now_stays_with_it() -> None:
         hall.enter(member, "none")
     group, row = hall.consumers(), (b"t" * 16, (0,), (3,))
     for member in ("A", "B"):
-        group.move_member(hall.member(member), Position(3, 2, STABLE, (row,), NOTHING))
-    group.move_member(hall.member("A"), Position(4, 3, STABLE, NOTHING, NOTHING))
-    assert group.holders == {row[0]: {0: "B"}}
-    group.move_member(hall.member("B"), Position(4, 3, STABLE, NOTHING, NOTHING))
-    assert group.holders == {}
+        group.update_position(hall.member(member), Position(3, 2, STABLE, (row,), NOTHING))
+    group.update_position(hall.member("A"), Position(4, 3, STABLE, NOTHING, NOTHING))
+    assert group.owners == {row[0]: {0: "B"}}
+    group.update_position(hall.member("B"), Position(4, 3, STABLE, NOTHING, NOTHING))
+    assert group.owners == {}
     assert free_partitions(group, row[0], (0, 1), "A") == (0, 1)
 
 
@@ -144,7 +144,7 @@ def test_a_step_of_a_member_with_many_topics_looks_at_each_a_few_times(monkeypat
     tell_computed(hall)
 
     def owned(member: str) -> dict[str, Any]:
-        return {NAMES[row[0]]: row[1] for row in hall.member(member).at.assigned}
+        return {NAMES[row[0]]: row[1] for row in hall.member(member).position.assigned}
 
     for member in ("A", "A", "B", "B"):
         has = owned(member)
@@ -154,13 +154,13 @@ def test_a_step_of_a_member_with_many_topics_looks_at_each_a_few_times(monkeypat
     assert (len(owned("A")), len(owned("B")), messages) == (TOPICS // 2, TOPICS // 2, [])
     replayed = hall.replayed(hall.records)
     group = hall.consumers()
-    assert {one.member_id: one.at for one in replayed.members.values()} == {
-        one.member_id: one.at for one in group.members.values()
+    assert {one.member_id: one.position for one in replayed.members.values()} == {
+        one.member_id: one.position for one in group.members.values()
     }
-    assert (replayed.targets, replayed.holders) == (group.targets, group.holders)
+    assert (replayed.targets, replayed.owners) == (group.targets, group.owners)
     hall.cast("B", -1)
     assert look_ups(lambda: hall.cast("A", owned=owned("A"))) < 20 * TOPICS
-    assert set(group.holders) == {row[0] for row in hall.member("A").at.assigned}
+    assert set(group.owners) == {row[0] for row in hall.member("A").position.assigned}
 
 
 def tell_computed(hall: Hall) -> None:

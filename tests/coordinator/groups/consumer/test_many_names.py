@@ -15,8 +15,8 @@ from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, To
 from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import computed_targets, describe, history, target
 from muster.coordinator.groups.consumer import topics as topics_module
+from muster.coordinator.groups.consumer.checks import MAX_NAMES, ascending_names
 from muster.coordinator.groups.consumer.commands import AssignmentWanted, TopicsFound, TopicsWanted
-from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES, ascending_names
 from muster.coordinator.groups.consumer.replay import MOST_SHARED
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode
@@ -126,7 +126,7 @@ def test_the_ids_of_many_names_are_kept_for_some_subscriptions(monkeypatch: pyte
     assert topics_module.existing_topics(group, image) is found
     assert (found.names, found.partitions) == (("a", "b", "c", "d"), 4)
     for names in ("abc", "bcd", "acd", "abc"):
-        said = next(one.said for one in group.members.values() if one.said.topics == (*names, "none"))
+        said = next(one.description for one in group.members.values() if one.description.topics == (*names, "none"))
         ids = found.ids_of(group, said)
         assert ids == {image.by_name[name].topic_id for name in names}
         assert found.ids_of(group, said) is ids
@@ -152,7 +152,7 @@ def test_members_with_many_names_have_the_same_list() -> None:
     many = [f"t{number:05}" for number in range(MOST_SHARED + 1)]
     hall.enter("A", *many)
     hall.enter("B", *[name[:1] + name[1:] for name in many])
-    assert hall.member("A").said.topics is hall.member("B").said.topics
+    assert hall.member("A").description.topics is hall.member("B").description.topics
     group = hall.consumers()
     assert (group.named, len(group.names), len(group.subscriptions)) == (len(many), len(many), 1)
     hall.cast("B", names=["x", *many[1:]], timeout=5_000)
@@ -184,15 +184,15 @@ def test_long_names_have_longer_lengths_before_them() -> None:
 
 
 def test_members_with_many_names_are_answered_one_by_one() -> None:
-    assert computed_targets.TOPICS_AT_ONCE // (MOST_NAMES // computed_targets.NAMES_AS_A_TOPIC) == 1
+    assert computed_targets.TOPICS_AT_ONCE // (MAX_NAMES // computed_targets.NAMES_AS_A_TOPIC) == 1
 
 
 def test_ascending_names_are_no_more_than_one_too_many() -> None:
     assert ascending_names(["b", "a", "b"]) == ["a", "b"]
     assert ascending_names([]) == []
-    many = [f"t{number:05}" for number in range(MOST_NAMES + 50)]
-    assert len(ascending_names([*many, *many])) == MOST_NAMES + 1
-    assert len(ascending_names(many[:MOST_NAMES] * 3)) == MOST_NAMES
+    many = [f"t{number:05}" for number in range(MAX_NAMES + 50)]
+    assert len(ascending_names([*many, *many])) == MAX_NAMES + 1
+    assert len(ascending_names(many[:MAX_NAMES] * 3)) == MAX_NAMES
 
 
 def test_a_group_is_described_by_snapshots_for_who_makes_rows_of_them_in_steps() -> None:
@@ -221,9 +221,9 @@ def test_a_group_is_described_by_snapshots_for_who_makes_rows_of_them_in_steps()
                 made = end.value
                 break
         assert made == row
-        topics_of_it = len(one.at.assigned) + len(one.target)
+        topics_of_it = len(one.position.assigned) + len(one.target)
         assert counted >= topics_of_it // describe.TOPICS_AT_ONCE
-        assert one.size() > 7 * len(one.said.topics) + 4 * topics_of_it
+        assert one.size() > 7 * len(one.description.topics) + 4 * topics_of_it
 
 
 def test_a_member_that_gives_partitions_up_is_described_with_them() -> None:
@@ -233,7 +233,7 @@ def test_a_member_that_gives_partitions_up_is_described_with_them() -> None:
     hall.cast("A", owned={})
     hall.enter("B", "t")
     hall.cast("A", owned={"t": range(4), "u": [0]})
-    assert hall.member("A").at.revoking
+    assert hall.member("A").position.revoking
     request = ConsumerGroupDescribeRequest(["g"])
     step = step_of(hall)
     describe.handle(step, describe.Command(request, list, Client("c", "/h")), request)

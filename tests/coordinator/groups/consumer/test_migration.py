@@ -11,9 +11,9 @@ from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.join import JoinCommand
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer import classic_members
+from muster.coordinator.groups.consumer.checks import MAX_NAMES
 from muster.coordinator.groups.consumer.commands import Helpers, UpgradePrepared, UpgradeWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES
 from muster.coordinator.groups.migration import upgrade
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.consumer import decode_assignment, decode_subscription, encode_subscription
@@ -277,8 +277,11 @@ def test_replay_gives_the_mixed_group() -> None:
     hall.enter("C", "u")
     live, other = hall.consumers(), hall.replayed(hall.records)
     for member_id, member in live.members.items():
-        assert (other.members[member_id].said, other.members[member_id].at) == (member.said, member.at)
-    assert (other.holders, other.classic_count, other.epoch) == (live.holders, 1, 2)
+        assert (other.members[member_id].description, other.members[member_id].position) == (
+            member.description,
+            member.position,
+        )
+    assert (other.owners, other.classic_count, other.epoch) == (live.owners, 1, 2)
 
 
 def test_a_static_classic_member_and_its_instance() -> None:
@@ -378,7 +381,7 @@ def test_a_classic_member_may_not_name_more_topics_than_the_limit() -> None:
     hall = Hall()
     hall.enter("C", "u")
     hall.most_bytes = 1_048_588
-    names = [f"{number:x}" for number in range(MOST_NAMES + 1)]
+    names = [f"{number:x}" for number in range(MAX_NAMES + 1)]
     assert join(hall, "", *names).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert join(hall, "", *names[1:]).error_code == 0
 
@@ -386,7 +389,7 @@ def test_a_classic_member_may_not_name_more_topics_than_the_limit() -> None:
 def test_a_group_is_not_upgraded_whose_member_names_more_topics_than_the_limit() -> None:
     hall = classic(group_initial_rebalance_delay_ms=0)
     (member,) = hall.core.state.groups["g"].members  # type: ignore[attr-defined]
-    names = [f"{number:x}" for number in range(MOST_NAMES + 1)]
+    names = [f"{number:x}" for number in range(MAX_NAMES + 1)]
     join(hall, member, *names)
     hall.written()
     refused = hall.enter("C", "u")

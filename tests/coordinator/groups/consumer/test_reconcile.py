@@ -45,7 +45,7 @@ def aim(epoch: int, *partitions: int, subscribed: tuple[bytes, ...] = (T, U)) ->
 def group(**holders: str) -> ConsumerGroup:
     """p3="B": partition 3 of T is B's."""
     made = ConsumerGroup("g")
-    made.holders[T] = {int(name[1:]): who for name, who in holders.items()}
+    made.owners[T] = {int(name[1:]): who for name, who in holders.items()}
     return made
 
 

@@ -82,7 +82,7 @@ def test_a_log_before_4_3_does_not_say_since_when_a_partition_is_assigned() -> N
     rows = present(Position(7, 6, 0, (), ()))
     rows[-1] = (rows[-1][0], ConsumerGroupCurrentMemberAssignmentValue(7, 6, 0, [TopicPartitions(T, [0, 1], None)], []))
     hall = hall_of(*rows, (KEYS[5], ConsumerGroupPartitionMetadataValue()))
-    assert hall.member("A").at.assigned == ((T, (0, 1), (7, 7)),)
+    assert hall.member("A").position.assigned == ((T, (0, 1), (7, 7)),)
     assert hall.consumers().has_partition_metadata
     assert hall.consumers().state == "Stable"
     hall.cast("A")  # the hash of the topics takes its place
@@ -103,7 +103,7 @@ def test_a_compacted_log_may_say_who_got_a_partition_before_who_gave_it_up() -> 
     got = current("g", "B", Position(8, 7, 0, ((T, (1,), (8,)),), ()))
     gave = current("g", "A", Position(8, 7, 0, ((T, (0,), (7,)),), ()))
     hall = hall_of(*one, (got.key, got.value), (gave.key, gave.value))
-    assert hall.consumers().holders == {T: {0: "A", 1: "B"}}
+    assert hall.consumers().owners == {T: {0: "A", 1: "B"}}
 
 
 def test_a_member_that_changes_its_instance() -> None:
@@ -150,7 +150,7 @@ def test_what_a_member_has_is_kept_once() -> None:
         (member_id,), (target_id,) = group.members, group.targets
         assert member_id is target_id
         assert group.members["m"].member_id is member_id
-        ((_, wanted),), ((_, has, _),) = group.targets["m"], group.members["m"].at.assigned
+        ((_, wanted),), ((_, has, _),) = group.targets["m"], group.members["m"].position.assigned
         assert wanted is has == (0, 1, 2, 3, 4, 5, 6, 7)
 
 

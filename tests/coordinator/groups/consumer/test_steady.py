@@ -16,7 +16,7 @@ CLIENT = Client("c", "/10.0.0.1")
 
 
 def prepare(hall: Hall, member: str, epoch: int | None = None, client: Client = CLIENT, **said: object) -> SteadyMember:
-    epoch = hall.member(member).at.epoch if epoch is None else epoch
+    epoch = hall.member(member).position.epoch if epoch is None else epoch
     request = ConsumerGroupHeartbeatRequest("g", member, epoch, **said)  # type: ignore[arg-type]  # fields of it
     found = hall.core.prepare_consumer_heartbeat(request, client)
     assert found is not None
@@ -68,15 +68,15 @@ def play(random: Random, took: Counter[bool]) -> None:
         elif not there:
             continue
         elif what == "leave":
-            hall.cast(member, random.choice([-1, -2]), instance=hall.member(member).said.instance_id)
+            hall.cast(member, random.choice([-1, -2]), instance=hall.member(member).description.instance_id)
         elif what == "say":
             hall.cast(member, names=random.choice([["t"], ["u"]]))
         elif what == "pattern" and not random.randrange(5):
             hall.cast(member, pattern="t.*")
         else:
             hall.cast(member, owned={"t": [0, 1, 2, 3], "u": [0, 1]} if random.randrange(2) else {})
-            if hall.member(member).at.epoch > 0:
-                request = ConsumerGroupHeartbeatRequest("g", member, hall.member(member).at.epoch)
+            if hall.member(member).position.epoch > 0:
+                request = ConsumerGroupHeartbeatRequest("g", member, hall.member(member).position.epoch)
                 found = hall.core.prepare_consumer_heartbeat(request, CLIENT)
                 if found is not None:
                     made[member] = found
