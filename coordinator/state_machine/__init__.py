@@ -8,8 +8,8 @@ The order of calls:
 
 1. `replay`, `replay_transactional` and `replay_end_transaction` for all records of the log, in its order.
 2. `loaded`, once.
-3. `handle` for each command, and `advance` when a deadline is due, in any order. `replay_end_transaction` is also called
-   when a transaction ends now.
+3. `handle` for each command, and `advance` when a deadline is due, in any order. `replay_end_transaction` is also
+   called when a transaction ends now.
 4. `resign`, at most once. The state machine cannot be used afterwards.
 
 Input. Each call gets the time (`Now`). A command is a request in the newest version of its message, with the function

@@ -1,8 +1,8 @@
 """One step of a member towards its target: the decision, and its record (Kafka: CurrentAssignmentBuilder).
 
 `next_position` decides what a member gives up first, and what it gets then. It has the rule that no partition has two
-owners. So a member only gets partitions that no other member has or gives up. `maybe_reconcile` records the new position.
-The replay of that record moves the member (`ConsumerGroup.update_position`).
+owners. So a member only gets partitions that no other member has or gives up. `maybe_reconcile` records the new
+position. The replay of that record moves the member (`ConsumerGroup.update_position`).
 """
 
 from __future__ import annotations
