@@ -9,10 +9,12 @@ request was read and is not handled yet. Its connection answers nothing meanwhil
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.intercept import Intercept
+from muster.coordinator.api.intercept import Intercept, Run
+from muster.coordinator.api.node import Respond
 from muster.coordinator.server import Server
 from muster.protocol.api import ApiKey
 from muster.protocol.message import Message
@@ -30,9 +32,9 @@ class HeldJoins:
     """
 
     def __init__(self) -> None:
-        self.intercept = Intercept(request=self._request, wants=self._wants)
+        self.intercept = Intercept(self._request, self._wants)
         self.when_holding: Callable[[bool], object] = lambda _: None
-        self._held: dict[str, list[Callable[[], None]]] = {}
+        self._held: dict[str, list[Callable[[], object]]] = {}
         self._changed: list[Callable[[], object]] = []
 
     def hold(self, group_id: str) -> None:
@@ -69,7 +71,8 @@ class HeldJoins:
     def _wants(self, context: RequestContext) -> bool:
         return bool(self._held) and context.api_key in _APIS
 
-    def _request(self, context: RequestContext, request: Message, proceed: Callable[[], None]) -> None:
+    def _request(self, context: RequestContext, request: Message, exchange: Any, run: Run) -> None:
+        proceed = partial(run, exchange)
         waiting = None if not isinstance(request, _JOINS) else self._held.get(request.group_id)
         if waiting is None or getattr(request, "member_epoch", JOINING_EPOCH) != JOINING_EPOCH:
             proceed()
@@ -89,31 +92,19 @@ def chained(first: Intercept, then: Intercept) -> Intercept:
     in the opposite order. Each sees only what it wants.
     """
 
-    def request(context: RequestContext, message: Message, proceed: Callable[[], None]) -> None:
-        def on() -> None:
-            if then.request is not None and then.wants(context):
-                then.request(context, message, proceed)
+    def request(context: RequestContext, message: Message, exchange: Any, run: Run) -> None:
+        def go_on(respond: Respond) -> None:
+            if then.wants(context):
+                then.request(context, message, respond, run)
             else:
-                proceed()
+                run(respond)
 
-        if first.request is not None and first.wants(context):
-            first.request(context, message, on)
+        if first.wants(context):
+            first.request(context, message, exchange, go_on)
         else:
-            on()
+            go_on(exchange)
 
-    def response(context: RequestContext, message: Message | None, proceed: Callable[[Message | None], None]) -> None:
-        def on(message: Message | None) -> None:
-            if first.response is not None and first.wants(context):
-                first.response(context, message, proceed)
-            else:
-                proceed(message)
-
-        if then.response is not None and then.wants(context):
-            then.response(context, message, on)
-        else:
-            on(message)
-
-    return Intercept(request, response, lambda context: first.wants(context) or then.wants(context))
+    return Intercept(request, lambda context: first.wants(context) or then.wants(context))
 
 
 TakeOver = Callable[[int, Intercept | None], Intercept]

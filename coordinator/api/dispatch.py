@@ -258,22 +258,8 @@ class ConnectionRequests:
             self._fault(route, error)
 
     def _run_intercepted(self, intercept: Intercept, exchange: Exchange, request: Any) -> None:
-        """Give the request to the interceptor before its handler gets it, and the response before it is encoded."""
-        on_request, on_response = intercept.request, intercept.response
-        if intercept.whole is not None:
-            intercept.whole(self.context, request, exchange, partial(self._run, exchange.route, request))
-            return
-
-        def respond(response: Message | None) -> None:
-            if on_response is None or self.current is not exchange:
-                exchange(response)
-            else:
-                on_response(self.context, response, exchange)
-
-        if on_request is None:
-            self._run(exchange.route, request, respond)
-        else:
-            on_request(self.context, request, partial(self._run, exchange.route, request, respond))
+        """Give the request to the interceptor in place of its handler."""
+        intercept.request(self.context, request, exchange, partial(self._run, exchange.route, request))
 
     def _fault(self, route: Route, error: Exception) -> None:
         """A bug in one handler ends the connection that met it, not the server."""

@@ -1,5 +1,4 @@
-"""Where tests can inject faults, delays and refusals. One point is before a handler, the other before its answer is
-encoded.
+"""Where tests can inject faults, delays and refusals: around the handler of a decoded request.
 
 `InterceptPoint` holds the interceptor, if one is set. Without an interceptor, this costs the read of one field.
 """
@@ -7,24 +6,20 @@ encoded.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.exchange import Exchange
+from muster.coordinator.api.node import Respond
 from muster.protocol.message import Message
 
-OnRequest = Callable[[RequestContext, Message, Callable[[], None]], object]
-"""(context, request, proceed), before the handler. The request is in its newest shape and may be changed. proceed()
-runs the handler: now, later or never.
+Run = Callable[[Respond], object]
+"""Runs the handler, which gives its response to the argument, now or later. None stands for a request without an answer
+(Produce with acks=0).
 """
-OnResponse = Callable[[RequestContext, Message | None, Callable[[Message | None], None]], object]
-"""(context, response, proceed), after the handler. proceed(response) encodes and sends the response, this one or
-another: now, later or never. None stands for a request without an answer (Produce with acks=0). The next request
-waits for `proceed` in this case too.
-"""
-OnWhole = Callable[[RequestContext, Message, Exchange, Callable[[Callable[[Message | None], None]], None]], object]
-"""(context, request, exchange, run), in place of both. `run(respond)` runs the handler, which calls `respond` with its
-answer, now or later. The client gets what `exchange` is given: an answer, parts of one, or the end.
+InterceptRequest = Callable[[RequestContext, Message, Any, Run], object]
+"""(context, request, exchange, run), in place of the handler. The request is in its newest shape and may be changed.
+The usual way is `run(exchange)`, now or later. The client gets what `exchange` is given: a response, parts of an
+answer, or the end (`api.exchange.Exchange`). The next request of the connection waits for that.
 """
 
 
@@ -36,23 +31,14 @@ class Intercept:
     that it wants is never handled as a cached request (`api.cached_requests`).
     """
 
-    __slots__ = ("request", "response", "wants", "whole")
+    __slots__ = ("request", "wants")
 
-    def __init__(
-        self,
-        request: OnRequest | None = None,
-        response: OnResponse | None = None,
-        wants: Callable[[RequestContext], bool] = lambda _: True,
-        *,
-        whole: OnWhole | None = None,
-    ) -> None:
+    def __init__(self, request: InterceptRequest, wants: Callable[[RequestContext], bool] = lambda _: True) -> None:
         self.request = request
-        self.response = response
         self.wants = wants
-        self.whole = whole
 
 
-NO_INTERCEPT: Final = Intercept(wants=lambda _: False)
+NO_INTERCEPT: Final = Intercept(lambda _, __, exchange, run: run(exchange), wants=lambda _: False)
 
 
 class InterceptPoint:
@@ -63,5 +49,4 @@ class InterceptPoint:
     __slots__ = ("intercept",)
 
     def __init__(self, intercept: Intercept = NO_INTERCEPT) -> None:
-        does_any = intercept.request or intercept.response or intercept.whole
-        self.intercept: Intercept | None = intercept if does_any else None
+        self.intercept: Intercept | None = None if intercept is NO_INTERCEPT else intercept

@@ -17,7 +17,8 @@ import structlog
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.exchange import Exchange
-from muster.coordinator.api.intercept import Intercept
+from muster.coordinator.api.intercept import Intercept, Run
+from muster.coordinator.api.node import Respond
 from muster.coordinator.server import Server
 from muster.coordinator.system.clock import Clock
 from muster.protocol.message import Message
@@ -83,7 +84,6 @@ EVERYTHING: Final = Match()
 MAX_FAILURES: Final = 100
 """The most exceptions of test code that are kept."""
 MAX_NOTES: Final = 10
-Run = Callable[[Callable[[Message | None], None]], None]
 
 
 class Faults:
@@ -179,7 +179,7 @@ class Faults:
                 return True
             return any(rule.match.may_fit(context, node_id) for rule in self._rules.values() if not rule.is_spent)
 
-        return Intercept(wants=wants, whole=partial(self._take, node_id, before))
+        return Intercept(partial(self._take, node_id, before), wants)
 
     def _take(
         self,
@@ -192,7 +192,7 @@ class Faults:
     ) -> None:
         """Handle a request that a rule may fit."""
         if before is not None and before.wants(context):
-            run = partial(_run_through, before, context, message, exchange, run)
+            run = partial(_run_within, before, context, message, run)
         request = Request(context, message, self._server.cluster.nodes[node_id].node)
         hitting = [rule for rule in self.rules if self._hits(rule, request)]
         if not hitting:
@@ -219,36 +219,9 @@ class Faults:
         return fits and rule.turns.hits_next()
 
 
-def _run_through(
-    intercept: Intercept,
-    context: RequestContext,
-    message: Message,
-    exchange: Exchange,
-    run: Run,
-    respond: Callable[[Message | None], None],
-) -> None:
+def _run_within(intercept: Intercept, context: RequestContext, message: Message, run: Run, respond: Respond) -> None:
     """Run a handler within the interceptor that was there before."""
-    on_request, on_response = intercept.request, intercept.response
-    told = respond
-    if on_response is not None:
-        told = partial(_respond_through, on_response, context, exchange, respond)
-    if on_request is None:
-        run(told)
-    else:
-        on_request(context, message, lambda: run(told))
-
-
-def _respond_through(
-    on_response: Any,
-    context: RequestContext,
-    exchange: Exchange,
-    respond: Callable[[Message | None], None],
-    response: Message | None,
-) -> None:
-    if exchange.is_awaited:
-        on_response(context, response, respond)
-    else:
-        respond(response)
+    intercept.request(context, message, respond, run)
 
 
 class _Flow:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from muster.coordinator.api import registry
-from muster.coordinator.api.intercept import Intercept
 from muster.coordinator.log import DirectoryLocked
 from muster.coordinator.net.connection_core import PEER
 from muster.coordinator.runtime.loader import Loader
@@ -44,6 +43,7 @@ from muster.protocol.messages.offset_commit import (
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.coordinator.api.harness import before_handler
 from tests.support.muster import Client, connected, running, until
 
 
@@ -285,7 +285,7 @@ class TestBadClients:
 
     async def test_a_request_can_be_held_back_on_its_way(self) -> None:
         held: list[Any] = []
-        intercept = Intercept(request=lambda context, request, proceed: held.append(proceed))
+        intercept = before_handler(lambda context, request, proceed: held.append(proceed))
         async with running(intercept=intercept) as server, connected(server) as client:
             asked = client.send(HeartbeatRequest("g", 1, "m"))
             await until(lambda: bool(held))

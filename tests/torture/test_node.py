@@ -14,6 +14,7 @@ from muster.coordinator.topics.partition import Partition
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.simulation.faulty_storage import Contents, Directory
+from tests.coordinator.api.harness import before_handler
 from tests.torture.node.history import History, told
 
 HISTORIES = (*range(0, 48, 2), 1, 3, 5, 9, 11)
@@ -48,7 +49,7 @@ def test_a_request_that_nobody_answers_is_found_out() -> None:
         if not isinstance(request, HeartbeatRequest):
             go_on()
 
-    assert _is_found_out("was never answered", range(0, 24, 2), Intercept(request=swallow))
+    assert _is_found_out("was never answered", range(0, 24, 2), before_handler(swallow))
 
 
 def _is_found_out(what: str, seeds: Iterable[int], intercept: Intercept = NO_INTERCEPT) -> bool:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from muster.coordinator.api.context import Channel, RequestContext
+from muster.coordinator.api.intercept import Intercept
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
@@ -176,3 +177,13 @@ def ask(node: Node, request: Message, context: RequestContext | None = None) -> 
     if at_once is not None:
         answers(at_once)
     return answers
+
+
+def before_handler(act: Any, wants: Any = lambda _: True) -> Intercept:
+    """An interceptor that calls `act(context, request, proceed)` before the handler."""
+    return Intercept(lambda context, request, exchange, run: act(context, request, lambda: run(exchange)), wants)
+
+
+def before_answer(act: Any, wants: Any = lambda _: True) -> Intercept:
+    """An interceptor that calls `act(context, response, proceed)` before the answer is encoded."""
+    return Intercept(lambda context, _, exchange, run: run(lambda response: act(context, response, exchange)), wants)

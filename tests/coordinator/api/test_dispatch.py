@@ -31,7 +31,7 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from tests.coordinator.api.cached_requests.peer import Peer
-from tests.coordinator.api.harness import FakeTopics, make_channel, make_node
+from tests.coordinator.api.harness import FakeTopics, before_answer, before_handler, make_channel, make_node
 
 HEARTBEAT, LEAVE = ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP
 
@@ -314,7 +314,7 @@ class TestIntercept:
     def test_an_answer_that_is_returned_can_be_held_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(registry._loaded, HEARTBEAT, lambda node, context, request, respond: HeartbeatResponse())
         held: list[Callable[[], None]] = []
-        intercept = Intercept(response=lambda context, response, proceed: held.append(lambda: proceed(response)))
+        intercept = before_answer(lambda context, response, proceed: held.append(lambda: proceed(response)))
         connection = Connection(intercept)
         connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
         assert connection.answers == []
@@ -323,7 +323,7 @@ class TestIntercept:
 
     def test_a_request_can_be_held_back(self, seen: Seen) -> None:
         held: list[Callable[[], None]] = []
-        connection = Connection(Intercept(request=lambda context, request, proceed: held.append(proceed)))
+        connection = Connection(before_handler(lambda context, request, proceed: held.append(proceed)))
         connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
         assert seen == []
         held[0]()
@@ -335,7 +335,7 @@ class TestIntercept:
         def response(context: RequestContext, response: Message | None, proceed: Any) -> None:
             held.append(lambda: proceed(HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION)))
 
-        connection = Connection(Intercept(response=response))
+        connection = Connection(before_answer(response))
         connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
         seen[0][2](HeartbeatResponse())
         assert connection.answers == []
@@ -351,7 +351,7 @@ class TestIntercept:
         connection = Connection(dispatcher=dispatcher)
         connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
         seen[-1][2](HeartbeatResponse())
-        point.intercept = Intercept(whole=lambda _, request, exchange, run: taken.append((request, exchange, run)))
+        point.intercept = Intercept(lambda _, request, exchange, run: taken.append((request, exchange, run)))
         connection.ask(HEARTBEAT, 4, HeartbeatRequest("taken"))
         assert len(seen) == 1
         request, exchange, run = taken[0]
@@ -374,7 +374,7 @@ class TestIntercept:
         assert ([one.reason for one in connection.failed], taken[1][1].is_awaited) == (["because"], False)
 
     def test_an_answer_can_be_in_an_older_version(self) -> None:
-        intercept = Intercept(whole=lambda _, __, exchange, run: run(exchange.in_version(0)))
+        intercept = Intercept(lambda _, __, exchange, run: run(exchange.in_version(0)))
         connection = Connection(intercept)
         connection.ask(ApiKey.API_VERSIONS, 4, ApiVersionsRequest("c", "1"))
         assert connection.response(ApiKey.API_VERSIONS, 0)[1].error_code == 0
@@ -386,7 +386,7 @@ class TestIntercept:
             assert peer.ask(HEARTBEAT, 4, beat).error_code == 0
         assert peer.met
         errors = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
-        peer.dispatcher.intercept_point.intercept = Intercept(whole=lambda _, __, exchange, ___: exchange(errors))
+        peer.dispatcher.intercept_point.intercept = Intercept(lambda _, __, exchange, ___: exchange(errors))
         assert peer.ask(HEARTBEAT, 4, beat).error_code == ErrorCode.NOT_COORDINATOR
         peer.dispatcher.intercept_point.intercept = None
         assert peer.ask(HEARTBEAT, 4, beat).error_code == 0
@@ -464,7 +464,7 @@ def test_the_intercept_is_asked_for_a_large_request_too(seen: Seen) -> None:
         asked.append(request)
         go_on()
 
-    connection, elsewhere = with_thread(Intercept(request=request))
+    connection, elsewhere = with_thread(before_handler(request))
     connection.ask(LEAVE, 3, leaving(dispatch.FEW_ELEMENTS + 1))
     elsewhere.do()
     assert [seen[0][1]] == asked == [leaving(dispatch.FEW_ELEMENTS + 1)]

@@ -261,7 +261,7 @@ async def test_a_refusal_that_a_test_has_asked_for() -> None:
     def refuse(context: RequestContext, request: Message, exchange: Exchange, _: object) -> None:
         exchange(error_answer(context.api_key, context.api_version, request, ErrorCode.NOT_COORDINATOR))
 
-    async with running(topics=["t:2", "u:2"], intercept=Intercept(whole=refuse)) as server:
+    async with running(topics=["t:2", "u:2"], intercept=Intercept(refuse)) as server:
         check(await refused(server), ALL)
 
 

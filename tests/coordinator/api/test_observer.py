@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api import registry
-from muster.coordinator.api.intercept import Intercept
 from muster.coordinator.api.observer import AnsweredRequest, error_counts
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
@@ -25,6 +24,7 @@ from muster.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from tests.coordinator.api.cached_requests.peer import COMMIT, HEARTBEAT, Peer, commit
+from tests.coordinator.api.harness import before_answer
 from tests.support.muster import connected, running
 
 LEAVE = ApiKey.LEAVE_GROUP
@@ -126,7 +126,7 @@ def test_what_an_interceptor_changes_is_what_is_told() -> None:
         response.error_code = ErrorCode.REBALANCE_IN_PROGRESS
         peer.clock.call_at(peer.clock.mono_ms() + 50, lambda: proceed(response))
 
-    peer, told = watched(intercept=Intercept(response=late, wants=lambda context: context.api_key == HEARTBEAT))
+    peer, told = watched(intercept=before_answer(late, wants=lambda context: context.api_key == HEARTBEAT))
     peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, "nobody"))
     peer.clock.advance(50)
     assert [one.error_counts for one in told] == [{27: 1}]
