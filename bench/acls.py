@@ -44,7 +44,7 @@ def main() -> None:
     authorizer = StandardAuthorizer()
     found = entries()
     assert len(set(found)) > ENTRIES * 0.9
-    authorizer.take_in([to_record(acl, number.to_bytes(16, "big")) for number, acl in enumerate(found)])
+    authorizer.update([to_record(acl, number.to_bytes(16, "big")) for number, acl in enumerate(found)])
     requesters = [Requester(KafkaPrincipal("User", f"u{i}"), "/127.0.0.1") for i in range(100)]
     asked = cycle([(one, f"orders-{i * 7 % 300}-{i}"[: 9 + i % 5]) for i, one in enumerate(requesters * 10)])
     decide, allows = authorizer._decide, authorizer.allows

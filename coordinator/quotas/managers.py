@@ -296,7 +296,7 @@ class ClientQuotas:
             CONTROLLER_MUTATION_RATE: self.mutation,
         }
 
-    def take_in(self, changes: Iterable[tuple[Entity, str, float | None]]) -> None:
+    def update(self, changes: Iterable[tuple[Entity, str, float | None]]) -> None:
         """Set, change or remove (None) quotas; those of addresses are ignored here."""
         for entity, key, value in changes:
             manager = self._managers.get(key)

@@ -1,4 +1,4 @@
-"""Access control lists: an entry, a filter of entries, and the entries that match a resource (KIP-11, KIP-290).
+"""Access control lists: an entry, a filter of entries, and the entries that filters select (KIP-11, KIP-290).
 
 Pure. Codes are Kafka's (AclOperation, AclPermissionType, ResourceType, PatternType). Names are as in Kafka's metadata
 log.
@@ -6,9 +6,9 @@ log.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Generator, Iterable
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 from muster.coordinator.security.authorizer import Operation
 from muster.protocol.messages.metadata_records.access_control_entry_record import AccessControlEntryRecord
@@ -25,7 +25,6 @@ LITERAL, PREFIXED = 3, 4
 DENY, ALLOW = 2, 3
 WILDCARD: Final = "*"
 """A literal name that matches all resources of its type, and a host that matches all hosts."""
-EVERYBODY: Final = "User:*"
 
 RESOURCE_TYPES: Final = {2: "TOPIC", 3: "GROUP", 4: "CLUSTER", 5: "TRANSACTIONAL_ID", 6: "DELEGATION_TOKEN", 7: "USER"}
 PATTERN_TYPES: Final = {LITERAL: "LITERAL", PREFIXED: "PREFIXED"}
@@ -143,189 +142,76 @@ class AclFilter(NamedTuple):
         return acl.pattern_type == LITERAL and acl.resource_name in (wanted, WILDCARD)
 
 
-Whom = tuple[str, str]
-"""A principal and a host."""
-ByWhom = dict[Whom, dict[Acl, None]]
+AT_ONCE: Final = 200
+"""One step handles so many entries and names."""
+MAX_TABLES: Final = 8
+"""So many sets of fields are remembered: some 5 MB each for 20,000 entries."""
+_FIELDS: Final = len(Acl._fields)
+_NAME, _PATTERN = Acl._fields.index("resource_name"), Acl._fields.index("pattern_type")
+_TEXTS: Final = frozenset(Acl._fields.index(name) for name in ("resource_name", "principal", "host"))
+_Table = dict[Any, list[Acl]]
 
 
-class _OfType:
-    """The entries for one type of resource, by name, principal and host. So a look-up reads few entries, however many
-    exist.
+class AclSelection:
+    """The entries at one point in time, of which many filters select some.
+
+    The entries are sorted once for each set of fields that filters name. After that they are looked up.
     """
 
-    __slots__ = ("lengths", "literal", "prefixed")
+    def __init__(self, acls: Iterable[Acl]) -> None:
+        self._acls = list(acls)
+        self._tables: dict[tuple[int, ...], _Table] = {}
+        self._lengths: list[int] | None = None
+        """The lengths of prefixed names."""
 
-    def __init__(self) -> None:
-        self.literal: dict[str, ByWhom] = {}
-        self.prefixed: dict[str, ByWhom] = {}
-        self.lengths: dict[int, int] = {}
-        """Length -> how many prefixes have it."""
-
-    def _named(self, acl: Acl) -> dict[str, ByWhom]:
-        return self.prefixed if acl.pattern_type == PREFIXED else self.literal
-
-    def add(self, acl: Acl) -> None:
-        named = self._named(acl)
-        found = named.get(acl.resource_name)
-        if found is None:
-            found = named[acl.resource_name] = {}
-            if named is self.prefixed:
-                length = len(acl.resource_name)
-                self.lengths[length] = self.lengths.get(length, 0) + 1
-        found.setdefault((acl.principal, acl.host), {})[acl] = None
-
-    def remove(self, acl: Acl) -> None:
-        named = self._named(acl)
-        found = named[acl.resource_name]
-        whom = acl.principal, acl.host
-        of_whom = found[whom]
-        del of_whom[acl]
-        if of_whom:
-            return
-        del found[whom]
-        if found:
-            return
-        del named[acl.resource_name]
-        if named is self.prefixed:
-            length = len(acl.resource_name)
-            self.lengths[length] -= 1
-            if not self.lengths[length]:
-                del self.lengths[length]
-
-    def concerning(self, name: str) -> Iterator[ByWhom]:
-        """The entries for this name, for all names, and for prefixes of this name."""
-        literal = self.literal
-        found = literal.get(name)
-        if found:
-            yield found
-        found = literal.get(WILDCARD) if name != WILDCARD else None
-        if found:
-            yield found
-        if self.lengths:
-            prefixed, most = self.prefixed, len(name)
-            for length in self.lengths:
-                found = prefixed.get(name[:length]) if length <= most else None
-                if found:
-                    yield found
-
-
-class Ruling(NamedTuple):
-    """The result of a look-up. `acl`: the entry that decides; None means that no entry matches. `is_open`: the resource
-    has no entries at all.
-    """
-
-    acl: Acl | None
-    is_open: bool
-
-
-class AclRules:
-    """A set of entries, which finds the entry that decides. An entry with two ids is in the set once."""
-
-    __slots__ = ("_of_type", "by_id", "ids")
-
-    def __init__(self) -> None:
-        self.by_id: dict[bytes, Acl] = {}
-        self.ids: dict[Acl, dict[bytes, None]] = {}
-        """The ids of each entry. Only a log of another writer has several ids for one entry."""
-        self._of_type: dict[int, _OfType] = {}
-
-    def add(self, acl_id: bytes, acl: Acl) -> None:
-        """Add an entry. It replaces the entry that had this id."""
-        self.remove(acl_id)
-        self.by_id[acl_id] = acl
-        ids = self.ids.setdefault(acl, {})
-        if not ids:
-            self._of_type.setdefault(acl.resource_type, _OfType()).add(acl)
-        ids[acl_id] = None
-
-    def remove(self, acl_id: bytes) -> None:
-        """Remove the entry of this id, if it exists."""
-        acl = self.by_id.pop(acl_id, None)
-        if acl is None:
-            return
-        ids = self.ids[acl]
-        del ids[acl_id]
-        if not ids:
-            del self.ids[acl]
-            self._of_type[acl.resource_type].remove(acl)
-
-    def ruling(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> Ruling:
-        """What decides whether a principal may do this. An entry that denies precedes every entry that allows."""
-        allowed, is_open = None, True
-        of_type = self._of_type.get(resource_type)
-        if of_type is not None:
-            whom = _whom(principal, host)
-            for by_whom in of_type.concerning(name):
-                is_open = False
-                for one in whom:
-                    for acl in by_whom.get(one, ()):
-                        if acl.says(operation):
-                            if acl.permission_type != ALLOW:
-                                return Ruling(acl, False)
-                            allowed = acl
-        return Ruling(allowed, is_open)
-
-    def candidates(self, wanted: AclFilter) -> Iterable[Acl]:
-        """All entries that a filter may select. They are few if the filter names one resource."""
-        kind, name, pattern = wanted.resource_type, wanted.resource_name, wanted.pattern_type
-        if kind == ANY or name is None or pattern not in PATTERN_TYPES:
-            return list(self.ids)
-        of_type = self._of_type.get(kind)
-        if of_type is None:
-            return ()
-        named = of_type.prefixed if pattern == PREFIXED else of_type.literal
-        return [acl for acls in named.get(name, {}).values() for acl in acls]
-
-    def allows_some(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
-        """Whether entries allow a resource of this type and none denies it (Authorizer.authorizeByResourceType).
-
-        As on Kafka no operation implies another one here.
+    def select(self, wanted: AclFilter) -> Generator[None, None, list[Acl]]:
+        """The entries that the filter selects. The filter must have known codes. Yields where the job may be
+        interrupted.
         """
-        refused: dict[int, set[str]] = {LITERAL: set(), PREFIXED: set()}
-        allowed: list[Acl] = []
-        for acl in self._said_to(principal, host, operation, resource_type):
-            if acl.permission_type == ALLOW:
-                allowed.append(acl)
-            elif acl.pattern_type == LITERAL and acl.resource_name == WILDCARD:
-                return False
-            elif acl.pattern_type in refused:
-                refused[acl.pattern_type].add(acl.resource_name)
-        prefixes = _shortest(refused[PREFIXED])
-        return any(_is_open_to(acl, refused[LITERAL], prefixes) for acl in allowed)
+        name = wanted.resource_name
+        if wanted.pattern_type == MATCH and name is None:
+            wanted = wanted._replace(pattern_type=ANY)
+        fields = tuple(at for at in range(_FIELDS) if wanted[at] is not None and (at in _TEXTS or wanted[at] != ANY))
+        table = self._tables.get(fields)
+        if table is None:
+            if len(self._tables) >= MAX_TABLES:
+                del self._tables[next(iter(self._tables))]
+            table = self._tables[fields] = yield from self._sorted(fields)
+        if wanted.pattern_type != MATCH or name is None:
+            return list(table.get(_key(wanted, fields), ()))
+        found: list[Acl] = []
+        for number, (pattern, text) in enumerate((yield from self._concerning(name))):
+            one = wanted._replace(pattern_type=pattern, resource_name=text)
+            found += table.get(_key(one, fields), ())
+            if not number % AT_ONCE:
+                yield
+        return found
 
-    def _said_to(self, principal: str, host: str, operation: int, resource_type: int) -> Iterator[Acl]:
-        of_type = self._of_type.get(resource_type)
-        if of_type is None:
-            return
-        for named in (of_type.literal, of_type.prefixed):
-            for by_whom in named.values():
-                for one in dict.fromkeys(_whom(principal, host)):
-                    for acl in by_whom.get(one, ()):
-                        if acl.operation in (operation, ALL):
-                            yield acl
+    def _sorted(self, fields: tuple[int, ...]) -> Generator[None, None, _Table]:
+        table: _Table = {}
+        get = itemgetter(*fields) if fields else _nothing
+        for number, acl in enumerate(self._acls):
+            table.setdefault(get(acl), []).append(acl)
+            if not number % AT_ONCE:
+                yield
+        return table
+
+    def _concerning(self, name: str) -> Generator[None, None, dict[tuple[int, str], None]]:
+        """The patterns that match a resource, by pattern type and name."""
+        if self._lengths is None:
+            prefixes = yield from self._sorted((_PATTERN, _NAME))
+            self._lengths = sorted({len(text) for pattern, text in prefixes if pattern == PREFIXED})
+        found = {(LITERAL, name): None, (LITERAL, WILDCARD): None}
+        for length in self._lengths:
+            if length > len(name):
+                break
+            found[PREFIXED, name[:length]] = None
+        return found
 
 
-def _whom(principal: str, host: str) -> tuple[Whom, Whom, Whom, Whom]:
-    """The principals and hosts of all entries that apply to a client."""
-    return (principal, host), (principal, WILDCARD), (EVERYBODY, host), (EVERYBODY, WILDCARD)
+def _key(wanted: AclFilter, fields: tuple[int, ...]) -> Any:
+    return itemgetter(*fields)(wanted) if fields else _nothing(wanted)
 
 
-def _shortest(prefixes: Iterable[str]) -> list[str]:
-    """The prefixes that do not begin with another one, in order. They cover the same names."""
-    found: list[str] = []
-    for one in sorted(prefixes):
-        if not found or not one.startswith(found[-1]):
-            found.append(one)
-    return found
-
-
-def _is_open_to(acl: Acl, literals: set[str], prefixes: list[str]) -> bool:
-    """Whether no denial covers all that an entry allows. `prefixes`: see `_shortest`."""
-    name = acl.resource_name
-    if acl.pattern_type == LITERAL and name == WILDCARD:
-        return True
-    if acl.pattern_type == LITERAL and name in literals:
-        return False
-    # a prefix of the name, if one exists, is the last prefix that does not sort behind the name
-    at = bisect_right(prefixes, name)
-    return not (at and name.startswith(prefixes[at - 1]))
+def _nothing(_: object) -> tuple[()]:
+    return ()

@@ -6,10 +6,22 @@ Pure. It gets each new and each deleted entry. It keeps its answers until an ent
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Container, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from muster.coordinator.security.acls import ALLOW, AclRules, of_record
+from muster.coordinator.security.acls import (
+    ALL,
+    ALLOW,
+    ANY,
+    LITERAL,
+    PATTERN_TYPES,
+    PREFIXED,
+    WILDCARD,
+    Acl,
+    AclFilter,
+    of_record,
+)
 from muster.coordinator.security.authorizer import KafkaPrincipal, Requester
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.access_control_entry_record import AccessControlEntryRecord
@@ -21,6 +33,195 @@ MAX_KEPT: Final = 100_000
 """So many answers are kept, some 30 MB: clients choose the names. Beyond this all are dropped."""
 _ANY_NAME: Final = "hardcode"
 """The resource name that Kafka uses to find out whether a client may do everything."""
+
+
+EVERYBODY: Final = "User:*"
+Whom = tuple[str, str]
+"""A principal and a host."""
+ByWhom = dict[Whom, dict[Acl, None]]
+
+
+class _OfType:
+    """The entries for one type of resource, by name, principal and host. So a look-up reads few entries, however many
+    exist.
+    """
+
+    __slots__ = ("lengths", "literal", "prefixed")
+
+    def __init__(self) -> None:
+        self.literal: dict[str, ByWhom] = {}
+        self.prefixed: dict[str, ByWhom] = {}
+        self.lengths: dict[int, int] = {}
+        """Length -> how many prefixes have it."""
+
+    def _named(self, acl: Acl) -> dict[str, ByWhom]:
+        return self.prefixed if acl.pattern_type == PREFIXED else self.literal
+
+    def add(self, acl: Acl) -> None:
+        named = self._named(acl)
+        found = named.get(acl.resource_name)
+        if found is None:
+            found = named[acl.resource_name] = {}
+            if named is self.prefixed:
+                length = len(acl.resource_name)
+                self.lengths[length] = self.lengths.get(length, 0) + 1
+        found.setdefault((acl.principal, acl.host), {})[acl] = None
+
+    def remove(self, acl: Acl) -> None:
+        named = self._named(acl)
+        found = named[acl.resource_name]
+        whom = acl.principal, acl.host
+        of_whom = found[whom]
+        del of_whom[acl]
+        if of_whom:
+            return
+        del found[whom]
+        if found:
+            return
+        del named[acl.resource_name]
+        if named is self.prefixed:
+            length = len(acl.resource_name)
+            self.lengths[length] -= 1
+            if not self.lengths[length]:
+                del self.lengths[length]
+
+    def concerning(self, name: str) -> Iterator[ByWhom]:
+        """The entries for this name, for all names, and for prefixes of this name."""
+        literal = self.literal
+        found = literal.get(name)
+        if found:
+            yield found
+        found = literal.get(WILDCARD) if name != WILDCARD else None
+        if found:
+            yield found
+        if self.lengths:
+            prefixed, most = self.prefixed, len(name)
+            for length in self.lengths:
+                found = prefixed.get(name[:length]) if length <= most else None
+                if found:
+                    yield found
+
+
+class MatchingRule(NamedTuple):
+    """The result of a look-up. `acl`: the entry that decides; None means that no entry matches. `is_open`: the resource
+    has no entries at all.
+    """
+
+    acl: Acl | None
+    is_open: bool
+
+
+class AclRules:
+    """A set of entries, which finds the entry that decides. An entry with two ids is in the set once."""
+
+    __slots__ = ("_of_type", "by_id", "ids")
+
+    def __init__(self) -> None:
+        self.by_id: dict[bytes, Acl] = {}
+        self.ids: dict[Acl, dict[bytes, None]] = {}
+        """The ids of each entry. Only a log of another writer has several ids for one entry."""
+        self._of_type: dict[int, _OfType] = {}
+
+    def add(self, acl_id: bytes, acl: Acl) -> None:
+        """Add an entry. It replaces the entry that had this id."""
+        self.remove(acl_id)
+        self.by_id[acl_id] = acl
+        ids = self.ids.setdefault(acl, {})
+        if not ids:
+            self._of_type.setdefault(acl.resource_type, _OfType()).add(acl)
+        ids[acl_id] = None
+
+    def remove(self, acl_id: bytes) -> None:
+        """Remove the entry of this id, if it exists."""
+        acl = self.by_id.pop(acl_id, None)
+        if acl is None:
+            return
+        ids = self.ids[acl]
+        del ids[acl_id]
+        if not ids:
+            del self.ids[acl]
+            self._of_type[acl.resource_type].remove(acl)
+
+    def matching_rule(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> MatchingRule:
+        """What decides whether a principal may do this. An entry that denies precedes every entry that allows."""
+        allowed, is_open = None, True
+        of_type = self._of_type.get(resource_type)
+        if of_type is not None:
+            whom = _whom(principal, host)
+            for by_whom in of_type.concerning(name):
+                is_open = False
+                for one in whom:
+                    for acl in by_whom.get(one, ()):
+                        if acl.says(operation):
+                            if acl.permission_type != ALLOW:
+                                return MatchingRule(acl, False)
+                            allowed = acl
+        return MatchingRule(allowed, is_open)
+
+    def candidates(self, wanted: AclFilter) -> Iterable[Acl]:
+        """All entries that a filter may select. They are few if the filter names one resource."""
+        kind, name, pattern = wanted.resource_type, wanted.resource_name, wanted.pattern_type
+        if kind == ANY or name is None or pattern not in PATTERN_TYPES:
+            return list(self.ids)
+        of_type = self._of_type.get(kind)
+        if of_type is None:
+            return ()
+        named = of_type.prefixed if pattern == PREFIXED else of_type.literal
+        return [acl for acls in named.get(name, {}).values() for acl in acls]
+
+    def allows_some(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
+        """Whether entries allow a resource of this type and none denies it (Authorizer.authorizeByResourceType).
+
+        As on Kafka no operation implies another one here.
+        """
+        refused: dict[int, set[str]] = {LITERAL: set(), PREFIXED: set()}
+        allowed: list[Acl] = []
+        for acl in self._said_to(principal, host, operation, resource_type):
+            if acl.permission_type == ALLOW:
+                allowed.append(acl)
+            elif acl.pattern_type == LITERAL and acl.resource_name == WILDCARD:
+                return False
+            elif acl.pattern_type in refused:
+                refused[acl.pattern_type].add(acl.resource_name)
+        prefixes = _shortest(refused[PREFIXED])
+        return any(_is_open_to(acl, refused[LITERAL], prefixes) for acl in allowed)
+
+    def _said_to(self, principal: str, host: str, operation: int, resource_type: int) -> Iterator[Acl]:
+        of_type = self._of_type.get(resource_type)
+        if of_type is None:
+            return
+        for named in (of_type.literal, of_type.prefixed):
+            for by_whom in named.values():
+                for one in dict.fromkeys(_whom(principal, host)):
+                    for acl in by_whom.get(one, ()):
+                        if acl.operation in (operation, ALL):
+                            yield acl
+
+
+def _whom(principal: str, host: str) -> tuple[Whom, Whom, Whom, Whom]:
+    """The principals and hosts of all entries that apply to a client."""
+    return (principal, host), (principal, WILDCARD), (EVERYBODY, host), (EVERYBODY, WILDCARD)
+
+
+def _shortest(prefixes: Iterable[str]) -> list[str]:
+    """The prefixes that do not begin with another one, in order. They cover the same names."""
+    found: list[str] = []
+    for one in sorted(prefixes):
+        if not found or not one.startswith(found[-1]):
+            found.append(one)
+    return found
+
+
+def _is_open_to(acl: Acl, literals: set[str], prefixes: list[str]) -> bool:
+    """Whether no denial covers all that an entry allows. `prefixes`: see `_shortest`."""
+    name = acl.resource_name
+    if acl.pattern_type == LITERAL and name == WILDCARD:
+        return True
+    if acl.pattern_type == LITERAL and name in literals:
+        return False
+    # a prefix of the name, if one exists, is the last prefix that does not sort behind the name
+    at = bisect_right(prefixes, name)
+    return not (at and name.startswith(prefixes[at - 1]))
 
 
 class Denial(NamedTuple):
@@ -56,7 +257,7 @@ class StandardAuthorizer:
         self._answers: dict[tuple[KafkaPrincipal, str, int, int, str], bool] = {}
         self._some: dict[tuple[KafkaPrincipal, str, int, int], bool] = {}
 
-    def take_in(self, records: Iterable[Message]) -> None:
+    def update(self, records: Iterable[Message]) -> None:
         """Apply the new and deleted entries in records of the metadata log. Other records are ignored."""
         for record in records:
             if isinstance(record, AccessControlEntryRecord):
@@ -114,7 +315,7 @@ class StandardAuthorizer:
         who = str(principal)
         if who in self._super_users:
             return True, "SuperUser"
-        acl, is_open = self.rules.ruling(who, java_address(host), operation, resource_type, name)
+        acl, is_open = self.rules.matching_rule(who, java_address(host), operation, resource_type, name)
         if acl is not None:
             return acl.permission_type == ALLOW, f"MatchingAcl(acl={acl})"
         if is_open and self._allows_when_open:

@@ -9,7 +9,6 @@ from muster.coordinator.api.acls.describe_acls import Refusal, authorizer_for, c
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, in_steps
-from muster.coordinator.security.acl_selection import AclSelection
 from muster.coordinator.security.acls import (
     ANY,
     MATCH,
@@ -19,6 +18,7 @@ from muster.coordinator.security.acls import (
     RESOURCE_TYPES,
     Acl,
     AclFilter,
+    AclSelection,
     to_record,
 )
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType

@@ -39,11 +39,11 @@ class ClientQuotaMetadataManager:
 
     def load(self, quotas: Mapping[Entity, Mapping[str, float]]) -> None:
         """Load the quotas that exist at a start."""
-        self._take_in([(entity, key, value) for entity, values in quotas.items() for key, value in values.items()])
+        self._update([(entity, key, value) for entity, values in quotas.items() for key, value in values.items()])
 
     def changed(self, records: Iterable[Any]) -> None:
         """ClientQuotaRecords were written."""
-        self._take_in(
+        self._update(
             [
                 (
                     entity_of({part.entity_type: part.entity_name for part in record.entity}),
@@ -63,7 +63,7 @@ class ClientQuotaMetadataManager:
             self.rates.limit(most, listeners)
         limits.rates = self.rates
 
-    def _take_in(self, changes: Iterable[Change]) -> None:
+    def _update(self, changes: Iterable[Change]) -> None:
         of_clients: list[Change] = []
         for change in changes:
             entity, key, value = change
@@ -71,7 +71,7 @@ class ClientQuotaMetadataManager:
                 of_clients.append(change)
             elif key == CONNECTION_CREATION_RATE:
                 self._limit_address(entity[0][1], value)
-        self._clients.take_in(of_clients)
+        self._clients.update(of_clients)
         if self._node.quotas is None and self._clients.are_enabled:
             self._node.quotas = self._clients
             self._node.slices.meter = meter

@@ -39,7 +39,7 @@ def make_authorizer(config: Config, topics: Topics) -> Authorizer | None:
     from muster.coordinator.security.standard_authorizer import StandardAuthorizer
 
     authorizer = StandardAuthorizer(given.super_users, allows_when_open=given.allows_when_open, denied=log_denial)
-    topics.subscribe_acls(authorizer.take_in)
+    topics.subscribe_acls(authorizer.update)
     if not (given.super_users or given.allows_when_open or topics.state.acls):
         log.warning("nobody may do anything: there are no access control entries and no super.users")
     return authorizer

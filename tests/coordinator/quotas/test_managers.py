@@ -116,7 +116,7 @@ def test_each_key_has_its_manager() -> None:
     user = IN_ORDER[2][0]
     keys = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
     for kind, key in enumerate(keys):
-        quotas.take_in([(user, key, kind + 1.0), (user, "of another version", 9.0)])
+        quotas.update([(user, key, kind + 1.0), (user, "of another version", 9.0)])
     found = (quotas.producer, quotas.consumer, quotas.request, quotas.mutation)
     assert [one.sensor("u", "c", 0).bound for one in found] == [1.0, 2.0, 3.0, 4.0]
     assert [one.windows.number for one in found] == [11, 11, 11, 3]

@@ -39,7 +39,7 @@ class Case(NamedTuple):
         """Ours, with these entries."""
         users = filter(None, (user.strip() for user in self.super_users.split(";")))
         authorizer = StandardAuthorizer(users, allows_when_open=self.is_open)
-        authorizer.take_in(to_record(acl, number.to_bytes(16)) for number, acl in enumerate(self.acls))
+        authorizer.update(to_record(acl, number.to_bytes(16)) for number, acl in enumerate(self.acls))
         return authorizer
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from muster.coordinator.security.acl_selection import MAX_TABLES, AclSelection
-from muster.coordinator.security.acls import Acl, AclFilter
+from muster.coordinator.security.acls import MAX_TABLES, Acl, AclFilter, AclSelection
 from muster.coordinator.system.jobs import at_once
 
 NAMES = ("a", "ab", "abc", "b", "*", "abcd", "")

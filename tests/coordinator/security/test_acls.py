@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.security.acls import ANY, MATCH, Acl, AclFilter, AclRules, of_record, to_record
+from muster.coordinator.security.acls import ANY, MATCH, Acl, AclFilter, of_record, to_record
+from muster.coordinator.security.standard_authorizer import AclRules
 from tests.coordinator.security.acl_cases import answers, recorded_answers, recorded_cases
 
 READ_T = Acl(2, "t", 3, "User:ann", "*", 3, 3)
@@ -118,7 +119,7 @@ def test_entries_come_and_go(changes: list[tuple[int, Acl | None]]) -> None:
     assert rules.by_id == left
     assert set(rules.ids) == set(left.values())
     for question in (("User:ann", "10.0.0.1", 3, 2, name) for name in ("a", "abc", "*", "x")):
-        ours, theirs = rules.ruling(*question), fresh.ruling(*question)
+        ours, theirs = rules.matching_rule(*question), fresh.matching_rule(*question)
         assert ours.is_open == theirs.is_open
         assert (ours.acl is None) == (theirs.acl is None)
         assert ours.acl is None or theirs.acl is None or ours.acl.permission_type == theirs.acl.permission_type
@@ -187,5 +188,5 @@ def test_entries_for_other_hosts_are_not_looked_at() -> None:
         rules.add(
             number.to_bytes(16, "big"), Counted(2, "t", 3, "User:*", f"10.0.{number // 250}.{number % 250}", 3, 3)
         )
-    assert rules.ruling("User:ann", "10.0.1.7", 3, 2, "t").acl is not None
+    assert rules.matching_rule("User:ann", "10.0.1.7", 3, 2, "t").acl is not None
     assert asked == 1

@@ -37,28 +37,28 @@ def test_an_answer_is_never_stale() -> None:
     assert not authorizer.allows(ANN, *READ, "t")
     assert not authorizer.allows_some(ANN, *READ)
     before = authorizer.version
-    authorizer.take_in([entry()])
+    authorizer.update([entry()])
     assert authorizer.version != before
     assert authorizer.allows(ANN, *READ, "t")
     assert authorizer.allows_some(ANN, *READ)
-    authorizer.take_in([entry(permission=DENY, number=2)])
+    authorizer.update([entry(permission=DENY, number=2)])
     assert not authorizer.allows(ANN, *READ, "t")
-    authorizer.take_in([gone(2)])
+    authorizer.update([gone(2)])
     assert authorizer.allows(ANN, *READ, "t")
-    authorizer.take_in([gone()])
+    authorizer.update([gone()])
     assert not authorizer.allows(ANN, *READ, "t")
     assert not authorizer.allows_some(ANN, *READ)
 
 
 def test_other_records_mean_nothing() -> None:
     authorizer = StandardAuthorizer()
-    authorizer.take_in([FeatureLevelRecord(name="metadata.version"), gone(7)])
+    authorizer.update([FeatureLevelRecord(name="metadata.version"), gone(7)])
     assert not authorizer.rules.by_id
 
 
 def test_super_users_may_do_everything() -> None:
     authorizer = StandardAuthorizer(["User:ann"])
-    authorizer.take_in([entry(operation=ALL, permission=DENY)])
+    authorizer.update([entry(operation=ALL, permission=DENY)])
     assert authorizer.allows(ANN, *READ, "t")
     assert authorizer.allows_some(ANN, Operation.WRITE, ResourceType.TOPIC)
     assert not authorizer.allows(ANN._replace(principal=KafkaPrincipal("User", "bob")), *READ, "t")
@@ -66,14 +66,14 @@ def test_super_users_may_do_everything() -> None:
 
 def test_what_has_no_entries_may_be_for_all() -> None:
     authorizer = StandardAuthorizer(allows_when_open=True)
-    authorizer.take_in([entry("t")])
+    authorizer.update([entry("t")])
     assert authorizer.allows(ANN, *READ, "other")
     assert not authorizer.allows(ANN, Operation.WRITE, ResourceType.TOPIC, "t")
 
 
 def test_several_at_once() -> None:
     authorizer = StandardAuthorizer()
-    authorizer.take_in([entry("a"), entry("b", number=2)])
+    authorizer.update([entry("a"), entry("b", number=2)])
     allowed = authorizer.allowed(ANN, *READ, ["a", "b", "c"])
     assert [name for name in ("a", "b", "c") if name in allowed] == ["a", "b"]
 
@@ -81,7 +81,7 @@ def test_several_at_once() -> None:
 def test_refusals_are_told_with_their_rule() -> None:
     told: list[Denial] = []
     authorizer = StandardAuthorizer(denied=told.append)
-    authorizer.take_in([entry(permission=DENY)])
+    authorizer.update([entry(permission=DENY)])
     for _ in range(2):  # also when the answer is known already
         assert not authorizer.allows(ANN, *READ, "t")
     assert not authorizer.allows(ANN, *READ, "u")
@@ -94,7 +94,7 @@ def test_refusals_are_told_with_their_rule() -> None:
 def test_what_is_only_left_out_is_not_told() -> None:
     told: list[Denial] = []
     authorizer = StandardAuthorizer(denied=told.append)
-    authorizer.take_in([entry()])
+    authorizer.update([entry()])
     implied = 1 << Operation.READ | 1 << Operation.DESCRIBE
     assert authorized_operations(authorizer, ANN, ResourceType.TOPIC, "t") == implied
     assert not told
@@ -105,7 +105,7 @@ def test_what_is_only_left_out_is_not_told() -> None:
 def test_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standard_authorizer, "MAX_KEPT", 3)
     authorizer = StandardAuthorizer()
-    authorizer.take_in([entry("9")])
+    authorizer.update([entry("9")])
     for number in range(20):
         assert authorizer.allows(ANN, *READ, str(number)) == (number == 9)
         authorizer.allows_some(ANN, Operation.READ, number)
