@@ -200,7 +200,7 @@ def test_one_line_on_stdout_json_on_stderr_and_a_clean_end(serving: Callable[...
     out, lines = server.stop()
     assert out == ""
     assert all({"event", "level", "timestamp", "logger"} <= line.keys() for line in lines)
-    unused = [line for line in lines if "mean nothing here" in line["event"]]
+    unused = [line for line in lines if "have no effect here" in line["event"]]
     assert [line["properties"] for line in unused] == ["num.io.threads"]
     assert (tmp_path / "muster-data" / "orders-1").is_dir()
 

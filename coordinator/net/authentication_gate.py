@@ -80,7 +80,7 @@ class AuthenticationGate:
         if self._count > MAX_REQUESTS:
             raise CloseConnection(f"the authentication takes more than {MAX_REQUESTS} requests")
         if state is AUTHENTICATE and self._authentication.takes_raw:
-            self._take_raw(data[start:end])
+            self._handle_raw_token(data[start:end])
             return None
         api_key = int.from_bytes(data[start : start + 2], "big", signed=True) if end - start >= 2 else -1
         if api_key not in PASSES.get(state, ()):
@@ -119,7 +119,7 @@ class AuthenticationGate:
         if clock is not None and (authentication.lifetime_ms is not None or has_tokens):
             ReauthenticationTimer(self._channel, self._connection, requests, clock)
 
-    def _take_raw(self, token: bytes) -> None:
+    def _handle_raw_token(self, token: bytes) -> None:
         """Handle a token without a request around it. A client sends such tokens after SaslHandshake 0."""
         from muster.coordinator.api.security.sasl import complete
         from muster.coordinator.security.sasl.exchange import AuthenticationFailed

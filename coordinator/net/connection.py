@@ -445,9 +445,9 @@ class Connection(asyncio.Protocol):
         core = self.core
         if core.has_ended:
             return
-        whole, came, missing = core.large_requests()
-        may_read_on = self._limits.memory.charge(self, whole, came, missing)
-        core.counted(whole + came, may_read_on=may_read_on)
+        whole, received, missing = core.large_requests()
+        may_read_on = self._limits.memory.charge(self, whole, received, missing)
+        core.counted(whole + received, may_read_on=may_read_on)
 
 
 def _take_out_of_cycle(transport: Any) -> None:

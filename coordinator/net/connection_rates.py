@@ -20,20 +20,20 @@ MAX_ADDRESSES: Final = 20_000
 class _Limited:
     """One rate and its limit."""
 
-    __slots__ = ("most", "rate")
+    __slots__ = ("max_rate", "rate")
 
-    def __init__(self, windows: Windows, most: int, now_ms: int) -> None:
+    def __init__(self, windows: Windows, max_rate: int, now_ms: int) -> None:
         self.rate = Rate(windows, now_ms)
-        self.most = most
+        self.max_rate = max_rate
 
     def record(self, now_ms: int) -> int:
         """Count another connection. Returns the time until the next one is allowed, at most a window."""
         self.rate.record(1, now_ms)
-        if self.most == NO_LIMIT:
+        if self.max_rate == NO_LIMIT:
             return 0
-        return min(self.rate.excess_ms(self.most, now_ms), self.rate.windows.size_ms)
+        return min(self.rate.excess_ms(self.max_rate, now_ms), self.rate.windows.size_ms)
 
-    def take_back(self, now_ms: int) -> None:
+    def uncount(self, now_ms: int) -> None:
         """Do not count the connection: it was not accepted."""
         self.rate.record(-1, now_ms)
 
@@ -52,21 +52,21 @@ class ConnectionRates:
         self._any_address = NO_LIMIT
         self._counted: dict[str, _Limited] = {}
 
-    def limit(self, most: int, listeners: Mapping[str, int]) -> None:
+    def limit(self, max_rate: int, listeners: Mapping[str, int]) -> None:
         """Set the limit of connections per second of the server, and of these listeners."""
-        self._server.most = most
+        self._server.max_rate = max_rate
         for name, of_listener in listeners.items():
-            self._of_listener(name).most = of_listener
+            self._of_listener(name).max_rate = of_listener
 
-    def limit_address(self, address: str | None, most: float | None) -> None:
-        """Set the limit of an address, or of every address (None) without its own limit. `most` None removes
+    def limit_address(self, address: str | None, max_rate: float | None) -> None:
+        """Set the limit of an address, or of every address (None) without its own limit. `max_rate` None removes
         the limit.
         """
         # NaN becomes 0, as Java casts it: no connection is allowed
-        limit = NO_LIMIT if most is None else 0 if math.isnan(most) else int(most)
+        limit = NO_LIMIT if max_rate is None else 0 if math.isnan(max_rate) else int(max_rate)
         if address is None:
             self._any_address = limit
-        elif most is None:
+        elif max_rate is None:
             self._addresses.pop(address, None)
         else:
             self._addresses[address] = limit
@@ -86,19 +86,19 @@ class ConnectionRates:
         """Count a connection that is about to be served. 0 means that it is allowed. Otherwise its address has exceeded
         its limit, and the connection is closed after so many ms.
         """
-        most = self._addresses.get(address, self._any_address)
-        if most == NO_LIMIT:
+        max_rate = self._addresses.get(address, self._any_address)
+        if max_rate == NO_LIMIT:
             return 0
         now_ms = self._clock.mono_ms()
         counted = self._counted.pop(address, None)
         if counted is None:
             if len(self._counted) >= MAX_ADDRESSES:
                 del self._counted[next(iter(self._counted))]
-            counted = _Limited(self._windows, most, now_ms)
+            counted = _Limited(self._windows, max_rate, now_ms)
         self._counted[address] = counted  # the address whose last connection is oldest stands first
-        counted.most = most
+        counted.max_rate = max_rate
         refused_ms = counted.record(now_ms)
         if refused_ms:
             for limited in (counted, self._server, self._of_listener(listener)):
-                limited.take_back(now_ms)
+                limited.uncount(now_ms)
         return refused_ms

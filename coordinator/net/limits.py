@@ -76,7 +76,7 @@ class LimitedConnection(Holder, Reader, Protocol):
         """The server cannot wait any longer: end now."""
 
 
-LookUp = Callable[[str, Callable[[str | None], object]], object]
+ResolveHost = Callable[[str, Callable[[str | None], object]], object]
 
 
 class Limits:
@@ -88,10 +88,10 @@ class Limits:
         clock: Clock,
         max_files: Callable[[], int] | None = None,
         unsent: Unsent | None = None,
-        look_up: LookUp | None = None,
+        resolve_host: ResolveHost | None = None,
     ) -> None:
         """`max_files`: for how many connections the process has file descriptors now. `unsent`: shared with the
-        handlers of large answers. `look_up`: reports the address of a host, now or later. Without it, only numeric
+        handlers of large answers. `resolve_host`: reports the address of a host, now or later. Without it, only numeric
         addresses are known.
 
         Raises ValueError for a malformed `max.connections.per.ip.overrides`.
@@ -106,9 +106,9 @@ class Limits:
         self._by_host: dict[str, int] = {}
         self.rates: ConnectionRates | None = None
         """The limits of the rate of new connections. None means no limit."""
-        self._look_up = look_up
-        self._listeners_most = NO_LISTENERS
-        self.set_most(settings)
+        self._resolve_host = resolve_host
+        self._max_by_listener = NO_LISTENERS
+        self.set_limits(settings)
         self.clock = clock
         self._idle_ms = settings.connections_max_idle_ms
         self._step_ms = max(1, -(-self._idle_ms // IDLE_STEPS))
@@ -120,7 +120,7 @@ class Limits:
         self.is_paused = False
         """The node is paused. This holds for new connections too."""
 
-    def set_most(self, settings: NetSettings, listeners: Mapping[str, int] = NO_LISTENERS) -> None:
+    def set_limits(self, settings: NetSettings, listeners: Mapping[str, int] = NO_LISTENERS) -> None:
         """Set the limit of connections, and the limits of these listeners. If more connections are open in all, the
         ones that have been silent longest are closed, as on Kafka. Raises ValueError.
         """
@@ -130,14 +130,14 @@ class Limits:
             address = numeric(host)
             if address is not None:
                 overrides[address] = most
-            elif self._look_up is not None:
-                self._look_up(host, partial(_override, overrides, most))
+            elif self._resolve_host is not None:
+                self._resolve_host(host, partial(_override, overrides, most))
         self._per_ip = settings.max_connections_per_ip
-        self._most = settings.max_connections
+        self._max_connections = settings.max_connections
         if listeners or self._by_listener:
             self._count_listeners(listeners)
-        self._listeners_most = listeners
-        for connection in self._longest_silent(len(self._idle_steps) - self._most):
+        self._max_by_listener = listeners
+        for connection in self._longest_silent(len(self._idle_steps) - self._max_connections):
             log.info("closed a connection: there are more than max.connections", peer=connection.channel.peer)
             connection.abort()
         self._admit_waiting()
@@ -158,7 +158,7 @@ class Limits:
     @property
     def max_connections(self) -> int:
         """How many connections may be open now."""
-        return self._most if self._max_files is None else min(self._most, self._max_files())
+        return self._max_connections if self._max_files is None else min(self._max_connections, self._max_files())
 
     def __len__(self) -> int:
         """How many admitted connections are open."""
@@ -174,7 +174,7 @@ class Limits:
         if len(self._idle_steps) >= self.max_connections:
             return f"there are {self.max_connections} connections already (max.connections, open files)"
         if self._is_full(listener):
-            return f"there are {self._listeners_most[listener]} connections of its listener already (max.connections)"
+            return f"there are {self._max_by_listener[listener]} connections of its listener already (max.connections)"
         if self._has_too_many(host):
             limit = self._overrides.get(host, self._per_ip)
             return f"there are {limit} connections from {host} already (max.connections.per.ip)"
@@ -203,7 +203,7 @@ class Limits:
 
     def _is_full(self, listener: str) -> bool:
         count = self._by_listener.get(listener)
-        return count is not None and count >= self._listeners_most[listener]
+        return count is not None and count >= self._max_by_listener[listener]
 
     def _has_too_many(self, host: str) -> bool:
         return self._by_host.get(host, 0) >= self._overrides.get(host, self._per_ip)

@@ -182,7 +182,7 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                log.error("no connection can be taken for now", error=str(error), in_ms=PAUSE_MS)
+                log.error("no connection can be accepted for now", error=str(error), in_ms=PAUSE_MS)
                 self._loop.remove_reader(self._socket)
                 clock = self._limits.clock
                 self._pause = clock.call_at(clock.mono_ms() + PAUSE_MS, self._go_on)

@@ -70,7 +70,7 @@ class _Address:
 
 
 class _Account:
-    """The bytes of one connection in memory: `whole` requests, and the bytes that `came` of its next request. The other
+    """The bytes of one connection in memory: `whole` requests, and the `received` bytes of its next request. The other
     bytes of that request are `missing`.
 
     `number`: the number of its entry among the waiting ones; 0 means that it does not wait. `deadline_ms`: when its
@@ -78,12 +78,12 @@ class _Account:
     then.
     """
 
-    __slots__ = ("address", "came", "deadline_ms", "holder", "missing", "moved", "number", "since_ms", "whole")
+    __slots__ = ("address", "deadline_ms", "holder", "missing", "moved", "number", "received", "since_ms", "whole")
 
     def __init__(self, holder: Holder, address: _Address, now_ms: int) -> None:
         self.holder = holder
         self.address = address
-        self.whole = self.came = self.missing = 0
+        self.whole = self.received = self.missing = 0
         self.number = self.deadline_ms = self.moved = 0
         self.since_ms = now_ms
 
@@ -124,18 +124,18 @@ class RequestMemory:
         """The remaining bytes. They are negative when the memory is exceeded."""
         return self._most - self._held
 
-    def charge(self, holder: Holder, whole: int, came: int, missing: int) -> bool:
+    def charge(self, holder: Holder, whole: int, received: int, missing: int) -> bool:
         """Set the present bytes of `holder`, see `ConnectionCore.large_requests`. Returns whether it may continue
         reading. If not, its `memory_granted` is called later.
         """
         account = self._accounts.get(holder)
         if account is None:
-            if not whole + came:
+            if not whole + received:
                 return True
-            expect_block(came + missing)
+            expect_block(received + missing)
             account = self._open(holder)
-        change = self._set(account, whole, came, missing)
-        if not whole + came:
+        change = self._set(account, whole, received, missing)
+        if not whole + received:
             self._close(account)
         if change < 0:
             self._serve_soon()
@@ -146,7 +146,7 @@ class RequestMemory:
             return True
         if self._held > self._most + MAX_OVER:
             self._end_largest()
-        if holder not in self._accounts or (not account.number and self._may_go_on(account)):
+        if holder not in self._accounts or (not account.number and self._may_continue(account)):
             return True
         if not account.number:
             self._wait(account)
@@ -176,19 +176,19 @@ class RequestMemory:
         address.accounts[account] = None
         return account
 
-    def _set(self, account: _Account, whole: int, came: int, missing: int) -> int:
+    def _set(self, account: _Account, whole: int, received: int, missing: int) -> int:
         """Set the bytes. Returns by how much they have changed."""
         if not missing or missing > account.missing:  # its request is finished, or another one has begun
             self._stop_waiting(account)
             self._stop_finishing(account)
-        change = whole + came - account.whole - account.came
+        change = whole + received - account.whole - account.received
         self._held += change
         account.address.held += change
         self._whole += whole - account.whole
         account.moved += abs(change)
         if account.deadline_ms and account is not self._oldest:
             self._missing += missing - account.missing
-        account.whole, account.came, account.missing = whole, came, missing
+        account.whole, account.received, account.missing = whole, received, missing
         return change
 
     def _close(self, account: _Account) -> None:
@@ -204,8 +204,8 @@ class RequestMemory:
     def _has_share(self, account: _Account) -> bool:
         left = self._most - self._held - self._finishing_most
         if self._oldest is not None:
-            left += self._oldest.came  # this request may exceed the memory
-        return account.whole + account.came <= left and account.address.held <= 2 * left
+            left += self._oldest.received  # this request may exceed the memory
+        return account.whole + account.received <= left and account.address.held <= 2 * left
 
     # ---- waiting requests, and those that are being finished
 
@@ -229,7 +229,7 @@ class RequestMemory:
                 address.waiting = [entry for entry in address.waiting if entry[2].number == entry[1]]
                 heapq.heapify(address.waiting)
 
-    def _may_go_on(self, account: _Account) -> bool:
+    def _may_continue(self, account: _Account) -> bool:
         """Whether the connection may continue, within its share or to be finished."""
         # a connection that does not read for its own reason asks again when it reads
         if account.holder.core.reads_on and not self._has_share(account):
@@ -284,10 +284,10 @@ class RequestMemory:
         self._clock.call_soon(self._serve)
 
     def _try(self, account: _Account) -> bool:
-        goes_on = self._may_go_on(account)
-        if goes_on:
+        continues = self._may_continue(account)
+        if continues:
             account.holder.memory_granted()
-        return goes_on
+        return continues
 
     # ---- connections that do not continue
 

@@ -153,7 +153,7 @@ _Table = dict[Any, list[Acl]]
 
 
 class AclSelection:
-    """The entries at one point in time, of which many filters select some.
+    """The entries at one point in time. Many filters select from them.
 
     The entries are sorted once for each set of fields that filters name. After that they are looked up.
     """

@@ -25,7 +25,7 @@ log = structlog.get_logger("muster.groups")
 
 def warn_unstable(event: Event) -> None:
     """Log that members of a group leave and join in a loop. `Journal` calls it."""
-    log.warning("a group is restless", group=event.group_id, what=event.facts["text"])
+    log.warning("a group has unstable members", group=event.group_id, what=event.facts["text"])
 
 
 class GroupObservers:

@@ -91,7 +91,7 @@ class MetricsServer:
     async def start(self) -> None:
         """Listen. Raises CannotListen."""
         await self.http.start()
-        log.info("metrics are told", address=f"http://{self.http.host}:{self.http.port}/metrics")
+        log.info("metrics are served", address=f"http://{self.http.host}:{self.http.port}/metrics")
 
     async def stop(self) -> None:
         """Stop to listen and to answer. Harmless when it does not listen."""
@@ -200,7 +200,7 @@ class ServerMetrics:
         errors = {(_api_name(key), error_name(code)): count for (key, code), count in self._errors.items()}
         about = "Error codes in answers."
         yield Metric("muster_request_errors_total", COUNTER, about, errors, ("api", "error"))
-        about = "What happened in groups: rebalances, members that came and went (docs/events.md)."
+        about = "What happened in groups: rebalances, members that joined and left (docs/events.md)."
         events = {(kind,): count for kind, count in self._events.items()}
         yield Metric("muster_group_events_total", COUNTER, about, events, ("kind",))
         about = "How late the event loop was when it looked, ten times a second; added up."

@@ -154,7 +154,7 @@ class Server:
             raise
         unused = self.config.unused()
         if unused:
-            log.info("these properties mean nothing here yet", properties=", ".join(unused))
+            log.info("these properties have no effect here yet", properties=", ".join(unused))
         return self.bound
 
     def _post(self, callback: Callable[[], object]) -> None:

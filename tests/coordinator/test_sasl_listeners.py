@@ -365,7 +365,7 @@ async def test_users_in_a_file_that_changes(tmp_path: Path) -> None:
                 server.nodes[0]._security.renew()
                 server.nodes[0]._security.renew()
             assert [line["event"] for line in logs] == [
-                "what clients have to show cannot be changed to this, it stays as it was"
+                "the SASL settings cannot be changed to this, the old ones are kept"
             ]
             assert await comes_in(server, "eve", "e")
         assert server.nodes[0]._next_look is not None

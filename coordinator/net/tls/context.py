@@ -56,7 +56,7 @@ def openssl_name(name: str) -> str | None:
     return "-".join(filter(None, words))
 
 
-class UnderWay(Protocol):
+class HandshakeInProgress(Protocol):
     """The handshake of an object."""
 
     @property
@@ -64,14 +64,14 @@ class UnderWay(Protocol):
         """The plain socket."""
 
     @property
-    def came(self) -> bytes:
+    def received(self) -> bytes:
         """The bytes that were read from it before `ssl` had the transport."""
 
-    def may_go_on(self) -> bool:
+    def may_continue(self) -> bool:
         """Whether the next step may be done. If not, `ssl` is called again when it may."""
 
 
-OF_THIS_TASK: Final[ContextVar[UnderWay | None]] = ContextVar("a handshake", default=None)
+HANDSHAKE_OF_TASK: Final[ContextVar[HandshakeInProgress | None]] = ContextVar("a handshake", default=None)
 """The handshake that a task, and the tasks that it starts, are for."""
 
 
@@ -82,31 +82,31 @@ class ListenerSSLObject(ssl.SSLObject):
 
     _incoming: ssl.MemoryBIO
     _answers: ssl.MemoryBIO
-    _under_way: UnderWay | None
+    _handshake: HandshakeInProgress | None
 
     @classmethod
     def _create(cls, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **how: Any) -> ListenerSSLObject:
         made: ListenerSSLObject = super()._create(incoming, outgoing, **how)  # type: ignore[misc]  # SSLContext calls it
-        made._incoming, made._answers, made._under_way = incoming, outgoing, OF_THIS_TASK.get()
-        if made._under_way is not None and made._under_way.came:
-            incoming.write(made._under_way.came)
+        made._incoming, made._answers, made._handshake = incoming, outgoing, HANDSHAKE_OF_TASK.get()
+        if made._handshake is not None and made._handshake.received:
+            incoming.write(made._handshake.received)
         return made
 
     def do_handshake(self) -> None:
         """Do the next step if it may be done. When the handshake fails, send the alert."""
-        under_way = self._under_way
-        if under_way is not None and self._incoming.pending and not under_way.may_go_on():
+        handshake = self._handshake
+        if handshake is not None and self._incoming.pending and not handshake.may_continue():
             raise ssl.SSLWantReadError
         try:
             super().do_handshake()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise
         except ssl.SSLError:
-            if under_way is not None:
+            if handshake is not None:
                 with contextlib.suppress(OSError):  # the client has disconnected, or does not read
-                    under_way.socket.send(self._answers.read())
+                    handshake.socket.send(self._answers.read())
             raise
-        self._under_way = None
+        self._handshake = None
 
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}

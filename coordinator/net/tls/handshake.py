@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from muster.coordinator.net.tls.context import OF_THIS_TASK
+from muster.coordinator.net.tls.context import HANDSHAKE_OF_TASK
 
 if TYPE_CHECKING:
     from muster.coordinator.net.connection import Connection
@@ -47,57 +47,57 @@ class Handshakes:
     """The handshakes of one listener in progress: see `MAX_HANDSHAKES` and `MAX_STEPS_AT_ONCE`."""
 
     def __init__(self) -> None:
-        self._under_way: dict[PlainSocket, None] = {}
-        self._in_turn: deque[Callable[[], object]] = deque()
+        self._in_progress: dict[PlainSocket, None] = {}
+        self._waiting: deque[Callable[[], object]] = deque()
         self._done = 0
 
     def __len__(self) -> int:
-        return len(self._under_way)
+        return len(self._in_progress)
 
     def enter(self, plain: PlainSocket) -> None:
         """Add a handshake of a connection that was admitted."""
-        if len(self._under_way) >= MAX_HANDSHAKES:
-            oldest = next(iter(self._under_way))
-            del self._under_way[oldest]
+        if len(self._in_progress) >= MAX_HANDSHAKES:
+            oldest = next(iter(self._in_progress))
+            del self._in_progress[oldest]
             oldest.give_up(f"there are {MAX_HANDSHAKES} handshakes under way, and it is the oldest")
-        self._under_way[plain] = None
+        self._in_progress[plain] = None
 
     def leave(self, plain: PlainSocket) -> None:
         """Remove a handshake that is complete or has failed."""
-        self._under_way.pop(plain, None)
+        self._in_progress.pop(plain, None)
 
-    async def turn(self) -> None:
+    async def wait_for_step(self) -> None:
         """Wait until a step may be done."""
-        comes: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if not self.is_turn(partial(_come, comes)):
-            await comes
+        allowed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not self.may_step(partial(_set_done, allowed)):
+            await allowed
 
-    def is_turn(self, comes: Callable[[], object]) -> bool:
-        """Whether a step may be done now. If not, `comes` is called in the iteration of the event loop in
+    def may_step(self, allowed: Callable[[], object]) -> bool:
+        """Whether a step may be done now. If not, `allowed` is called in the iteration of the event loop in
         which it may.
         """
         if self._done >= MAX_STEPS_AT_ONCE:
-            self._in_turn.append(comes)
+            self._waiting.append(allowed)
             return False
         if not self._done:
-            asyncio.get_running_loop().call_soon(self._next_turn)
+            asyncio.get_running_loop().call_soon(self._next_iteration)
         self._done += 1
         return True
 
-    def _next_turn(self) -> None:
-        self._done = min(MAX_STEPS_AT_ONCE, len(self._in_turn))
+    def _next_iteration(self) -> None:
+        self._done = min(MAX_STEPS_AT_ONCE, len(self._waiting))
         if self._done:
-            asyncio.get_running_loop().call_soon(self._next_turn)
+            asyncio.get_running_loop().call_soon(self._next_iteration)
         for _ in range(self._done):
-            self._in_turn.popleft()()
+            self._waiting.popleft()()
 
 
 class PlainSocket:
-    """The transport of a connection until its TLS handshake is complete. It is an `UnderWay`."""
+    """The transport of a connection until its TLS handshake is complete. It is a `HandshakeInProgress`."""
 
     def __init__(self, accepted: socket.socket) -> None:
         self.socket = accepted
-        self.came = b""
+        self.received = b""
         self._about: dict[str, Any] = {"socket": accepted}
         with contextlib.suppress(OSError):  # the peer has disconnected already
             self._about |= {"sockname": accepted.getsockname(), "peername": accepted.getpeername()}
@@ -105,7 +105,7 @@ class PlainSocket:
         self._why: str | None = None
         self._handshakes: Handshakes | None = None
         self._below: asyncio.Transport | None = None
-        self._is_turn = self._waits = False
+        self._may_step = self._waits = False
 
     def get_extra_info(self, name: str) -> Any:
         """The values that asyncio's transports have under these names."""
@@ -129,23 +129,23 @@ class PlainSocket:
         self._why = self._why or why
         self.abort()
 
-    def may_go_on(self) -> bool:
-        """See `UnderWay`."""
-        if self._is_turn or self._handshakes is None:
-            self._is_turn = False
+    def may_continue(self) -> bool:
+        """See `HandshakeInProgress`."""
+        if self._may_step or self._handshakes is None:
+            self._may_step = False
             return True
         if not self._waits:
-            self._waits = not self._handshakes.is_turn(self._go_on)
+            self._waits = not self._handshakes.may_step(self._go_on)
             return not self._waits
         return False
 
     def _go_on(self) -> None:
         self._waits = False
         if self._below is not None:  # the handshake is still in progress
-            self._is_turn = True
+            self._may_step = True
             # the received bytes are in the protocol of `ssl`: this call adds none, and the protocol handles them
             self._below.get_protocol().buffer_updated(0)  # type: ignore[attr-defined]  # a BufferedProtocol
-            self._is_turn = False
+            self._may_step = False
 
     async def serve(self, connection: Connection, tls: ListenerTls, handshakes: Handshakes, clock: Clock) -> None:
         """Begin TLS as soon as `connection` is admitted, and give it the transport. End it if that fails."""
@@ -158,14 +158,14 @@ class PlainSocket:
         handshakes.enter(self)
         try:
             if await self._speaks_tls(clock):
-                await handshakes.turn()
-                OF_THIS_TASK.set(self)  # for this task, and for the tasks that it starts
+                await handshakes.wait_for_step()
+                HANDSHAKE_OF_TASK.set(self)  # for this task, and for the tasks that it starts
                 self._handshakes = handshakes
                 self._below, below = await loop.connect_accepted_socket(_Below, self.socket)
                 if below.has_ended:
                     self._below.abort()
                     raise ConnectionAbortedError("the client has ended it")
-                self.came = below.data
+                self.received = below.data
                 early = _Early()
                 transport = await loop.start_tls(
                     self._below,
@@ -192,13 +192,13 @@ class PlainSocket:
     async def _speaks_tls(self, clock: Clock) -> bool:
         """Wait for the first byte, which stays in the socket. Other protocols get no answer."""
         loop = asyncio.get_running_loop()
-        came: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self.socket, _come, came)
+        readable: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self.socket, _set_done, readable)
         timer = clock.call_at(
             clock.mono_ms() + int(HANDSHAKE_S * 1000), lambda: self.give_up("the client has sent nothing")
         )
         try:
-            await came
+            await readable
             first = self.socket.recv(1, socket.MSG_PEEK)
         finally:
             timer.cancel()
@@ -208,9 +208,9 @@ class PlainSocket:
         return first == _TLS_RECORD and self._why is None
 
 
-def _come(came: asyncio.Future[None]) -> None:
-    if not came.done():
-        came.set_result(None)
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class _Below(asyncio.Protocol):

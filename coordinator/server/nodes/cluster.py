@@ -158,7 +158,7 @@ class Cluster:
             )
         self._node(node_id, "pause").pause()
         self._silent(node_id)
-        log.warning("a node stands still", node=node_id, others_lead_in_ms=self._settings.broker_session_timeout_ms)
+        log.warning("a node is paused", node=node_id, others_lead_in_ms=self._settings.broker_session_timeout_ms)
 
     async def resume_node(self, node_id: int) -> None:
         """The node continues as by SIGCONT. If others lead by now, it leads no partition yet. Raises WrongNode or
@@ -176,7 +176,7 @@ class Cluster:
             raise
         self.states[node_id] = NodeState.UP
         node.resume()
-        log.info("a node goes on", node=node_id)
+        log.info("a node continues", node=node_id)
 
     async def _rejoin(self, node_id: int) -> None:
         """A live broker that was found dead may lead again, with the same registration. Raises `ApiError`."""
@@ -210,10 +210,10 @@ class Cluster:
             if registered is not None and not registered.fenced:
                 self._changes.fence(node_id)
             yield from self._changes.abandoning(node_id, anew=self.states[node_id] is not NodeState.PAUSED)
-            log.info("others lead what a dead node led", node=node_id)
+            log.info("others lead the partitions of a dead node", node=node_id)
         except ApiError as failure:
             # the disk has failed: try again after the session timeout
-            log.error("others cannot lead what a dead node led yet", node=node_id, reason=failure.message)
+            log.error("others cannot lead the partitions of a dead node yet", node=node_id, reason=failure.message)
             self._find_dead_later(node_id)
 
     async def return_node(self, node_id: int) -> None:

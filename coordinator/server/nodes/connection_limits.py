@@ -78,13 +78,13 @@ class ConnectionLimits:
                 most[listener.name] = most_here
             rate_here = cast("int | None", self._live.own_of(listener.name, "max.connection.creation.rate"))
             rates[listener.name] = rate if rate_here is None else rate_here
-        limits.set_most(settings, most)
+        limits.set_limits(settings, most)
         if self._quotas is not None:
             self._quotas.limit_connections(limits, rate, rates)
         elif any(each != NO_LIMIT for each in (rate, *rates.values())):
             self._manager()
 
-    def look_up(self, host: str, done: Callable[[str | None], object]) -> None:
+    def resolve_host(self, host: str, done: Callable[[str | None], object]) -> None:
         """Resolve the address of a host, for limits of addresses."""
         from muster.coordinator.system.host_names import resolve
 

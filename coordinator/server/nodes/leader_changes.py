@@ -202,7 +202,7 @@ class LeaderChanges:
         try:
             yield from self._moving([*leadership.all_places(state)], decide)
         except ApiError as failure:
-            log.error("preferred leaders cannot be brought back yet", reason=failure.message)
+            log.error("preferred leaders cannot be elected yet", reason=failure.message)
 
 
 def _concerned(topics: Topics, *broker_ids: int) -> list[Place]:

@@ -209,7 +209,7 @@ class RunningNode:
         if common.is_bounded:
             most = partial(_most_connections, self)
         connections = self._connections
-        limits = Limits(settings, self._clock.machine, most, self._unsent, connections.look_up)
+        limits = Limits(settings, self._clock.machine, most, self._unsent, connections.resolve_host)
         connections.limits = limits
         dispatcher = self._dispatcher = common.open_dispatcher(self.node)
         self.live.checks.append(connections.check)

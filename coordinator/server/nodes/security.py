@@ -183,10 +183,10 @@ class ListenerSecurity:
             try:
                 listener.set_sasl(self._sasl_listener(given))
             except ConfigError as error:
-                log.error("what clients have to show cannot be changed to this, it stays as it was",
+                log.error("the SASL settings cannot be changed to this, the old ones are kept",
                           listener=given.name, why=str(error))  # fmt: skip
             else:
-                log.info("what clients have to show was read anew", listener=given.name)
+                log.info("the SASL settings were read again", listener=given.name)
 
         self._live.checks.append(check)
         self.renewals.append(renew)

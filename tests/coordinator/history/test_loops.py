@@ -134,7 +134,7 @@ def test_the_journal_writes_it_after_what_led_to_it_and_a_timeline_tells_it() ->
         warn_unstable(bench.restless[0])
     assert lines == [
         {
-            "event": "a group is restless",
+            "event": "a group has unstable members",
             "log_level": "warning",
             "group": "g",
             "what": "web-1 keeps leaving and coming back",

@@ -41,7 +41,7 @@ class Dispatcher:
         self.sink = sink
         self.context = RequestContext(channel, Client("c", "/h"), 0, 0)
         self.is_reading = False
-        self.prepared = self.note_response = None
+        self.cached = self.note_response = None
         self.seen: list[int] = []
         self.judge: Callable[[], None] | None = None
         self.ended = 0

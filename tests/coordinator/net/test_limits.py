@@ -65,10 +65,10 @@ class TestCounts:
         first, waiting = Connection(limits), Connection.__new__(Connection)
         waiting.host, waiting.calls, waiting.limits = "10.0.0.2", [], limits
         assert limits.wait(waiting)
-        limits.set_most(replace(NetSettings(), max_connections=2, max_connections_per_ip=1))
+        limits.set_limits(replace(NetSettings(), max_connections=2, max_connections_per_ip=1))
         assert waiting.calls == ["room"]
         assert "max.connections.per.ip" in (limits.refusal(first.host) or "")
-        limits.set_most(replace(NetSettings(), max_connections=20))
+        limits.set_limits(replace(NetSettings(), max_connections=20))
         assert limits.max_connections == 9
 
     def test_open_files_limit_connections_too(self) -> None:
@@ -216,14 +216,14 @@ class TestInput:
 def test_overrides_are_of_addresses_however_they_are_written() -> None:
     asked: list[str] = []
 
-    def look_up(host: str, done: Any) -> None:
+    def resolve_host(host: str, done: Any) -> None:
         asked.append(host)
         done("10.0.0.7" if host == "known" else None)
 
     settings = replace(
         NetSettings(), max_connections_per_ip=0, max_connections_per_ip_overrides="::1:1,known:2,unknown:3,10.0.0.8:4"
     )
-    limits = Limits(settings, ManualClock(0), look_up=look_up)
+    limits = Limits(settings, ManualClock(0), resolve_host=resolve_host)
     assert asked == ["known", "unknown"]
     for host in ("0:0:0:0:0:0:0:1", "10.0.0.7", "10.0.0.8"):
         assert limits.refusal(host) is None, host

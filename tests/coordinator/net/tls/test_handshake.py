@@ -372,7 +372,7 @@ def test_only_so_many_handshakes_begin_in_one_turn_of_the_loop(run: Callable[[An
                 loop.call_soon(next_turn)
 
         async def one() -> None:
-            await handshakes.turn()
+            await handshakes.wait_for_step()
             begun.append(turn)
 
         loop.call_soon(next_turn)
@@ -381,7 +381,7 @@ def test_only_so_many_handshakes_begin_in_one_turn_of_the_loop(run: Callable[[An
         assert len(set(begun)) >= 100 // handshake.MAX_STEPS_AT_ONCE
         # and later ones need not wait
         await asyncio.sleep(0)
-        await asyncio.wait_for(handshakes.turn(), 10)
+        await asyncio.wait_for(handshakes.wait_for_step(), 10)
 
     run(main())
 
