@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from muster.coordinator.log.checkpoints import encode_uuid
 from muster.coordinator.system import uuids
 from muster.postgres import schema
-from muster.postgres.missing import MissingExtra, check
 from muster.postgres.store import Identity, StoreAway, StoreRefused
+from muster.postgres.url import MissingExtra, check
 
 if TYPE_CHECKING:
     from muster.postgres.administration import ClusterStatus, Status

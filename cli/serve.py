@@ -211,21 +211,21 @@ def _run_cluster(
     config: Config, options: argparse.Namespace, ready: Callable[[str, int], None], metrics: tuple[str, int] | None
 ) -> tuple[int, str]:
     """As `_run`, with the log in a database."""
-    from muster.postgres.missing import MissingExtra, check
+    from muster.postgres.url import MissingExtra, check
 
     try:
         check()
     except MissingExtra as error:
         return 1, f"muster serve: {error}"
     from muster.cli.serve_messages import start_failure
-    from muster.postgres.local_replica import CopyRefused
+    from muster.postgres.local_replica import ReplicaRefused
     from muster.postgres.serving import serving
     from muster.postgres.store import StoreRefused
 
     try:
         serve = serving(options.cluster, options.cluster_name, options.data_dir, metrics)
         return server.run(config, ready, serve), ""
-    except (StoreRefused, CopyRefused, LogError) as error:
+    except (StoreRefused, ReplicaRefused, LogError) as error:
         return 1, f"muster serve: {error}"
     except OSError as error:
         return 1, f"muster serve: {start_failure(error, config)}"

@@ -43,12 +43,12 @@ FACTS_AT_ONCE: Final = 4
 
 
 class LogWriter(Protocol):
-    """What writes the logs to the database: the `database_writer.DatabaseWriter`."""
+    """What writes the logs to the database: the `pending_writes.PendingWrites`."""
 
-    def want(self, log: DatabaseLog) -> None:
+    def request_write(self, log: DatabaseLog) -> None:
         """The log has something to write."""
 
-    def number(self) -> int:
+    def next_number(self) -> int:
         """A number that no segment has."""
 
     def stage(self, upload: Upload) -> None:
@@ -74,7 +74,7 @@ class Upload:
         self.number = number
         self.position = 0
 
-    def bring(self, changes: Changes) -> bool:
+    def add_part(self, changes: Changes) -> bool:
         """Add the next part to a database write. False: that was the last part."""
         log, segment = self.log, self.segment
         if not log.is_upload(self):
@@ -114,7 +114,7 @@ class DatabaseLog:
 
     def __init__(
         self,
-        shipper: LogWriter,
+        writer: LogWriter,
         log_no: int,
         segments: LogSegments,
         availability: Availability,
@@ -129,7 +129,7 @@ class DatabaseLog:
         log has no absent segments.
         """
         self.log_no = log_no
-        self._shipper = shipper
+        self._writer = writer
         self._segments = segments
         self._availability = availability
         availability.when_offline = self._went_offline
@@ -151,13 +151,13 @@ class DatabaseLog:
         """Data that was not taken yet when the files were closed."""
         self._start_offset = segments.start_offset
         self._is_closed = False
-        self.clean_offset = self._clean_told = clean_offset
+        self.clean_offset = self._clean_offset_written = clean_offset
         self._cache = cache
-        self._told: set[Segment] = set()
+        self._with_facts: set[Segment] = set()
         """Segments whose facts the database has."""
-        self._telling: list[Segment] = []
+        self._facts_under_way: list[Segment] = []
         """Segments whose facts are part of the present database write."""
-        self._may_tell = len(segments) > 1
+        self._may_need_checkpoint = len(segments) > 1
         """Whether a checkpoint may have to be written. Nearly always none has to be, and then no file is searched."""
         self._checkpoint = -1
         """The offset of the checkpoint that the database has from this leader, or gets in this write."""
@@ -170,7 +170,7 @@ class DatabaseLog:
                 continue
             self._numbers[segment] = [row.segment_no]
             if row.size >= 0 and segment is not segments.active:
-                self._told.add(segment)
+                self._with_facts.add(segment)
                 if cache is not None and not segment.is_absent:
                     cache.kept(self, segment)
         if is_new:
@@ -179,7 +179,7 @@ class DatabaseLog:
             self._unsent.append(segments.active)
             self._position = segments.active.size
         if self._new or is_new:
-            shipper.want(self)
+            writer.request_write(self)
 
     @property
     def recovery_point(self) -> int:
@@ -187,7 +187,7 @@ class DatabaseLog:
         return self.durable_offset
 
     def _add(self, segment: Segment) -> None:
-        number = self._shipper.number()
+        number = self._writer.next_number()
         self._numbers[segment] = [number]
         self._new.append(SegmentRow(number, self.log_no, segment.base_offset, LIVE))
 
@@ -201,7 +201,7 @@ class DatabaseLog:
             callback(self._availability.failure)
         else:
             self._waiters.add(position, callback)
-            self._shipper.want(self)
+            self._writer.request_write(self)
 
     when_flushed = when_durable
     when_synced = when_durable
@@ -210,16 +210,16 @@ class DatabaseLog:
 
     def appended(self, count: int) -> None:  # noqa: ARG002 - by records nothing is decided here
         """So many records were appended."""
-        self._shipper.want(self)
+        self._writer.request_write(self)
         for callback in self.listeners.callbacks:
             callback()
 
     def rolled(self, old: Segment) -> None:  # noqa: ARG002 - it is still in `_unsent` as long as it has to be
         """The log continues in another segment."""
-        self._may_tell = True
+        self._may_need_checkpoint = True
         self._add(self._segments.active)
         self._unsent.append(self._segments.active)
-        self._shipper.want(self)
+        self._writer.request_write(self)
 
     def removed(self, doomed: Sequence[Segment]) -> None:
         """These segments, all of them durable, are no longer part of the log. If there are none, only its start has
@@ -231,11 +231,11 @@ class DatabaseLog:
             if self._unsent and self._unsent[0] is segment and len(self._unsent) > 1:
                 self._unsent.popleft()
                 self._position = 0
-        self._shipper.want(self)
+        self._writer.request_write(self)
 
     def _forget(self, segment: Segment) -> None:
         self._uploads.pop(segment, None)
-        self._told.discard(segment)
+        self._with_facts.discard(segment)
         if self._cache is not None:
             self._cache.forget(segment)
 
@@ -250,10 +250,10 @@ class DatabaseLog:
             if self._unsent and self._unsent[0] is segment and len(self._unsent) > 1:
                 self._unsent.popleft()
                 self._position = 0
-        upload = Upload(self, new, self._shipper.number(), b"".join(map(encode, aborted)))
+        upload = Upload(self, new, self._writer.next_number(), b"".join(map(encode, aborted)))
         self._uploads[new] = upload
         self._numbers[new] = [*numbers, upload.number]
-        self._shipper.stage(upload)
+        self._writer.stage(upload)
 
     def is_upload(self, upload: Upload) -> bool:
         """Whether the upload is still wanted."""
@@ -268,19 +268,19 @@ class DatabaseLog:
         self._numbers[upload.segment] = [upload.number]
         changes.live.append(upload.number)
         changes.dead += [number for number in numbers if number != upload.number]
-        self._tell(changes, upload.segment, upload.aborted)
+        self._add_facts(changes, upload.segment, upload.aborted)
 
     def compacted_to(self, offset: int) -> None:
         """All before `offset` is compacted in the local replica."""
         if not self._is_closed:
             self.clean_offset = offset
-            self._shipper.want(self)
+            self._writer.request_write(self)
 
     def cut_to(self, end_offset: int) -> None:
         """The database may have these records, so they cannot be cut off here. The local replica cannot be used any
         more.
         """
-        self._shipper.failed(f"the copy of {self._segments.directory} was cut off at offset {end_offset}")
+        self._writer.failed(f"the local replica of {self._segments.directory} was cut off at offset {end_offset}")
 
     def in_background(self, job: Callable[[], object], done: Callable[[], object] = lambda: None) -> None:
         """Do a job that nobody waits for, then call `done`."""
@@ -288,20 +288,20 @@ class DatabaseLog:
         def is_done() -> None:
             done()
             if self._cache is not None and not self._is_closed:
-                self._may_tell = True  # the job may have been a snapshot of producers, for a checkpoint
-                self._shipper.want(self)
+                self._may_need_checkpoint = True  # the job may have been a snapshot of producers, for a checkpoint
+                self._writer.request_write(self)
 
-        self._shipper.in_background(job, is_done)
+        self._writer.in_background(job, is_done)
 
     def sync_if_older(self, mono_ms: int) -> None:
         """Do nothing: a sync by age is not needed here."""
 
     # -- writing it to the database
 
-    def take(self, changes: Changes, most: int) -> tuple[int, int]:
-        """Add data that the database does not have yet to a database write, about `most` bytes. Returns an offset and a
+    def add_changes(self, changes: Changes, max_bytes: int) -> tuple[int, int]:
+        """Add data that the database does not have yet to a database write, about `max_bytes`. Returns an offset and a
         number of bytes. All before the offset is added then (-1: the log had no batch). The number is the rest of
-        `most` (0: the log may have more to write). Raises OSError.
+        `max_bytes` (0: the log may have more to write). Raises OSError.
         """
         changes.new_segments += self._new
         changes.dead += self._dead
@@ -309,43 +309,44 @@ class DatabaseLog:
         if self._segments.start_offset != self._start_offset:
             self._start_offset = changes.starts[self.log_no] = self._segments.start_offset
         next_offset = -1
-        while most > 0:
+        while max_bytes > 0:
             row = self._next_row()
             if row is None:
                 break
             changes.batches.append(row)
             next_offset = row.next_offset
-            most -= len(row.data)
-        if self.clean_offset != self._clean_told and not (self._uploads or self._is_closed):
+            max_bytes -= len(row.data)
+        if self.clean_offset != self._clean_offset_written and not (self._uploads or self._is_closed):
             # the database has the offset up to which the log is compacted
-            self._clean_told = changes.clean[self.log_no] = self.clean_offset
+            self._clean_offset_written = changes.clean[self.log_no] = self.clean_offset
         if self._cache is not None and not self._is_closed:
-            self._tell_some(changes)
-        return next_offset, most
+            self._add_due_facts(changes)
+        return next_offset, max_bytes
 
     # -- facts of full segments
 
-    def _tell_some(self, changes: Changes) -> None:
+    def _add_due_facts(self, changes: Changes) -> None:
         """Add the facts of some segments that the database has no facts of. Add a checkpoint if the database has the
         facts of all segments then. Raises OSError.
         """
         segments = self._segments
         active = segments.active
-        if not self._may_tell or self._uploads or self._unsent[0] is not active:
+        if not self._may_need_checkpoint or self._uploads or self._unsent[0] is not active:
             return
         if active.base_offset <= self._checkpoint:
-            self._may_tell = False
+            self._may_need_checkpoint = False
             return
         path = f"{segments.directory}/{segment_name(active.base_offset)}{SNAPSHOT_SUFFIX}"
         producers = segments.storage.load(path)
         if producers is None:
             # the snapshot is being written, or the producers were not known when the segment began
-            self._may_tell = False
+            self._may_need_checkpoint = False
             return
-        due = [segment for segment in segments[:-1] if segment not in self._told and segment not in self._telling]
+        done = self._with_facts.union(self._facts_under_way)
+        due = [segment for segment in segments[:-1] if segment not in done]
         for segment in due[:FACTS_AT_ONCE]:
             index = f"{segment.name}{TRANSACTION_INDEX_SUFFIX}"
-            if not self._tell(changes, segment, segments.storage.load(index) or b""):
+            if not self._add_facts(changes, segment, segments.storage.load(index) or b""):
                 # the snapshot is damaged: the next leader reads the whole log, and finds the damaged place
                 self._checkpoint = MAX_INT64
                 return
@@ -355,7 +356,7 @@ class DatabaseLog:
             changes.checkpoints.append(Checkpoint(self.log_no, active.base_offset, epochs, producers))
             self._checkpoint = active.base_offset
 
-    def _tell(self, changes: Changes, segment: Segment, aborted: bytes) -> bool:
+    def _add_facts(self, changes: Changes, segment: Segment, aborted: bytes) -> bool:
         """Add the facts of a segment to a database write. False: the facts cannot be known. Raises OSError."""
         if self._cache is None:
             return True
@@ -364,22 +365,22 @@ class DatabaseLog:
         except LogError:
             return False
         changes.facts.append(SegmentFacts(self._numbers[segment][0], *figures[1:], aborted))
-        self._telling.append(segment)
+        self._facts_under_way.append(segment)
         return True
 
-    def counts(self) -> None:
+    def write_counted(self) -> None:
         """The database write counts that had something of this log."""
-        telling, self._telling = self._telling, []
-        if self.clean_offset != self._clean_told and not self._is_closed:
-            self._shipper.want(self)
+        written, self._facts_under_way = self._facts_under_way, []
+        if self.clean_offset != self._clean_offset_written and not self._is_closed:
+            self._writer.request_write(self)
         if self._is_closed or self._cache is None:
             return
-        for segment in telling:
+        for segment in written:
             if segment in self._numbers:
-                self._told.add(segment)
+                self._with_facts.add(segment)
                 self._cache.kept(self, segment)
-        if telling:
-            self._shipper.want(self)  # more facts may have to be written
+        if written:
+            self._writer.request_write(self)  # more facts may have to be written
 
     def bring(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:
         """Fetch an absent segment: see `segments.absence.Bring`."""
@@ -388,7 +389,7 @@ class DatabaseLog:
         if self._is_closed:
             then(LogOffline(segments.directory, "it is closed"))
         elif segment.is_absent and self._cache is not None:
-            return self._cache.bring(self, segment, self._numbers[segment][0], then)
+            return self._cache.fetch(self, segment, self._numbers[segment][0], then)
         else:
             then(None)  # the reader looks again, and finds another segment in its place
         return lambda: None
@@ -415,7 +416,7 @@ class DatabaseLog:
 
     def failed(self, what: str) -> None:
         """The local replica can no longer be relied on."""
-        self._shipper.failed(what)
+        self._writer.failed(what)
 
     @property
     def waiting_bytes(self) -> int:
@@ -426,13 +427,13 @@ class DatabaseLog:
     def _next_row(self) -> BatchRow | None:
         if self._held:
             return self._held.popleft()
-        return None if self._is_closed else self._next_of_copy()
+        return None if self._is_closed else self._next_of_replica()
 
     def _rest(self) -> Iterator[BatchRow]:
-        while (row := self._next_of_copy()) is not None:
+        while (row := self._next_of_replica()) is not None:
             yield row
 
-    def _next_of_copy(self) -> BatchRow | None:
+    def _next_of_replica(self) -> BatchRow | None:
         while True:
             segment = self._unsent[0]
             row = read_row(segment, self._position, self._numbers[segment][0])
@@ -456,14 +457,14 @@ class DatabaseLog:
 
     def _went_offline(self, failure: LogOffline) -> None:
         self._waiters.fail(failure)
-        self._shipper.failed(str(failure))
+        self._writer.failed(str(failure))
 
     def flush(self) -> None:
         """The files are about to be closed: keep the data that was not taken yet."""
         rows = list(self._rest())
         if rows:
             self._held.extend(rows)
-            self._shipper.want(self)
+            self._writer.request_write(self)
 
     def close(self, failure: LogOffline) -> None:
         """Fail all callbacks that still wait with `failure`. No callback is called afterwards."""

@@ -24,11 +24,11 @@ from muster.postgres.store import NO_SNAPSHOT, NodeRegistration, Snapshot, Store
 CLEAN_MS: Final = 60_000
 """How often the node looks for logs of deleted topics."""
 DROPPED_AT_ONCE: Final = 100
-"""Logs that are removed in one look."""
-LOOK_MS: Final = 2_000
+"""Logs that are removed at one time."""
+CHECK_MS: Final = 2_000
 """How often the node checks whether a snapshot is due, or rows have to be removed."""
 SHORTENED_AT_ONCE: Final = 20
-"""Statements that remove rows in one look."""
+"""Statements that remove rows at one time."""
 LEASES_KEPT: Final = 2
 """Rows stay for so many leases. A registered node has read all rows that are older than its lease (`Membership` ensures
 it).
@@ -42,24 +42,24 @@ class Housekeeping:
 
     def __init__(
         self,
-        seat: NodeRegistration,
+        registration: NodeRegistration,
         store: Store,
-        shipper: DatabaseWriter,
+        writer: DatabaseWriter,
         keeper: SharedMetadataLog,
         clock: Clock,
         settings: ClusterSettings,
         figures: ClusterFigures,
     ) -> None:
         """`store`: another connection than that of the database writes."""
-        self._seat = seat
+        self._registration = registration
         self._store = store
-        self._shipper = shipper
-        self._keeper = keeper
+        self._writer = writer
+        self._metadata_log = keeper
         self._clock = clock
         self._settings = settings
         self._figures = figures
         self.part_records = PART_RECORDS
-        self._clean_ms = self._look_ms = 0
+        self._clean_ms = self._check_ms = 0
         self._end_offset = keeper.began_at
         """The end offset of the newest snapshot that this node knows."""
         self._bytes_then = 0
@@ -69,28 +69,28 @@ class Housekeeping:
         """Whether all rows before the snapshot, and all older snapshots, are removed."""
         self._writing: asyncio.Task[None] | None = None
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Do what is due. Raises StoreAway or StoreRefused."""
         now_ms = self._clock.mono_ms()
         if now_ms >= self._clean_ms:
             self._clean_ms = now_ms + CLEAN_MS
             await self._clean()
-        if now_ms >= self._look_ms and self._writing is None:
-            self._look_ms = now_ms + LOOK_MS
-            await self._look_at_log()
+        if now_ms >= self._check_ms and self._writing is None:
+            self._check_ms = now_ms + CHECK_MS
+            await self._check_log()
 
     async def _clean(self) -> None:
-        state = self._keeper.topics.state
+        state = self._metadata_log.topics.state
         deleted = state.deleted
-        orphans = [row for row in await self._store.logs() if row.topic_id in deleted] if deleted else []
-        for row in orphans[:DROPPED_AT_ONCE]:
-            self._shipper.drop(row, await self._store.segments(row.log_no))
+        deleted_logs = [row for row in await self._store.logs() if row.topic_id in deleted] if deleted else []
+        for row in deleted_logs[:DROPPED_AT_ONCE]:
+            self._writer.pending.drop(row, await self._store.segments(row.log_no))
 
     # -- the metadata log
 
-    async def _look_at_log(self) -> None:
+    async def _check_log(self) -> None:
         if not self._is_short or self._is_due():
-            self._see(await self._store.snapshot(), self._keeper.bytes_read)
+            self._note_snapshot(await self._store.snapshot(), self._metadata_log.bytes_read)
         for _ in range(0 if self._is_short else SHORTENED_AT_ONCE):
             self._is_short = await self._store.shorten_metadata(LEASES_KEPT * self._settings.broker_session_timeout_ms)
             if self._is_short:
@@ -98,7 +98,7 @@ class Housekeeping:
         if self._is_short and self._is_due():
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
-    def _see(self, found: Snapshot, bytes_then: int) -> None:
+    def _note_snapshot(self, found: Snapshot, bytes_then: int) -> None:
         if found == NO_SNAPSHOT:
             self._is_short = True
         elif found.end_offset > self._end_offset:
@@ -107,34 +107,34 @@ class Housekeeping:
 
     def _is_due(self) -> bool:
         """Whether enough bytes, or enough time with new rows, have passed since the last snapshot."""
-        topics, settings = self._keeper.topics, self._settings
+        topics, settings = self._metadata_log.topics, self._settings
         if topics.state.version <= self._end_offset or topics.metadata_log.unknown:
             return False  # this node cannot write records that it does not know: a node of a newer version does
-        if self._keeper.bytes_read - self._bytes_then >= settings.metadata_log_max_record_bytes_between_snapshots:
+        if self._metadata_log.bytes_read - self._bytes_then >= settings.metadata_log_max_record_bytes_between_snapshots:
             return True
         every_ms = settings.metadata_log_max_snapshot_interval_ms
         return every_ms > 0 and self._clock.mono_ms() - self._since_ms >= every_ms
 
     async def _write(self) -> None:
-        """Write a snapshot of the present state, in parts, while the node serves. If that fails, a later look tries
-        again.
+        """Write a snapshot of the present state, in parts, while the node serves. If that fails, a later check
+        tries again.
         """
         try:
-            await self._put()
+            await self._write_parts()
         except (StoreAway, StoreRefused) as error:
             log.warning("no snapshot of the metadata log could be written", reason=str(error), what="it is tried again")
         # a fault of ours: this node gives up its registration, and another one writes the snapshot
         except Exception as error:
             log.error("no snapshot of the metadata log could be written, by a fault", exc_info=error)
-            self._shipper.failed(f"a snapshot of the metadata log could not be written: {error}")
+            self._writer.failed(f"a snapshot of the metadata log could not be written: {error}")
         finally:
             self._writing = None
 
-    async def _put(self) -> None:
-        node_id, epoch, now = self._seat.node_id, self._seat.epoch, self._clock.now()
+    async def _write_parts(self) -> None:
+        node_id, epoch, now = self._registration.node_id, self._registration.epoch, self._clock.now()
         number = await self._store.begin_snapshot()
-        snapshot = MetadataSnapshot(self._keeper.topics.state)
-        bytes_then, count, size = self._keeper.bytes_read, 0, 0
+        snapshot = MetadataSnapshot(self._metadata_log.topics.state)
+        bytes_then, count, size = self._metadata_log.bytes_read, 0, 0
         for part in snapshot.parts(now.wall_ms, self.part_records):
             if not await self._store.put_snapshot_part(node_id, epoch, number, count, part):
                 return
@@ -142,7 +142,7 @@ class Housekeeping:
         whole = Snapshot(number, snapshot.end_offset, count)
         if not await self._store.commit_snapshot(node_id, epoch, whole):
             return
-        self._see(whole, bytes_then)
+        self._note_snapshot(whole, bytes_then)
         self._figures.snapshots += 1
         log.info("the metadata log has a snapshot", end_offset=whole.end_offset, parts=count, bytes=size,
                  took_ms=self._clock.mono_ms() - now.mono_ms)  # fmt: skip

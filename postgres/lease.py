@@ -1,24 +1,38 @@
-"""Whether a node still holds its registration, and what has happened to a database write. Pure.
+"""What a node may rely on: its lease, and what it has read in the database. `outcome` says what has happened to a
+database write.
 
 A node counts its lease from the moment in which it *sent* the extension, by its own clock. The database counts from the
 later moment in which it stored the extension. So the lease ends first for the node, if both clocks are equally fast. No
 clock decides whether a write counts: the epoch decides that.
+
+A process may be suspended (SIGSTOP, a virtual machine that is moved). When it continues, it finds old requests in its
+sockets, and timers that are due. It would answer them before it learns that others lead what it led. So each answer
+checks the clock when it is sent. After the end of the lease nothing is sent, and the connection is cut.
+
+A row that can be read need not be durable. A database session may end while it waits for a synchronous standby. Then
+all readers see its rows, and the standby may never get them. A later write is durable only if all writes before it are.
+So a node that has read something writes a number to its own registration, over the same connection. When the database
+answers that write, the rows that were read are durable. The number stays in the registration, and each database write
+of the node counts only where the number is found. So a node never writes to a standby that has lost what it read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+import asyncio
+from collections.abc import Callable, Container
 from enum import Enum
+from typing import Any
 
-from muster.postgres.store import NodeRegistration
+from muster.coordinator.system.clock import Clock
+from muster.postgres.store import NodeRegistration, Store, StoreAway
 
 
 class Outcome(Enum):
     """The state of a database write that was refused, or whose answer was lost."""
 
-    SEEN = "it can be read, and need not last: only the answer to a later turn says so"
+    SEEN = "it can be read, and need not last: only the answer to a later write says so"
     AGAIN = "it does not count, and may be sent again"
-    LOST = "the seat is another node's, or free, or the database has lost what this node has read or written"
+    LOST = "the registration is another node's, or free, or the database has lost what this node has read or written"
 
 
 def outcome(
@@ -30,9 +44,11 @@ def outcome(
     """
     if found is None or found.epoch != epoch or found.barrier < barrier:
         return Outcome.LOST
-    if found.turn in sent:
+    if found.write_no in sent:
         return Outcome.SEEN
-    return Outcome.AGAIN if found.turn in before else Outcome.LOST  # written by a process that this node does not know
+    return (
+        Outcome.AGAIN if found.write_no in before else Outcome.LOST
+    )  # written by a process that this node does not know
 
 
 class Lease:
@@ -59,3 +75,93 @@ class Lease:
     def is_over(self, now_ms: int) -> bool:
         """Whether another process may hold the registration."""
         return now_ms >= self.ends_ms
+
+
+class LeasedTransport:
+    """The transport of one connection; see the module. Everything except writing goes to the transport below."""
+
+    __slots__ = ("_abort", "_lease", "_mono_ms", "_transport")
+
+    def __init__(self, transport: Any, abort: Callable[[], object], clock: Clock, lease: Lease) -> None:
+        """`abort`: ends the connection."""
+        self._transport = transport
+        self._abort = abort
+        self._mono_ms = clock.mono_ms
+        self._lease = lease
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Send some bytes, or end the connection."""
+        if self._mono_ms() < self._lease.ends_ms:
+            self._transport.write(data)
+        else:
+            self._abort()
+
+    def writelines(self, data: list[bytes | memoryview]) -> None:
+        """Send some parts, or end the connection."""
+        if self._mono_ms() < self._lease.ends_ms:
+            self._transport.writelines(data)
+        else:
+            self._abort()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+LOST = "others have taken this node for dead, or the database has lost what this node has read or written"
+
+
+class ReadBarrier:
+    """The read barrier of one node session. `number`: the last one that was answered; `write_no`: the last answered
+    database write.
+    """
+
+    def __init__(
+        self, store: Store, registration: NodeRegistration, lost: Callable[[str], object] = lambda _: None
+    ) -> None:
+        """`store`: the one that is read; `lost` is called when the node must give up its registration."""
+        self._store = store
+        self._registration = registration
+        self.lost = lost
+        self.number = registration.barrier
+        self.write_no = registration.write_no
+        self._sent = registration.barrier
+        self._asked = 0
+        """How many calls of `passed` were made; `_covered`: how many of them a written number covers."""
+        self._covered = 0
+        self._session = -1
+        self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def session(self) -> int:
+        """The present connection for reads: take it before the first request, and give it to `passed`."""
+        return self._store.session
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no number was written over the present connection yet: its server may have lost something."""
+        return self._store.session != self._session
+
+    async def passed(self, session: int) -> bool:
+        """Wait until all that was read since `session` was taken is durable. False: the connection is another one
+        since, so read again. Raises StoreAway or StoreRefused.
+        """
+        self._asked += 1
+        request = self._asked
+        async with self._one_at_a_time:
+            if self._covered < request and self._store.session == session:
+                requests = self._asked
+                self._sent += 1
+                number = self._sent
+                if not await self._store.barrier(
+                    self._registration.node_id,
+                    self._registration.epoch,
+                    number,
+                    after=self.number,
+                    write_no=self.write_no,
+                ):
+                    self.lost(LOST)
+                    raise StoreAway(LOST)
+                self.number, self._session = number, session
+                if self._store.session == session:
+                    self._covered = requests
+            return self._store.session == session

@@ -28,13 +28,13 @@ from muster.postgres.tasks import cancel_all, pause
 AT_ONCE: Final = 4
 """Logs that are fetched at the same time: more of them would only take memory."""
 LONG_BYTES: Final = 8 * 1024 * 1024
-MOST_LONG: Final = 8
-"""A log is long when more than `LONG_BYTES` of it were fetched. Up to `MOST_LONG` long logs do not count in `AT_ONCE`,
+MAX_LONG: Final = 8
+"""A log is long when more than `LONG_BYTES` of it were fetched. Up to `MAX_LONG` long logs do not count in `AT_ONCE`,
 so that other logs need not wait for gigabytes. Each takes some 8 MB while it is fetched.
 """
 GATHER_MS: Final = 10
 """Logs that are fetched within this time share one write to the database."""
-LOOKED_AT_ONCE: Final = 1_000
+CHECKED_AT_ONCE: Final = 1_000
 """Partitions that are checked in one step."""
 AGAIN_MS: Final = 250
 """After this time a log is fetched again that the database or the disk could not give."""
@@ -71,7 +71,7 @@ class LedPartitions:
         node_id: int,
         store: Store,
         storage: Storage,
-        shipper: DatabaseWriter,
+        writer: DatabaseWriter,
         clock: Clock,
         topics: Topics,
         arrived: Callable[[str, int], object],
@@ -89,14 +89,14 @@ class LedPartitions:
         self._node_id = node_id
         self._store = store
         self._storage = storage
-        self._shipper = shipper
+        self._writer = writer
         self._clock = clock
         self._topics = topics
         self._arrived = arrived
         self._follow = follow
         self._slices = slices
         self._figures = figures or ClusterFigures()
-        self._coming: dict[tuple[bytes, int], _Wanted] = {}
+        self._fetching: dict[tuple[bytes, int], _Wanted] = {}
         self._damaged: dict[tuple[bytes, int], _Wanted] = {}
         """Partitions whose logs are damaged in the database. They are not fetched again in this term of leadership."""
         self._waiting: list[_Wanted] = []
@@ -109,43 +109,43 @@ class LedPartitions:
         self._passage: asyncio.Task[int] | None = None
         """The next pass through the barrier, which other logs may join."""
         self._passages: set[asyncio.Task[int]] = set()
-        self._wishes = self._seen = 0
-        """How many looks were requested, and how many of them are done."""
+        self._requests = self._seen = 0
+        """How many checks were requested, and how many of them are done."""
         topics.left = self._left
 
     @property
     def missing(self) -> int:
         """How many partitions that are led here are not fetched yet."""
-        return len(self._coming)
+        return len(self._fetching)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Fetch the logs that this node leads and does not have. Coordinators load first, because their clients can do
         nothing else. Then the histories load that coordinators write.
         """
-        self._wishes += 1
-        if self._wishes == self._seen + 1:  # otherwise a look is under way, and another follows
-            self._slices.run(self._looking(), lambda _: None, self)
+        self._requests += 1
+        if self._requests == self._seen + 1:  # otherwise a check is under way, and another follows
+            self._slices.run(self._checking(), lambda _: None, self)
 
-    def _looking(self) -> Job[None]:
-        """Leadership that changes during this look is found by the look that the change has requested."""
-        while self._seen < self._wishes:
-            wishes = self._wishes
+    def _checking(self) -> Job[None]:
+        """Leadership that changes during this check is found by the check that the change has requested."""
+        while self._seen < self._requests:
+            requests = self._requests
             new: list[_Wanted] = []
-            looked = 0
+            checked = 0
             for topic in list(self._topics.state.topics.values()):
                 for index in range(len(topic.partitions)):
-                    looked += 1
-                    if not looked % LOOKED_AT_ONCE:
+                    checked += 1
+                    if not checked % CHECKED_AT_ONCE:
                         yield None
                     if self._is_new(topic, index):
-                        new.append(self._coming[topic.topic_id, index])
-            self._seen = wishes
+                        new.append(self._fetching[topic.topic_id, index])
+            self._seen = requests
             self._waiting += new
             self._waiting.sort(key=lambda one: _PLACES.get(one.topic, len(_PLACES)))
             self._begin()
 
     def _begin(self) -> None:
-        while self._waiting and self._busy < AT_ONCE and not self._shipper.has_ended:
+        while self._waiting and self._busy < AT_ONCE and not self._writer.has_ended:
             task = self._loop.create_task(self._fetch_some())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -161,18 +161,18 @@ class LedPartitions:
         key = topic.topic_id, index
         if wanted is None or self._damaged.get(key) == wanted:
             return False
-        is_coming = key in self._coming
-        self._coming[key] = wanted
+        is_coming = key in self._fetching
+        self._fetching[key] = wanted
         return not is_coming
 
     @property
     def closed(self) -> bool:
         """Whether this node looks for nothing any more."""
-        return self._shipper.has_ended
+        return self._writer.has_ended
 
     def fault(self, error: Exception) -> None:
-        """A look has failed by a fault of the program, or a local replica has lost written data."""
-        self._shipper.failed(f"it cannot be looked at what this node leads: {error}")
+        """A check has failed by a fault of the program, or a local replica has lost written data."""
+        self._writer.failed(f"the partitions that this node leads cannot be checked: {error}")
 
     def _wanted(self, topic: TopicState, index: int) -> _Wanted | None:
         """The present term of a partition, if this node leads it and has not fetched it."""
@@ -184,25 +184,25 @@ class LedPartitions:
 
     def _left(self, partition: Partition) -> None:
         self._leaving(partition.topic, partition.index)
-        self._shipper.leave(partition.topic_id, partition.index)
+        self._writer.pending.leave(partition.topic_id, partition.index)
 
     async def _fetch_some(self) -> None:
-        while self._waiting and not self._shipper.has_ended and self._busy <= AT_ONCE:
+        while self._waiting and not self._writer.has_ended and self._busy <= AT_ONCE:
             wanted, since_ms = self._waiting.pop(0), self._clock.mono_ms()
             try:
                 is_here = await self._fetch(wanted)
             except (StoreAway, OSError) as error:
-                self._again(wanted, str(error))
+                self._try_later(wanted, str(error))
             except DamagedLog as error:
                 self._is_damaged(wanted, error)
             except LogOffline as error:
-                self._again(wanted, str(error))
+                self._try_later(wanted, str(error))
             # a fault of ours: this node gives up its registration, and others lead the partition
             except Exception as error:
                 log.error(
                     "a partition cannot be fetched", topic=wanted.topic, partition=wanted.partition, exc_info=error
                 )
-                self._shipper.failed(f"{wanted.topic}-{wanted.partition} cannot be fetched: {error}")
+                self._writer.failed(f"{wanted.topic}-{wanted.partition} cannot be fetched: {error}")
             else:
                 if is_here:
                     self._figures.takeovers += 1
@@ -214,21 +214,21 @@ class LedPartitions:
                   partition=wanted.partition, reason=damage.reason)  # fmt: skip
         key = (wanted.topic_id, wanted.partition)
         self._damaged[key] = wanted
-        self._coming.pop(key, None)
-        self._shipper.leave(*key)
+        self._fetching.pop(key, None)
+        self._writer.pending.leave(*key)
 
-    def _again(self, wanted: _Wanted, why: str) -> None:
+    def _try_later(self, wanted: _Wanted, why: str) -> None:
         log.warning("a partition cannot be fetched yet", topic=wanted.topic, partition=wanted.partition, reason=why)
-        self._coming.pop((wanted.topic_id, wanted.partition), None)
+        self._fetching.pop((wanted.topic_id, wanted.partition), None)
         self._remove(wanted)
-        self._clock.call_at(self._clock.mono_ms() + AGAIN_MS, self.look)
+        self._clock.call_at(self._clock.mono_ms() + AGAIN_MS, self.check)
 
     async def _fetch(self, wanted: _Wanted) -> bool:
         """Fetch a log; return whether it is served now. Raises OSError and the errors of the store and of the log."""
         key = (wanted.topic_id, wanted.partition)
         while True:
-            session = self._shipper.barrier.session
-            found = await self._copy(wanted)
+            session = self._writer.barrier.session
+            found = await self._fetch_log(wanted)
             if found.row is not None and await self._passed() != session:
                 self._remove(wanted)
                 continue
@@ -236,12 +236,12 @@ class LedPartitions:
                 # Others have led it since, and this node does not know that yet. Without this step, it would lead a
                 # part of the log in an epoch that belongs to another leader.
                 await self._follow()
-            if self._shipper.has_ended:
+            if self._writer.has_ended:
                 return False
             topic = self._topics.state.topics_by_id.get(wanted.topic_id)
             now = None if topic is None else self._wanted(topic, wanted.partition)
             if topic is None or now is None:
-                self._coming.pop(key, None)
+                self._fetching.pop(key, None)
                 self._remove(wanted)  # another node leads it meanwhile, or it is deleted
                 return False
             if now == wanted:
@@ -250,12 +250,12 @@ class LedPartitions:
             self._remove(wanted)
             wanted = now
         if found.row is not None:
-            self._shipper.lead(found.row, found.segments)
+            self._writer.pending.lead(found.row, found.segments)
         if found.is_whole:
             start_offset = 0 if found.row is None else found.row.start_offset
             place = wanted.topic, wanted.partition
             self._topics.logs.note_copy(*place, found.end_offset, start_offset, found.absent)
-        del self._coming[key]
+        del self._fetching[key]
         self._topics.open.arrive(topic, wanted.partition)
         partition = self._topics.open.partition(wanted.topic, wanted.partition)
         if partition is not None and local_replica.is_read_in_parts(wanted.topic):
@@ -286,7 +286,7 @@ class LedPartitions:
     async def _pass(self) -> int:
         await pause(self._clock, GATHER_MS)
         self._passage = None
-        barrier = self._shipper.barrier
+        barrier = self._writer.barrier
         session = barrier.session
         return session if await barrier.passed(session) else -1
 
@@ -295,13 +295,13 @@ class LedPartitions:
         if self._topics.logs.get(wanted.topic, wanted.partition) is None and self._storage.is_directory(folder):
             self._storage.remove_tree(folder)
 
-    async def _copy(self, wanted: _Wanted) -> local_replica.Copied:
-        come, is_long = 0, False
+    async def _fetch_log(self, wanted: _Wanted) -> local_replica.FetchedLog:
+        size, is_long = 0, False
 
-        async def came(size: int) -> None:
-            nonlocal come, is_long
-            come += size
-            if come > LONG_BYTES and not is_long and self._long < MOST_LONG:
+        async def written(part_size: int) -> None:
+            nonlocal size, is_long
+            size += part_size
+            if size > LONG_BYTES and not is_long and self._long < MAX_LONG:
                 is_long = True
                 self._long += 1
                 self._begin()
@@ -310,7 +310,7 @@ class LedPartitions:
         try:
             place = wanted.topic, wanted.partition, wanted.topic_id
             tail_only = local_replica.is_read_in_parts(wanted.topic)
-            return await local_replica.fetch(self._store, self._storage, *place, came, tail_only=tail_only)
+            return await local_replica.fetch(self._store, self._storage, *place, written, tail_only=tail_only)
         finally:
             self._long -= is_long
 

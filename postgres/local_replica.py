@@ -50,7 +50,7 @@ def is_read_in_parts(topic: str) -> bool:
     return topic not in INTERNAL_TOPICS
 
 
-class Copied(NamedTuple):
+class FetchedLog(NamedTuple):
     """What the database has of a log."""
 
     row: LogRow | None
@@ -65,7 +65,7 @@ class Copied(NamedTuple):
     """Segments of the log that were not read."""
 
 
-class CopyRefused(Exception):
+class ReplicaRefused(Exception):
     """The directory holds something else. The text is one sentence that says what to do."""
 
 
@@ -74,7 +74,7 @@ def clear(storage: Storage) -> None:
     storage.make_directory("")
     entries = [entry for entry in storage.entries("") if entry.name != LOCK_FILE]
     if entries and storage.load(MARK) is None:
-        raise CopyRefused(
+        raise ReplicaRefused(
             f"{storage.root} is not empty and holds no copy of a cluster, which would be thrown away: "
             "give --data-dir a directory of its own, or none"
         )
@@ -245,7 +245,7 @@ async def fetch(
     pause: Callable[[int], Awaitable[object]],
     *,
     tail_only: bool = False,
-) -> Copied:
+) -> FetchedLog:
     """Write the log of one partition, which has no files here yet. `pause(size)` is awaited after each part of that
     many bytes, so that the event loop serves others. `tail_only`: the segments before its checkpoint are not read.
     Raises OSError and the errors of the store.
@@ -254,7 +254,7 @@ async def fetch(
     directory = f"{topic}-{partition}"
     log = _Writing(storage, directory, topic_id)
     if row is None:
-        return Copied(None, (), 0, is_whole=True)
+        return FetchedLog(None, (), 0, is_whole=True)
     segments = await store.segments(row.log_no)
     has_facts = any(one.size >= 0 for one in segments)  # most logs are small, and need no further request
     checkpoint = await store.checkpoint(row.log_no) if tail_only and has_facts else None
@@ -291,4 +291,4 @@ async def fetch(
         storage.remove_tree(directory)
         return await fetch(store, storage, topic, partition, topic_id, pause)
     figures = [SegmentFigures(one.base_offset, *one[4:8]) for one in absent]
-    return Copied(row, segments, log.end_offset, log.is_whole, log.leader_epoch, figures)
+    return FetchedLog(row, segments, log.end_offset, log.is_whole, log.leader_epoch, figures)

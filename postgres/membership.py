@@ -39,18 +39,18 @@ from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
 from muster.protocol.messages.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
 
-LOOK_MS: Final = 50
+CHECK_MS: Final = 50
 """How often the node looks for rows that others have written, in a database that gives no hints."""
-HINTED_LOOK_MS: Final = 500
+HINTED_CHECK_MS: Final = 500
 """The same in a database that gives hints. A hint is missing if the writer died before it, or the database closed the
-connection. On an idle node, a look each 50 ms took 1 % of a core; each 500 ms, 0.2 %.
+connection. On an idle node, a check each 50 ms took 1 % of a core; each 500 ms, 0.2 %.
 """
 AGAIN_MS: Final = 250
 """The same while the database is unavailable."""
 DECIDE_MS: Final = 500
 """How often the node checks which nodes are alive."""
-MOST_MOVES: Final = 1_000
-"""Optional moves of leaders in one look at most (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
+MAX_MOVES: Final = 1_000
+"""Optional moves of leaders in one check at most (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
 WRITTEN_AT_ONCE: Final = 1_000
 """Records that move leaders, in one row of the metadata log."""
 ANSWERED_MS: Final = 100
@@ -61,6 +61,11 @@ TRIES: Final = 20
 log = structlog.get_logger("muster.cluster")
 
 
+def _held(registrations: Iterable[NodeRegistration]) -> list[int]:
+    """The ids of the nodes whose lease is not over."""
+    return [one.node_id for one in registrations if one.remaining_ms > 0 and one.epoch > 0]
+
+
 class Membership:
     """See the module."""
 
@@ -68,10 +73,10 @@ class Membership:
 
     def __init__(
         self,
-        seat: NodeRegistration,
+        registration: NodeRegistration,
         store: Store,
         storage: Storage,
-        shipper: DatabaseWriter,
+        writer: DatabaseWriter,
         keeper: SharedMetadataLog,
         clock: Clock,
         settings: ClusterSettings,
@@ -83,12 +88,12 @@ class Membership:
         for dead.
         """
         self._storage = storage
-        self._shipper = shipper
-        self.seat = seat
+        self._writer = writer
+        self.registration = registration
         self.keeper = keeper
-        self.peers = NodeMessages(seat.node_id, store, clock, lambda: shipper.lease.is_over(clock.mono_ms()))
+        self.peers = NodeMessages(registration.node_id, store, clock, lambda: writer.lease.is_over(clock.mono_ms()))
         self._figures = figures or ClusterFigures()
-        self.housekeeping = Housekeeping(seat, store, shipper, keeper, clock, settings, self._figures)
+        self.housekeeping = Housekeeping(registration, store, writer, keeper, clock, settings, self._figures)
         self._store = store
         self._clock = clock
         self._others_until_ms = others_until_ms
@@ -103,7 +108,7 @@ class Membership:
         """The metadata log's end and the live nodes for which nothing had to be decided."""
         self._is_leaving = self._stopped = False
         self._is_hinted = False
-        """Whether a node has written since the last look began."""
+        """Whether a node has written since the last check began."""
         self._due_ms = 0
         self._wake: asyncio.Future[None] | None = None
         self._guarding: Timer | None = None
@@ -126,9 +131,9 @@ class Membership:
         self.peers.take_over = self._take_over
         self._topics, self._cluster_id, self._rack, self._renew = topics, cluster_id, rack, renew
         self.keeper.topics, self.keeper.slices, self.keeper.snapshot = topics, slices, ()
-        node_id = self.seat.node_id
+        node_id = self.registration.node_id
         self.led_partitions = LedPartitions(
-            node_id, self._store, self._storage, self._shipper, self._clock, topics, self.arrived, self.keeper.follow,
+            node_id, self._store, self._storage, self._writer, self._clock, topics, self.arrived, self.keeper.follow,
             slices, self._figures, leaving=self._leaves,
         )  # fmt: skip
         topics.moved = self.moved
@@ -138,13 +143,13 @@ class Membership:
             yield from self.keeper.writing(first_records(least))
         while not (yield from self.keeper.writing([self._registration(endpoints)])):
             pass
-        self.led_partitions.look()
+        self.led_partitions.check()
 
     async def listening(self, endpoints: Mapping[str, Endpoint]) -> None:
         """Register these endpoints if they are not the registered ones: the port may have been free to choose. Raises
         `ApiError`.
         """
-        broker = self._topics.state.brokers.get(self.seat.node_id)
+        broker = self._topics.state.brokers.get(self.registration.node_id)
         if broker is not None and broker.endpoints != endpoints:
             while not await self._do(self.keeper.writing([self._registration(endpoints)])):
                 pass
@@ -152,7 +157,7 @@ class Membership:
     def _registration(self, endpoints: Mapping[str, Endpoint]) -> Message:
         topics = self._topics
         return RegisterBrokerRecord(
-            broker_id=self.seat.node_id,
+            broker_id=self.registration.node_id,
             incarnation_id=topics.draw_uuid(),
             broker_epoch=topics.state.version,
             end_points=[BrokerEndpoint(name, *one) for name, one in endpoints.items()],
@@ -169,7 +174,7 @@ class Membership:
 
     def publish(self) -> None:
         """Give the node the present image of the cluster."""
-        state, me = self._topics.state, self.seat.node_id
+        state, me = self._topics.state, self.registration.node_id
         brokers = {
             broker_id: Broker(broker_id, one.rack, one.endpoints, one.epoch, one.fenced)
             for broker_id, one in sorted(state.brokers.items())
@@ -183,27 +188,27 @@ class Membership:
     def moved(self) -> None:
         """Follow a change of brokers or leaders."""
         self.publish()
-        if self._nodes and self.seat.node_id not in self._topics.state.brokers:
+        if self._nodes and self.registration.node_id not in self._topics.state.brokers:
             self._give_up_soon()
         for node in self._nodes:
             node.leave()
             node.take()
-        self.led_partitions.look()
+        self.led_partitions.check()
 
     def _give_up_soon(self) -> None:
         """Give up soon, because this node was unregistered and leads nothing. The node then registers anew. Otherwise
         it would hold its registration and be no part of the cluster. The request to unregister is answered first.
         """
 
-        def look() -> None:
+        def check() -> None:
             self._giving_up = None
             if self.keeper.is_writing:
                 self._give_up_soon()
             else:
-                self._shipper.failed("it was unregistered")
+                self._writer.failed("it was unregistered")
 
         if self._giving_up is None and not self._stopped:
-            self._giving_up = self._clock.call_at(self._clock.mono_ms() + ANSWERED_MS, look)
+            self._giving_up = self._clock.call_at(self._clock.mono_ms() + ANSWERED_MS, check)
 
     def arrived(self, topic: str, index: int) -> None:
         """A partition that this node leads can be served."""
@@ -284,7 +289,7 @@ class Membership:
         """
         state, prefers = self._topics.state, self._settings.auto_leader_rebalance_enable
         version = state.version
-        moves = yield from leader_balancer.changes(state, live, prefers=prefers, most=MOST_MOVES)
+        moves = yield from leader_balancer.changes(state, live, prefers=prefers, most=MAX_MOVES)
         records = [*before, *moves, *after]
         for start in range(0, len(records), WRITTEN_AT_ONCE):
             if state.version != version:
@@ -299,11 +304,11 @@ class Membership:
 
     async def run(self) -> None:
         """Follow and decide until `stop`. Raises StoreRefused, and errors that are a fault of the program."""
-        self._store.when_hinted(self.seat.node_id, self.look)
+        self._store.when_hinted(self.registration.node_id, self.check)
         while not self._stopped:
             self._is_hinted = is_away = False
             try:
-                await self.peers.look()
+                await self.peers.check()
                 await self.keeper.follow()
                 if self._clock.mono_ms() >= self._due_ms and not self._is_leaving:
                     await self._decide()
@@ -313,69 +318,69 @@ class Membership:
             except ApiError as error:
                 log.warning("who leads what could not be changed", reason=error.message)
             if not (self._stopped or self._is_hinted):
-                await self._pause(AGAIN_MS if is_away else self._look_after_ms())
+                await self._pause(AGAIN_MS if is_away else self._next_check_ms())
 
-    def _look_after_ms(self) -> int:
+    def _next_check_ms(self) -> int:
         if not self._store.hears:
-            return LOOK_MS
-        most_ms = min(HINTED_LOOK_MS, self._settings.broker_session_timeout_ms // 4)
-        return max(min(most_ms, self._due_ms - self._clock.mono_ms()), LOOK_MS)
+            return CHECK_MS
+        max_ms = min(HINTED_CHECK_MS, self._settings.broker_session_timeout_ms // 4)
+        return max(min(max_ms, self._due_ms - self._clock.mono_ms()), CHECK_MS)
 
     def _guard(self) -> None:
         """Give up when this node has not heard the others' decisions for too long, although its database writes
         succeed. Otherwise its answers would be out of date.
         """
-        most_ms = self._settings.broker_session_timeout_ms
+        max_ms = self._settings.broker_session_timeout_ms
 
-        def look() -> None:
+        def check() -> None:
             for_ms = self._clock.mono_ms() - self.keeper.followed_ms
-            if for_ms >= most_ms:
-                self._shipper.failed(f"what other nodes decide could not be read for {for_ms} ms")
+            if for_ms >= max_ms:
+                self._writer.failed(f"what other nodes decide could not be read for {for_ms} ms")
             elif not self._stopped:
                 self._guard()
 
-        self._guarding = self._clock.call_at(self.keeper.followed_ms + most_ms, look)
+        self._guarding = self._clock.call_at(self.keeper.followed_ms + max_ms, check)
 
     async def _pause(self, for_ms: int) -> None:
         wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._wake = wake
-        timer = self._clock.call_at(self._clock.mono_ms() + for_ms, self.look)
+        timer = self._clock.call_at(self._clock.mono_ms() + for_ms, self.check)
         await wake
         timer.cancel()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Look now for rows that others have written."""
         self._is_hinted = True
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
     async def _decide(self) -> None:
-        seats = await self._store.seats()
+        registrations = await self._store.registrations()
         state = self._topics.state
-        held = {seat.node_id for seat in seats if seat.remaining_ms > 0 and seat.epoch > 0}
+        held = set(_held(registrations))
         registered = [one for one, broker in state.brokers.items() if not broker.fenced]
         live = sorted(one for one in registered if one in held)
-        if not live or live[0] != self.seat.node_id:
+        if not live or live[0] != self.registration.node_id:
             return
         gone = sorted(one for one in registered if one not in held)
         if gone and self._clock.mono_ms() < self._others_until_ms:
             # Otherwise the first node that returns would fetch all logs that the others lead. The others would have
             # them fetched again, one node after the other.
-            await self.housekeeping.look()
+            await self.housekeeping.check()
             return
-        epochs = {seat.node_id: seat.epoch for seat in seats}
+        epochs = {one.node_id: one.epoch for one in registrations}
         dead = {one: epochs[one] for one in gone if epochs.get(one, 0) > 0}
-        looked_at = (state.version, tuple(live))
-        if not gone and looked_at == self._settled:
-            await self.housekeeping.look()
+        checked_state = (state.version, tuple(live))
+        if not gone and checked_state == self._settled:
+            await self.housekeeping.check()
             return
         fenced = [leadership.fenced(state, one) for one in gone]
         is_done = await self._do(self._moving(live, before=fenced, dead=dead))
-        if is_done and state.version == looked_at[0]:
-            self._settled = looked_at
+        if is_done and state.version == checked_state[0]:
+            self._settled = checked_state
         for one in gone if is_done else ():
             log.warning("a node has died: others lead what it led", node=one)
-        await self.housekeeping.look()
+        await self.housekeeping.check()
 
     async def _do(self, job: Job[bool]) -> bool:
         """Raises `ApiError`."""
@@ -388,11 +393,11 @@ class Membership:
         lease does it.
         """
         self._is_leaving = True
-        state, me = self._topics.state, self.seat.node_id
+        state, me = self._topics.state, self.registration.node_id
         for _ in range(TRIES):
             try:
-                seats = await self._store.seats()
-                held = [seat.node_id for seat in seats if seat.remaining_ms > 0 and seat.epoch > 0]
+                registrations = await self._store.registrations()
+                held = _held(registrations)
                 live = [one for one in leadership.living(state, without=(me,)) if one in held]
                 broker = state.brokers.get(me)
                 fenced = [] if broker is None or broker.fenced else [leadership.fenced(state, me)]
@@ -417,4 +422,4 @@ class Membership:
             self._guarding.cancel()
         if self._giving_up is not None:
             self._giving_up.cancel()
-        self.look()
+        self.check()

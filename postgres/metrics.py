@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
 
 from muster.coordinator.server import Server
 from muster.coordinator.server.metrics import COUNTER, GAUGE, Metric, MetricsServer, ServerMetrics, single
 from muster.coordinator.system.clock import Clock
 from muster.postgres.figures import ClusterFigures
-from muster.postgres.node_session import Term
+from muster.postgres.node_session import NodeSession
 
 
 class ClusterMetrics(MetricsServer):
@@ -26,8 +27,8 @@ class ClusterMetrics(MetricsServer):
         return Server(*given, observer=self._of_server, on_group_events=self._of_server.count_events, **named)
 
     async def _of_both(self) -> list[Metric]:
-        term: Term | None = self.of_cluster.term
-        self._of_server.server = None if term is None else term.server
+        session: NodeSession | None = self.of_cluster.node_session
+        self._of_server.server = None if session is None else session.server
         return [*await self._of_server.collect(), *_metrics(self.of_cluster, self._clock.mono_ms())]
 
     async def start(self) -> None:
@@ -41,50 +42,73 @@ class ClusterMetrics(MetricsServer):
         await super().stop()
 
 
+OLD_NAMES: Final[Mapping[str, str]] = {
+    "muster_cluster_registrations_total": "muster_cluster_seats_taken_total",
+    "muster_cluster_registrations_lost_total": "muster_cluster_seats_lost_total",
+    "muster_cluster_writes_total": "muster_cluster_turns_total",
+    "muster_cluster_writes_retried_total": "muster_cluster_turns_retried_total",
+    "muster_cluster_write_seconds_total": "muster_cluster_turn_seconds_total",
+    "muster_cluster_segments_fetched_total": "muster_cluster_segments_brought_total",
+    "muster_cluster_registered": "muster_cluster_seat_held",
+    "muster_cluster_partitions_loading": "muster_cluster_partitions_coming",
+}
+"""Metrics are exported under their old names, too, for one release (docs/changes.md)."""
+
+
 def _metrics(of: ClusterFigures, now_ms: int) -> Iterator[Metric]:
-    """The present figures, by the monotonic clock."""
-    yield single("muster_cluster_seats_taken_total", COUNTER, "How often this process took a seat.",
-                 of.seats_taken)  # fmt: skip
-    yield single("muster_cluster_seats_lost_total", COUNTER, "How often it lost it.", of.seats_lost)
-    yield single("muster_cluster_turns_total", COUNTER, "Turns that the database has.", of.turns)
-    yield single("muster_cluster_turns_retried_total", COUNTER, "Those that were sent more than once.",
-                 of.turns_retried)  # fmt: skip
-    yield single("muster_cluster_turn_seconds_total", COUNTER, "How long turns took, added up.",
-                 of.turns_ms / 1000)  # fmt: skip
-    yield single("muster_cluster_bytes_total", COUNTER, "Bytes of batches that turns brought.", of.bytes)
-    yield single("muster_cluster_takeovers_total", COUNTER, "Partitions whose log came with leadership.",
+    """The present figures by the monotonic clock, with those that still have an old name under both names."""
+    for metric in _figures(of, now_ms):
+        yield metric
+        if metric.name in OLD_NAMES:
+            yield replace(metric, name=OLD_NAMES[metric.name], about=f"The old name of {metric.name}.")
+
+
+def _figures(of: ClusterFigures, now_ms: int) -> Iterator[Metric]:
+    yield single("muster_cluster_registrations_total", COUNTER, "How often this process has registered.",
+                 of.registrations_made)  # fmt: skip
+    yield single("muster_cluster_registrations_lost_total", COUNTER, "How often it lost its registration.",
+                 of.registrations_lost)  # fmt: skip
+    yield single("muster_cluster_writes_total", COUNTER, "Database writes that the database has.", of.writes)
+    yield single("muster_cluster_writes_retried_total", COUNTER, "Database writes that were sent more than once.",
+                 of.writes_retried)  # fmt: skip
+    yield single("muster_cluster_write_seconds_total", COUNTER, "How long database writes took, added up.",
+                 of.writes_ms / 1000)  # fmt: skip
+    yield single("muster_cluster_bytes_total", COUNTER, "Bytes of batches in database writes.", of.bytes)
+    yield single("muster_cluster_takeovers_total", COUNTER, "Partitions whose log was loaded for a new leadership.",
                  of.takeovers)  # fmt: skip
-    yield single("muster_cluster_takeover_seconds_total", COUNTER, "How long these took to come, added up.",
+    yield single("muster_cluster_takeover_seconds_total", COUNTER, "How long these logs took to load, added up.",
                  of.takeovers_ms / 1000)  # fmt: skip
     yield single("muster_cluster_snapshots_total", COUNTER, "Snapshots of the metadata log that were written here.",
                  of.snapshots)  # fmt: skip
-    yield single("muster_cluster_segments_brought_total", COUNTER,
-                 "Older segments of topics that were asked for, and read from the database.",
-                 of.segments_brought)  # fmt: skip
-    term: Term | None = of.term
-    away_ms = 0 if term is None else term.shipper.away_for_ms
-    yield single("muster_cluster_database_away_seconds_total", COUNTER, "How long turns found the database away.",
-                 (of.away_ms + away_ms) / 1000)  # fmt: skip
-    yield single("muster_cluster_database_away", GAUGE, "1: the database is away for the turn that is due.",
+    yield single("muster_cluster_segments_fetched_total", COUNTER,
+                 "Older segments of topics that were fetched from the database for a reader.",
+                 of.segments_fetched)  # fmt: skip
+    session: NodeSession | None = of.node_session
+    away_ms = 0 if session is None else session.writer.away_for_ms
+    yield single("muster_cluster_database_away_seconds_total", COUNTER,
+                 "How long database writes found the database away.", (of.away_ms + away_ms) / 1000)  # fmt: skip
+    yield single("muster_cluster_database_away", GAUGE, "1: the database is away for the database write that is due.",
                  int(away_ms > 0))  # fmt: skip
-    yield single("muster_cluster_seat_held", GAUGE, "1: this process holds a seat, and serves.",
-                 int(term is not None))  # fmt: skip
-    if term is not None:
-        yield from _of_term(term, now_ms)
+    yield single("muster_cluster_registered", GAUGE, "1: this process is registered, and serves.",
+                 int(session is not None))  # fmt: skip
+    if session is not None:
+        yield from _of_session(session, now_ms)
 
 
-def _of_term(term: Term, now_ms: int) -> Iterator[Metric]:
-    shipper, membership = term.shipper, term.membership
-    yield single("muster_cluster_node_id", GAUGE, "The id of the seat.", shipper.node_id)
-    yield single("muster_cluster_epoch", GAUGE, "The epoch of the seat.", shipper.epoch)
+def _of_session(session: NodeSession, now_ms: int) -> Iterator[Metric]:
+    writer, membership = session.writer, session.membership
+    yield single("muster_cluster_node_id", GAUGE, "The id of the node.", writer.node_id)
+    yield single("muster_cluster_epoch", GAUGE, "The node epoch.", writer.epoch)
     yield single("muster_cluster_lease_seconds", GAUGE, "What is left of the lease, by this node's clock.",
-                 (shipper.lease.ends_ms - now_ms) / 1000)  # fmt: skip
-    yield single("muster_cluster_bytes_waiting", GAUGE, "Bytes in the copy that no turn has taken yet.",
-                 shipper.waiting_bytes)  # fmt: skip
-    yield single("muster_cluster_partitions_coming", GAUGE, "Partitions that are led here, and cannot be served yet.",
+                 (writer.lease.ends_ms - now_ms) / 1000)  # fmt: skip
+    yield single("muster_cluster_bytes_waiting", GAUGE, "Bytes in the local replica that no database write has yet.",
+                 writer.waiting_bytes)  # fmt: skip
+    yield single("muster_cluster_partitions_loading", GAUGE,
+                 "Partitions that are led here, and cannot be served yet.",
                  membership.led_partitions.missing)  # fmt: skip
-    yield single("muster_cluster_metadata_offset", GAUGE, "The end of the metadata log that this node lives by.",
+    yield single("muster_cluster_metadata_offset", GAUGE, "The end of the metadata log that this node has applied.",
                  membership.keeper.known)  # fmt: skip
-    yield single("muster_cluster_metadata_age_seconds", GAUGE, "How long ago this node last read on in it.",
+    yield single("muster_cluster_metadata_age_seconds", GAUGE,
+                 "How long ago this node last asked for new records of the metadata log.",
                  max(now_ms - membership.keeper.followed_ms, 0) / 1000)  # fmt: skip
-    yield single("muster_cluster_nodes", GAUGE, "Nodes that live, as the metadata log says.", membership.live_count)
+    yield single("muster_cluster_nodes", GAUGE, "Live nodes, by the metadata log.", membership.live_count)

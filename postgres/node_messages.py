@@ -132,7 +132,7 @@ class NodeMessages:
         mail_id = uuids.draw_uuid_text()
         timer = self._clock.call_at(self._clock.mono_ms() + WAIT_MS, partial(self._give_up, mail_id))
         self._waiting[mail_id] = _Question(answered, failed, timer)
-        self._put(node_id, mail_id, kind, question)
+        self._write_parts(node_id, mail_id, kind, question)
 
     def _give_up(self, mail_id: str) -> None:
         question = self._waiting.pop(mail_id, None)
@@ -140,7 +140,7 @@ class NodeMessages:
             question.timer.cancel()
             question.failed()
 
-    def _put(self, node_id: int, mail_id: str, kind: int, what: object) -> None:
+    def _write_parts(self, node_id: int, mail_id: str, kind: int, what: object) -> None:
         data = json.dumps(what, separators=(",", ":")).encode()
         self._out.append((node_id, Mail(mail_id, self._node_id, kind, data)))
         self._soon()
@@ -155,11 +155,11 @@ class NodeMessages:
         size = 0
         for key, value in rows:
             if some and size + len(value) > EVENT_BYTES:
-                self._put(node_id, uuids.draw_uuid_text(), EVENTS, [topic, index, some])
+                self._write_parts(node_id, uuids.draw_uuid_text(), EVENTS, [topic, index, some])
                 some, size = [], 0
             some.append([None if key is None else _text(key), _text(value)])
             size += len(value)
-        self._put(node_id, uuids.draw_uuid_text(), EVENTS, [topic, index, some])
+        self._write_parts(node_id, uuids.draw_uuid_text(), EVENTS, [topic, index, some])
 
     async def sent(self) -> None:
         """Return when all mail is sent, or has failed."""
@@ -209,7 +209,7 @@ class NodeMessages:
 
     # -- answering
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Take the mail of this node. Raises the errors of the store."""
         if self._is_over():
             return
@@ -238,7 +238,7 @@ class NodeMessages:
             question.answered(json.loads(mail.data))
 
     def _serving(self, mail: Mail, what: Any) -> Job[None]:
-        answer = partial(self._put, mail.sender, mail.mail_id, ANSWER)
+        answer = partial(self._write_parts, mail.sender, mail.mail_id, ANSWER)
         if mail.kind == MARKERS:
             yield from self._marking(what, answer)
         else:

@@ -23,10 +23,8 @@ from muster.coordinator.topics.errors import ApiError
 from muster.postgres import local_replica
 from muster.postgres.database_writer import DatabaseWriter
 from muster.postgres.figures import ClusterFigures
-from muster.postgres.lease import Lease
-from muster.postgres.leased_transport import LeasedTransport
+from muster.postgres.lease import Lease, LeasedTransport, ReadBarrier
 from muster.postgres.membership import Membership
-from muster.postgres.read_barrier import ReadBarrier
 from muster.postgres.segment_cache import SegmentCache
 from muster.postgres.settings import ClusterSettings
 from muster.postgres.shared_metadata_log import SharedMetadataLog
@@ -58,7 +56,7 @@ class LocalReplicaMachine(Machine):
 
     def engine(self) -> Engine | None:
         """The engine that makes logs durable in the database."""
-        return self._engine
+        return self._engine.pending
 
     def listener(self, *arguments: Any) -> Listener:
         """A listener whose connections send no answer once the lease is over."""
@@ -80,14 +78,14 @@ class LocalReplicaMachine(Machine):
         return None
 
 
-class Term:
+class NodeSession:
     """One node session; see the module. `lost` is set when the registration is lost."""
 
     def __init__(
         self,
         config: Config,
         store: Store,
-        questions: Store,
+        reads: Store,
         machine: Machine,
         clock: Clock,
         directory: Path | None,
@@ -96,14 +94,14 @@ class Term:
         loaded: Callable[[], object] = lambda: None,
         figures: ClusterFigures | None = None,
     ) -> None:
-        """`store`: the connection for database writes; `questions`: another one to the same database, for all other
+        """`store`: the connection for database writes; `reads`: another one to the same database, for all other
         requests. `directory`: the place of the local replica; None: memory. `open_server`: makes the server; tests give
         another one.
         """
         self._open_server = open_server
         self._config = config
         self._store = store
-        self._questions = questions
+        self._reads = reads
         self._machine = machine
         self._clock = clock
         self._directory = directory
@@ -111,45 +109,45 @@ class Term:
         self._figures = figures or ClusterFigures()
         self.lost = asyncio.Event()
         self.server: Any = None
-        self.shipper: DatabaseWriter
+        self.writer: DatabaseWriter
         self.membership: Membership
-        self._keeper: SharedMetadataLog
+        self._metadata_log: SharedMetadataLog
         self._cache: SegmentCache
         self._turns: asyncio.Task[None]
         self._following: asyncio.Task[None] | None = None
 
     async def begin(
-        self, seat: NodeRegistration, asked_ms: int, lease_ms: int, *, others_come_back: bool = False
+        self, registration: NodeRegistration, asked_ms: int, lease_ms: int, *, others_return: bool = False
     ) -> None:
         """Begin after the registration: read the metadata log, join, load, listen. Raises OSError, and the errors of
         the store, of the log and of the local replica.
 
-        `asked_ms`: the monotonic time at which the registration was requested. `others_come_back`: the database was
+        `asked_ms`: the monotonic time at which the registration was requested. `others_return`: the database was
         unavailable, and other nodes get the time of a lease to register.
         """
         began_ms = self._clock.mono_ms()
         storage = self._machine.storage(self._directory)
         local_replica.clear(storage)
-        barrier = ReadBarrier(self._questions, seat)
-        keeper = self._keeper = SharedMetadataLog(self._questions, self._clock, self._machine.draw_uuid_text, barrier)
-        identity, rows = await self._questions.identity(), await keeper.read()
-        local_replica.begin(storage, keeper.began_at, rows, identity, seat.node_id)
+        barrier = ReadBarrier(self._reads, registration)
+        keeper = self._metadata_log = SharedMetadataLog(self._reads, self._clock, self._machine.draw_uuid_text, barrier)
+        identity, rows = await self._reads.identity(), await keeper.read()
+        local_replica.begin(storage, keeper.began_at, rows, identity, registration.node_id)
         post = asyncio.get_running_loop().call_soon_threadsafe
         self._files = self._machine.workers(post, 1)
         settings = self._config.settings(ClusterSettings)
         cache = self._cache = SegmentCache(
-            self._questions,
+            self._reads,
             storage,
             self._clock,
             settings.muster_cluster_cache_bytes,
             settings.muster_cluster_segment_bytes,
             self._figures,
         )
-        shipper = self.shipper = DatabaseWriter(
+        writer = self.writer = DatabaseWriter(
             self._store,
             self._clock,
             storage,
-            seat,
+            registration,
             Lease(lease_ms, asked_ms),
             self._files.run,
             known=lambda: keeper.known,
@@ -159,15 +157,15 @@ class Term:
             cache=cache,
             barrier=barrier,
         )
-        keeper.lost = shipper.failed
+        keeper.lost = writer.failed
         self.membership = Membership(
-            seat, self._questions, storage, shipper, keeper, self._clock, settings, self._figures,
-            others_until_ms=asked_ms + lease_ms if others_come_back else 0,
+            registration, self._reads, storage, writer, keeper, self._clock, settings, self._figures,
+            others_until_ms=asked_ms + lease_ms if others_return else 0,
         )  # fmt: skip
-        self._turns = asyncio.create_task(shipper.run())
+        self._turns = asyncio.create_task(writer.run())
         config = shallow_copy(self._config)
-        config.data_dir, config.cluster_id, config.node_id = self._directory, identity.cluster_id, seat.node_id
-        machine = LocalReplicaMachine(self._machine, storage, shipper, self._clock)
+        config.data_dir, config.cluster_id, config.node_id = self._directory, identity.cluster_id, registration.node_id
+        machine = LocalReplicaMachine(self._machine, storage, writer, self._clock)
         self.server = self._open_server(config, machine=machine, loaded=self._loaded, membership=self.membership)
         try:
             await self.server.start()
@@ -178,17 +176,17 @@ class Term:
                 raise StoreAway(error.message) from error
             raise
         self._following = asyncio.create_task(self._follow())
-        self._figures.term = self
-        self._figures.seats_taken += 1
-        _logger.info("this node serves", node=seat.node_id, epoch=seat.epoch, metadata_offset=keeper.known,
-                     took_ms=self._clock.mono_ms() - began_ms)  # fmt: skip
+        self._figures.node_session = self
+        self._figures.registrations_made += 1
+        _logger.info("this node serves", node=registration.node_id, epoch=registration.epoch,
+                     metadata_offset=keeper.known, took_ms=self._clock.mono_ms() - began_ms)  # fmt: skip
 
     async def _follow(self) -> None:
         try:
             await self.membership.run()
         except Exception as error:  # any error: a node that does not know what others decide must stop
             _logger.error("the metadata log cannot be followed", exc_info=error)
-            self.shipper.failed(f"the metadata log cannot be followed: {error}")
+            self.writer.failed(f"the metadata log cannot be followed: {error}")
 
     def _on_lost(self, _: str) -> None:
         self.lost.set()
@@ -197,19 +195,19 @@ class Term:
         """End the session: let others lead (`hands_over`), stop serving, write the rest. Returns whether the database
         has all records, acknowledged or not.
         """
-        self._figures.term = None
+        self._figures.node_session = None
         await self._while_held(self._stop_following(hands_over=hands_over))
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait([self._following])
-        await self._keeper.stop()
+        await self._metadata_log.stop()
         await self.membership.stop_fetching()
         await self._cache.stop()
         if self.server is not None:
             await self.server.stop()
-        self.shipper.stop()
+        self.writer.stop()
         await self._turns
-        whole = await self.shipper.drain()
+        whole = await self.writer.drain()
         self._files.close()
         return whole
 

@@ -44,10 +44,10 @@ class PostgresStore(PostgresConnection):
         async def ask(connection: Any) -> NodeRegistration | None:
             no = self._cluster_no
             await connection.execute(sql.OLD_MAIL, no)
-            chosen = await connection.fetchval(sql.CHOOSE, no, holder) if node_id is None else node_id
+            chosen = await connection.fetchval(sql.CHOOSE_NODE_ID, no, holder) if node_id is None else node_id
             # drawn in a statement of its own: a number that is not used does no harm
-            epoch = await connection.fetchval(sql.TERM, no)
-            row = await connection.fetchrow(sql.SIT, no, chosen, epoch, holder, address, lease_ms)
+            epoch = await connection.fetchval(sql.NEW_EPOCH, no)
+            row = await connection.fetchrow(sql.REGISTER, no, chosen, epoch, holder, address, lease_ms)
             return None if row is None else NodeRegistration(*row)
 
         return await self._ask(ask)
@@ -64,12 +64,12 @@ class PostgresStore(PostgresConnection):
 
         await self._ask(ask)
 
-    async def seats(self) -> Sequence[NodeRegistration]:
+    async def registrations(self) -> Sequence[NodeRegistration]:
         """All registrations, by node id."""
 
         async def ask(connection: Any) -> Sequence[NodeRegistration]:
             rows = await connection.fetch(
-                f"SELECT {sql.SEAT} FROM muster_seats WHERE cluster_no = $1 ORDER BY node_id", self._cluster_no
+                f"SELECT {sql.REGISTRATION} FROM muster_seats WHERE cluster_no = $1 ORDER BY node_id", self._cluster_no
             )
             return [NodeRegistration(*row) for row in rows]
 
@@ -81,7 +81,7 @@ class PostgresStore(PostgresConnection):
         self,
         node_id: int,
         epoch: int,
-        turn: int,
+        write_no: int,
         known: int,
         changes: Changes,
         lease_ms: int,
@@ -90,27 +90,27 @@ class PostgresStore(PostgresConnection):
         barrier: int = 0,
     ) -> bool:
         """See `Store`. Changes that only append are one statement."""
-        hold = (node_id, epoch, turn, known, lease_ms, turn - 1 if after is None else after, barrier)
+        hold = (node_id, epoch, write_no, known, lease_ms, write_no - 1 if after is None else after, barrier)
 
         async def append(connection: Any) -> bool:
             found = await connection.fetchval(sql.APPEND, self._cluster_no, *hold, *_columns(changes.batches))
             return bool(found)
 
         async def all_of_it(connection: Any) -> bool:
-            await self._prepare(connection, sql.OF_A_TURN)
+            await self._prepare(connection, sql.WRITE_STATEMENTS)
             async with connection.transaction():
-                if await self._prepared[sql.HOLD].fetchval(self._cluster_no, *hold) is None:
+                if await self._prepared[sql.EXTEND_LEASE].fetchval(self._cluster_no, *hold) is None:
                     return False
                 await self._change(epoch, changes)
                 return True
 
         return await self._ask(append if changes.only_appends else all_of_it)
 
-    async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, turn: int) -> bool:
+    async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, write_no: int) -> bool:
         """See `Store`."""
 
         async def ask(connection: Any) -> bool:
-            values = self._cluster_no, node_id, epoch, number, after, turn
+            values = self._cluster_no, node_id, epoch, number, after, write_no
             return await connection.fetchval(sql.BARRIER, *values) is not None
 
         return await self._ask(ask)
@@ -189,7 +189,7 @@ class PostgresStore(PostgresConnection):
             return is_done
 
         async def move(connection: Any) -> bool:
-            await self._prepare(connection, sql.OF_METADATA)
+            await self._prepare(connection, sql.METADATA_STATEMENTS)
             no, prepared = self._cluster_no, self._prepared
             transaction = connection.transaction()
             await transaction.start()
@@ -227,7 +227,7 @@ class PostgresStore(PostgresConnection):
         """See `Store`."""
 
         async def ask(connection: Any) -> int:
-            number: int = await connection.fetchval(sql.TERM, self._cluster_no)
+            number: int = await connection.fetchval(sql.NEW_EPOCH, self._cluster_no)
             return number
 
         return await self._ask(ask)

@@ -62,7 +62,7 @@ class CachedLog(Protocol):
         """The local replica can no longer be relied on."""
 
 
-class _Coming:
+class _Fetch:
     """A segment that is to be fetched."""
 
     __slots__ = ("log", "number", "segment", "waiting")
@@ -82,22 +82,22 @@ class SegmentCache:
         store: Store,
         storage: Storage,
         clock: Clock,
-        most_bytes: int,
+        max_bytes: int,
         roll_bytes: int,
         figures: ClusterFigures | None = None,
     ) -> None:
-        """`store`: another connection than that of the database writes. `most_bytes`: the limit of files that may be
+        """`store`: another connection than that of the database writes. `max_bytes`: the limit of files that may be
         removed. `roll_bytes`: how large segments become, which are fetched as a whole.
         """
         self.roll_bytes = roll_bytes
         self._store = store
         self._storage = storage
         self._clock = clock
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._figures = figures or ClusterFigures()
         self._loop = asyncio.get_running_loop()
-        self._coming: dict[Segment, _Coming] = {}
-        self._queue: list[_Coming] = []
+        self._fetching: dict[Segment, _Fetch] = {}
+        self._queue: list[_Fetch] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
         self._kept: dict[Segment, tuple[CachedLog, tuple[int, int]]] = {}
@@ -109,24 +109,24 @@ class SegmentCache:
 
     # -- fetching
 
-    def bring(self, of: CachedLog, segment: Segment, number: int, then: Then) -> Callable[[], object]:
+    def fetch(self, of: CachedLog, segment: Segment, number: int, then: Then) -> Callable[[], object]:
         """See `log.segments.absence.Bring`; `number`: of the segment in the database."""
         if self._stopped:
             then(LogOffline(segment.file.path, "this node stops"))
             return lambda: None
-        coming = self._coming.get(segment)
+        coming = self._fetching.get(segment)
         if coming is None:
-            coming = self._coming[segment] = _Coming(of, segment, number)
+            coming = self._fetching[segment] = _Fetch(of, segment, number)
             self._queue.append(coming)
             if len(self._tasks) < AT_ONCE:
-                task = self._loop.create_task(self._bring_some())
+                task = self._loop.create_task(self._fetch_some())
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
         waiting = coming.waiting
         waiting.append(then)
         return lambda: waiting.remove(then) if then in waiting else None
 
-    async def _bring_some(self) -> None:
+    async def _fetch_some(self) -> None:
         while self._queue:
             coming = self._queue.pop(0)
             failure: Exception | None = None
@@ -143,21 +143,21 @@ class SegmentCache:
                     coming.log.failed(f"the copy cannot be written: {error}")
             # a fault of ours: this node gives up its registration, and others lead the partition
             except Exception as error:
-                log.error("a segment cannot be brought", path=coming.segment.file.path, exc_info=error)
-                coming.log.failed(f"a segment cannot be brought: {error}")
+                log.error("a segment cannot be fetched", path=coming.segment.file.path, exc_info=error)
+                coming.log.failed(f"a segment cannot be fetched: {error}")
             self._end(coming, failure)
 
-    async def _try(self, coming: _Coming) -> bool:
+    async def _try(self, coming: _Fetch) -> bool:
         """Try to fetch a segment. True: it has arrived, or is not wanted any more. Raises DamagedLog or OSError."""
         try:
             await self._fetch(coming)
         except (StoreAway, StoreRefused) as error:
-            log.warning("a segment cannot be brought now", path=coming.segment.file.path, reason=str(error),
+            log.warning("a segment cannot be fetched now", path=coming.segment.file.path, reason=str(error),
                         what="it is tried again, and its readers wait")  # fmt: skip
             return False
         return True
 
-    async def _fetch(self, coming: _Coming) -> None:
+    async def _fetch(self, coming: _Fetch) -> None:
         """Raises DamagedLog, OSError and the errors of the store."""
         segment, of, name = coming.segment, coming.log, coming.segment.name
         writing = local_replica.SegmentWriting(self._storage, name, segment.base_offset)
@@ -181,7 +181,7 @@ class SegmentCache:
                 what = f"{writing.size} bytes of it are there, and {segment.size} were written"
                 raise DamagedLog(segment.place(writing.size), what)
             segment.arrive()
-            self._figures.segments_brought += 1
+            self._figures.segments_fetched += 1
         finally:
             if segment.is_absent:
                 writing.abandon()
@@ -189,10 +189,10 @@ class SegmentCache:
                     for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                         self._storage.remove(name + suffix)
 
-    def _end(self, coming: _Coming, failure: Exception | None) -> None:
+    def _end(self, coming: _Fetch, failure: Exception | None) -> None:
         segment = coming.segment
-        if self._coming.get(segment) is coming:
-            del self._coming[segment]
+        if self._fetching.get(segment) is coming:
+            del self._fetching[segment]
         if failure is None and not segment.is_absent:
             self.keep(coming.log, segment)
         if failure is None and segment.is_absent:
@@ -222,7 +222,7 @@ class SegmentCache:
     def _shrink(self) -> None:
         # A segment that was read since it was last considered stays for another round.
         for _ in range(2 * len(self._kept)):
-            if self.bytes <= self._most_bytes or len(self._kept) <= KEPT:
+            if self.bytes <= self._max_bytes or len(self._kept) <= KEPT:
                 return
             segment = next(iter(self._kept))
             of, found = self._kept.pop(segment)

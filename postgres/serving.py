@@ -19,7 +19,7 @@ from muster.coordinator.net.listener import WILDCARDS
 from muster.coordinator.server import SWITCH_S, THIS_MACHINE, stopping_at_signals
 from muster.coordinator.system import memory
 from muster.postgres.node_lifecycle import NodeLifecycle
-from muster.postgres.node_session import Term
+from muster.postgres.node_session import NodeSession
 from muster.postgres.postgres import PostgresStore
 from muster.postgres.settings import ClusterSettings
 from muster.postgres.url import warnings
@@ -64,7 +64,7 @@ async def _serve_from(
         log.warning(warning)
     stop = stopping_at_signals()
     lease_ms = config.settings(ClusterSettings).broker_session_timeout_ms
-    store, questions = [PostgresStore(url, name, timeout_ms=lease_ms // 3) for _ in range(2)]
+    store, reads = [PostgresStore(url, name, timeout_ms=lease_ms // 3) for _ in range(2)]
     machine = THIS_MACHINE
     clock = machine.clock()
     cluster_metrics: Any = None
@@ -75,11 +75,11 @@ async def _serve_from(
         cluster_metrics = ClusterMetrics(clock, *metrics)
         await cluster_metrics.start()
 
-    def make_term() -> Term:
+    def make_session() -> NodeSession:
         if cluster_metrics is None:
-            return Term(config, store, questions, machine, clock, directory, loaded=gc.freeze)
-        return Term(
-            config, store, questions, machine, clock, directory,
+            return NodeSession(config, store, reads, machine, clock, directory, loaded=gc.freeze)
+        return NodeSession(
+            config, store, reads, machine, clock, directory,
             open_server=cluster_metrics.open_server, loaded=gc.freeze, figures=cluster_metrics.of_cluster,
         )  # fmt: skip
 
@@ -90,14 +90,14 @@ async def _serve_from(
 
     sys.setswitchinterval(SWITCH_S)
     node_id = None if config.source("node.id") == "default" else config.node_id
-    lifecycle = NodeLifecycle(questions, clock, machine.draw_uuid_text(), _address(config), node_id, lease_ms)
+    lifecycle = NodeLifecycle(reads, clock, machine.draw_uuid_text(), _address(config), node_id, lease_ms)
     try:
-        await lifecycle.run(make_term, stop, serves)
+        await lifecycle.run(make_session, stop, serves)
     finally:
         if cluster_metrics is not None:
             await cluster_metrics.stop()
         await store.close()
-        await questions.close()
+        await reads.close()
     log.info("stopped")
 
 

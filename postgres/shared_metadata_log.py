@@ -20,7 +20,7 @@ from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.leader_balancer import losers
 from muster.coordinator.topics.metadata_log import LEADER_EPOCH, encode
 from muster.coordinator.topics.topics import Topics
-from muster.postgres.read_barrier import ReadBarrier
+from muster.postgres.lease import ReadBarrier
 from muster.postgres.store import MetadataRow, Store, StoreAway, StoreRefused
 from muster.postgres.tasks import cancel_all, pause
 from muster.protocol.errors import ErrorCode
@@ -172,9 +172,9 @@ class SharedMetadataLog:
                     continue
                 for row in rows:
                     if not self._stopped and row.base_offset != self.known:
-                        self._is_shortened()
+                        self._give_up_behind_gap()
                     if not self._stopped:
-                        await self._take_in(row)
+                        await self._apply(row)
                         self.followed_ms = self._clock.mono_ms()
                 self.followed_ms = self._clock.mono_ms()
                 if not rows:
@@ -188,14 +188,14 @@ class SharedMetadataLog:
         if self.known < offset and not self._stopped:
             raise StoreAway(f"the metadata log cannot be read up to offset {offset}")
 
-    def _is_shortened(self) -> None:
+    def _give_up_behind_gap(self) -> None:
         """Give up: this node did not follow for longer than a lease lasts, and rows were removed. The snapshot has
         their content, or `read` finds that it is lost.
         """
         self._stopped = True
         self.lost(f"the metadata log was shortened behind offset {self.known}, up to which this node knows it")
 
-    async def _take_in(self, row: MetadataRow) -> None:
+    async def _apply(self, row: MetadataRow) -> None:
         await to_its_end(self.slices, self.topics.taking_in(row.data))
         self._writers.discard(row.writer)
         self.bytes_read += len(row.data)

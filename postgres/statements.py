@@ -17,7 +17,7 @@ MAIL_KEPT_S: Final = 60
 """Mail that no node has taken for so long is removed."""
 
 LEASE: Final = "clock_timestamp() + $%d::bigint * interval '1 millisecond'"
-HOLD: Final = (
+EXTEND_LEASE: Final = (
     f"UPDATE muster_seats SET turn = $4, expires_at = {LEASE % 6} WHERE cluster_no = $1 AND node_id = $2 "
     "AND epoch = $3 AND turn = $7 AND needs <= $5 AND barrier >= $8 RETURNING cluster_no"
 )
@@ -26,29 +26,29 @@ BARRIER: Final = (
     "AND barrier < $4 AND barrier >= $5 AND turn >= $6 RETURNING cluster_no"
 )
 APPEND: Final = (
-    f"WITH seat AS ({HOLD}), put AS (INSERT INTO muster_batches "
+    f"WITH seat AS ({EXTEND_LEASE}), put AS (INSERT INTO muster_batches "
     "(cluster_no, segment_no, base_offset, next_offset, epoch, data) "
     "SELECT seat.cluster_no, b.segment_no, b.base_offset, b.next_offset, $3, b.data FROM seat, "
     "unnest($9::bigint[], $10::bigint[], $11::bigint[], $12::bytea[]) "
     "AS b (segment_no, base_offset, next_offset, data)) SELECT count(*) FROM seat"
 )
-SEAT: Final = (
+REGISTRATION: Final = (
     "node_id, epoch, turn, needs, holder, address, "
     "(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint AS remaining_ms, barrier"
 )
-TERM: Final = "UPDATE muster_clusters SET terms = terms + 1 WHERE cluster_no = $1 RETURNING terms"
-CHOOSE: Final = (
+NEW_EPOCH: Final = "UPDATE muster_clusters SET terms = terms + 1 WHERE cluster_no = $1 RETURNING terms"
+CHOOSE_NODE_ID: Final = (
     "SELECT coalesce(min(node_id) FILTER (WHERE holder = $2), "
     "min(node_id) FILTER (WHERE expires_at <= clock_timestamp()), max(node_id) + 1, 1) "
     "FROM muster_seats WHERE cluster_no = $1"
 )
-SIT: Final = (
+REGISTER: Final = (
     "INSERT INTO muster_seats AS s (cluster_no, node_id, epoch, turn, needs, holder, address, expires_at) "
     f"VALUES ($1, $2, $3, 0, 0, $4, $5, {LEASE % 6}) "
     "ON CONFLICT (cluster_no, node_id) DO UPDATE SET epoch = excluded.epoch, turn = 0, barrier = 0, "
     "holder = excluded.holder, address = excluded.address, expires_at = excluded.expires_at "
     "WHERE s.expires_at <= clock_timestamp() OR s.holder = excluded.holder "
-    f"RETURNING {SEAT}"
+    f"RETURNING {REGISTRATION}"
 )
 WRITE_METADATA: Final = (
     # before the end of the snapshot, a row may have been removed
@@ -91,7 +91,7 @@ SHORTEN: Final = (
     f"SELECT count(*) = 1 AND (SELECT count(*) FROM log) < {SHORTENED_ROWS} "
     f"AND (SELECT count(*) FROM old) < {SHORTENED_ROWS} FROM it"
 )
-OF_METADATA: Final = (WRITE_METADATA, IS_DEAD, NEEDING)
+METADATA_STATEMENTS: Final = (WRITE_METADATA, IS_DEAD, NEEDING)
 """The statements for a row that moves partitions."""
 SEND: Final = (
     "INSERT INTO muster_mail (cluster_no, node_id, mail_id, sender, kind, data, sent_at) "
@@ -172,7 +172,18 @@ ABORTED: Final = (
     f"ORDER BY base_offset LIMIT {FETCHED_ROWS}) AS found) AS rows_of_it "
     f"WHERE before < {FETCHED_BYTES} ORDER BY base_offset"
 )
-OF_A_TURN: Final = (HOLD, NEW_LOGS, NEW_SEGMENTS, NEW_BATCHES, STARTS, STATE, DROP, CLEAN, FACTS, CHECKPOINTS)
+WRITE_STATEMENTS: Final = (
+    EXTEND_LEASE,
+    NEW_LOGS,
+    NEW_SEGMENTS,
+    NEW_BATCHES,
+    STARTS,
+    STATE,
+    DROP,
+    CLEAN,
+    FACTS,
+    CHECKPOINTS,
+)
 """The statements for a database write of several statements."""
 
 

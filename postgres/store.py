@@ -37,8 +37,8 @@ MAIL_COUNTS_MS: Final = 2_000
 much longer.
 """
 
-NUMBERS_OF_A_TERM: Final = 1 << 24
-"""New logs and segments of one node session have numbers from `epoch * NUMBERS_OF_A_TERM` on."""
+NUMBERS_OF_A_SESSION: Final = 1 << 24
+"""New logs and segments of one node session have numbers from `epoch * NUMBERS_OF_A_SESSION` on."""
 
 
 class StoreAway(Exception):
@@ -55,7 +55,7 @@ class NodeRegistration(NamedTuple):
     node_id: int
     epoch: int
     """The epoch of this node session: no other session of the cluster has it."""
-    turn: int
+    write_no: int
     needs: int
     """The offset up to which the node must know the metadata log, so that its database writes count."""
     holder: str
@@ -242,14 +242,14 @@ class Store(Protocol):
     async def unregister_node(self, node_id: int, epoch: int) -> None:
         """Free the registration, if the node still holds it in that epoch."""
 
-    async def seats(self) -> Sequence[NodeRegistration]:
+    async def registrations(self) -> Sequence[NodeRegistration]:
         """All registrations, by node id."""
 
     async def commit(
         self,
         node_id: int,
         epoch: int,
-        turn: int,
+        write_no: int,
         known: int,
         changes: Changes,
         lease_ms: int,
@@ -262,10 +262,10 @@ class Store(Protocol):
         registration needs more of the metadata log than `known`, or it does not have the number `barrier`.
         """
 
-    async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, turn: int) -> bool:
+    async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, write_no: int) -> bool:
         """Write a number of the node's `ReadBarrier` to its registration, over the connection that all other reads use.
         False: the database did nothing. Then the epoch is over, or the registration no longer has the number `after` or
-        the write `turn`.
+        the write `write_no`.
         """
 
     # -- the metadata log

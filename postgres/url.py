@@ -1,10 +1,24 @@
-"""Checks of a database URL. Pure, except that PGTARGETSESSIONATTRS is read, as PostgreSQL's clients do."""
+"""Checks before a start with `--cluster`: the database URL, and the packages that it needs. This module imports none of
+them. It reads PGTARGETSESSIONATTRS, as PostgreSQL's clients do.
+"""
 
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
+
+
+class MissingExtra(Exception):
+    """The packages are missing. The text is a sentence that says what to install."""
+
+
+def check() -> None:
+    """Raises MissingExtra."""
+    if find_spec("asyncpg") is None:
+        raise MissingExtra("a cluster needs asyncpg: pip install 'muster-kafka[cluster]'")
+
 
 WRITES: Final = ("read-write", "primary")
 """The values of target_session_attrs with which a client accepts only a server that takes writes."""

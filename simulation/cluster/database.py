@@ -135,29 +135,29 @@ class Tables:
 
     # -- registrations
 
-    def seats(self) -> list[NodeRegistration]:
+    def registrations(self) -> list[NodeRegistration]:
         now_ms = self._world.ms
-        return [seat._replace(remaining_ms=seat.remaining_ms - now_ms) for _, seat in sorted(self.rows.items())]
+        return [one._replace(remaining_ms=one.remaining_ms - now_ms) for _, one in sorted(self.rows.items())]
 
     def register_node(self, holder: str, address: str, node_id: int | None, lease_ms: int) -> NodeRegistration | None:
         now_ms = self._world.ms
         if node_id is None:
-            own = [seat.node_id for seat in self.rows.values() if seat.holder == holder]
-            free = [seat.node_id for seat in self.rows.values() if seat.remaining_ms <= now_ms]
+            own = [one.node_id for one in self.rows.values() if one.holder == holder]
+            free = [one.node_id for one in self.rows.values() if one.remaining_ms <= now_ms]
             node_id = min(own or free, default=max(self.rows, default=0) + 1)
         self.terms += 1
-        seat = self.rows.get(node_id)
-        if seat is not None and seat.remaining_ms > now_ms and seat.holder != holder:
+        registration = self.rows.get(node_id)
+        if registration is not None and registration.remaining_ms > now_ms and registration.holder != holder:
             return None
-        needs = 0 if seat is None else seat.needs
+        needs = 0 if registration is None else registration.needs
         taken = NodeRegistration(node_id, self.terms, 0, needs, holder, address, now_ms + lease_ms, 0)
         self.rows[node_id] = taken
         return taken._replace(remaining_ms=lease_ms)
 
     def unregister_node(self, node_id: int, epoch: int) -> None:
-        seat = self.rows.get(node_id)
-        if seat is not None and seat.epoch == epoch:
-            self.rows[node_id] = seat._replace(remaining_ms=self._world.ms)
+        registration = self.rows.get(node_id)
+        if registration is not None and registration.epoch == epoch:
+            self.rows[node_id] = registration._replace(remaining_ms=self._world.ms)
 
     # -- the metadata log
 
@@ -169,15 +169,15 @@ class Tables:
             return False
         if row.base_offset != max((one.next_offset for one in self.log.values()), default=0):
             raise AssertionError(f"there is a gap before {row.base_offset}")
-        seats, now_ms = self.rows, self._world.ms
+        registrations, now_ms = self.rows, self._world.ms
         for node_id, epoch in dead.items():
-            if seats[node_id].epoch != epoch or seats[node_id].remaining_ms > now_ms:
+            if registrations[node_id].epoch != epoch or registrations[node_id].remaining_ms > now_ms:
                 return False
         for node_id in dead:
-            seats[node_id] = seats[node_id]._replace(epoch=0)
+            registrations[node_id] = registrations[node_id]._replace(epoch=0)
         for node_id in needing:
-            if node_id in seats:
-                seats[node_id] = seats[node_id]._replace(needs=row.next_offset)
+            if node_id in registrations:
+                registrations[node_id] = registrations[node_id]._replace(needs=row.next_offset)
         self.log[row.base_offset] = row
         for hint in self.hinted.values():
             hint()
@@ -188,17 +188,17 @@ class Tables:
         return self.terms
 
     def put_snapshot_part(self, node_id: int, epoch: int, number: int, part: int, data: bytes) -> bool:
-        seat = self.rows.get(node_id)
-        if seat is None or seat.epoch != epoch:
+        registration = self.rows.get(node_id)
+        if registration is None or registration.epoch != epoch:
             return False
         if self.snapshot_parts.setdefault((number, part), data) != data:
             raise AssertionError(f"part {part} of snapshot {number} was another one")
         return True
 
     def commit_snapshot(self, node_id: int, epoch: int, snapshot: Snapshot) -> bool:
-        seat, now = self.rows.get(node_id), self.snapshot
+        registration, now = self.rows.get(node_id), self.snapshot
         parts = sum(number == snapshot.number for number, _ in self.snapshot_parts)
-        if seat is None or seat.epoch != epoch or parts != snapshot.parts:
+        if registration is None or registration.epoch != epoch or parts != snapshot.parts:
             return False
         if snapshot.number <= now.number or snapshot.end_offset <= now.end_offset:
             return False
@@ -235,28 +235,28 @@ class Tables:
 
     # -- logs
 
-    def barrier(self, node_id: int, epoch: int, number: int, after: int, turn: int) -> bool:
-        seat = self.rows.get(node_id)
-        if seat is None or seat.epoch != epoch or not after <= seat.barrier < number or seat.turn < turn:
+    def barrier(self, node_id: int, epoch: int, number: int, after: int, write_no: int) -> bool:
+        row = self.rows.get(node_id)
+        if row is None or row.epoch != epoch or not after <= row.barrier < number or row.write_no < write_no:
             return False
-        self.rows[node_id] = seat._replace(barrier=number)
+        self.rows[node_id] = row._replace(barrier=number)
         return True
 
     def commit(
         self,
         node_id: int,
         epoch: int,
-        turn: int,
+        write_no: int,
         known: int,
         changes: Changes,
         lease_ms: int,
         after: int | None = None,
         barrier: int = 0,
     ) -> bool:
-        seat, after = self.rows.get(node_id), turn - 1 if after is None else after
-        if seat is None or (seat.epoch, seat.turn) != (epoch, after) or seat.needs > known or seat.barrier < barrier:
+        own, after = self.rows.get(node_id), write_no - 1 if after is None else after
+        if own is None or (own.epoch, own.write_no) != (epoch, after) or own.needs > known or own.barrier < barrier:
             return False
-        self.rows[node_id] = seat._replace(turn=turn, remaining_ms=self._world.ms + lease_ms)
+        self.rows[node_id] = own._replace(write_no=write_no, remaining_ms=self._world.ms + lease_ms)
         for log in changes.new_logs:
             if log.log_no in self.logs:
                 raise AssertionError(f"log {log.log_no} is there")
@@ -265,11 +265,11 @@ class Tables:
             if segment.segment_no in self.segments_by_no:
                 raise AssertionError(f"segment {segment.segment_no} is there")
             self.segments_by_no[segment.segment_no] = segment
-        for row in changes.batches:
-            key = row.segment_no, row.base_offset
+        for batch in changes.batches:
+            key = batch.segment_no, batch.base_offset
             if key in self.rows_of:
                 raise AssertionError(f"a row at {key} is there")
-            self.rows_of[key] = row
+            self.rows_of[key] = batch
         for log_no, start_offset in changes.starts.items():
             if log_no in self.logs:
                 self.logs[log_no] = self.logs[log_no]._replace(start_offset=start_offset)
@@ -425,14 +425,14 @@ class FaultyStore:
     async def unregister_node(self, node_id: int, epoch: int) -> None:
         await self._write(lambda: self._tables.unregister_node(node_id, epoch))
 
-    async def seats(self) -> Sequence[NodeRegistration]:
-        return await self._ask(self._tables.seats)
+    async def registrations(self) -> Sequence[NodeRegistration]:
+        return await self._ask(self._tables.registrations)
 
     async def commit(
         self,
         node_id: int,
         epoch: int,
-        turn: int,
+        write_no: int,
         known: int,
         changes: Changes,
         lease_ms: int,
@@ -442,11 +442,11 @@ class FaultyStore:
     ) -> bool:
         # a copy: changes that are left out afterwards were already sent
         sent = deepcopy(changes)
-        hold = node_id, epoch, turn, known
+        hold = node_id, epoch, write_no, known
         return await self._write(lambda: self._tables.commit(*hold, sent, lease_ms, after, barrier))
 
-    async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, turn: int) -> bool:
-        return await self._write(lambda: self._tables.barrier(node_id, epoch, number, after, turn))
+    async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, write_no: int) -> bool:
+        return await self._write(lambda: self._tables.barrier(node_id, epoch, number, after, write_no))
 
     async def metadata(self, since: int) -> Sequence[MetadataRow]:
         return await self._ask(lambda: self._tables.metadata(since))

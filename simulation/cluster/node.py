@@ -14,7 +14,7 @@ from muster.coordinator.server.machine import Machine, Post
 from muster.coordinator.system import uuids
 from muster.coordinator.system.clock import Clock
 from muster.postgres.node_lifecycle import NodeLifecycle
-from muster.postgres.node_session import Term
+from muster.postgres.node_session import NodeSession
 from muster.simulation.cluster.database import FaultyStore, Tables
 from muster.simulation.process import VirtualLoop
 from muster.simulation.world import VirtualClock, World
@@ -36,7 +36,7 @@ class Node:
         self.loop.set_exception_handler(self._met)
         self._fault = fault
         self._held: list[Callable[[], object]] | None = None
-        self.store, self.questions = [
+        self.store, self.reads = [
             FaultyStore(world, tables, self.does, world.rng, timeout_ms=lease_ms // 3) for _ in range(2)
         ]
         self.machine = NodeMachine(self)
@@ -44,14 +44,14 @@ class Node:
         self.server: Any = None
         config = load(listen="127.0.0.1:9092", in_memory=True, overrides=properties)
         holder = uuids.draw_uuid_text(world.rng.randbytes)
-        lifecycle = NodeLifecycle(self.questions, self.clock, holder, name, None, lease_ms)
+        lifecycle = NodeLifecycle(self.reads, self.clock, holder, name, None, lease_ms)
         self._stop = asyncio.Event()
 
-        def make_term() -> Term:
+        def make_session() -> NodeSession:
             opens = self._open(open_server)
-            return Term(config, self.store, self.questions, self.machine, self.clock, None, open_server=opens)
+            return NodeSession(config, self.store, self.reads, self.machine, self.clock, None, open_server=opens)
 
-        self._task = self.loop.create_task(lifecycle.run(make_term, self._stop))
+        self._task = self.loop.create_task(lifecycle.run(make_session, self._stop))
         self.turns()
 
     def _open(self, open_server: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,7 +106,7 @@ class Node:
 
     def cut(self, is_cut: bool) -> None:
         """Cut the node off from the database, or connect it again."""
-        self.store.is_cut = self.questions.is_cut = is_cut
+        self.store.is_cut = self.reads.is_cut = is_cut
 
     def stop(self) -> None:
         """SIGTERM."""

@@ -207,7 +207,7 @@ def test_a_database_that_is_away_for_longer_than_the_lease(
     before = leaders(admin_of(nodes), "orders")
     asyncio.run(shut(postgres, database, is_shut=True))
     try:
-        while any("the seat is lost" not in node.log() for node in nodes):
+        while any("the registration is lost" not in node.log() for node in nodes):
             time.sleep(BETWEEN_LOOKS_S)
     finally:
         asyncio.run(shut(postgres, database, is_shut=False))
@@ -268,7 +268,7 @@ def test_a_node_that_stood_still_acknowledges_nothing(nodes: list[ClusterNode], 
     until_led_by([nodes[0]], {1, 3})
     assert not acked
     second.signal(signal.SIGCONT)
-    while "the seat is lost" not in second.log():
+    while "the registration is lost" not in second.log():
         time.sleep(BETWEEN_LOOKS_S)
     alone.flush(60)
     assert acked == [None]

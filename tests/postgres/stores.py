@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from muster.postgres import administration
+from muster.postgres.lease import ReadBarrier
 from muster.postgres.postgres import PostgresStore
-from muster.postgres.read_barrier import ReadBarrier
 from muster.postgres.store import (
     BatchRow,
     Changes,
@@ -73,14 +73,14 @@ class TableStore:
     async def unregister_node(self, node_id: int, epoch: int) -> None:
         self.tables.unregister_node(node_id, epoch)
 
-    async def seats(self) -> Sequence[NodeRegistration]:
-        return self.tables.seats()
+    async def registrations(self) -> Sequence[NodeRegistration]:
+        return self.tables.registrations()
 
     async def commit(
         self,
         node_id: int,
         epoch: int,
-        turn: int,
+        write_no: int,
         known: int,
         changes: Changes,
         lease_ms: int,
@@ -88,10 +88,10 @@ class TableStore:
         after: int | None = None,
         barrier: int = 0,
     ) -> bool:
-        return self.tables.commit(node_id, epoch, turn, known, changes, lease_ms, after, barrier)
+        return self.tables.commit(node_id, epoch, write_no, known, changes, lease_ms, after, barrier)
 
-    async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, turn: int) -> bool:
-        return self.tables.barrier(node_id, epoch, number, after, turn)
+    async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, write_no: int) -> bool:
+        return self.tables.barrier(node_id, epoch, number, after, write_no)
 
     async def metadata(self, since: int) -> Sequence[MetadataRow]:
         return self.tables.metadata(since)

@@ -104,17 +104,17 @@ async def test_the_metadata_log_of_version_1_is_taken_over(database: str, monkey
     assert rows == [(0, 3, b"a"), (3, 4, b"b")]
     assert [row.topic for row in await store.logs()] == ["t"]
     assert {row.state for row in await store.segments(1)} == {DEAD}
-    seat = await store.register_node("a", "a:1", None, 60_000)
-    assert seat is not None
-    assert seat.epoch == 8
+    registration = await store.register_node("a", "a:1", None, 60_000)
+    assert registration is not None
+    assert registration.epoch == 8
     await store.close()
 
 
 async def test_status_counts(postgres: str) -> None:
     store = await postgres_store(postgres)
-    seat = await store.register_node("a", "a:9092", None, 60_000)
+    registration = await store.register_node("a", "a:9092", None, 60_000)
     other = await store.register_node("b", "b:9092", None, 60_000)
-    assert seat is not None
+    assert registration is not None
     assert other is not None
     await store.unregister_node(other.node_id, other.epoch)
     changes = Changes(
@@ -123,7 +123,7 @@ async def test_status_counts(postgres: str) -> None:
         batches=[BatchRow(1, 0, 3, b"abc"), BatchRow(2, 3, 4, b"d")],
         dead=[1],
     )
-    assert await store.commit(seat.node_id, seat.epoch, 1, 0, changes, 60_000)
+    assert await store.commit(registration.node_id, registration.epoch, 1, 0, changes, 60_000)
     assert await store.write_metadata(MetadataRow(0, 5, "w", b"x"))
     cluster_id = (await store.identity()).cluster_id
     await store.close()
@@ -180,9 +180,9 @@ def test_a_database_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_without_asyncpg(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from muster.postgres import missing
+    from muster.postgres import url
 
-    monkeypatch.setattr(missing, "find_spec", lambda _: None)
+    monkeypatch.setattr(url, "find_spec", lambda _: None)
     assert main(["cluster", "status", "postgresql://x/y"]) == 1
     assert "pip install 'muster-kafka[cluster]'" in capsys.readouterr().err
 

@@ -9,7 +9,7 @@ from muster.postgres.store import NodeRegistration
 
 
 @pytest.mark.parametrize(
-    ("epoch", "turn", "barrier", "expected"),
+    ("epoch", "write_no", "barrier", "expected"),
     [
         (3, 7, 5, Outcome.SEEN),
         (3, 8, 5, Outcome.SEEN),  # an empty one behind it
@@ -25,9 +25,9 @@ from muster.postgres.store import NodeRegistration
         (3, 5, 5, Outcome.LOST),  # what was answered is gone
     ],
 )
-def test_what_has_become_of_turn_7_of_epoch_3(epoch: int, turn: int, barrier: int, expected: Outcome) -> None:
-    seat = NodeRegistration(1, epoch, turn, 20, "somebody", "somewhere", 1, barrier)
-    assert outcome(seat, 3, {6}, {7, 8}, 5) is expected
+def test_what_has_become_of_write_7_of_epoch_3(epoch: int, write_no: int, barrier: int, expected: Outcome) -> None:
+    registration = NodeRegistration(1, epoch, write_no, 20, "somebody", "somewhere", 1, barrier)
+    assert outcome(registration, 3, {6}, {7, 8}, 5) is expected
 
 
 def test_a_seat_that_is_not_there_is_lost() -> None:

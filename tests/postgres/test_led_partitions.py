@@ -10,12 +10,12 @@ from typing import Any
 from muster.coordinator.log import MemoryStorage
 from muster.coordinator.system.clock import LoopClock, ManualClock
 from muster.coordinator.system.jobs import JobQueue
-from muster.postgres.led_partitions import AT_ONCE, MOST_LONG, LedPartitions
+from muster.postgres.led_partitions import AT_ONCE, MAX_LONG, LedPartitions
 from muster.postgres.local_replica import PART
 from muster.postgres.store import BatchRow, LogRow, SegmentRow, StoreAway
 from muster.simulation.world import World
 from tests.postgres.stores import passing, table_store
-from tests.postgres.test_term import ORDERS, append, seated, until
+from tests.postgres.test_node_session import ORDERS, append, seated, until
 
 
 class Forgetful(MemoryStorage):
@@ -38,16 +38,16 @@ async def test_a_seat_that_is_lost_while_logs_are_fetched() -> None:
         state=SimpleNamespace(topics={"orders": topic}, topics_by_id={ORDERS: topic}),
         open=SimpleNamespace(partition=lambda *_: None),
     )
-    shipper: Any = SimpleNamespace(has_ended=False, barrier=passing())
+    writer: Any = SimpleNamespace(has_ended=False, barrier=passing())
     clock, arrived = ManualClock(), list[object]()
 
     async def follow() -> None:
         raise AssertionError("nobody has led it since")
 
     held = LedPartitions(
-        1, store, MemoryStorage(), shipper, clock, topics, lambda *what: arrived.append(what), follow, JobQueue(clock)
+        1, store, MemoryStorage(), writer, clock, topics, lambda *what: arrived.append(what), follow, JobQueue(clock)
     )
-    held.look()
+    held.check()
     await until(lambda: bool(clock._timers))  # a part was written, and others have their turn
     await held.stop()
     clock.advance(0)
@@ -78,16 +78,16 @@ async def test_logs_that_come_in_the_same_moment_share_a_write() -> None:
         return True
 
     barrier.passed = passes  # type: ignore[method-assign]
-    shipper: Any = SimpleNamespace(has_ended=False, barrier=barrier, lead=lambda *_: None)
+    writer: Any = SimpleNamespace(has_ended=False, barrier=barrier, pending=SimpleNamespace(lead=lambda *_: None))
     clock = LoopClock(asyncio.get_running_loop())
 
     async def follow() -> None:
         raise AssertionError("nobody has led it since")
 
     held = LedPartitions(
-        1, store, MemoryStorage(), shipper, clock, topics, lambda *what: arrived.append(what), follow, JobQueue(clock)
+        1, store, MemoryStorage(), writer, clock, topics, lambda *what: arrived.append(what), follow, JobQueue(clock)
     )
-    copy, copying, most = held._copy, 0, 0
+    copy, copying, most = held._fetch_log, 0, 0
 
     async def counting(wanted: Any) -> Any:
         nonlocal copying, most
@@ -98,8 +98,8 @@ async def test_logs_that_come_in_the_same_moment_share_a_write() -> None:
         copying -= 1
         return found
 
-    held._copy = counting  # type: ignore[method-assign]
-    held.look()
+    held._fetch_log = counting  # type: ignore[method-assign]
+    held.check()
     await until(lambda: len(arrived) == count)
     await held.stop()
     assert most == AT_ONCE
@@ -109,7 +109,7 @@ async def test_logs_that_come_in_the_same_moment_share_a_write() -> None:
 
 async def test_logs_of_gigabytes_do_not_keep_the_others_waiting() -> None:
     asked: list[bytes] = []
-    most = AT_ONCE + MOST_LONG + 1
+    most = AT_ONCE + MAX_LONG + 1
     names = [bytes([number]) * 16 for number in range(most)]
     is_over = asyncio.Event()
 
@@ -143,7 +143,7 @@ async def test_logs_of_gigabytes_do_not_keep_the_others_waiting() -> None:
         open=SimpleNamespace(partition=lambda *_: None),
         logs=SimpleNamespace(get=lambda *_: None),
     )
-    shipper: Any = SimpleNamespace(has_ended=False, barrier=passing())
+    writer: Any = SimpleNamespace(has_ended=False, barrier=passing())
     clock, loop_clock = ManualClock(), LoopClock(asyncio.get_running_loop())
     clock.call_soon = loop_clock.call_soon  # type: ignore[method-assign]
     store: Any = Endless()
@@ -152,11 +152,11 @@ async def test_logs_of_gigabytes_do_not_keep_the_others_waiting() -> None:
     async def follow() -> None:
         raise AssertionError("nobody has led it since")
 
-    held = LedPartitions(1, store, storage, shipper, clock, topics, lambda *_: None, follow, JobQueue(clock))
-    held.look()
+    held = LedPartitions(1, store, storage, writer, clock, topics, lambda *_: None, follow, JobQueue(clock))
+    held.check()
     # each of those that may be long gives way to the next one; the last one waits
-    await until(lambda: len(asked) == AT_ONCE + MOST_LONG)
-    shipper.has_ended = True
+    await until(lambda: len(asked) == AT_ONCE + MAX_LONG)
+    writer.has_ended = True
     is_over.set()
     await until(lambda: not held._tasks)
     assert held._long == 0

@@ -83,7 +83,7 @@ async def until(holds: Callable[[], bool], *sides: Side) -> None:
     """As many looks as it takes."""
     while not holds():
         for side in sides:
-            await side.box.look()
+            await side.box.check()
         await asyncio.sleep(0)
 
 
@@ -164,7 +164,7 @@ async def test_who_does_not_answer_is_given_up(store: TableStore, monkeypatch: p
     assert set(answers[0].errors.values()) == {ErrorCode.NETWORK_EXCEPTION}
     assert ended == [ErrorCode.NETWORK_EXCEPTION]
     await until(lambda: 1 in store.tables.boxes, two)
-    await one.box.look()  # too late
+    await one.box.check()  # too late
     assert (len(answers), len(ended)) == (1, 1)
 
 
@@ -196,6 +196,6 @@ async def test_events_that_are_not_written_go_to_the_next_leader(
     one.box.hand_over(2, "__group_events", 7, rows)
     await one.box.sent()
     assert len(store.tables.boxes[2]) == 2
-    await two.box.look()
+    await two.box.check()
     assert taken == [("__group_events", 7, rows[:2]), ("__group_events", 7, rows[2:])]
     await one.box.sent()  # there is nothing more, and it is not waited for

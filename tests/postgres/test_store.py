@@ -54,10 +54,12 @@ async def batches(store: Store, *segments: int) -> list[BatchRow]:
     return found
 
 
-async def sit(store: Store, holder: str = "a", node_id: int | None = 1, lease_ms: int = LEASE_MS) -> NodeRegistration:
-    seat = await store.register_node(holder, f"{holder}:9092", node_id, lease_ms)
-    assert seat is not None
-    return seat
+async def register(
+    store: Store, holder: str = "a", node_id: int | None = 1, lease_ms: int = LEASE_MS
+) -> NodeRegistration:
+    registration = await store.register_node(holder, f"{holder}:9092", node_id, lease_ms)
+    assert registration is not None
+    return registration
 
 
 def row(at: int, writer: str = "w", size: int = 2) -> MetadataRow:
@@ -65,38 +67,38 @@ def row(at: int, writer: str = "w", size: int = 2) -> MetadataRow:
 
 
 async def test_a_seat_has_one_holder(store: Store) -> None:
-    first = await sit(store)
-    assert (first.node_id, first.turn, first.needs, first.holder) == (1, 0, 0, "a")
+    first = await register(store)
+    assert (first.node_id, first.write_no, first.needs, first.holder) == (1, 0, 0, "a")
     assert await store.register_node("b", "b:9092", 1, LEASE_MS) is None
-    second = await sit(store, "b", None)
+    second = await register(store, "b", None)
     assert second.node_id == 2
     assert second.epoch > first.epoch
-    assert [(one.node_id, one.holder) for one in await store.seats()] == [(1, "a"), (2, "b")]
-    assert all(0 < one.remaining_ms <= LEASE_MS for one in await store.seats())
+    assert [(one.node_id, one.holder) for one in await store.registrations()] == [(1, "a"), (2, "b")]
+    assert all(0 < one.remaining_ms <= LEASE_MS for one in await store.registrations())
 
 
 async def test_a_seat_that_was_left_is_taken_before_a_new_one(store: Store) -> None:
-    first = await sit(store, "a", None)
-    await sit(store, "b", None)
+    first = await register(store, "a", None)
+    await register(store, "b", None)
     await store.unregister_node(1, first.epoch)
-    assert (await sit(store, "c", None)).node_id == 1
+    assert (await register(store, "c", None)).node_id == 1
     await store.unregister_node(1, first.epoch)  # too late
-    assert (await store.seats())[0].remaining_ms > 0
-    assert (await sit(store, "d", None)).node_id == 3
+    assert (await store.registrations())[0].remaining_ms > 0
+    assert (await register(store, "d", None)).node_id == 3
 
 
 async def test_a_holder_that_begins_anew_gets_another_epoch(store: Store) -> None:
-    seat = await sit(store)
-    assert await store.commit(1, seat.epoch, 1, 0, Changes(), LEASE_MS)
-    again = await sit(store, node_id=None)
+    registration = await register(store)
+    assert await store.commit(1, registration.epoch, 1, 0, Changes(), LEASE_MS)
+    again = await register(store, node_id=None)
     assert again.node_id == 1
-    assert again.epoch > seat.epoch
-    assert again.turn == 0
-    assert not await store.commit(1, seat.epoch, 2, 0, Changes(), LEASE_MS)
+    assert again.epoch > registration.epoch
+    assert again.write_no == 0
+    assert not await store.commit(1, registration.epoch, 2, 0, Changes(), LEASE_MS)
 
 
 async def test_a_turn_counts_once(store: Store) -> None:
-    epoch = (await sit(store)).epoch
+    epoch = (await register(store)).epoch
     start = Changes(new_logs=[LOG], new_segments=[SegmentRow(1, 1, 0)], batches=[BatchRow(1, 0, 2, b"ab")])
     assert await store.commit(1, epoch, 1, 0, start, LEASE_MS)
     assert not await store.commit(1, epoch, 1, 0, start, LEASE_MS)
@@ -104,7 +106,7 @@ async def test_a_turn_counts_once(store: Store) -> None:
     more = Changes(batches=[BatchRow(1, 2, 3, b"c"), BatchRow(1, 3, 9, b"d" * 100_000)])
     assert await store.commit(1, epoch, 2, 0, more, LEASE_MS)
     assert not await store.commit(1, epoch, 2, 0, more, LEASE_MS)
-    assert (await store.seats())[0].turn == 2
+    assert (await store.registrations())[0].write_no == 2
     assert await batches(store, 1) == [*start.batches, *more.batches]
     assert list(await store.logs()) == [LOG]
     assert await store.log(LOG.topic_id, 0) == LOG
@@ -112,9 +114,9 @@ async def test_a_turn_counts_once(store: Store) -> None:
 
 
 async def test_who_lost_the_seat_writes_nothing(store: Store) -> None:
-    epoch = (await sit(store)).epoch
+    epoch = (await register(store)).epoch
     await store.unregister_node(1, epoch)
-    await sit(store, "b")
+    await register(store, "b")
     changes = Changes(new_logs=[LOG], new_segments=[SegmentRow(1, 1, 0)])
     assert not await store.commit(1, epoch, 1, 0, changes, LEASE_MS)
     assert not await store.commit(1, epoch, 1, 0, Changes(batches=[BatchRow(1, 0, 1, b"a")]), LEASE_MS)
@@ -124,7 +126,7 @@ async def test_who_lost_the_seat_writes_nothing(store: Store) -> None:
 
 
 async def test_a_turn_holds_the_seat(store: Store) -> None:
-    epoch = (await sit(store, lease_ms=1)).epoch
+    epoch = (await register(store, lease_ms=1)).epoch
     assert await store.commit(1, epoch, 1, 0, Changes(), LEASE_MS)
     assert await store.register_node("b", "b:9092", 1, LEASE_MS) is None
 
@@ -143,80 +145,80 @@ async def test_a_row_counts_at_the_end_only(store: Store) -> None:
 
 @pytest.mark.parametrize("changes", [Changes(), Changes(starts={1: 1})], ids=["appends", "more"])
 async def test_who_loses_partitions_writes_once_that_is_known(store: Store, changes: Changes) -> None:
-    seat, other = await sit(store), await sit(store, "b", 2)
+    registration, other = await register(store), await register(store, "b", 2)
     assert await store.write_metadata(row(0), [1])
-    assert not await store.commit(1, seat.epoch, 1, 1, changes, LEASE_MS)
+    assert not await store.commit(1, registration.epoch, 1, 1, changes, LEASE_MS)
     assert await store.commit(2, other.epoch, 1, 0, changes, LEASE_MS)
-    assert await store.commit(1, seat.epoch, 1, 2, changes, LEASE_MS)
-    await store.unregister_node(1, seat.epoch)
-    assert (await sit(store)).needs == 2
+    assert await store.commit(1, registration.epoch, 1, 2, changes, LEASE_MS)
+    await store.unregister_node(1, registration.epoch)
+    assert (await register(store)).needs == 2
 
 
 async def test_a_node_whose_lease_is_over_is_dead_for_ever(store: Store) -> None:
-    seat = await sit(store, lease_ms=1)
-    while (await store.seats())[0].remaining_ms > 0:
+    registration = await register(store, lease_ms=1)
+    while (await store.registrations())[0].remaining_ms > 0:
         if isinstance(store, TableStore):
             store.tables._world.ms += 1
-    assert await store.write_metadata(row(0), [1], {1: seat.epoch})
-    assert not await store.commit(1, seat.epoch, 1, 2, Changes(), LEASE_MS)
-    assert (await store.seats())[0].epoch == 0
+    assert await store.write_metadata(row(0), [1], {1: registration.epoch})
+    assert not await store.commit(1, registration.epoch, 1, 2, Changes(), LEASE_MS)
+    assert (await store.registrations())[0].epoch == 0
 
 
 async def test_a_node_that_lives_is_not_dead(store: Store) -> None:
-    seat = await sit(store)
-    assert not await store.write_metadata(row(0), [1], {1: seat.epoch})
-    assert not await store.write_metadata(row(0), [1], {1: seat.epoch + 1})
+    registration = await register(store)
+    assert not await store.write_metadata(row(0), [1], {1: registration.epoch})
+    assert not await store.write_metadata(row(0), [1], {1: registration.epoch + 1})
     assert not await store.metadata(0)
-    assert await store.commit(1, seat.epoch, 1, 0, Changes(), LEASE_MS)
+    assert await store.commit(1, registration.epoch, 1, 0, Changes(), LEASE_MS)
 
 
-async def a_snapshot(store: Store, seat: NodeRegistration, end_offset: int, *parts: bytes) -> Snapshot:
+async def a_snapshot(store: Store, registration: NodeRegistration, end_offset: int, *parts: bytes) -> Snapshot:
     number = await store.begin_snapshot()
     for place, data in enumerate(parts):
-        assert await store.put_snapshot_part(seat.node_id, seat.epoch, number, place, data)
+        assert await store.put_snapshot_part(registration.node_id, registration.epoch, number, place, data)
     return Snapshot(number, end_offset, len(parts))
 
 
 async def test_a_snapshot_counts_when_it_is_whole(store: Store) -> None:
-    seat = await sit(store)
+    registration = await register(store)
     assert await store.snapshot() == NO_SNAPSHOT
     assert await store.write_metadata(row(0))
-    partial = await a_snapshot(store, seat, 2, b"one")
-    assert not await store.commit_snapshot(1, seat.epoch, partial._replace(parts=2))
-    assert await store.put_snapshot_part(1, seat.epoch, partial.number, 0, b"one")  # the answer was lost
-    assert await store.put_snapshot_part(1, seat.epoch, partial.number, 1, b"two")
+    partial = await a_snapshot(store, registration, 2, b"one")
+    assert not await store.commit_snapshot(1, registration.epoch, partial._replace(parts=2))
+    assert await store.put_snapshot_part(1, registration.epoch, partial.number, 0, b"one")  # the answer was lost
+    assert await store.put_snapshot_part(1, registration.epoch, partial.number, 1, b"two")
     assert await store.snapshot() == NO_SNAPSHOT
     whole = partial._replace(parts=2)
-    assert await store.commit_snapshot(1, seat.epoch, whole)
+    assert await store.commit_snapshot(1, registration.epoch, whole)
     assert await store.snapshot() == whole
     assert [await store.snapshot_part(whole.number, place) for place in range(3)] == [b"one", b"two", None]
-    assert not await store.commit_snapshot(1, seat.epoch, whole)  # once is enough
+    assert not await store.commit_snapshot(1, registration.epoch, whole)  # once is enough
 
 
 async def test_only_who_holds_a_seat_writes_a_snapshot_and_only_a_newer_one_counts(store: Store) -> None:
-    seat, other = await sit(store), await sit(store, "b", 2)
-    first, second = await a_snapshot(store, seat, 4, b"a"), await a_snapshot(store, other, 2, b"b")
+    registration, other = await register(store), await register(store, "b", 2)
+    first, second = await a_snapshot(store, registration, 4, b"a"), await a_snapshot(store, other, 2, b"b")
     assert not await store.put_snapshot_part(1, other.epoch, first.number, 1, b"c")
     assert not await store.commit_snapshot(1, other.epoch, first)
-    assert await store.commit_snapshot(1, seat.epoch, first)
+    assert await store.commit_snapshot(1, registration.epoch, first)
     assert not await store.commit_snapshot(2, other.epoch, second)  # it says less
-    third, fourth = await a_snapshot(store, seat, 6, b"c"), await a_snapshot(store, other, 6, b"d")
+    third, fourth = await a_snapshot(store, registration, 6, b"c"), await a_snapshot(store, other, 6, b"d")
     assert await store.commit_snapshot(2, other.epoch, fourth)
-    assert not await store.commit_snapshot(1, seat.epoch, third._replace(end_offset=8))  # it was begun before
+    assert not await store.commit_snapshot(1, registration.epoch, third._replace(end_offset=8))  # it was begun before
     assert await store.snapshot() == fourth
 
 
 async def test_what_a_snapshot_stands_for_goes_when_it_is_old_enough(store: Store) -> None:
-    seat = await sit(store)
+    registration = await register(store)
     for place in range(0, 2_400, 2):
         assert await store.write_metadata(row(place))
     assert not await store.shorten_metadata(0)
-    old = await a_snapshot(store, seat, 10, b"old")
-    assert await store.commit_snapshot(1, seat.epoch, old)
-    begun = await a_snapshot(store, seat, 0, b"half")
-    new = await a_snapshot(store, seat, 2_000, b"new", b"newer")
-    later = await a_snapshot(store, seat, 0, b"later")
-    assert await store.commit_snapshot(1, seat.epoch, new)
+    old = await a_snapshot(store, registration, 10, b"old")
+    assert await store.commit_snapshot(1, registration.epoch, old)
+    begun = await a_snapshot(store, registration, 0, b"half")
+    new = await a_snapshot(store, registration, 2_000, b"new", b"newer")
+    later = await a_snapshot(store, registration, 0, b"later")
+    assert await store.commit_snapshot(1, registration.epoch, new)
     assert not await store.shorten_metadata(LEASE_MS)
     assert next(iter(await store.metadata(0))) == row(0)
     if isinstance(store, TableStore):
@@ -232,10 +234,10 @@ async def test_what_a_snapshot_stands_for_goes_when_it_is_old_enough(store: Stor
 
 
 async def test_nobody_writes_where_a_row_was(store: Store) -> None:
-    seat = await sit(store)
+    registration = await register(store)
     for place in range(0, 8, 2):
         assert await store.write_metadata(row(place))
-    assert await store.commit_snapshot(1, seat.epoch, await a_snapshot(store, seat, 8, b"x"))
+    assert await store.commit_snapshot(1, registration.epoch, await a_snapshot(store, registration, 8, b"x"))
     if isinstance(store, TableStore):
         store.tables._world.ms += 1
     while not await store.shorten_metadata(0):
@@ -276,7 +278,7 @@ async def test_mail_that_nobody_waits_for_any_more_goes_unread(store: Store, pos
 
 
 async def test_segments_are_staged_replaced_and_purged(store: Store) -> None:
-    epoch = (await sit(store)).epoch
+    epoch = (await register(store)).epoch
     old = [BatchRow(1, 0, 5, b"old"), BatchRow(2, 5, 9, b"older")]
     start = Changes(new_logs=[LOG], new_segments=[SegmentRow(1, 1, 0), SegmentRow(2, 1, 5)], batches=old)
     assert await store.commit(1, epoch, 1, 0, start, LEASE_MS)
@@ -299,7 +301,7 @@ async def test_segments_are_staged_replaced_and_purged(store: Store) -> None:
 
 async def test_many_small_rows_are_read_at_once_and_large_ones_in_parts(postgres: str) -> None:
     store = await postgres_store(postgres)
-    epoch = (await sit(store)).epoch
+    epoch = (await register(store)).epoch
     small = [BatchRow(1, at, at + 1, b"small") for at in range(1_500)]
     large = [BatchRow(2, at, at + 1, bytes(FETCHED_BYTES // 2)) for at in range(5)]
     news = [SegmentRow(1, 1, 0), SegmentRow(2, 1, 1_500)]
@@ -313,7 +315,7 @@ async def test_many_small_rows_are_read_at_once_and_large_ones_in_parts(postgres
 
 
 async def test_a_large_segment_is_purged_in_parts(store: Store) -> None:
-    epoch = (await sit(store)).epoch
+    epoch = (await register(store)).epoch
     rows = [BatchRow(number, at, at + 1, b"x") for number in (1, 2) for at in range(100)]
     segments = [SegmentRow(1, 1, 0), SegmentRow(2, 1, 100)]
     changes = Changes(new_logs=[LOG], new_segments=segments, batches=rows, dead=[1])
@@ -332,7 +334,7 @@ async def test_a_large_segment_is_purged_in_parts(store: Store) -> None:
 async def test_a_row_that_moves_partitions_waits_for_a_turn_that_is_under_way(postgres: str) -> None:
     """Or else the next leader would not see what that turn brings."""
     store = await postgres_store(postgres)
-    await sit(store)
+    await register(store)
     other = await asyncpg.connect(postgres)
     no = await other.fetchval(
         "SELECT cluster_no FROM muster_clusters WHERE cluster_id = $1", (await store.identity()).cluster_id
@@ -346,7 +348,7 @@ async def test_a_row_that_moves_partitions_waits_for_a_turn_that_is_under_way(po
         assert not moving.done()
     await transaction.commit()
     assert await moving
-    assert [(one.turn, one.needs) for one in await store.seats()] == [(1, 2)]
+    assert [(one.write_no, one.needs) for one in await store.registrations()] == [(1, 2)]
     for connection in (other, looking):
         await connection.close()
     await store.close()
@@ -357,7 +359,7 @@ async def test_who_stands_still_in_the_middle_of_a_turn_keeps_nobody(
 ) -> None:
     name = await new_cluster(postgres)
     store, other = PostgresStore(postgres, name, timeout_ms=300), PostgresStore(postgres, name, timeout_ms=30_000)
-    seat = await sit(store, lease_ms=1)
+    registration = await register(store, lease_ms=1)
     stands_still = asyncio.Event()
 
     async def change(*_: Any) -> None:
@@ -365,11 +367,11 @@ async def test_who_stands_still_in_the_middle_of_a_turn_keeps_nobody(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(store, "_change", change)
-    turn = asyncio.create_task(store.commit(1, seat.epoch, 1, 0, Changes(new_logs=[LOG]), LEASE_MS))
+    write_no = asyncio.create_task(store.commit(1, registration.epoch, 1, 0, Changes(new_logs=[LOG]), LEASE_MS))
     await stands_still.wait()
-    assert await other.write_metadata(row(0), [1], {1: seat.epoch})
-    turn.cancel()
-    await asyncio.gather(turn, return_exceptions=True)
+    assert await other.write_metadata(row(0), [1], {1: registration.epoch})
+    write_no.cancel()
+    await asyncio.gather(write_no, return_exceptions=True)
     await other.close()
 
 
@@ -378,7 +380,7 @@ async def test_the_statements_of_a_turn_are_known_before_it_begins(
 ) -> None:
     """A node that stands still between the parts of an unknown one has a session that no limit of idleness ends."""
     store = await postgres_store(postgres)
-    epoch = (await sit(store)).epoch
+    epoch = (await register(store)).epoch
     change = store._change
 
     async def known_only(*arguments: Any) -> None:
@@ -404,7 +406,7 @@ async def test_the_statements_of_a_turn_are_known_before_it_begins(
 async def test_a_turn_that_nobody_waits_for_any_more_is_not_done_later(postgres: str) -> None:
     name = await new_cluster(postgres)
     store = PostgresStore(postgres, name, timeout_ms=300)
-    epoch = (await sit(store)).epoch
+    epoch = (await register(store)).epoch
     other, looking = await asyncpg.connect(postgres), await asyncpg.connect(postgres)
     transaction = other.transaction()
     await transaction.start()
@@ -414,7 +416,7 @@ async def test_a_turn_that_nobody_waits_for_any_more_is_not_done_later(postgres:
     while await looking.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
         pass
     await transaction.commit()
-    assert (await store.seats())[0].turn == 0
+    assert (await store.registrations())[0].write_no == 0
     for connection in (other, looking):
         await connection.close()
     await store.close()
@@ -444,13 +446,13 @@ async def test_it_is_known_whether_hints_come(postgres: str, monkeypatch: pytest
     hints: asyncio.Queue[None] = asyncio.Queue()
     store.when_hinted(1, lambda: hints.put_nowait(None))
     assert not store.hears
-    await store.seats()
+    await store.registrations()
     await hints.get()
     assert store.hears
     # what was written between two connections is looked for at once
     await store.close()
     assert not store.hears
-    await store.seats()
+    await store.registrations()
     await hints.get()
     assert store.hears
     await store.close()
@@ -460,7 +462,7 @@ async def test_it_is_known_whether_hints_come(postgres: str, monkeypatch: pytest
 
     monkeypatch.setattr(asyncpg.Connection, "add_listener", nothing)
     for _ in range(3):
-        await store.seats()
+        await store.registrations()
     assert not store.hears
     assert hints.empty()
     await store.close()
@@ -473,7 +475,7 @@ async def test_who_waits_is_hinted_at_what_is_there_although_its_writer_did_not_
     store, other = [PostgresStore(postgres, name, timeout_ms=30_000) for _ in range(2)]
     hints: asyncio.Queue[None] = asyncio.Queue()
     store.when_hinted(2, lambda: hints.put_nowait(None))
-    await store.seats()
+    await store.registrations()
     await hints.get()
     hint = PostgresStore._hint
 
@@ -487,7 +489,7 @@ async def test_who_waits_is_hinted_at_what_is_there_although_its_writer_did_not_
         with pytest.raises(StoreAway, match="DivisionByZeroError"):
             await write
         assert hints.empty()
-        await other.seats()
+        await other.registrations()
         await hints.get()
     assert await store.mail(2) == [QUESTION]
     for one in (store, other):
@@ -496,13 +498,13 @@ async def test_who_waits_is_hinted_at_what_is_there_although_its_writer_did_not_
 
 async def test_a_connection_that_is_cut_is_told_and_made_anew(postgres: str) -> None:
     store = await postgres_store(postgres)
-    epoch = (await sit(store)).epoch
+    epoch = (await register(store)).epoch
     other = await asyncpg.connect(postgres)
     pid = store._connection.get_server_pid()
     await other.fetchval("SELECT pg_terminate_backend($1, 10000)", pid)
     with pytest.raises(StoreAway):
         await store.commit(1, epoch, 1, 0, Changes(), LEASE_MS)
-    assert (await store.seats())[0].turn == 0
+    assert (await store.registrations())[0].write_no == 0
     assert await store.commit(1, epoch, 1, 0, Changes(), LEASE_MS)
     await other.close()
     await store.close()
@@ -512,7 +514,7 @@ async def test_a_database_that_has_said_that_it_hangs_up_is_away(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await postgres_store(postgres)
-    await sit(store)
+    await register(store)
 
     async def fetch(*_: object) -> None:
         raise asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress")
@@ -529,15 +531,15 @@ async def test_a_cluster_that_is_not_there(postgres: str) -> None:
     await new_cluster(postgres)
     store = PostgresStore(postgres, new_name(), timeout_ms=30_000)
     with pytest.raises(StoreRefused, match="muster cluster init URL --name"):
-        await store.seats()
+        await store.registrations()
 
 
 async def test_a_database_that_is_not_there() -> None:
     with pytest.raises(StoreAway):
-        await PostgresStore("postgresql://u@127.0.0.1:1/d", "x", timeout_ms=30_000).seats()
+        await PostgresStore("postgresql://u@127.0.0.1:1/d", "x", timeout_ms=30_000).registrations()
 
 
 async def test_a_database_of_another_name(postgres: str) -> None:
     url = postgres.replace("/postgres?", "/nothing?")
     with pytest.raises(StoreRefused, match="nothing"):
-        await PostgresStore(url, "x", timeout_ms=30_000).seats()
+        await PostgresStore(url, "x", timeout_ms=30_000).registrations()

@@ -11,10 +11,9 @@ from muster.coordinator.log import LogManager
 from muster.coordinator.log.producers import snapshot
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.topics.metadata_snapshot import MetadataSnapshot
-from muster.postgres import database_writer, housekeeping, local_replica, shared_metadata_log
+from muster.postgres import database_writer, housekeeping, local_replica, pending_writes, shared_metadata_log
 from muster.postgres.database_log import DatabaseLog, Upload
-from muster.postgres.lease import Outcome
-from muster.postgres.read_barrier import ReadBarrier
+from muster.postgres.lease import Outcome, ReadBarrier
 from muster.postgres.segment_cache import SegmentCache
 from muster.postgres.store import NO_SNAPSHOT, Changes, Snapshot
 from muster.simulation.cluster.database import FaultyStore, Tables
@@ -69,11 +68,11 @@ def test_who_does_not_hear_what_others_decide_gives_up_although_its_turns_go_on(
         world.make_calm()
         assert world.run(lambda: all(node.server is not None and node.server.is_up for node in world.nodes), 10_000)
         node, server = world.nodes[0], world.nodes[0].server
-        node.questions.is_cut = True
+        node.reads.is_cut = True
         since_ms = world.ms
         assert world.run(lambda: not server.is_up, 3 * LEASE_MS)
         assert LEASE_MS - 100 <= world.ms - since_ms < LEASE_MS + 500
-        node.questions.is_cut = False
+        node.reads.is_cut = False
         assert world.run(lambda: node.server is not server and node.server.is_up, 2 * LEASE_MS)
         assert not world.faults
     finally:
@@ -160,7 +159,7 @@ def test_what_others_write_is_looked_for_seldom_when_there_are_hints(
     try:
         world.make_calm()
         for node in world.nodes:
-            node.questions.hints = hints
+            node.reads.hints = hints
         assert world.run(lambda: _all_is_led(world), 10_000)
         asked = 0
         world.run(lambda: False, 10_000)
@@ -200,11 +199,11 @@ def _takes_what_it_sees_for_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = FaultyStore.commit
 
     async def at_once(
-        self: Any, node_id: int, epoch: int, turn: int, known: int, changes: Any, *rest: Any, **how: Any
+        self: Any, node_id: int, epoch: int, write_no: int, known: int, changes: Any, *rest: Any, **how: Any
     ) -> Any:
         if changes == Changes():
-            return self._tables.commit(node_id, epoch, turn, known, changes, *rest, **how)
-        return await commit(self, node_id, epoch, turn, known, changes, *rest, **how)
+            return self._tables.commit(node_id, epoch, write_no, known, changes, *rest, **how)
+        return await commit(self, node_id, epoch, write_no, known, changes, *rest, **how)
 
     monkeypatch.setattr(FaultyStore, "commit", at_once)
 
@@ -217,14 +216,14 @@ def _takes_what_it_reads_for_durable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _answers_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    collect = database_writer.DatabaseWriter._collect
+    collect = pending_writes.PendingWrites.collect
 
     def early(self: Any) -> Any:
-        turn = collect(self)
-        turn.confirm()
-        return turn
+        write = collect(self)
+        write.confirm()
+        return write
 
-    monkeypatch.setattr(database_writer.DatabaseWriter, "_collect", early)
+    monkeypatch.setattr(pending_writes.PendingWrites, "collect", early)
 
 
 def _keeps_replaced_segments(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,14 +243,14 @@ def _takes_without_telling(monkeypatch: pytest.MonkeyPatch) -> None:
 def _claims_to_know_all(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = FaultyStore.commit
 
-    async def claims(self: Any, node_id: int, epoch: int, turn: int, _: int, *rest: Any, **how: Any) -> Any:
-        return await commit(self, node_id, epoch, turn, 1 << 60, *rest, **how)
+    async def claims(self: Any, node_id: int, epoch: int, write_no: int, _: int, *rest: Any, **how: Any) -> Any:
+        return await commit(self, node_id, epoch, write_no, 1 << 60, *rest, **how)
 
     monkeypatch.setattr(FaultyStore, "commit", claims)
 
 
 def _keeps_what_others_lead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_writer.Turn, "leave_out", lambda *_: None)
+    monkeypatch.setattr(pending_writes.DatabaseWrite, "leave_out", lambda *_: None)
 
 
 def _snapshots_without_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,12 +324,12 @@ def _note_without_absent(self: Any, note: Any, topic: str, index: int, end: int,
 
 
 def _forgets_aborted_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    tell = DatabaseLog._tell
+    add_facts = DatabaseLog._add_facts
 
     def without(self: DatabaseLog, changes: Any, segment: Segment, _: bytes) -> bool:
-        return tell(self, changes, segment, b"")
+        return add_facts(self, changes, segment, b"")
 
-    monkeypatch.setattr(DatabaseLog, "_tell", without)
+    monkeypatch.setattr(DatabaseLog, "_add_facts", without)
 
 
 def _remembers_the_last_batch_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,7 +191,7 @@ class ClusterWorld(World):
         faults = 0 if self.calm else self.rng.choice((0, 10, 50, 200))
         slow_ms = 3 if self.calm else self.rng.choice((3, 30, 1_000, 4_000))
         hints = self.rng.choice(self._hints)
-        for store in (node.store, node.questions):
+        for store in (node.store, node.reads):
             store.faults, store.slow_ms, store.hints = faults, slow_ms, hints
 
     def _open_server(self, node: Node, machine: Machine, membership: Membership, node_id: int) -> ToyServer:
@@ -330,7 +330,7 @@ class ToyServer:
     def _act(self) -> None:
         if not self.is_up:
             return
-        self.acts_without_seat += bool(self.membership._shipper.failure)
+        self.acts_without_seat += bool(self.membership._writer.failure)
         if self.acts_without_seat == MOST_ACTS_WITHOUT_SEAT:
             self.fault(AssertionError("it has lost its seat, and still serves"))
         rng = self.world.rng

@@ -15,13 +15,13 @@ import pytest
 from muster.coordinator.system.clock import LoopClock
 from muster.coordinator.topics.metadata_state import MetadataState
 from muster.postgres import shared_metadata_log
-from muster.postgres.read_barrier import ReadBarrier
+from muster.postgres.lease import ReadBarrier
 from muster.postgres.shared_metadata_log import SharedMetadataLog
 from muster.postgres.store import Changes, MetadataRow, NodeRegistration, StoreAway
 from muster.simulation.cluster.database import Tables
 from muster.simulation.world import World
 from tests.postgres.stores import TableStore
-from tests.postgres.test_term import append, content, seated, until
+from tests.postgres.test_node_session import append, content, seated, until
 
 
 class EndingStore(TableStore):
@@ -40,9 +40,9 @@ class EndingStore(TableStore):
     def session(self) -> int:
         return self.sessions
 
-    async def commit(self, node_id: int, epoch: int, turn: int, *rest: Any, **how: Any) -> bool:
-        self.sent.append(turn)
-        return self._ends(await super().commit(node_id, epoch, turn, *rest, **how) if self._happens() else False)
+    async def commit(self, node_id: int, epoch: int, write_no: int, *rest: Any, **how: Any) -> bool:
+        self.sent.append(write_no)
+        return self._ends(await super().commit(node_id, epoch, write_no, *rest, **how) if self._happens() else False)
 
     async def barrier(self, *all_: Any, **how: Any) -> bool:
         await asyncio.sleep(0)
@@ -74,7 +74,7 @@ async def test_a_turn_that_is_seen_is_acknowledged_with_the_answer_to_a_later_on
         store.ended = [True, True, False]
         await until(lambda: not store.ended)
         assert not answers
-        assert store.tables.rows[1].turn == first + 2
+        assert store.tables.rows[1].write_no == first + 2
         await until(lambda: bool(answers))
         assert answers == [None]
         assert store.sent[-4:] == [first + 1, first + 2, first + 3, first + 4]
@@ -97,7 +97,7 @@ async def test_a_turn_that_is_seen_and_gone_after_a_promotion_is_sent_again() ->
         store.ended = [True, True, False]
         await until(lambda: not store.ended)
         tables.promote_standby()
-        assert (tables.rows[1].turn, len(tables.rows_of)) == (first, 1)
+        assert (tables.rows[1].write_no, len(tables.rows_of)) == (first, 1)
         await until(lambda: bool(answers))
         assert answers == [None]
         assert store.sent[-1] == first + 1
@@ -129,7 +129,7 @@ async def test_a_database_that_has_lost_what_was_read_ends_the_term_at_the_next_
     """An asynchronous standby was promoted: this node has a copy of what others had written, and wrote nothing."""
     store, reasons = EndingStore(), list[str]()
     async with seated(store, reasons.append) as node:
-        assert await node.shipper.barrier.passed(store.session)
+        assert await node.writer.barrier.passed(store.session)
         store.tables.rows[1] = store.tables.rows[1]._replace(barrier=0)
         append(node.open(), b"first")
         await until(lambda: bool(reasons))
@@ -146,14 +146,14 @@ async def test_a_barrier_finds_that_the_database_has_lost_a_turn() -> None:
         await node.durable(log)
         store.tables.rows[1] = before
         with pytest.raises(StoreAway):
-            await node.shipper.barrier.passed(store.session)
+            await node.writer.barrier.passed(store.session)
         assert "has lost what this node has read or written" in reasons[0]
 
 
 async def _barrier(store: EndingStore) -> ReadBarrier:
-    seat = await store.register_node("a", "a", 1, 60_000)
-    assert seat is not None
-    return ReadBarrier(store, seat)
+    registration = await store.register_node("a", "a", 1, 60_000)
+    assert registration is not None
+    return ReadBarrier(store, registration)
 
 
 async def test_what_was_read_over_another_connection_has_not_passed() -> None:
@@ -199,7 +199,7 @@ class _Topics:
         yield None
 
 
-async def _keeper(store: EndingStore, monkeypatch: pytest.MonkeyPatch) -> tuple[SharedMetadataLog, _Topics]:
+async def _metadata_log(store: EndingStore, monkeypatch: pytest.MonkeyPatch) -> tuple[SharedMetadataLog, _Topics]:
     keeper = SharedMetadataLog(store, LoopClock(asyncio.get_running_loop()), lambda: "mine", await _barrier(store))
     topics = _Topics()
     keeper.topics, keeper.slices = topics, None  # type: ignore[assignment]
@@ -215,7 +215,7 @@ async def _keeper(store: EndingStore, monkeypatch: pytest.MonkeyPatch) -> tuple[
 
 async def test_nobody_lives_by_a_row_of_the_metadata_log_before_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     store = EndingStore()
-    keeper, topics = await _keeper(store, monkeypatch)
+    keeper, topics = await _metadata_log(store, monkeypatch)
     store.tables.log[0] = MetadataRow(0, 1, "another", b"row")
     store.ended = [True]
     with pytest.raises(StoreAway):
@@ -229,7 +229,7 @@ async def test_nobody_lives_by_a_row_of_the_metadata_log_before_it_lasts(monkeyp
 
 async def test_after_each_reconnect_it_is_looked_whether_something_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     store = EndingStore()
-    keeper, _ = await _keeper(store, monkeypatch)
+    keeper, _ = await _metadata_log(store, monkeypatch)
     for is_new, expected in ((False, 1), (False, 1), (True, 2), (False, 2)):
         store.sessions += is_new
         await keeper.follow()
@@ -242,7 +242,7 @@ async def test_a_row_whose_answer_was_lost_counts_when_it_lasts(
 ) -> None:
     """By turns the writes of the row, and of what proves it."""
     store = EndingStore()
-    keeper, topics = await _keeper(store, monkeypatch)
+    keeper, topics = await _metadata_log(store, monkeypatch)
     store.ended = list(outcomes)
     row = MetadataRow(0, 1, "mine", b"my row")
     assert await keeper._written(row, (), {})
@@ -253,7 +253,7 @@ async def test_a_row_whose_answer_was_lost_counts_when_it_lasts(
 
 async def test_a_row_that_another_node_was_first_with_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     store = EndingStore()
-    keeper, topics = await _keeper(store, monkeypatch)
+    keeper, topics = await _metadata_log(store, monkeypatch)
     store.tables.log[0] = MetadataRow(0, 1, "another", b"another row")
     assert not await keeper._written(MetadataRow(0, 1, "mine", b"my row"), (), {})
     assert topics.taken == [b"another row"]
@@ -261,7 +261,7 @@ async def test_a_row_that_another_node_was_first_with_does_not_count(monkeypatch
 
 async def test_a_row_that_was_seen_and_is_gone_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     store = EndingStore()
-    keeper, topics = await _keeper(store, monkeypatch)
+    keeper, topics = await _metadata_log(store, monkeypatch)
     tables = store.tables
     tables.cut_standby()
     barrier = TableStore.barrier

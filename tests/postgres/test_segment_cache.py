@@ -21,7 +21,7 @@ from muster.postgres import segment_cache
 from muster.postgres.store import DEAD, BatchRow, StoreAway
 from muster.simulation.world import World
 from tests.postgres.stores import postgres_store, table_store
-from tests.postgres.test_term import ORDERS, SMALL, Node, append, seated, until
+from tests.postgres.test_node_session import ORDERS, SMALL, Node, append, seated, until
 
 PLENTY = 1 << 30
 
@@ -445,7 +445,7 @@ async def test_a_log_that_goes_to_another_node_while_a_segment_comes(tables: Cou
         log.bring(0, answers.append)
         await asyncio.sleep(0)
         node.logs.let_go("orders", 0)
-        node.shipper.leave(ORDERS, 0)
+        node.writer.pending.leave(ORDERS, 0)
         tables.held.set()
         await until(lambda: bool(answers))
         assert isinstance(answers[0], LogOffline)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.system.clock import ManualClock
-from muster.postgres.lease import Lease
-from muster.postgres.leased_transport import LeasedTransport
+from muster.postgres.lease import Lease, LeasedTransport
 from muster.postgres.node_messages import ANSWER, NodeMessages
 from muster.postgres.store import Mail
 from muster.simulation.world import World
@@ -51,7 +50,7 @@ async def test_another_node_gets_no_answer_after_the_lease() -> None:
     question = Mail("m", 2, 2, b"{}")
     await store.send([(1, question)])
     is_over = True
-    await messages.look()
+    await messages.check()
     assert store.tables.boxes[1] == [question]  # it is its successor's
     messages._out.append((2, Mail("m", 1, ANSWER, b"[]")))
     await messages._sending()

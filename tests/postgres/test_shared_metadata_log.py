@@ -121,7 +121,7 @@ async def test_a_node_that_finds_a_gap_gives_up_before_it(
         found.append(row.data)
         topics.state.version = row.next_offset
 
-    monkeypatch.setattr(keeper, "_take_in", take_in)
+    monkeypatch.setattr(keeper, "_apply", take_in)
     await keeper.follow()
     await keeper.follow()
     assert found == taken

@@ -11,7 +11,7 @@ from muster.coordinator.log.segments.segment import Segment
 from muster.postgres import local_replica
 from muster.simulation.world import World
 from tests.postgres.stores import table_store
-from tests.postgres.test_term import ORDERS, append, nothing, seated
+from tests.postgres.test_node_session import ORDERS, append, nothing, seated
 
 
 async def test_a_copy_has_the_indexes_of_its_segments() -> None:

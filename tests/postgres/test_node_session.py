@@ -47,10 +47,10 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 class Node:
-    """A node with a seat, with logs and no server."""
+    """A registered node, with logs and no server."""
 
-    def __init__(self, logs: LogManager, shipper: DatabaseWriter, clock: LoopClock) -> None:
-        self.logs, self.shipper, self.clock = logs, shipper, clock
+    def __init__(self, logs: LogManager, writer: DatabaseWriter, clock: LoopClock) -> None:
+        self.logs, self.writer, self.clock = logs, writer, clock
         self.follow: Callable[[], object] = lambda: None
 
     def open(self, name: str = "orders", config: LogConfig = SMALL) -> Any:
@@ -63,7 +63,7 @@ class Node:
 
     async def settled(self) -> None:
         """Until nothing is left to be brought."""
-        await until(lambda: self.shipper._is_idle and not self.shipper._has_work())
+        await until(lambda: self.writer._is_idle and not self.writer.pending.has_work and not self.writer._purge)
 
 
 @asynccontextmanager
@@ -75,8 +75,8 @@ async def seated(
 ) -> AsyncIterator[Node]:
     """A node that leads all that there is. `cache_bytes`: it need not have all of it; None: it has."""
     clock = LoopClock(asyncio.get_running_loop())
-    seat = await store.register_node("a", "a", 1, LEASE_MS)
-    assert seat is not None
+    registration = await store.register_node("a", "a", 1, LEASE_MS)
+    assert registration is not None
     storage = MemoryStorage()
     local_replica.clear(storage)
     local_replica.begin(storage, 0, (), await store.identity(), 1)
@@ -88,11 +88,11 @@ async def seated(
         node.follow()
 
     cache = None if cache_bytes is None else SegmentCache(store, storage, clock, cache_bytes, SMALL.segment_bytes)
-    shipper = DatabaseWriter(
-        store, clock, storage, seat, lease, workers.run, known=known, follow=follow, lost=lost, cache=cache
+    writer = DatabaseWriter(
+        store, clock, storage, registration, lease, workers.run, known=known, follow=follow, lost=lost, cache=cache
     )
-    turns = asyncio.create_task(shipper.run())
-    logs = LogManager(storage, LogSettings(), sync=workers, engine=shipper)
+    turns = asyncio.create_task(writer.run())
+    logs = LogManager(storage, LogSettings(), sync=workers, engine=writer.pending)
     logs.open(cluster_id=None, node_id=1, draw_uuid=lambda: bytes(16))
     for row in await store.logs():
         tail_only = cache is not None
@@ -100,17 +100,17 @@ async def seated(
             store, storage, row.topic, row.partition, row.topic_id, nothing, tail_only=tail_only
         )
         assert found.row == row
-        shipper.lead(row, found.segments)
+        writer.pending.lead(row, found.segments)
         if found.is_whole:
             logs.note_copy(row.topic, row.partition, found.end_offset, row.start_offset, found.absent)
-    node = Node(logs, shipper, clock)
+    node = Node(logs, writer, clock)
     yield node
     if cache is not None:
         await cache.stop()
     logs.close()
-    shipper.stop()
+    writer.stop()
     await turns
-    await shipper.drain()
+    await writer.drain()
 
 
 async def nothing(_: int) -> None:
@@ -266,7 +266,7 @@ async def test_what_another_node_leads_is_left_out(store: TableStore) -> None:
             nonlocal known
             known = 5
             node.logs.let_go("orders", 0)
-            node.shipper.leave(ORDERS, 0)
+            node.writer.pending.leave(ORDERS, 0)
 
         node.follow = follow
         store.tables.rows[1] = store.tables.rows[1]._replace(needs=5)
@@ -308,7 +308,7 @@ async def test_damage_in_the_database_keeps_one_partition_offline(store: TableSt
 def test_a_directory_with_something_else_is_left_alone() -> None:
     storage = MemoryStorage()
     storage.save("meta.properties", b"x")
-    with pytest.raises(local_replica.CopyRefused, match="give --data-dir a directory of its own"):
+    with pytest.raises(local_replica.ReplicaRefused, match="give --data-dir a directory of its own"):
         local_replica.clear(storage)
     assert storage.load("meta.properties") == b"x"
 
