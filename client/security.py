@@ -27,7 +27,7 @@ from muster.coordinator.security.sasl.scram import MAX_ITERATIONS, MECHANISMS, S
 
 PLAIN: Final = "PLAIN"
 SPOKEN: Final = (PLAIN, *MECHANISMS, OAUTHBEARER)
-_MOST_ITERATIONS: Final = 64 * MAX_ITERATIONS
+_MAX_ITERATIONS: Final = 64 * MAX_ITERATIONS
 """The most iterations that a server may demand: more would only take time."""
 
 Login = Generator[bytes, bytes, None]
@@ -80,7 +80,7 @@ def _scram(mechanism: ScramMechanism, user: User, nonce: str) -> Login:
         salt, iterations = base64.b64decode(said["s"], validate=True), int(said["i"])
     except (KeyError, ValueError):
         raise LoginFailed(f"its first message of {mechanism.name} cannot be read") from None
-    if not said.get("r", "").startswith(nonce) or not 0 < iterations <= _MOST_ITERATIONS:
+    if not said.get("r", "").startswith(nonce) or not 0 < iterations <= _MAX_ITERATIONS:
         raise LoginFailed(f"its first message of {mechanism.name} is not an answer to ours")
     credential_of = mechanism.salted(user.password, salt, iterations)
     client_key = mechanism.hmac(credential_of, b"Client Key")

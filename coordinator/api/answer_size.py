@@ -13,13 +13,13 @@ from muster.coordinator.api.unsent import Taken
 from muster.coordinator.system.jobs import PendingResult
 from muster.protocol.errors import ErrorCode
 
-MOST_ANSWER_BYTES: Final = 32 * 1024 * 1024
+MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
 """The limit of one answer. Kafka has no such limit, and no client asks for as much at once. (Answers to Fetch have
 `fetch.max.bytes`.)
 """
 TOO_LARGE: Final = ErrorCode.INVALID_REQUEST
 """The error of a row that did not fit. A client does not send the same request again after this error."""
-TOO_LARGE_TEXT: Final = f"The answer would have more than {MOST_ANSWER_BYTES} bytes: ask for fewer at once"
+TOO_LARGE_TEXT: Final = f"The answer would have more than {MAX_ANSWER_BYTES} bytes: ask for fewer at once"
 NO_LIMIT: Final = 1 << 62
 COUNTED_FROM_BYTES: Final = 64 * 1024
 """An answer of fewer bytes is made at once. Larger answers share one memory limit (`api.unsent`)."""
@@ -34,7 +34,7 @@ class AnswerSize:
 
     __slots__ = ("_bytes", "_context", "_is_first", "_node", "_taken", "is_used_up", "left")
 
-    def __init__(self, node: Node, context: RequestContext, most: int = MOST_ANSWER_BYTES) -> None:
+    def __init__(self, node: Node, context: RequestContext, most: int = MAX_ANSWER_BYTES) -> None:
         """`most`: the limit in bytes. `NO_LIMIT` is for an answer whose size is limited elsewhere."""
         self.left = most
         self.is_used_up = False

@@ -7,8 +7,7 @@ from typing import Any, Final
 from muster.coordinator.api import version_rules
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.gather import ask_each, distinct
-from muster.coordinator.api.hash_order import by_coordinator
+from muster.coordinator.api.many_names import ask_each, by_coordinator, distinct
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
 from muster.coordinator.state_machine.interface import Command

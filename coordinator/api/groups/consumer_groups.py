@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from muster.coordinator.api.answer_size import MOST_ANSWER_BYTES, TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
+from muster.coordinator.api.answer_size import MAX_ANSWER_BYTES, TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.gather import ROWS_AT_ONCE, ask_each, distinct
 from muster.coordinator.api.groups.membership import answered_by_the_group
-from muster.coordinator.api.hash_order import by_coordinator
+from muster.coordinator.api.many_names import ROWS_AT_ONCE, ask_each, by_coordinator, distinct
 from muster.coordinator.api.node import Node, Respond, in_steps
 from muster.coordinator.groups.consumer.checks import MAX_NAMES, ascending_names, distinct_names
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
@@ -30,7 +29,7 @@ from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeart
 
 PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
 CONSUMER: Final = "consumer"
-MAX_GROUP_BYTES: Final = 3 * MOST_ANSWER_BYTES
+MAX_GROUP_BYTES: Final = 3 * MAX_ANSWER_BYTES
 """The limit of a group in an answer in bytes, also for the only group."""
 _ROW_BYTES: Final = 40
 """Size of a group in an answer, in bytes, without its texts and its members."""

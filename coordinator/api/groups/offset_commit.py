@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.gather import ROWS_AT_ONCE, add_topic, ask_each, in_pieces
+from muster.coordinator.api.many_names import ROWS_AT_ONCE, add_topic, ask_each, in_pieces
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.version_rules import offsets_by_topic_id
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage

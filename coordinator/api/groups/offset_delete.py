@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.gather import add_partitions, add_topic, in_pieces
+from muster.coordinator.api.many_names import add_partitions, add_topic, in_pieces
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.runtime.group_coordinator.error_responses import refuse
 from muster.coordinator.security.authorizer import Operation, ResourceType

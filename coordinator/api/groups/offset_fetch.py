@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from muster.coordinator.api.answer_size import TOO_LARGE, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, ask_each, in_pieces
+from muster.coordinator.api.many_names import ROWS_AT_ONCE, add_partitions, ask_each, in_pieces
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.api.version_rules import offsets_by_topic_id
 from muster.coordinator.security.authorizer import Operation, ResourceType

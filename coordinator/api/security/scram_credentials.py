@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
-from muster.coordinator.api.answer_size import MOST_ANSWER_BYTES, TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
+from muster.coordinator.api.answer_size import MAX_ANSWER_BYTES, TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.hash_order import in_hash_order
+from muster.coordinator.api.many_names import in_hash_order
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.security.sasl.scram import BY_TYPE, MAX_ITERATIONS, MIN_ITERATIONS
@@ -67,10 +67,10 @@ def handle_describe_user_scram_credentials(
             size += _ROW_BYTES + len(name)
         times[name] = times.get(name, 0) + 1
         yield None
-    if size > MOST_ANSWER_BYTES and not request.users:
+    if size > MAX_ANSWER_BYTES and not request.users:
         return DescribeUserScramCredentialsResponse(0, TOO_LARGE, TOO_LARGE_TEXT)
     # Each requested name is in the answer, in its order. Error texts are included as far as they fit.
-    answer_size = AnswerSize(node, context, max(MOST_ANSWER_BYTES - size, 0))
+    answer_size = AnswerSize(node, context, max(MAX_ANSWER_BYTES - size, 0))
     results: list[DescribeUserScramCredentialsResult] = []
     while times:  # this frees the rows in steps too
         name, count = times.popitem()

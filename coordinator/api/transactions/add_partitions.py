@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.gather import allowed_names, ask_each
+from muster.coordinator.api.many_names import allowed_names, ask_each
 from muster.coordinator.api.node import Node, Respond, in_steps
 from muster.coordinator.api.version_rules import add_partitions_comes_from_broker, transaction_version
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from muster.coordinator.api.answer_size import TOO_LARGE, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.gather import ROWS_AT_ONCE, ask_each, distinct
+from muster.coordinator.api.many_names import ROWS_AT_ONCE, ask_each, distinct
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.system.jobs import Job, PendingResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.coordinator.api.hash_order import MOST_NAMES, in_hash_order
+from muster.coordinator.api.many_names import MAX_ORDERED_NAMES, in_hash_order
 from muster.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -83,7 +83,7 @@ async def test_users_whose_credentials_are_refused_come_last() -> None:
 
 
 def test_very_many_names_stay_as_they_came() -> None:
-    names = [f"name-{number}" for number in range(MOST_NAMES + 1)]
+    names = [f"name-{number}" for number in range(MAX_ORDERED_NAMES + 1)]
     assert in_hash_order(names) == names
     assert in_hash_order(names[:-1]) != names[:-1]
     assert in_hash_order(["b" * 60_000, "a"]) == ["b" * 60_000, "a"]

@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from muster.coordinator.api import answer_size as bounds
-from muster.coordinator.api import gather
-from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, in_pieces
+from muster.coordinator.api import many_names
 from muster.coordinator.api.groups.membership import MANY_PROTOCOLS, MAX_PROTOCOLS
+from muster.coordinator.api.many_names import ROWS_AT_ONCE, add_partitions, in_pieces
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.state_machine.interface import Command
@@ -285,7 +285,7 @@ class TestDescribe:
             submitted.clear()
             rows = ask(node, request([f"{number:04}" + "n" * 400 for number in range(1_000)])).one().groups
             assert 1 <= sum(row.error_code != bounds.TOO_LARGE for row in rows) <= 2
-            assert len(submitted) <= gather.AT_ONCE
+            assert len(submitted) <= many_names.AT_ONCE
 
     def test_more_groups_than_an_answer_may_have_are_refused_as_a_whole(
         self, node: Node, monkeypatch: pytest.MonkeyPatch
@@ -368,7 +368,7 @@ def test_many_rows_take_many_turns(request_: Message, count: Callable[[Any], int
 
 
 def test_groups_are_listed_shard_by_shard(node: Node) -> None:
-    assert gather.AT_ONCE > 0
+    assert many_names.AT_ONCE > 0
     ask(node, commit(("t", range(1)), group="one")).one()
     assert [group.group_id for group in ask(node, ListGroupsRequest()).one().groups] == ["one"]
 

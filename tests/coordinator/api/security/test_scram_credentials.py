@@ -30,7 +30,7 @@ async def test_each_user_that_is_named_is_told_and_why_as_far_as_there_is_room(m
             ErrorCode.RESOURCE_NOT_FOUND,
             "Attempt to describe a user credential that does not exist: nobody-0",
         )
-        monkeypatch.setattr(scram_credentials, "MOST_ANSWER_BYTES", 5_000)
+        monkeypatch.setattr(scram_credentials, "MAX_ANSWER_BYTES", 5_000)
         short = await describe(client, *names)
         assert [row[:2] for row in short] == [row[:2] for row in whole]
         told = [row for row in short if row[2] is not None]
@@ -45,7 +45,7 @@ async def test_all_users_are_refused_when_they_would_be_too_many(monkeypatch: py
         assert [row.error_code for row in made.results] == [0] * 20
         answer = await client.ask(DescribeUserScramCredentialsRequest(None))
         assert (answer.error_code, len(answer.results)) == (0, 20)
-        monkeypatch.setattr(scram_credentials, "MOST_ANSWER_BYTES", 200)
+        monkeypatch.setattr(scram_credentials, "MAX_ANSWER_BYTES", 200)
         answer = await client.ask(DescribeUserScramCredentialsRequest(None))
         told = answer.error_code, answer.error_message, list(answer.results)
         assert told == (answer_size.TOO_LARGE, answer_size.TOO_LARGE_TEXT, [])
