@@ -28,15 +28,15 @@ OBJECT_BYTES: Final = 100
 
 
 class AnswerSize:
-    """The size that an answer still may grow by. A job that makes an answer takes the size of each row, and then yields
+    """The size that an answer still may grow by. A job that makes an answer adds the size of each row, and then yields
     `pause`.
     """
 
     __slots__ = ("_bytes", "_context", "_is_first", "_node", "_taken", "is_used_up", "left")
 
-    def __init__(self, node: Node, context: RequestContext, most: int = MAX_ANSWER_BYTES) -> None:
-        """`most`: the limit in bytes. `NO_LIMIT` is for an answer whose size is limited elsewhere."""
-        self.left = most
+    def __init__(self, node: Node, context: RequestContext, max_bytes: int = MAX_ANSWER_BYTES) -> None:
+        """`max_bytes`: the limit. `NO_LIMIT` is for an answer whose size is limited elsewhere."""
+        self.left = max_bytes
         self.is_used_up = False
         """Whether a row did not fit."""
         self._is_first = True
@@ -45,8 +45,8 @@ class AnswerSize:
         self._taken: Taken | None = None
         self._bytes = 0
 
-    def take(self, size: int) -> bool:
-        """Whether a row of about `size` bytes fits into the answer."""
+    def add(self, size: int) -> bool:
+        """Add a row of about `size` bytes, if the answer may still grow by it. Returns whether it may."""
         if size > self.left and not self._is_first:
             self.is_used_up = True
             return False

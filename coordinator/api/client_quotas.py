@@ -88,7 +88,7 @@ def handle_describe_client_quotas(
         if wanted.selects(entity):
             size = _ROW_BYTES + sum([_ROW_BYTES + len(kind) + len(name or "") for kind, name in entity])
             size += sum([_ROW_BYTES + len(key) for key in quotas])
-            if not answer_size.take(size):
+            if not answer_size.add(size):
                 return DescribeClientQuotasResponse(error_code=TOO_LARGE, error_message=TOO_LARGE_TEXT, entries=None)
             names = dict(entity)
             rows.append(

@@ -39,24 +39,24 @@ def _no_pause() -> None:
 
 
 def ask_each(
-    things: Iterable[T],
+    rows: Iterable[T],
     ask: Callable[[T, PendingResult], object],
-    take: Callable[[T, Message], object],
+    collect: Callable[[T, Message], object],
     pause: Callable[[], PendingResult | None] = _no_pause,
 ) -> Job[None]:
-    """Call `ask(thing, token)` for each thing. Then call `take(thing, answer)` in the same order, with `pause` after
+    """Call `ask(row, token)` for each row. Then call `collect(row, answer)` in the same order, with `pause` after
     each.
     """
-    left = iter(things)
+    left = iter(rows)
     while some := [*islice(left, AT_ONCE)]:
         waiting = []
-        for thing in some:
+        for row in some:
             later = PendingResult()
-            ask(thing, later)
+            ask(row, later)
             waiting.append(later)
             yield None
-        for thing, later in zip(some, waiting, strict=True):
-            take(thing, (yield later))
+        for row, later in zip(some, waiting, strict=True):
+            collect(row, (yield later))
             later_still = pause()
             if later_still is not None:
                 yield later_still
@@ -77,13 +77,13 @@ def allowed_names(
     return allowed
 
 
-def distinct(things: Iterable[T]) -> Iterator[T]:
-    """Each distinct thing once, in their order. It is lazy."""
+def distinct(rows: Iterable[T]) -> Iterator[T]:
+    """Each distinct row once, in their order. It is lazy."""
     seen: set[T] = set()
-    for thing in things:
-        if thing not in seen:
-            seen.add(thing)
-            yield thing
+    for row in rows:
+        if row not in seen:
+            seen.add(row)
+            yield row
 
 
 def in_pieces(topics: Iterable[T], rows_field: str) -> Iterator[tuple[bool, list[T]]]:

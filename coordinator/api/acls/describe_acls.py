@@ -103,7 +103,7 @@ def handle_describe_acls(
                 resources[resource] = []
                 size += _ROW_BYTES + len(acl.resource_name)
             resources[resource].append(row)
-            if not answer_size.take(size):
+            if not answer_size.add(size):
                 return DescribeAclsResponse(error_code=TOO_LARGE, error_message=TOO_LARGE_TEXT)
         yield answer_size.pause()
     answer = DescribeAclsResponse(error_message="")

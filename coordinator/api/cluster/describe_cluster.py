@@ -107,8 +107,8 @@ def handle_describe_quorum(
             index = wanted.partition_index
             if (topic.topic_name, index) != (METADATA_TOPIC, 0):
                 rows.append(_refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-                answer_size.take(_QUORUM_ROW_BYTES)
-            elif answer_size.take(_QUORUM_ROW_BYTES * (1 + len(node.cluster.brokers))):
+                answer_size.add(_QUORUM_ROW_BYTES)
+            elif answer_size.add(_QUORUM_ROW_BYTES * (1 + len(node.cluster.brokers))):
                 # a partition that is named several times has the same row each time
                 present = _partition(node) if present is None else present
                 rows.append(present)
@@ -178,7 +178,7 @@ def handle_describe_log_dirs(
             if partition is not None and _has(node, name, index):
                 rows = found.setdefault(name, {})
                 if index not in rows:
-                    answer_size.take(_LOG_DIR_ROW_BYTES if rows else _LOG_DIR_ROW_BYTES + len(name))
+                    answer_size.add(_LOG_DIR_ROW_BYTES if rows else _LOG_DIR_ROW_BYTES + len(name))
                 rows[index] = DescribeLogDirsPartition(index, partition.log.size_bytes)
             yield answer_size.pause()
         yield None

@@ -59,7 +59,7 @@ def _describe(node: Node, context: RequestContext, request: MetadataRequest) -> 
         for present in [*node.topics.by_name.values()]:
             if node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, present.name, log_denied=False):
                 rows.append((yield from _present(node, context, present, with_operations)))
-                answer_size.take(_size(rows[-1]))
+                answer_size.add(_size(rows[-1]))
             yield answer_size.pause()
     else:
         asked = _NamedTopics(node, context, request)
@@ -124,7 +124,7 @@ class _NamedTopics:
                 self.rows.append(row)
                 if found is None:
                     self.made.append(row)
-            self._answer_size.take(_size(self.rows[-1]))
+            self._answer_size.add(_size(self.rows[-1]))
             yield self._answer_size.pause()
 
     def _count(self, meant: Iterable[tuple[str | None, bytes]]) -> Job[None]:

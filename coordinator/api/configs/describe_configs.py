@@ -65,7 +65,7 @@ def handle_describe_configs(
             found = result, _size(result)
             if len(known) < _MAX_KNOWN:
                 known[asked] = found
-        if answer_size.take(found[1]):
+        if answer_size.add(found[1]):
             results.append(found[0])
             for _ in found[0].configs:
                 yield None  # one step for each row that is encoded
@@ -202,7 +202,7 @@ def handle_list_config_resources(
         else:
             names = node.topics.state.resources(kind)
         for name in names:
-            if not answer_size.take(_RESOURCE_ROW_BYTES + len(name)):
+            if not answer_size.add(_RESOURCE_ROW_BYTES + len(name)):
                 return ListConfigResourcesResponse(error_code=TOO_LARGE)
             found.append(ConfigResource(name, kind))
             yield answer_size.pause()

@@ -45,18 +45,18 @@ def handle_describe_groups(
         command = Command(DescribeGroupsRequest([group_id]), token, context.client)
         node.routing.shard(group_id).submit(command)
 
-    def take(group_id: str, response: Any) -> None:
+    def collect(group_id: str, response: Any) -> None:
         (row,) = response.groups
         if request.include_authorized_operations and row.error_code in shown:
             row.authorized_operations = authorized_operations(node.authorizer, context, ResourceType.GROUP, group_id)
         size = _size(row)
-        found[group_id] = (row if answer_size.take(size) else _too_large(group_id)), size
+        found[group_id] = (row if answer_size.add(size) else _too_large(group_id)), size
 
     def allowed(group_id: str) -> bool:
         return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
 
     # a group that is named several times is asked for once, but has a row each time, as on Kafka
-    yield from ask_each(filter(allowed, distinct(request.groups)), ask, take, answer_size.pause)
+    yield from ask_each(filter(allowed, distinct(request.groups)), ask, collect, answer_size.pause)
     named: set[str] = set()
     rows: list[DescribedGroup] = []
     refused: list[DescribedGroup] = []
@@ -65,7 +65,7 @@ def handle_describe_groups(
             refused.append(DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
         else:
             row, size = found[group_id]
-            rows.append(row if group_id not in named or answer_size.take(size) else _too_large(group_id))
+            rows.append(row if group_id not in named or answer_size.add(size) else _too_large(group_id))
             named.add(group_id)
         yield answer_size.pause()
     return DescribeGroupsResponse(groups=refused + rows)
@@ -132,7 +132,7 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
             found = [group for group in found if group.group_id in allowed]
         for group in found:
             if is_wanted(group):
-                if not answer_size.take(_ROW_BYTES + len(group.group_id) + len(group.protocol_type)):
+                if not answer_size.add(_ROW_BYTES + len(group.group_id) + len(group.protocol_type)):
                     return ListGroupsResponse(error_code=TOO_LARGE)
                 groups.append(group)
             yield answer_size.pause()  # one step for each row that is encoded
@@ -161,8 +161,8 @@ def handle_delete_groups(
         command = Command(DeleteGroupsRequest([group_id]), token, context.client)
         node.routing.shard(group_id).submit(command)
 
-    def take(_: str, response: Any) -> None:
+    def collect(_: str, response: Any) -> None:
         results.extend(response.results)
 
-    yield from ask_each(in_order, ask, take)
+    yield from ask_each(in_order, ask, collect)
     return DeleteGroupsResponse(results=results + refused)

@@ -176,13 +176,13 @@ def handle_consumer_group_describe(
         command = DescribeCommand(ConsumerGroupDescribeRequest([group_id]), token, context.client)
         node.routing.shard(group_id).submit(command)
 
-    def take(group_id: str, response: Any) -> None:
+    def collect(group_id: str, response: Any) -> None:
         (row,) = response.groups
         if not row.error_code and request.include_authorized_operations:
             group = ResourceType.GROUP
             row.authorized_operations = authorized_operations(node.authorizer, context, group, group_id)
         size = _ROW_BYTES + len(group_id) + len(row.error_message or "")
-        found[group_id] = row if answer_size.take(size) else _too_large(group_id)
+        found[group_id] = row if answer_size.add(size) else _too_large(group_id)
 
     def allowed(group_id: str) -> bool:
         return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
@@ -198,7 +198,7 @@ def handle_consumer_group_describe(
         else:
             asked.append(group_id)
         yield None
-    yield from ask_each(asked, ask, take, answer_size.pause)
+    yield from ask_each(asked, ask, collect, answer_size.pause)
     is_first = True
     for group_id in (yield from by_coordinator(asked, node.routing.partition)):
         row = found[group_id]
@@ -212,7 +212,7 @@ def handle_consumer_group_describe(
         size = yield from _size(snapshots)
         if is_first and snapshots and size <= MAX_GROUP_BYTES:
             is_first, answer_size.left = False, max(answer_size.left, size)
-        if answer_size.take(size):
+        if answer_size.add(size):
             yield answer_size.pause()
             for one in snapshots:
                 row.members.append((yield from member_row(one)))

@@ -134,7 +134,7 @@ class _Fetch:
         row.error_code = row.error_code or part.error_code
         size = _size(found)
         group.size += size
-        if not row.error_code and not self._room.take(size):
+        if not row.error_code and not self._room.add(size):
             row.error_code = TOO_LARGE
         if row.error_code == TOO_LARGE:
             if group.is_all:
@@ -149,7 +149,7 @@ class _Fetch:
         for group in self._groups:
             yield None
             row = group.row
-            if group in told and not row.error_code and not self._room.take(group.size):
+            if group in told and not row.error_code and not self._room.add(group.size):
                 answer.append(OffsetFetchResponseGroup(row.group_id, [], TOO_LARGE))
                 continue
             told.add(group)

@@ -38,7 +38,7 @@ def handle_describe_producers(
         for index in topic.partition_indexes:
             try:
                 known = yield from _producers(node, context, topic.name, index)
-                if not room.take(_ROW_BYTES * (1 + len(known))):
+                if not room.add(_ROW_BYTES * (1 + len(known))):
                     raise ApiError(TOO_LARGE, TOO_LARGE_TEXT)
                 producers = []
                 for producer in known.all():

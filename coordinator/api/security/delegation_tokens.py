@@ -234,7 +234,7 @@ def handle_describe_delegation_token(
         people = {record.owner, record.requester, *record.renewers}
         if (wanted is not None and wanted.isdisjoint(people)) or not _may_see(node, context, record):
             continue
-        if not answer_size.take(_ROW_BYTES + sum(map(len, (record.owner, record.requester, *record.renewers)))):
+        if not answer_size.add(_ROW_BYTES + sum(map(len, (record.owner, record.requester, *record.renewers)))):
             return DescribeDelegationTokenResponse(ErrorCode.INVALID_REQUEST)
         rows.append(
             DescribedDelegationToken(

@@ -84,7 +84,7 @@ def handle_describe_user_scram_credentials(
         elif not found:
             code = ErrorCode.RESOURCE_NOT_FOUND
             what = f"Attempt to describe a user credential that does not exist: {name}"
-        message = what if answer_size.take(len(what)) else None  # the size of its name is already counted above
+        message = what if answer_size.add(len(what)) else None  # the size of its name is already counted above
         results.append(DescribeUserScramCredentialsResult(name, code, message, [] if code else infos))
     results.reverse()
     return DescribeUserScramCredentialsResponse(results=results)

@@ -53,7 +53,7 @@ def handle_describe_topic_partitions(
     answer_size = AnswerSize(node, context, NO_LIMIT)
     for row in _page(node, context, merge(*runs), cursor, limit, response):
         rows.append(row)
-        answer_size.take(_ROW_BYTES * (1 + len(row.partitions)) + len(row.name or ""))
+        answer_size.add(_ROW_BYTES * (1 + len(row.partitions)) + len(row.name or ""))
         yield answer_size.pause()
     if request.topics:  # without named topics, the answer does not mention refused topics
         for name in refused:

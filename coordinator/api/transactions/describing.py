@@ -72,7 +72,7 @@ def handle_describe_transactions(
             some = row.topics[start : start + ROWS_AT_ONCE]
             size += sum(_ROW_BYTES + len(topic.topic) + 4 * len(topic.partitions) for topic in some)
             yield None
-        rows.append(row if room.take(size) else TransactionState(TOO_LARGE, transactional_id))
+        rows.append(row if room.add(size) else TransactionState(TOO_LARGE, transactional_id))
         yield room.pause()
     return DescribeTransactionsResponse(transaction_states=rows)
 
@@ -116,7 +116,7 @@ def handle_list_transactions(
     room = AnswerSize(node, context)
     response.transaction_states = yield from _allowed(node, context, ResourceType.TRANSACTIONAL_ID, states, _ID)
     for name in chain(unknown, map(_ID, response.transaction_states)):
-        room.take(_ROW_BYTES + len(name))
+        room.add(_ROW_BYTES + len(name))
         yield room.pause()  # one step for each row that is encoded
     return ListTransactionsResponse(error_code=TOO_LARGE) if room.is_used_up else response
 

@@ -56,7 +56,7 @@ def test_of_many_deadlines_some_ring_at_a_time(monkeypatch: pytest.MonkeyPatch) 
     left = []
     while (next_ms := room.core.next_deadline_ms()) is not None and next_ms <= due_ms:
         before = len(room.group().members)
-        room.take(room.core.advance(now))
+        room.add(room.core.advance(now))
         left.append(before - len(room.group().members))
     assert left == [5, 5, 1]
     assert room.group().state == EMPTY

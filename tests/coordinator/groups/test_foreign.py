@@ -90,7 +90,7 @@ STREAMS_MEMBER: Rows = [(StreamsGroupMemberMetadataKey("g", "m"), StreamsGroupMe
 def room_of(*rows: tuple[Message, Message | None]) -> Room:
     room = Room()
     room.core.replay(rows, room.now)
-    room.take(room.core.loaded(room.now))
+    room.add(room.core.loaded(room.now))
     return room
 
 

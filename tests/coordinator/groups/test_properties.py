@@ -107,7 +107,7 @@ class History:
         for record in old.records:
             self.room.core.replay([(record.key, record.value)], old.now)
         self.generations, self.prepared = {}, {}
-        self.room.take(self.room.core.loaded(old.now))
+        self.room.add(self.room.core.loaded(old.now))
 
     def check(self) -> None:
         """What must hold after every step."""
@@ -198,7 +198,7 @@ def test_any_history(max_size: int, delay_ms: int, steps: list[tuple[str, str, i
         again.replay([(key_message, decoded)], history.room.now)
     again.loaded(history.room.now)
     assert persisted(again, live) == persisted(live, live)
-    history.room.take(live.resign(16))
+    history.room.add(live.resign(16))
     assert not any(one.heartbeat(history.room.now.mono_ms) for one in history.prepared.values())
     assert history.open() == set()
     assert all(len(got) <= 1 for got in history.room.replies.values())

@@ -54,7 +54,7 @@ def test_only_so_many_waits_are_remembered() -> None:
 
 def ring(room: Room, waits: LateAnswers) -> None:
     """Let happen what is due, as the shell does that has parked answers."""
-    room.take(room.core.advance(room.now, waits))
+    room.add(room.core.advance(room.now, waits))
 
 
 def go(room: Room, ms: int) -> None:

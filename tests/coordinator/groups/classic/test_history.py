@@ -224,7 +224,7 @@ def test_the_leader_joins_again_because_a_topic_has_grown() -> None:
     room = Room()
     a, _ = subscribed(room, "t", "gone")
     assert room.group().partition_counts == {"t": 8}
-    room.take(room.core.handle(TopicsChanged(grown()), room.now))
+    room.add(room.core.handle(TopicsChanged(grown()), room.now))
     room.join(a, protocols=subscription("t", "gone", owned=b"1"))
     assert cause(room) == events.PARTITIONS_CHANGED
 

@@ -77,7 +77,7 @@ def test_giving_up_answers_everything_that_is_parked() -> None:
     room.sync(b, group="completing")
     room.sync(b, group="completing")
     new = room.group("preparing").static_ids["b"]
-    assert room.take(room.core.resign(ErrorCode.NOT_COORDINATOR)).replies
+    assert room.add(room.core.resign(ErrorCode.NOT_COORDINATOR)).replies
     late = {token: got[0] for token, got in room.replies.items() if got[0].error_code == ErrorCode.NOT_COORDINATOR}  # type: ignore[attr-defined]  # all have one
     assert len(late) == 2
     assert [getattr(one, "member_id", None) for one in late.values()] == [new, None]

@@ -141,7 +141,7 @@ def test_offsets_of_a_deleted_topic_go_with_it() -> None:
     room.commit(topic="u")
     room.commit(topic="u", group="other")
     image = TopicsImage({"u": TOPICS.by_name["u"]}, 2)
-    room.take(room.core.handle(TopicsChanged(image), room.now))
+    room.add(room.core.handle(TopicsChanged(image), room.now))
     assert len(tombstones(room)) == 2
     assert (room.fetch("t").committed_offset, room.fetch("u").committed_offset) == (-1, 5)
     assert room.core.state.image is image
@@ -151,7 +151,7 @@ def test_a_topic_made_anew_is_another_one() -> None:
     room = Room()
     room.commit()
     topics = {**TOPICS.by_name, "t": TopicImage("t", b"X" * 16, 8)}
-    room.take(room.core.handle(TopicsChanged(TopicsImage(topics, 2)), room.now))
+    room.add(room.core.handle(TopicsChanged(TopicsImage(topics, 2)), room.now))
     assert room.fetch().committed_offset == -1
 
 
@@ -159,7 +159,7 @@ def test_more_partitions_change_nothing() -> None:
     room = Room()
     room.commit()
     topics = {**TOPICS.by_name, "t": TopicImage("t", b"T" * 16, 80)}
-    assert not room.take(room.core.handle(TopicsChanged(TopicsImage(topics, 2)), room.now)).records
+    assert not room.add(room.core.handle(TopicsChanged(TopicsImage(topics, 2)), room.now)).records
     room = Room()
     room.core.state.image = NO_TOPICS
     assert not room.core.handle(TopicsChanged(TOPICS), room.now).records
@@ -171,13 +171,13 @@ def test_offsets_committed_for_another_topic_of_that_name_stay() -> None:
     room.commit(partition=1, retention=1_000_000)  # version 1, which has no topic id
     value = OffsetCommitValue(7, commit_timestamp=1, topic_id=b"O" * 16)
     room.core.replay([(OffsetCommitKey("g", "t", 2), value)], room.now)
-    room.take(room.core.handle(TopicsChanged(NO_TOPICS), room.now))
+    room.add(room.core.handle(TopicsChanged(NO_TOPICS), room.now))
     assert [room.fetch(partition=partition).committed_offset for partition in range(3)] == [-1, -1, 7]
     told = [event.facts for event in room.events if event.kind == events.OFFSETS_DELETED]
     assert told == [{"cause": events.TOPIC_DELETED, "topics": {"t": [0, 1]}}]
     # and nothing is told where nothing went
     for image in (TOPICS, NO_TOPICS):
-        assert not room.take(room.core.handle(TopicsChanged(image), room.now)).events
+        assert not room.add(room.core.handle(TopicsChanged(image), room.now)).events
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def look(room: Room, wall_ms: int) -> Output:
     due = room.core.next_deadline_ms()
     assert due is not None
     room.now = Now(due, wall_ms)
-    return room.take(room.core.advance(room.now))
+    return room.add(room.core.advance(room.now))
 
 
 def test_the_offsets_go_before_their_group_and_all_is_told() -> None:
@@ -119,7 +119,7 @@ def test_a_group_recorded_before_kafka_2_1_says_not_since_when_it_is_empty() -> 
     for partition, age_ms in ((0, MINUTE), (1, MINUTE - 1)):
         value = OffsetCommitValue(5, commit_timestamp=START.wall_ms + 10 * MINUTE - age_ms)
         room.core.replay([(OffsetCommitKey("g", "t", partition), value)], room.now)
-    room.take(room.core.loaded(room.now))
+    room.add(room.core.loaded(room.now))
     look(room, START.wall_ms + 10 * MINUTE)
     assert tombstones(room) == ["OffsetCommitKey(group='g', topic='t', partition=0)"]
 

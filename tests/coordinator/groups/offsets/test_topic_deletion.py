@@ -31,7 +31,7 @@ def filled() -> Producers:
 
 def change(room: Producers, image: TopicsImage) -> int:
     """How many records the command alone gives."""
-    return len(room.take(room.core.handle(TopicsChanged(image), room.now)).records)
+    return len(room.add(room.core.handle(TopicsChanged(image), room.now)).records)
 
 
 def slices(room: Producers) -> list[int]:
@@ -39,7 +39,7 @@ def slices(room: Producers) -> list[int]:
     counts = []
     while room.core.state.topic_deletion is not None:
         room._move(room.now.mono_ms + deletion.SLICE_AFTER_MS)
-        counts.append(len(room.take(room.core.advance(room.now)).records))
+        counts.append(len(room.add(room.core.advance(room.now)).records))
     return counts
 
 

@@ -250,7 +250,7 @@ def test_a_deleted_topic_takes_its_pending_offsets_along(room: Producers, is_com
         room.commit(offset=1)
     room.txn(offset=2)
     room.txn(offset=3, topic="u")
-    room.take(room.core.handle(TopicsChanged(TopicsImage({"u": TOPICS.by_name["u"]}, 2)), room.now))
+    room.add(room.core.handle(TopicsChanged(TopicsImage({"u": TOPICS.by_name["u"]}, 2)), room.now))
     assert room.stable_fetch() == (-1, 0)
     assert [record.value for record in room.records[-1:]] == [None]
     assert room.events[-1].facts == {"cause": events.TOPIC_DELETED, "topics": {"t": [0]}}
@@ -262,7 +262,7 @@ def test_a_topic_made_again_takes_no_pending_offset_over(room: Producers) -> Non
     # without an id nobody knows which of the two is meant: Kafka drops it as well
     room.txn(offset=2)
     image = TopicsImage({"t": TopicImage("t", b"N" * 16, 8), "u": TOPICS.by_name["u"]}, 2)
-    room.take(room.core.handle(TopicsChanged(image), room.now))
+    room.add(room.core.handle(TopicsChanged(image), room.now))
     room.end()
     assert room.at() == -1
 
@@ -272,7 +272,7 @@ def test_what_a_later_commit_stands_instead_of_does_not_go_with_a_topic(room: Pr
     row = OffsetCommitRequestPartition(0, 3)
     room.send(OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", b"X" * 16, [row])]))
     before = len(room.records)
-    room.take(room.core.handle(TopicsChanged(TopicsImage({"u": TOPICS.by_name["u"]}, 2)), room.now))
+    room.add(room.core.handle(TopicsChanged(TopicsImage({"u": TOPICS.by_name["u"]}, 2)), room.now))
     assert len(room.records) == before
     assert room.stable_fetch() == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     room.end()

@@ -105,7 +105,7 @@ class History:
         request = TxnOffsetCommitRequest("tx", group, producer, 0, topics=topics)
         answers: list[Any] = []
         command = TxnCommitCommand(request, answers.append, Client("c", "/h"), append_error)
-        output = self.room.take(self.room.core.handle(command, self.room.now))
+        output = self.room.add(self.room.core.handle(command, self.room.now))
         ((_, response),) = output.replies
         assert response.topics[0].partitions[0].error_code == append_error  # type: ignore[attr-defined]  # what else
 
