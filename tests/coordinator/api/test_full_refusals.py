@@ -217,7 +217,7 @@ async def test_when_nothing_fits_into_the_answer(monkeypatch: pytest.MonkeyPatch
         room.is_used_up = room.left < NO_LIMIT // 2
         return not room.is_used_up
 
-    monkeypatch.setattr(AnswerSize, "take", full)
+    monkeypatch.setattr(AnswerSize, "add", full)
     async with serving() as server:
         found = await refused(server, OF_LIMITED_SIZE)
     check(found, OF_LIMITED_SIZE)
