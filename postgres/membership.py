@@ -183,7 +183,7 @@ class Membership:
         is_whole = not any(broker.fenced for broker in brokers.values())
         image = ClusterImage(self._cluster_id, controller_id, me, brokers, self._topics.open.leaders, is_whole)
         for node in self._nodes:
-            node.see(image)
+            node.update_image(image)
 
     def moved(self) -> None:
         """Follow a change of brokers or leaders."""
@@ -191,8 +191,8 @@ class Membership:
         if self._nodes and self.registration.node_id not in self._topics.state.brokers:
             self._give_up_soon()
         for node in self._nodes:
-            node.leave()
-            node.take()
+            node.resign_lost_shards()
+            node.activate_shards()
         self.led_partitions.check()
 
     def _give_up_soon(self) -> None:
@@ -215,7 +215,7 @@ class Membership:
         self.publish()
         if topic in (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC):
             for node in self._nodes:
-                node.take()
+                node.activate_shards()
         elif topic in EVENTS_OF:
             self._renew(topic, index)
 

@@ -147,10 +147,10 @@ def test_the_configuration_page_lists_the_properties_that_do_something() -> None
         *(TopicSettings, TransactionSettings),
     )
     later = {field.name.replace("_", ".") for field in dataclasses.fields(TransactionSettings)}
-    assert later <= config.asked  # though a server makes them when they are needed
+    assert later <= config.effective  # though a server makes them when they are needed
     for room in rooms:
         config.settings(room)
-    assert set(listed) == config.asked
+    assert set(listed) == config.effective
 
 
 def test_an_image_is_built_from_all_that_the_package_consists_of() -> None:

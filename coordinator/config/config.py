@@ -83,7 +83,7 @@ class Config:
         notes: tuple[str, ...] = (),
     ) -> None:
         self._given = given
-        self._asked: set[str] = {*_ASKED_HERE, *_ASKED_LATER}
+        self._effective: set[str] = {*_READ_HERE, *_READ_LATER}
         self.listeners = listeners
         self.data_dir = data_dir
         self.topics = topics
@@ -99,22 +99,22 @@ class Config:
         self.cluster_id = self.text("muster.cluster.id")
         self.rack = self.text("broker.rack")
 
-    def settings(self, room: type[Settings], value: Callable[[str], Value] | None = None) -> Settings:
+    def settings(self, settings_class: type[Settings], value: Callable[[str], Value] | None = None) -> Settings:
         """The settings of a package. Each field of its dataclass has the value of the property of that name, "_" for
         ".".
 
         `value` returns the values when properties were changed since the start (`properties.live`). Raises LookupError
         when a field is not a property: that is a bug, never the user's error.
         """
-        if not dataclasses.is_dataclass(room):
-            raise TypeError(f"{room!r} is no dataclass")
+        if not dataclasses.is_dataclass(settings_class):
+            raise TypeError(f"{settings_class!r} is no dataclass")
         value = value or self.value
         values: dict[str, Any] = {}
-        for field in dataclasses.fields(room):
+        for field in dataclasses.fields(settings_class):
             name = field.name.replace("_", ".")
-            self._asked.add(name)
+            self._effective.add(name)
             values[field.name] = value(name)
-        return room(**values)
+        return settings_class(**values)
 
     def value(self, name: str) -> Value:
         """The typed value of a property, or None without a value. Raises LookupError for an unknown name."""
@@ -157,16 +157,16 @@ class Config:
         if isinstance(racks, tuple) and racks:
             given["broker.rack"] = Given(racks[place], racks[place], self.origin("muster.nodes.racks"))
         listeners = of_node(self.listeners, place)
-        given["listeners"] = _told("listeners", self, ((one.name, one.host, one.port) for one in listeners))
+        given["listeners"] = _endpoints("listeners", self, ((one.name, one.host, one.port) for one in listeners))
         if "advertised.listeners" in given:
-            told = given["advertised.listeners"].value
-            named = parse_endpoints("advertised.listeners", told if isinstance(told, tuple) else ())
+            value = given["advertised.listeners"].value
+            named = parse_endpoints("advertised.listeners", value if isinstance(value, tuple) else ())
             addresses = (
                 (one.name, one.advertised_host or "", one.advertised_port or 0)
                 for one in listeners
                 if one.name in named
             )
-            given["advertised.listeners"] = _told("advertised.listeners", self, addresses)
+            given["advertised.listeners"] = _endpoints("advertised.listeners", self, addresses)
         other = Config(given, listeners=listeners, data_dir=self.data_dir, topics=self.topics, notes=self.notes)
         other.authorization, other.users, other.assignors = self.authorization, self.users, self.assignors
         return other
@@ -202,16 +202,16 @@ class Config:
         return any(prop.sensitive for prop in map(_known, names) if prop is not None)
 
     @property
-    def asked(self) -> frozenset[str]:
+    def effective(self) -> frozenset[str]:
         """All properties with an effect: the packages have asked for their settings."""
-        return frozenset(self._asked)
+        return frozenset(self._effective)
 
     def unused(self) -> tuple[str, ...]:
         """Properties that the user gave and that no package has asked for. They have no effect here (yet)."""
-        return tuple(sorted(name for name in self._given if self._asked.isdisjoint(_bases(name))))
+        return tuple(sorted(name for name in self._given if self._effective.isdisjoint(_bases(name))))
 
 
-_ASKED_HERE = (
+_READ_HERE = (
     "advertised.listeners",
     "allow.everyone.if.no.acl.found",
     "authorizer.class.name",
@@ -241,7 +241,7 @@ _ASKED_HERE = (
 )
 
 
-_ASKED_LATER = (
+_READ_LATER = (
     "connection.failed.authentication.delay.ms",
     "connections.max.reauth.ms",
     "delegation.token.expiry.check.interval.ms",
@@ -298,7 +298,7 @@ def _bases(name: str) -> tuple[str, ...]:
     return own, own.partition(".")[2]
 
 
-def _told(name: str, config: Config, addresses: Iterable[tuple[str, str, int]]) -> Given:
+def _endpoints(name: str, config: Config, addresses: Iterable[tuple[str, str, int]]) -> Given:
     """`listeners` or a similar property of one of several brokers, in the form of the given one."""
     words = tuple(f"{listener}://{show(host, port)}" for listener, host, port in addresses)
     return Given(",".join(words), words, config.origin(name))

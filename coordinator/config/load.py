@@ -130,8 +130,8 @@ def _from_options(
         yield "listeners", _Raw("PLAINTEXT://" + show(*parse_address(listen, "--listen")), "override", "--listen")
     if advertise is not None:
         name = "PLAINTEXT" if listen is not None else _only_listener(raw)
-        told = f"{name}://" + show(*parse_address(advertise, "--advertise", advertised=True))
-        yield "advertised.listeners", _Raw(told, "override", "--advertise")
+        address = f"{name}://" + show(*parse_address(advertise, "--advertise", advertised=True))
+        yield "advertised.listeners", _Raw(address, "override", "--advertise")
     elif listen is not None and "advertised.listeners" in raw:
         raise ConfigError(
             "--listen replaces the listeners that advertised.listeners "

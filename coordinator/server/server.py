@@ -289,7 +289,7 @@ class Server:
         self.topics.settings = config.settings(TopicSettings, value)
         self.logs.settings = config.settings(LogSettings, value)
         for node in self.nodes:
-            node.reconfigured()
+            node.apply_properties()
 
     def _groups_loaded(self) -> None:
         groups = (
@@ -342,7 +342,7 @@ class Server:
         if self._control is not None:
             await self._control.stop()
         for node in self.nodes:
-            node.accept_no_more()
+            node.stop_accepting()
             node.resume()
         for stop in self._stops:
             stop()

@@ -51,9 +51,9 @@ class Cluster:
         self._slices = slices
         self._settings = settings
         self._changes = LeaderChanges(topics, cluster_id, self.nodes, self.states, renew)
-        self._dead_until: dict[int, Timer] = {}
+        self._session_timers: dict[int, Timer] = {}
         """The nodes that died and were not found dead yet."""
-        self._balance: Timer | None = None
+        self._balance_timer: Timer | None = None
 
     def begin(self, nodes: Iterable[RunningNode]) -> None:
         """Begin with these nodes, which are live."""
@@ -62,7 +62,7 @@ class Cluster:
             self.states[node.node_id] = NodeState.UP
         self.publish()
         if self._settings.auto_leader_rebalance_enable and len(self.nodes) > 1:
-            self._balance_later()
+            self._start_balance_timer()
 
     @property
     def leaders(self) -> Mapping[str, Sequence[Leader]]:
@@ -87,9 +87,9 @@ class Cluster:
 
     def stop(self) -> None:
         """Stop all timers."""
-        if self._balance is not None:
-            self._balance.cancel()
-        for timer in self._dead_until.values():
+        if self._balance_timer is not None:
+            self._balance_timer.cancel()
+        for timer in self._session_timers.values():
             timer.cancel()
 
     # ---- actions on nodes
@@ -127,7 +127,7 @@ class Cluster:
         try:
             if node_id in self._topics.state.brokers:
                 self._changes.apply([leadership.leaving(self._topics.state, node_id)])
-            await self._done(self._changes.abandoning(node_id))
+            await self._done(self._changes.moving_leaders_away(node_id))
             if self.states[node_id] is not NodeState.STOPPING:
                 return  # it was killed meanwhile
             self._changes.fence(node_id)
@@ -135,7 +135,7 @@ class Cluster:
             self.states[node_id] = NodeState.UP
             raise
         self.states[node_id] = NodeState.STOPPED
-        node.accept_no_more()
+        node.stop_accepting()
         node.resign()
         await node.answered()
         await node.close_connections()
@@ -146,7 +146,7 @@ class Cluster:
         node = self._node(node_id, "kill")
         node.die()
         self._topics.open.lost(node_id)
-        self._silent(node_id)
+        self._expect_heartbeats_no_more(node_id)
         log.warning("a node was killed", node=node_id, others_lead_in_ms=self._settings.broker_session_timeout_ms)
 
     def pause_node(self, node_id: int) -> None:
@@ -157,7 +157,7 @@ class Cluster:
                 f"node {node_id} is the only one: it is paused by kill -STOP of the process, or with --control"
             )
         self._node(node_id, "pause").pause()
-        self._silent(node_id)
+        self._expect_heartbeats_no_more(node_id)
         log.warning("a node is paused", node=node_id, others_lead_in_ms=self._settings.broker_session_timeout_ms)
 
     async def resume_node(self, node_id: int) -> None:
@@ -166,13 +166,13 @@ class Cluster:
         """
         node = self._node(node_id, "resume")
         try:
-            timer = self._dead_until.pop(node_id, None)
+            timer = self._session_timers.pop(node_id, None)
             if timer is not None:
                 timer.cancel()
             await self._rejoin(node_id)
         except ApiError:
             self.states[node_id] = NodeState.PAUSED
-            self._silent(node_id)
+            self._expect_heartbeats_no_more(node_id)
             raise
         self.states[node_id] = NodeState.UP
         node.resume()
@@ -183,38 +183,40 @@ class Cluster:
         registered = self._topics.state.brokers.get(node_id)
         if registered is None or not registered.fenced:
             return
-        await self._done(self._changes.abandoning(node_id))  # the partitions that others do not lead yet
+        await self._done(self._changes.moving_leaders_away(node_id))  # the partitions that others do not lead yet
         self._changes.apply([leadership.unfenced(self._topics.state, node_id)])
-        await self._done(self._changes.settling(node_id))
+        await self._done(self._changes.rejoining_replicas(node_id))
 
-    def _silent(self, node_id: int) -> None:
+    def _expect_heartbeats_no_more(self, node_id: int) -> None:
         """The controller gets no more heartbeats of a node. After the session timeout it treats the node as dead,
         unless it does already.
         """
         registered = self._topics.state.brokers.get(node_id)
-        if node_id not in self._dead_until and registered is not None and not registered.fenced:
-            self._find_dead_later(node_id)
+        if node_id not in self._session_timers and registered is not None and not registered.fenced:
+            self._start_session_timer(node_id)
 
-    def _find_dead_later(self, node_id: int) -> None:
+    def _start_session_timer(self, node_id: int) -> None:
         due_ms = self._clock.mono_ms() + self._settings.broker_session_timeout_ms
-        self._dead_until[node_id] = self._clock.call_at(due_ms, lambda: self._found_dead(node_id))
+        self._session_timers[node_id] = self._clock.call_at(due_ms, lambda: self._session_expired(node_id))
 
-    def _found_dead(self, node_id: int) -> None:
-        if self._dead_until.pop(node_id, None) is not None:
-            self._slices.run(self._burying(node_id), _nothing, Nobody("the partitions of a dead node cannot be led"))
+    def _session_expired(self, node_id: int) -> None:
+        if self._session_timers.pop(node_id, None) is not None:
+            self._slices.run(
+                self._replacing_dead(node_id), _nothing, Nobody("the partitions of a dead node cannot be led")
+            )
 
-    def _burying(self, node_id: int) -> Job[None]:
+    def _replacing_dead(self, node_id: int) -> Job[None]:
         """Others lead the partitions of a dead node."""
         try:
             registered = self._topics.state.brokers.get(node_id)
             if registered is not None and not registered.fenced:
                 self._changes.fence(node_id)
-            yield from self._changes.abandoning(node_id, anew=self.states[node_id] is not NodeState.PAUSED)
+            yield from self._changes.moving_leaders_away(node_id, anew=self.states[node_id] is not NodeState.PAUSED)
             log.info("others lead the partitions of a dead node", node=node_id)
         except ApiError as failure:
             # the disk has failed: try again after the session timeout
             log.error("others cannot lead the partitions of a dead node yet", node=node_id, reason=failure.message)
-            self._find_dead_later(node_id)
+            self._start_session_timer(node_id)
 
     async def return_node(self, node_id: int) -> None:
         """The node starts again, at its previous ports. It leads no partition yet that has another leader. Raises
@@ -223,10 +225,10 @@ class Cluster:
         before = self.states.get(node_id)
         node = self._node(node_id, "return")
         try:
-            timer = self._dead_until.pop(node_id, None)
+            timer = self._session_timers.pop(node_id, None)
             if timer is not None:
                 timer.cancel()
-                await self._done(self._burying(node_id))
+                await self._done(self._replacing_dead(node_id))
             node.node.forget_sessions()
             await node.listen()
             self._changes.register(node_id)
@@ -237,18 +239,22 @@ class Cluster:
             raise
         self.states[node_id] = NodeState.UP
         self.publish()
-        await self._done(self._changes.settling(node_id))
+        await self._done(self._changes.rejoining_replicas(node_id))
         log.info("a node has returned", node=node_id)
 
     # ---- preferred leaders
 
-    def _balance_later(self) -> None:
+    def _start_balance_timer(self) -> None:
         interval_ms = 1_000 * self._settings.leader_imbalance_check_interval_seconds
-        self._balance = self._clock.call_at(self._clock.mono_ms() + interval_ms, self._balance_now, interval_ms)
+        self._balance_timer = self._clock.call_at(
+            self._clock.mono_ms() + interval_ms, self._elect_preferred_leaders, interval_ms
+        )
 
-    def _balance_now(self) -> None:
-        self._slices.run(self._changes.balancing(), _nothing, Nobody("preferred leaders cannot be brought back"))
-        self._balance_later()
+    def _elect_preferred_leaders(self) -> None:
+        self._slices.run(
+            self._changes.electing_preferred_leaders(), _nothing, Nobody("preferred leaders cannot be brought back")
+        )
+        self._start_balance_timer()
 
 
 def _nothing(_: object) -> None:

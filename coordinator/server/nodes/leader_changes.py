@@ -73,7 +73,7 @@ class LeaderChanges:
         is_whole = self._nodes.keys() <= brokers.keys() and not any(broker.fenced for broker in brokers.values())
         image = ClusterImage(self._cluster_id, controller_id, NO_BROKER, brokers, self._topics.open.leaders, is_whole)
         for node in self._nodes.values():
-            node.see(image)
+            node.update_image(image)
 
     # ---- changing
 
@@ -88,10 +88,10 @@ class LeaderChanges:
         names = {name for name, _ in moved}
         if not names.isdisjoint(_COORDINATORS):
             for node in self._nodes.values():
-                node.leave()
+                node.resign_lost_shards()
             for node_id, node in self._nodes.items():
                 if self._states[node_id] is not NodeState.KILLED:
-                    node.take()
+                    node.activate_shards()
         for partition in left:
             partition.wake()
         if not names.isdisjoint(EVENTS_OF):
@@ -130,7 +130,7 @@ class LeaderChanges:
             self.apply(some, anew=anew)
             yield None
 
-    def abandoning(self, broker_id: int, *, anew: bool = False) -> Job[None]:
+    def moving_leaders_away(self, broker_id: int, *, anew: bool = False) -> Job[None]:
         """Others lead the partitions of this broker, and it leaves all in-sync replicas. Coordinators change first,
         because clients wait for them.
         """
@@ -150,13 +150,13 @@ class LeaderChanges:
         registered = self._topics.state.brokers.get(broker_id)
         if registered is None:
             raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
-        yield from self.abandoning(broker_id)
+        yield from self.moving_leaders_away(broker_id)
         from muster.protocol.messages.metadata_records.unregister_broker_record import UnregisterBrokerRecord
 
         self.apply([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=registered.epoch)])
         log.info("a broker is no longer registered", node=broker_id)
 
-    def settling(self, node_id: int) -> Job[None]:
+    def rejoining_replicas(self, node_id: int) -> Job[None]:
         """A broker is live again. It may lead partitions without a leader, and joins the in-sync replicas of its
         partitions.
         """
@@ -186,7 +186,7 @@ class LeaderChanges:
             ]
         )
 
-    def balancing(self) -> Job[None]:
+    def electing_preferred_leaders(self) -> Job[None]:
         """Move leadership back to the first replicas, where these are live."""
         state, left = self._topics.state, MAX_PREFERRED
 

@@ -74,7 +74,7 @@ class RunningNode:
         """The clock of a node that may be paused."""
         self._clock: Clock = self._own_clock or common.clock
         self._listeners: list[Listener] = []
-        self._next_look: Timer | None = None
+        self._next_check: Timer | None = None
         self._dispatcher: Dispatcher
         self._security = ListenerSecurity(
             live,
@@ -165,18 +165,18 @@ class RunningNode:
             partition = topics.open.partition(GROUP_OFFSETS_TOPIC, shard.partition)
             loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
 
-    def see(self, image: ClusterImage) -> None:
+    def update_image(self, image: ClusterImage) -> None:
         """The cluster has this image now."""
         self.node.cluster = image._replace(node_id=self.node_id)
 
-    def leave(self) -> None:
+    def resign_lost_shards(self) -> None:
         """Shards that the node leads no more resign."""
         leaders = self.node.cluster.leaders
         self.leaderships.leave(leaders[GROUP_OFFSETS_TOPIC])
         if self.transactions.leaderships is not None:
             self.transactions.leaderships.leave(leaders[TRANSACTION_STATE_TOPIC])
 
-    def take(self) -> None:
+    def activate_shards(self) -> None:
         """Shards that the node leads now become active."""
         leaders = self.node.cluster.leaders
         self.leaderships.take(leaders[GROUP_OFFSETS_TOPIC])
@@ -226,10 +226,10 @@ class RunningNode:
             await listener.start()
             self._listeners.append(listener)
             self.bound.append(Bound(address.name, address.host, listener.port))
-            told = {} if self.config.nodes == 1 else {"node": self.node_id}
-            log.info("listening", listener=address.name, address=with_port(address.host, listener.port), **told)
+            node = {} if self.config.nodes == 1 else {"node": self.node_id}
+            log.info("listening", listener=address.name, address=with_port(address.host, listener.port), **node)
         if self._security.renewals:
-            self._look_for_certificates()
+            self._check_certificates()
 
     def endpoints(self) -> dict[str, Endpoint]:
         """The address of the node for clients of each listener, by the listener's name."""
@@ -243,15 +243,15 @@ class RunningNode:
         limits = self.limits
         return limits is not None and limits.input_waits(one.descriptor for one in self._listeners)
 
-    def reconfigured(self) -> None:
+    def apply_properties(self) -> None:
         """Properties were set while the node ran."""
         self._connections.apply_properties()
         self._security.renew()
 
-    def _look_for_certificates(self) -> None:
+    def _check_certificates(self) -> None:
         self._security.renew()
         clock = self._clock.machine
-        self._next_look = clock.call_at(clock.mono_ms() + RENEWAL_CHECK_MS, self._look_for_certificates)
+        self._next_check = clock.call_at(clock.mono_ms() + RENEWAL_CHECK_MS, self._check_certificates)
 
     # ---- pausing
 
@@ -281,12 +281,12 @@ class RunningNode:
 
     # ---- its end
 
-    def accept_no_more(self) -> None:
+    def stop_accepting(self) -> None:
         """Accept no new connections. Open ones stay open."""
         for listener in self._listeners:
             listener.close()
-        if self._next_look is not None:
-            self._next_look.cancel()
+        if self._next_check is not None:
+            self._next_check.cancel()
         self._security.stop()
 
     def resign(self) -> None:
@@ -308,7 +308,7 @@ class RunningNode:
             await turned
 
     async def close_connections(self) -> None:
-        """After `accept_no_more`: send the answers, and end every connection."""
+        """After `stop_accepting`: send the answers, and end every connection."""
         limits, clock = self.limits, self._clock.machine
         if limits is None:
             return
@@ -321,19 +321,19 @@ class RunningNode:
         timer = clock.call_at(clock.now().mono_ms + CLOSE_MS, partial(_abort_all, limits))
         await empty.wait()
         timer.cancel()
-        self._off()
+        self._forget_connections()
 
     def die(self) -> None:
         """End as a kill of the process would: connections are cut, the state is lost, and nothing is written."""
-        self.accept_no_more()
+        self.stop_accepting()
         self.transactions.died()
         self.leaderships.drop()
         if self.limits is not None:
             _abort_all(self.limits)
-        self._off()
+        self._forget_connections()
         self.resume()  # a node that returns is not paused
 
-    def _off(self) -> None:
+    def _forget_connections(self) -> None:
         if self.limits is not None:
             self.limits.stop()
             self._connections.limits = None

@@ -403,7 +403,7 @@ async def test_preferred_leaders_come_back_by_themselves() -> None:
         await cluster.server.cluster.return_node(2)
         leaders = cluster.server.topics.open.leaders
         assert any(one.broker_id != before[index][0] for index, one in enumerate(leaders["t"]))
-        cluster.server.cluster._balance_now()
+        cluster.server.cluster._elect_preferred_leaders()
         leaders = cluster.server.topics.open.leaders
         await comes_true(
             lambda: (
