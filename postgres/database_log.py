@@ -1,7 +1,7 @@
 """One log whose segments on this machine are a local replica. Its records are durable when the database has them.
 
 An append writes to the local replica at once and gets its offset there. The next database write takes from the replica
-what the database does not have yet. The replica is the queue, so data that waits for a slow database takes no memory.
+what the database does not have yet (`unsent_data`).
 
 The replica of a log may lack older segments (`segment_cache`). For such a log, the node also writes the facts of each
 full segment to the database. It also writes a checkpoint: the state of the log where the active segment begins.
@@ -9,35 +9,30 @@ full segment to the database. It also writes a checkpoint: the state of the log 
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from muster.coordinator.log.checkpoints import LEADER_EPOCHS, encode_epochs
 from muster.coordinator.log.durability import AppendListeners, Availability
 from muster.coordinator.log.errors import LogError, LogOffline
 from muster.coordinator.log.file_names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_name
-from muster.coordinator.log.records.headers import read_header, whole_batches
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction, encode
 from muster.coordinator.log.settings import MAX_INT64
 from muster.coordinator.log.storage.shared_sync import Waiter, Waiters
 from muster.postgres.store import (
     LIVE,
-    STAGED,
-    BatchRow,
     Changes,
     Checkpoint,
     SegmentFacts,
     SegmentRow,
 )
+from muster.postgres.unsent_data import UnsentData, Upload
 
 if TYPE_CHECKING:
     from muster.coordinator.log.segments.segment import Segment
     from muster.postgres.segment_cache import SegmentCache
 
-CHUNK: Final = 256 * 1024
-"""The most bytes of batches in one row; one larger batch may be alone in a row."""
 FACTS_AT_ONCE: Final = 4
 """Segments whose facts one database write takes at most: the index of a large segment takes 10 ms to read."""
 
@@ -59,51 +54,6 @@ class LogWriter(Protocol):
 
     def in_background(self, job: Callable[[], object], done: Callable[[], object]) -> None:
         """Do a job that works on files."""
-
-
-class Upload:
-    """A compacted segment that will replace, in the database, the segments that it was made from."""
-
-    __slots__ = ("aborted", "log", "number", "position", "segment")
-
-    def __init__(self, log: DatabaseLog, segment: Segment, number: int, aborted: bytes) -> None:
-        """`aborted`: the transaction index of the segment."""
-        self.aborted = aborted
-        self.log = log
-        self.segment = segment
-        self.number = number
-        self.position = 0
-
-    def add_part(self, changes: Changes) -> bool:
-        """Add the next part to a database write. False: that was the last part."""
-        log, segment = self.log, self.segment
-        if not log.is_upload(self):
-            return False
-        if self.position == 0:
-            changes.new_segments.append(SegmentRow(self.number, log.log_no, segment.base_offset, STAGED))
-        row = read_row(segment, self.position, self.number)
-        if row is not None:
-            changes.batches.append(row)
-            self.position += len(row.data)
-            if self.position < segment.size:
-                return True
-        log.uploaded(self, changes)
-        return False
-
-
-def read_row(segment: Segment, position: int, number: int, most: int = CHUNK) -> BatchRow | None:
-    """Whole batches of a segment from a position on; None at its end. Raises OSError."""
-    left = segment.size - position
-    if left <= 0:
-        return None
-    data = segment.file.pread(min(left, most), position)
-    whole, wanted, next_offset = whole_batches(data)
-    if whole == 0:
-        data = segment.file.pread(min(left, wanted), position)
-        whole, wanted, next_offset = whole_batches(data)
-        if whole == 0:
-            raise OSError(f"there is no whole batch at byte {position}")
-    return BatchRow(number, read_header(data).base_offset, next_offset, data if whole == len(data) else data[:whole])
 
 
 class DatabaseLog:
@@ -144,11 +94,7 @@ class DatabaseLog:
         self._new: list[SegmentRow] = []
         self._dead: list[int] = []
         self._uploads: dict[Segment, Upload] = {}
-        self._unsent: deque[Segment] = deque()
-        """Segments with data that was not taken yet; the first one from `_position` on."""
-        self._position = 0
-        self._held: deque[BatchRow] = deque()
-        """Data that was not taken yet when the files were closed."""
+        self._unsent = UnsentData(lambda segment: self._numbers[segment][0])
         self._start_offset = segments.start_offset
         self._is_closed = False
         self.clean_offset = self._clean_offset_written = clean_offset
@@ -174,10 +120,9 @@ class DatabaseLog:
                 if cache is not None and not segment.is_absent:
                     cache.kept(self, segment)
         if is_new:
-            self._unsent.extend(segments)
+            self._unsent.begin(segments)
         else:
-            self._unsent.append(segments.active)
-            self._position = segments.active.size
+            self._unsent.begin([segments.active], segments.active.size)
         if self._new or is_new:
             writer.request_write(self)
 
@@ -218,7 +163,7 @@ class DatabaseLog:
         """The log continues in another segment."""
         self._may_need_checkpoint = True
         self._add(self._segments.active)
-        self._unsent.append(self._segments.active)
+        self._unsent.rolled(self._segments.active)
         self._writer.request_write(self)
 
     def removed(self, doomed: Sequence[Segment]) -> None:
@@ -228,9 +173,7 @@ class DatabaseLog:
         for segment in doomed:
             self._forget(segment)
             self._dead += self._numbers.pop(segment, [])
-            if self._unsent and self._unsent[0] is segment and len(self._unsent) > 1:
-                self._unsent.popleft()
-                self._position = 0
+            self._unsent.forget(segment)
         self._writer.request_write(self)
 
     def _forget(self, segment: Segment) -> None:
@@ -247,9 +190,7 @@ class DatabaseLog:
         for segment in old:
             self._forget(segment)
             numbers += self._numbers.pop(segment, [])
-            if self._unsent and self._unsent[0] is segment and len(self._unsent) > 1:
-                self._unsent.popleft()
-                self._position = 0
+            self._unsent.forget(segment)
         upload = Upload(self, new, self._writer.next_number(), b"".join(map(encode, aborted)))
         self._uploads[new] = upload
         self._numbers[new] = [*numbers, upload.number]
@@ -310,7 +251,7 @@ class DatabaseLog:
             self._start_offset = changes.starts[self.log_no] = self._segments.start_offset
         next_offset = -1
         while max_bytes > 0:
-            row = self._next_row()
+            row = self._unsent.next_row(is_closed=self._is_closed)
             if row is None:
                 break
             changes.batches.append(row)
@@ -331,7 +272,7 @@ class DatabaseLog:
         """
         segments = self._segments
         active = segments.active
-        if not self._may_need_checkpoint or self._uploads or self._unsent[0] is not active:
+        if not self._may_need_checkpoint or self._uploads or not self._unsent.is_only_in(active):
             return
         if active.base_offset <= self._checkpoint:
             self._may_need_checkpoint = False
@@ -421,29 +362,7 @@ class DatabaseLog:
     @property
     def waiting_bytes(self) -> int:
         """The bytes that no database write has taken yet."""
-        held = sum(len(row.data) for row in self._held)
-        return held if self._is_closed else held + sum(segment.size for segment in self._unsent) - self._position
-
-    def _next_row(self) -> BatchRow | None:
-        if self._held:
-            return self._held.popleft()
-        return None if self._is_closed else self._next_of_replica()
-
-    def _rest(self) -> Iterator[BatchRow]:
-        while (row := self._next_of_replica()) is not None:
-            yield row
-
-    def _next_of_replica(self) -> BatchRow | None:
-        while True:
-            segment = self._unsent[0]
-            row = read_row(segment, self._position, self._numbers[segment][0])
-            if row is not None:
-                self._position += len(row.data)
-                return row
-            if len(self._unsent) == 1:
-                return None
-            self._unsent.popleft()
-            self._position = 0
+        return self._unsent.waiting_bytes(is_closed=self._is_closed)
 
     def confirm(self, next_offset: int) -> None:
         """The database has all before `next_offset`."""
@@ -461,9 +380,7 @@ class DatabaseLog:
 
     def flush(self) -> None:
         """The files are about to be closed: keep the data that was not taken yet."""
-        rows = list(self._rest())
-        if rows:
-            self._held.extend(rows)
+        if self._unsent.hold():
             self._writer.request_write(self)
 
     def close(self, failure: LogOffline) -> None:

@@ -1,10 +1,6 @@
 """One node among the nodes that share a database, in the place of `nodes.cluster.Cluster` (the brokers of one process).
-The node registers and follows the decisions of the others. The node with the lowest live id also decides which node
-leads which partition.
-
-That node watches the leases of the others: a node whose lease is over leads nothing from then on. If two nodes think
-that they have the lowest live id, they do no harm. A decision counts only at the end of the metadata log, where one of
-them writes.
+The node registers and follows the decisions of the others. `leader_decisions` has what the node with the lowest live id
+decides.
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ from muster.coordinator.log import Storage
 from muster.coordinator.server.histories import Histories
 from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.jobs import Job, JobQueue, to_its_end
-from muster.coordinator.topics import leader_balancer, leadership
+from muster.coordinator.topics import leadership
 from muster.coordinator.topics.cluster_image import NO_BROKER, Broker, ClusterImage, Endpoint, Leader
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.leadership import Place
@@ -29,12 +25,12 @@ from muster.coordinator.topics.topics import Topics
 from muster.postgres.database_writer import DatabaseWriter
 from muster.postgres.figures import ClusterFigures
 from muster.postgres.housekeeping import Housekeeping
+from muster.postgres.leader_decisions import LeaderDecisions
 from muster.postgres.led_partitions import LedPartitions
 from muster.postgres.node_messages import NodeMessages
 from muster.postgres.settings import ClusterSettings
 from muster.postgres.shared_metadata_log import SharedMetadataLog
 from muster.postgres.store import NodeRegistration, Store, StoreAway
-from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
 from muster.protocol.messages.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
@@ -49,21 +45,12 @@ AGAIN_MS: Final = 250
 """The same while the database is unavailable."""
 DECIDE_MS: Final = 500
 """How often the node checks which nodes are alive."""
-MAX_MOVES: Final = 1_000
-"""Optional moves of leaders in one check at most (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
-WRITTEN_AT_ONCE: Final = 1_000
-"""Records that move leaders, in one row of the metadata log."""
 ANSWERED_MS: Final = 100
 """A client that unregisters this node gets the answer within this time, before the node closes its connections."""
 TRIES: Final = 20
 """How often a node that stops tries to hand over its partitions."""
 
 log = structlog.get_logger("muster.cluster")
-
-
-def _held(registrations: Iterable[NodeRegistration]) -> list[int]:
-    """The ids of the nodes whose lease is not over."""
-    return [one.node_id for one in registrations if one.remaining_ms > 0 and one.epoch > 0]
 
 
 class Membership:
@@ -96,7 +83,7 @@ class Membership:
         self.housekeeping = Housekeeping(registration, store, writer, keeper, clock, settings, self._figures)
         self._store = store
         self._clock = clock
-        self._others_until_ms = others_until_ms
+        self.decisions = LeaderDecisions(registration, store, keeper, clock, settings, others_until_ms=others_until_ms)
         self._settings = settings
         self._topics: Topics
         self._cluster_id = ""
@@ -104,8 +91,6 @@ class Membership:
         self._rack: str | None = None
         self._histories: Histories | None = None
         self._nodes: list[Any] = []
-        self._settled: tuple[int, tuple[int, ...]] | None = None
-        """The metadata log's end and the live nodes for which nothing had to be decided."""
         self._is_leaving = self._stopped = False
         self._is_hinted = False
         """Whether a node has written since the last check began."""
@@ -151,7 +136,7 @@ class Membership:
         """
         broker = self._topics.state.brokers.get(self.registration.node_id)
         if broker is not None and broker.endpoints != endpoints:
-            while not await self._do(self.keeper.writing([self._registration(endpoints)])):
+            while not await to_its_end(self.keeper.slices, self.keeper.writing([self._registration(endpoints)])):
                 pass
 
     def _registration(self, endpoints: Mapping[str, Endpoint]) -> Message:
@@ -252,53 +237,11 @@ class Membership:
 
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
         """See `api.node.Controller`."""
-        while self._topics.state.topics_by_id.get(place.topic.topic_id) is place.topic:
-            record = decide()
-            if record is None or (yield from self.keeper.writing([record])):
-                return
+        yield from self.decisions.changing(decide, place)
 
     def unregistering(self, broker_id: int) -> Job[None]:
         """See `api.node.Controller`. A live broker registers anew, and so returns."""
-        state = self._topics.state
-        # imported here: most nodes never do this
-        from muster.protocol.messages.metadata_records.unregister_broker_record import UnregisterBrokerRecord
-
-        while True:
-            registered = state.brokers.get(broker_id)
-            if registered is None:
-                what = f"Broker ID {broker_id} is not currently registered"
-                raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, what)
-            record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=registered.epoch)
-            if (yield from self._moving(leadership.living(state, without=(broker_id,)), after=[record])):
-                log.info("a broker is no longer registered", node=broker_id)
-                return
-
-    def _moving(
-        self,
-        live: Sequence[int],
-        *,
-        before: Sequence[Message] = (),
-        dead: Mapping[int, int] | None = None,
-        after: Sequence[Message] = (),
-    ) -> Job[bool]:
-        """Move the leadership of all partitions to live nodes, and write the records `before` and `after` around that.
-        False: another node has written meanwhile, so the caller must decide anew. Raises `ApiError`.
-
-        Each row has a part of the records, so that no reader of a row blocks for long. A part of the rows leaves the
-        cluster no worse than before. The next node that decides does the rest.
-        """
-        state, prefers = self._topics.state, self._settings.auto_leader_rebalance_enable
-        version = state.version
-        moves = yield from leader_balancer.changes(state, live, prefers=prefers, most=MAX_MOVES)
-        records = [*before, *moves, *after]
-        for start in range(0, len(records), WRITTEN_AT_ONCE):
-            if state.version != version:
-                return False
-            part = records[start : start + WRITTEN_AT_ONCE]
-            if not (yield from self.keeper.writing(part, dead if start == 0 else None)):
-                return False
-            version += len(part)
-        return True
+        yield from self.decisions.unregistering(broker_id)
 
     # -- following and deciding
 
@@ -311,7 +254,8 @@ class Membership:
                 await self.peers.check()
                 await self.keeper.follow()
                 if self._clock.mono_ms() >= self._due_ms and not self._is_leaving:
-                    await self._decide()
+                    if await self.decisions.decide():
+                        await self.housekeeping.check()
                     self._due_ms = self._clock.mono_ms() + DECIDE_MS
             except StoreAway:
                 is_away = True  # the database writer logs this, and ends the node session when it lasts
@@ -354,38 +298,6 @@ class Membership:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
-    async def _decide(self) -> None:
-        registrations = await self._store.registrations()
-        state = self._topics.state
-        held = set(_held(registrations))
-        registered = [one for one, broker in state.brokers.items() if not broker.fenced]
-        live = sorted(one for one in registered if one in held)
-        if not live or live[0] != self.registration.node_id:
-            return
-        gone = sorted(one for one in registered if one not in held)
-        if gone and self._clock.mono_ms() < self._others_until_ms:
-            # Otherwise the first node that returns would fetch all logs that the others lead. The others would have
-            # them fetched again, one node after the other.
-            await self.housekeeping.check()
-            return
-        epochs = {one.node_id: one.epoch for one in registrations}
-        dead = {one: epochs[one] for one in gone if epochs.get(one, 0) > 0}
-        checked_state = (state.version, tuple(live))
-        if not gone and checked_state == self._settled:
-            await self.housekeeping.check()
-            return
-        fenced = [leadership.fenced(state, one) for one in gone]
-        is_done = await self._do(self._moving(live, before=fenced, dead=dead))
-        if is_done and state.version == checked_state[0]:
-            self._settled = checked_state
-        for one in gone if is_done else ():
-            log.warning("a node has died: others lead what it led", node=one)
-        await self.housekeeping.check()
-
-    async def _do(self, job: Job[bool]) -> bool:
-        """Raises `ApiError`."""
-        return await to_its_end(self.keeper.slices, job)
-
     # -- leaving
 
     async def leave(self) -> None:
@@ -393,21 +305,14 @@ class Membership:
         lease does it.
         """
         self._is_leaving = True
-        state, me = self._topics.state, self.registration.node_id
-        for _ in range(TRIES):
-            try:
-                registrations = await self._store.registrations()
-                held = _held(registrations)
-                live = [one for one in leadership.living(state, without=(me,)) if one in held]
-                broker = state.brokers.get(me)
-                fenced = [] if broker is None or broker.fenced else [leadership.fenced(state, me)]
-                if await self._do(self._moving(live, after=fenced)):
+        try:
+            for _ in range(TRIES):
+                if await self.decisions.hand_over():
                     await self.peers.sent()  # events that other nodes write from now on
                     return
-            except (StoreAway, ApiError) as error:
-                log.warning("what this node led could not be handed over", reason=str(error),
-                            what="others lead it when the lease is over")  # fmt: skip
-                return
+        except (StoreAway, ApiError) as error:
+            log.warning("what this node led could not be handed over", reason=str(error),
+                        what="others lead it when the lease is over")  # fmt: skip
 
     async def stop_fetching(self) -> None:
         """Stop fetching logs that are led here, and stop writing snapshots."""

@@ -18,9 +18,10 @@ from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.storage.interfaces import Storage
 from muster.coordinator.topics.names import METADATA_TOPIC
 from muster.postgres import local_replica
-from muster.postgres.database_log import DatabaseLog, Upload
+from muster.postgres.database_log import DatabaseLog
 from muster.postgres.segment_cache import SegmentCache
 from muster.postgres.store import LIVE, NUMBERS_OF_A_SESSION, Changes, LogRow, NodeRegistration, SegmentRow
+from muster.postgres.unsent_data import Upload, WrittenLog
 
 WRITE_BYTES: Final = 4 * 1024 * 1024
 """The most bytes of one database write; one larger batch may be alone in a write."""
@@ -33,10 +34,10 @@ class DatabaseWrite:
 
     def __init__(self) -> None:
         self.changes = Changes()
-        self.parts: list[tuple[DatabaseLog, int, set[int]]] = []
+        self.parts: list[tuple[WrittenLog, int, set[int]]] = []
         """For each log: its end offset in this write (-1: no batch of it), and the segments that change."""
 
-    def add(self, log: DatabaseLog, add_changes: Callable[[], int]) -> None:
+    def add(self, log: WrittenLog, add_changes: Callable[[], int]) -> None:
         """Let `add_changes` add the changes of a log; it returns the offset."""
         changes = self.changes
         batches, live, dead, facts = len(changes.batches), len(changes.live), len(changes.dead), len(changes.facts)
@@ -45,7 +46,7 @@ class DatabaseWrite:
         segments.update(row.segment_no for row in changes.facts[facts:])
         self.parts.append((log, next_offset, segments.union(changes.live[live:], changes.dead[dead:])))
 
-    def leave_out(self, log: DatabaseLog) -> None:
+    def leave_out(self, log: WrittenLog) -> None:
         """Remove the changes of this log: another node leads it now."""
         for one, _, segments in self.parts:
             if one is log:

@@ -12,10 +12,11 @@ from muster.coordinator.log.producers import snapshot
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.topics.metadata_snapshot import MetadataSnapshot
 from muster.postgres import database_writer, housekeeping, local_replica, pending_writes, shared_metadata_log
-from muster.postgres.database_log import DatabaseLog, Upload
+from muster.postgres.database_log import DatabaseLog
 from muster.postgres.lease import Outcome, ReadBarrier
 from muster.postgres.segment_cache import SegmentCache
 from muster.postgres.store import NO_SNAPSHOT, Changes, Snapshot
+from muster.postgres.unsent_data import Upload
 from muster.simulation.cluster.database import FaultyStore, Tables
 from tests.simulation.cluster import world
 from tests.simulation.cluster.run import play_clusters
