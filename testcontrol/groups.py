@@ -265,5 +265,5 @@ class Groups:
         answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         client = Client("muster-testcontrol", "/127.0.0.1")
         command = CommitCommand(request, answered.set_result, client, NEWEST_COMMIT)
-        self._shard(group_id).submit(command)
+        self._shard(group_id).runtime.submit(command)
         return await answered

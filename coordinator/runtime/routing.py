@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import structlog
 
@@ -20,6 +20,9 @@ from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.memory import BoundedNames
 from muster.coordinator.topics.cluster_image import Leader
 from muster.protocol.hashing import group_partition, partitions_of
+
+if TYPE_CHECKING:
+    from muster.coordinator.runtime.shard import CoordinatorShard
 
 _KEPT: Final = 100_000
 """How many keys are remembered with their shard. A hash of a key costs about 2 us; a whole heartbeat costs 14 us."""
@@ -96,30 +99,13 @@ S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
 
 
-class Shard(Protocol):
-    """A shard of a coordinator."""
-
-    @property
-    def partition(self) -> int:
-        """The number of its partition."""
-
-    def start(self) -> Iterator[None]:
-        """See `shard.CoordinatorShard`."""
-
-    def resign(self, error_code: int = ..., *, in_turns: bool = ...) -> None:
-        """See `shard.CoordinatorShard`."""
-
-    def drop(self) -> None:
-        """See `shard.CoordinatorShard`."""
-
-
 class Leaderships:
     """See the module. `held`: the leader epochs of the active shards, by partition."""
 
     def __init__(
         self,
         node_id: int,
-        shards: Sequence[Shard],
+        shards: Sequence[CoordinatorShard[Any]],
         clock: Clock,
         what: str,
         is_here: Callable[[int], bool] = lambda _: True,
@@ -144,7 +130,7 @@ class Leaderships:
         for partition, epoch in [*self.held.items()]:
             if leaders[partition] != (self._node_id, epoch):
                 del self.held[partition]
-                self._shards[partition].resign(in_turns=True)
+                self._shards[partition].resign(gradually=True)
 
     def drop(self) -> None:
         """The node has died: its shards lose their state, and nothing is answered."""
@@ -152,7 +138,7 @@ class Leaderships:
         for shard in self._shards:
             shard.drop()
 
-    def new(self, leaders: Sequence[Leader]) -> Iterator[Shard]:
+    def new(self, leaders: Sequence[Leader]) -> Iterator[CoordinatorShard[Any]]:
         """The shards that become active now. The caller must start each of them."""
         for shard in self._shards:
             leader = leaders[shard.partition]

@@ -60,12 +60,15 @@ class CoordinatorShard(Generic[S]):
         observer: Observer | None = None,
         linger_ms: int = 0,
         on_load: Callable[[S, int, int], object] = lambda *_: None,
+        on_stop: Callable[[], object] = lambda: None,
+        events_of_end: Callable[[S, EndTransaction, Now], Sequence[Any]] = lambda *_: (),
     ) -> None:
         """`what` the state machine holds, for log lines.
 
         `open_log` returns the log of the partition and its leader epoch; it opens a log that had failed again. It
         raises OSError or the log's errors. `linger_ms`: see `AppendQueue`. `on_load(core, records, took_ms)` is called
-        when the shard is active, before `core.loaded`.
+        when the shard is active, before `core.loaded`. `on_stop` is called before the shard resigns or is dropped.
+        `events_of_end(core, end, now)` returns the events of the end of a transaction, before the state changes.
         """
         self.partition = partition
         self.core: S | None = None
@@ -82,6 +85,8 @@ class CoordinatorShard(Generic[S]):
         self._clock = clock
         self._observer = observer
         self._on_load = on_load
+        self._on_stop = on_stop
+        self._events_of_end = events_of_end
         self.log: Log
         self._leader_epoch = -1
         self._term = 0
@@ -146,7 +151,6 @@ class CoordinatorShard(Generic[S]):
         coordinator_epoch: int = 0,
         transaction_version: int = 0,
         ended: Callable[[int], object] = lambda _: None,
-        events: Callable[[S, EndTransaction, Now], Sequence[Any]] = lambda *_: (),
     ) -> None:
         """End the transaction of a producer with a marker in the log.
 
@@ -154,7 +158,6 @@ class CoordinatorShard(Generic[S]):
         active, the reason is the error that commands are refused with.
 
         `coordinator_epoch`: of the transaction coordinator that ends it; `transaction_version`: see `EndMarker`.
-        `events(core, end, now)` returns the events to report; it is called before the state changes.
         """
         self.flush()
         core = self.core
@@ -173,7 +176,7 @@ class CoordinatorShard(Generic[S]):
             ended(append_error(error))
             return
         end = EndTransaction(*producer, is_committed)
-        told = events(core, end, now)
+        told = self._events_of_end(core, end, now)
         core.replay_end_transaction(end, now)
         self._tell_and_answer(told, (), now, now.mono_ms)
         self.log.when_durable(
@@ -203,17 +206,19 @@ class CoordinatorShard(Generic[S]):
             self.state_error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return self._load(self._term)
 
-    def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR, *, in_turns: bool = False) -> None:
+    def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR, *, gradually: bool = False) -> None:
         """Become inactive: all parked requests, and all commands from now on, are answered with the error.
 
-        `in_turns`: many answers leave over several iterations of the event loop.
+        `gradually`: many answers leave over several iterations of the event loop.
         """
+        self._on_stop()
         if self.core is not None:
             self.flush()
-        self._leave(error_code, error_code, error_code, in_turns=in_turns)
+        self._leave(error_code, error_code, error_code, gradually=gradually)
 
     def drop(self) -> None:
         """The node has died: nothing more is written, and no request is answered."""
+        self._on_stop()
         self._term += 1
         self.timer.cancel()
         core, self.core, self.state_error = self.core, None, ErrorCode.NOT_COORDINATOR
@@ -223,12 +228,12 @@ class CoordinatorShard(Generic[S]):
             core.resign(ErrorCode.NOT_COORDINATOR)  # the timers and the requests of the core end
 
     def _leave(
-        self, error_code: int, parked_error_code: int, waiting_error_code: int, *, in_turns: bool = False
+        self, error_code: int, parked_error_code: int, waiting_error_code: int, *, gradually: bool = False
     ) -> None:
         """Become inactive, with three error codes.
 
         `error_code` is for commands from now on. `parked_error_code` is for answers whose records may not be durable.
-        `waiting_error_code` is for what was not written, or waits for others. `in_turns`: see `resign`.
+        `waiting_error_code` is for what was not written, or waits for others. `gradually`: see `resign`.
         """
         self._term += 1
         self.timer.cancel()
@@ -246,7 +251,7 @@ class CoordinatorShard(Generic[S]):
         )
         if core is not None:
             told += core.resign(waiting_error_code).replies
-        if in_turns:
+        if gradually:
             self.replies.give(told)
             return
         for respond, response in told:

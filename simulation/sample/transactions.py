@@ -147,7 +147,7 @@ class Worker:
         self._position += self.random.randrange(1, 500)
         row = TxnOffsetCommitRequestPartition(self._partition, self._position)
         offsets = TxnOffsetCommitRequest(self.name, GROUP, *producer, topics=[TxnOffsetCommitRequestTopic(READ, [row])])
-        yield lambda take: shard.submit(TxnCommitCommand(offsets, take, client, 0), producer)
+        yield lambda take: shard.runtime.submit(TxnCommitCommand(offsets, take, client, 0), producer)
         self._world.records += 1
         return began_ms
 

@@ -72,7 +72,7 @@ class World(world.World):
         shards = group_shards(self.topics, self.clock, settings, AT_ONCE, self._observe)
         self.routing = Routing(shards)
         for shard in shards:
-            for _ in shard.start():
+            for _ in shard.runtime.start():
                 pass
             self.topics.subscribe(shard.topics_changed)
 
@@ -114,7 +114,7 @@ class World(world.World):
             command: Command = JoinCommand(request, respond, client, drawn, True, True)
         else:
             command = Command(request, respond, client)
-        self.routing.shard(group_id).submit(command)
+        self.routing.shard(group_id).runtime.submit(command)
 
     def beat(self, request: HeartbeatRequest, client: Client) -> Any:
         """A heartbeat and its answer; nothing waits for the disk here, so it comes at once."""

@@ -163,7 +163,7 @@ async def test_while_groups_are_loaded(monkeypatch: pytest.MonkeyPatch, name: st
 @pytest.mark.parametrize("name", ASKED)
 async def test_of_a_node_that_does_not_coordinate_the_group(muster_server: Server, name: str) -> None:
     for shard in muster_server.routing.shards:
-        shard.resign()
+        shard.runtime.resign()
     # what is coordinated elsewhere is not listed here, and that is no error
     error = 0 if name == "ListGroups" else NOT_COORDINATOR
     for version in versions(name):

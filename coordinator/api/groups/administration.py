@@ -43,7 +43,7 @@ def handle_describe_groups(
             token(DescribeGroupsResponse(groups=[_too_large(group_id)]))  # the answer would have no part of it
             return
         command = Command(DescribeGroupsRequest([group_id]), token, context.client)
-        node.routing.shard(group_id).submit(command)
+        node.routing.shard(group_id).runtime.submit(command)
 
     def collect(group_id: str, response: Any) -> None:
         (row,) = response.groups
@@ -119,7 +119,7 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
     answer_size = AnswerSize(node, context)
     for shard in node.routing.shards:
         later = PendingResult()
-        shard.submit(Command(asked, later, context.client))
+        shard.runtime.submit(Command(asked, later, context.client))
         part: Any = yield later
         if part.error_code in _SKIPPED:
             continue
@@ -159,7 +159,7 @@ def handle_delete_groups(
 
     def ask(group_id: str, token: PendingResult) -> None:
         command = Command(DeleteGroupsRequest([group_id]), token, context.client)
-        node.routing.shard(group_id).submit(command)
+        node.routing.shard(group_id).runtime.submit(command)
 
     def collect(_: str, response: Any) -> None:
         results.extend(response.results)

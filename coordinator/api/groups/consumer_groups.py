@@ -70,7 +70,7 @@ def _submit(
         pattern_error=pattern_error,
         version=context.api_version,
     )
-    node.routing.shard(request.group_id).submit(command)
+    node.routing.shard(request.group_id).runtime.submit(command)
 
 
 def _submit_in_steps(
@@ -174,7 +174,7 @@ def handle_consumer_group_describe(
             token(ConsumerGroupDescribeResponse(groups=[_too_large(group_id)]))  # the answer would have no part of it
             return
         command = DescribeCommand(ConsumerGroupDescribeRequest([group_id]), token, context.client)
-        node.routing.shard(group_id).submit(command)
+        node.routing.shard(group_id).runtime.submit(command)
 
     def collect(group_id: str, response: Any) -> None:
         (row,) = response.groups

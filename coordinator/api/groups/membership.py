@@ -54,13 +54,13 @@ def handle_join_group(node: Node, context: RequestContext, request: JoinGroupReq
     if len(request.protocols) > MANY_PROTOCOLS:
         node.slices.run(_joining(node, request.group_id, command), answered_by_the_group, context.channel)
     else:
-        node.routing.shard(request.group_id).submit(command)
+        node.routing.shard(request.group_id).runtime.submit(command)
 
 
 def _joining(node: Node, group_id: str, command: JoinCommand) -> Job[None]:
     """A JoinGroup of many protocols reaches its group when the event loop has time for large work."""
     yield None
-    node.routing.shard(group_id).submit(command)
+    node.routing.shard(group_id).runtime.submit(command)
 
 
 def answered_by_the_group(_: None) -> None:
@@ -76,7 +76,7 @@ def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupReq
         # only the version shows that this is an older client; Kafka checks it before the group
         respond(refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     else:
-        node.routing.shard(request.group_id).submit(Command(request, respond, context.client))
+        node.routing.shard(request.group_id).runtime.submit(Command(request, respond, context.client))
 
 
 def handle_heartbeat(
@@ -98,7 +98,7 @@ def handle_leave_group(node: Node, context: RequestContext, request: LeaveGroupR
     elif len(request.members) > ROWS_AT_ONCE:
         node.run(context, respond, _leave_in_steps(node, context, request))
     else:
-        node.routing.shard(request.group_id).submit(Command(request, respond, context.client))
+        node.routing.shard(request.group_id).runtime.submit(Command(request, respond, context.client))
 
 
 def _leave_in_steps(node: Node, context: RequestContext, request: LeaveGroupRequest) -> Job[LeaveGroupResponse]:
@@ -107,7 +107,7 @@ def _leave_in_steps(node: Node, context: RequestContext, request: LeaveGroupRequ
     for start in range(0, len(request.members), ROWS_AT_ONCE):
         later = PendingResult()
         piece = LeaveGroupRequest(request.group_id, members=request.members[start : start + ROWS_AT_ONCE])
-        node.routing.shard(request.group_id).submit(Command(piece, later, context.client))
+        node.routing.shard(request.group_id).runtime.submit(Command(piece, later, context.client))
         response: LeaveGroupResponse = yield later
         if response.error_code:
             return response

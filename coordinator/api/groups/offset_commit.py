@@ -57,7 +57,9 @@ def _commit(node: Node, context: RequestContext, request: OffsetCommitRequest, r
     if refused:
         respond = _merging(refused, respond)
     request.topics = known
-    node.routing.shard(request.group_id).submit(CommitCommand(request, respond, context.client, context.api_version))
+    node.routing.shard(request.group_id).runtime.submit(
+        CommitCommand(request, respond, context.client, context.api_version)
+    )
 
 
 def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommitRequest) -> Job[OffsetCommitResponse]:

@@ -36,7 +36,7 @@ def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDel
         later = PendingResult()
         known = _sort_out(node, context, topics, refused)
         piece = OffsetDeleteRequest(request.group_id, known)
-        node.routing.shard(request.group_id).submit(Command(piece, later, context.client))
+        node.routing.shard(request.group_id).runtime.submit(Command(piece, later, context.client))
         response: OffsetDeleteResponse = yield later
         if response.error_code:
             return OffsetDeleteResponse(response.error_code)

@@ -121,7 +121,7 @@ class _Fetch:
         one = group.asked
         wanted = OffsetFetchRequestGroup(one.group_id, one.member_id, one.member_epoch, topics)
         asked = OffsetFetchRequest(groups=[wanted], require_stable=self._request.require_stable)
-        self._node.routing.shard(wanted.group_id).submit(Command(asked, token, self._context.client))
+        self._node.routing.shard(wanted.group_id).runtime.submit(Command(asked, token, self._context.client))
 
     def _take(self, piece: _Piece, response: Any) -> None:
         (part,) = response.groups

@@ -206,7 +206,7 @@ class _Commit:
         """Commit offsets: the transaction has the group's partition of __consumer_offsets."""
         shard, producer = self._shard, self._producer
         refusal = shard.append_error(producer, guard)
-        shard.submit(TxnCommitCommand(piece, respond, self._context.client, refusal), producer)
+        shard.runtime.submit(TxnCommitCommand(piece, respond, self._context.client, refusal), producer)
 
     def _add(self, _: TxnOffsetCommitRequest, response: Any) -> None:
         """Add the rows of a piece to the answer."""

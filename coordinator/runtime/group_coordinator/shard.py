@@ -118,9 +118,8 @@ class GroupShard:
             observer=observer,
             linger_ms=linger_ms,
             on_load=self._on_load,
+            events_of_end=_events_of_end,
         )
-        self.start, self.resign, self.drop = self.runtime.start, self.runtime.resign, self.runtime.drop
-        self.submit, self.hold = self.runtime.submit, self.runtime.hold
 
     # ---- leadership
 
@@ -194,7 +193,7 @@ class GroupShard:
             if core is not self.runtime.core or one not in core.open_transactions():
                 continue
             written = log_.producers.get(one.producer_id)
-            self.complete_transaction(
+            self.runtime.complete_transaction(
                 Producer(one.producer_id, one.producer_epoch),
                 is_committed=False,
                 coordinator_epoch=0 if written is None else max(written.coordinator_epoch, 0),
@@ -203,28 +202,6 @@ class GroupShard:
                 log.warning("a transaction that was left open is aborted: nobody could end it here",
                             partition=self.partition, producer_id=one.producer_id, offsets=len(one.offsets),
                             idle_ms=self._clock.now().wall_ms - one.newest_ms)  # fmt: skip
-
-    def complete_transaction(
-        self,
-        producer: Producer,
-        *,
-        is_committed: bool,
-        coordinator_epoch: int = 0,
-        transaction_version: int = 0,
-        ended: Callable[[int], object] = lambda _: None,
-    ) -> None:
-        """End the transaction of a producer here: see `CoordinatorShard`.
-
-        After a commit its offsets count; after an abort they never count. The history of the groups reports the end.
-        """
-        self.runtime.complete_transaction(
-            producer,
-            is_committed=is_committed,
-            coordinator_epoch=coordinator_epoch,
-            transaction_version=transaction_version,
-            ended=ended,
-            events=_events_of_end,
-        )
 
     def append_error(self, producer: Producer, guard: VerificationGuard | None) -> int:
         """The error code that prevents an append of this producer's transaction now; 0 when nothing does.

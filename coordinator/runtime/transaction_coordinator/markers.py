@@ -34,6 +34,7 @@ from muster.protocol.message import Message
 from muster.protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
 
 if TYPE_CHECKING:
+    from muster.coordinator.runtime.group_coordinator.shard import GroupShard
     from muster.coordinator.transactions.commands import TransactionCommand
 
 
@@ -59,21 +60,6 @@ _NOT_READY: Final = (
     ErrorCode.NOT_COORDINATOR,
 )
 """The errors of a group coordinator that is not ready. A sender of markers knows only partitions and their leaders."""
-
-
-class GroupShard(Protocol):
-    """The part of a shard of groups that ends its transactions."""
-
-    def complete_transaction(
-        self,
-        producer: Producer,
-        *,
-        is_committed: bool,
-        coordinator_epoch: int = ...,
-        transaction_version: int = ...,
-        ended: Ended = ...,
-    ) -> None:
-        """See `runtime.shard.CoordinatorShard`."""
 
 
 def end_marker(row: WritableTxnMarker, coordinator_epoch: int) -> EndMarker:
@@ -149,7 +135,7 @@ class MarkerWriter:
         def translated(error_code: int) -> None:
             ended(ErrorCode.NOT_LEADER_OR_FOLLOWER if error_code in _NOT_READY else error_code)
 
-        self._groups[index].complete_transaction(
+        self._groups[index].runtime.complete_transaction(
             Producer(marker.producer_id, marker.producer_epoch),
             is_committed=marker.is_committed,
             coordinator_epoch=marker.coordinator_epoch,

@@ -13,10 +13,11 @@ from typing import Final, Protocol
 
 from muster.coordinator.log.interfaces import Log
 from muster.coordinator.runtime import interfaces
+from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.runtime.routing import ByPartition
 from muster.coordinator.runtime.shard import CoordinatorShard
 from muster.coordinator.runtime.transaction_coordinator import error_responses
-from muster.coordinator.runtime.transaction_coordinator.markers import GroupShard, MarkerSender, MarkerWriter, Peers
+from muster.coordinator.runtime.transaction_coordinator.markers import MarkerSender, MarkerWriter, Peers
 from muster.coordinator.runtime.transaction_coordinator.record_codec import RecordCodec
 from muster.coordinator.state_machine.interface import Now, Output, Respond
 from muster.coordinator.system.clock import Clock
@@ -25,7 +26,6 @@ from muster.coordinator.topics.names import TRANSACTION_STATE_TOPIC
 from muster.coordinator.topics.topics import Topics
 from muster.coordinator.transactions.commands import MarkersWritten, TransactionSettings
 from muster.coordinator.transactions.core import TransactionCore
-from muster.protocol.errors import ErrorCode
 
 WHAT: Final = "transactions"
 """The word for what the shards hold, in log lines."""
@@ -85,8 +85,8 @@ class TransactionShard:
             observer=observer,
             linger_ms=linger_ms,
             on_load=self._on_load,
+            on_stop=self._close_markers,
         )
-        self.start, self.submit = self.runtime.start, self.runtime.submit
 
     @property
     def active(self) -> bool:
@@ -98,22 +98,14 @@ class TransactionShard:
         core = self.runtime.core
         return () if core is None else core.state.transactions
 
-    def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR, *, in_turns: bool = False) -> None:
-        """See `CoordinatorShard`. The next load writes the markers that are not written yet."""
+    def _close_markers(self) -> None:
+        """No marker is written from now on. The next load writes those that are not written yet."""
         if self.markers is not None:
             self.markers.close()
-        self.runtime.resign(error_code, in_turns=in_turns)
-
-    def drop(self) -> None:
-        """See `CoordinatorShard`."""
-        if self.markers is not None:
-            self.markers.close()
-        self.runtime.drop()
 
     def _make_core(self) -> TransactionCore:
         """A new core, for a load. It gives again the markers that the sender of the core before had not yet sent."""
-        if self.markers is not None:
-            self.markers.close()
+        self._close_markers()
         self.markers = MarkerSender(
             self._writer, self._slices, self._clock, lambda: self.coordinator_epoch, self._written
         )

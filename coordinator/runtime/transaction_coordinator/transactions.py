@@ -24,7 +24,8 @@ from muster.coordinator.topics.topics import Topics
 from muster.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from muster.coordinator.runtime.transaction_coordinator.markers import GroupShard, Peers
+    from muster.coordinator.runtime.group_coordinator.shard import GroupShard
+    from muster.coordinator.runtime.transaction_coordinator.markers import Peers
     from muster.coordinator.runtime.transaction_coordinator.shard import Observer, TransactionShard
     from muster.coordinator.transactions.commands import TransactionCommand, TransactionSettings
 
@@ -156,7 +157,9 @@ class Transactions:
         )
         self.routing = Routing(shards)
         is_here = partial(self._topics.open.is_here, TRANSACTION_STATE_TOPIC)
-        self.leaderships = Leaderships(self._node_id, shards, self._clock, "transactions", is_here)
+        self.leaderships = Leaderships(
+            self._node_id, [one.runtime for one in shards], self._clock, "transactions", is_here
+        )
         self._loader = Loader(self._clock, "transactions", self._loaded)
         all_mine = [Leader(self._node_id, 0)] * len(shards)
         for shard in self.leaderships.new(all_mine if self._leaders is None else self._leaders()):
@@ -195,7 +198,7 @@ class Transactions:
         if self._loader is not None:
             self._loader.stop()
         for shard in self.routing.shards:
-            shard.resign()
+            shard.runtime.resign()
 
     def died(self) -> None:
         """The node has died: nothing is answered or written any more."""
@@ -207,7 +210,7 @@ class Transactions:
     def submit(self, transactional_id: str, command: TransactionCommand) -> None:
         """Let the shard of this id decide a command, which is for this id alone."""
         if self.routing.ready:
-            self.routing.shard(transactional_id).submit(command)
+            self.routing.shard(transactional_id).runtime.submit(command)
         else:
             from muster.coordinator.runtime.transaction_coordinator.error_responses import refuse
 
@@ -221,7 +224,7 @@ class Transactions:
         if peer is not None and self._peers is not None:
             self._peers.ask(peer, command)
         elif self._leader_shards and self.routing.ready:
-            self._leader_shards[self.routing.partition(transactional_id)].submit(command)
+            self._leader_shards[self.routing.partition(transactional_id)].runtime.submit(command)
         else:
             self.submit(transactional_id, command)
 

@@ -114,7 +114,7 @@ class RunningNode:
         )
         self.routing = Routing(shards)
         is_here = partial(topics.open.is_here, GROUP_OFFSETS_TOPIC)
-        self.leaderships = Leaderships(self.node_id, shards, clock, WHAT, is_here)
+        self.leaderships = Leaderships(self.node_id, [one.runtime for one in shards], clock, WHAT, is_here)
         group_configs = DynamicGroupConfigs(self.routing, self.live)
         topics.dynamic_configs.subscribe(group_configs.broker_reconfigured)
         topics.dynamic_configs.subscribe_groups(group_configs.configured, topics.state)
@@ -294,7 +294,7 @@ class RunningNode:
         self.transactions.stop()
         self.leaderships.held.clear()
         for shard in self.routing.shards:
-            shard.resign()
+            shard.runtime.resign()
 
     async def answered(self) -> None:
         """Wait until the clients that must find another node have their answers, but not for ever."""

@@ -157,7 +157,7 @@ def make_group_node(
         shard = GroupShard(
             index, partial(GroupCore, groups), partial(_open, log), clock, topics.image, codec=FakeCodec()
         )
-        for _ in shard.start():
+        for _ in shard.runtime.start():
             pass
         made.append(shard)
     parts.setdefault("transactions", FakeTransactions(shards))

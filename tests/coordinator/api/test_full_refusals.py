@@ -162,7 +162,7 @@ async def test_while_the_coordinators_load() -> None:
 async def test_when_other_nodes_coordinate_and_lead() -> None:
     async with serving() as server:
         for shard in shards_of(server):
-            shard.resign()
+            shard.runtime.resign()
         server.node.cluster = server.node.cluster._replace(
             leaders={**server.node.cluster.leaders, **{name: [Leader(9, 0)] * 2 for name in ("t", "u")}}
         )
@@ -190,7 +190,7 @@ async def test_answers_that_wait_when_their_coordinator_stops() -> None:
                 asked.append((client, client.send(fitting(key, version, ids), version)))
                 await until(lambda before=before: parked() > before)  # type: ignore[misc]
         for shard in shards:
-            shard.resign()
+            shard.runtime.resign()
         for client, sent in asked:
             note(found, *sent[:2], await asyncio.wait_for(client.receive(sent), 30), ids)
     # groups and transactions of other nodes are left out of lists

@@ -95,7 +95,7 @@ class TestList:
         assert (response.error_code, response.groups) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ())
 
     def test_a_shard_led_elsewhere_is_passed_over(self, node: Node) -> None:
-        node.routing.shard("a").resign()
+        node.routing.shard("a").runtime.resign()
         response = self.list(node)
         assert response.error_code == 0
         left = [group for group in GROUPS if node.routing.shard(group) is not node.routing.shard("a")]

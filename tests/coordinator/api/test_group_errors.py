@@ -69,7 +69,7 @@ def loading_node() -> Node:
 
 def resigned_node() -> Node:
     node = make_group_node(shards=1)
-    node.routing.shards[0].resign()
+    node.routing.shards[0].runtime.resign()
     return node
 
 
@@ -130,7 +130,7 @@ def test_a_sync_without_names_is_refused_before_anybody_looks_whether_the_group_
 def test_a_group_whose_first_record_could_not_be_written_is_not_there() -> None:
     topics, clock, log = FakeTopics(), ManualClock(), FakeLog()
     shard = GroupShard(0, partial(GroupCore, GroupSettings()), lambda: (log, 0), clock, topics.image, codec=FakeCodec())
-    for _ in shard.start():
+    for _ in shard.runtime.start():
         pass
     node = make_node(topics=topics, clock=clock, routing=Routing([shard]))
     log.fail = LogOffline("offsets-0", "disk full")

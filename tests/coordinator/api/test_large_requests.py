@@ -65,13 +65,13 @@ def submitted_to(node: Node) -> list[Any]:
     """The requests that the shard is given from now on."""
     seen: list[Any] = []
     (shard,) = node.routing.shards
-    submit = shard.submit
+    submit = shard.runtime.submit
 
     def note(command: Command) -> None:
         seen.append(command.request)
         submit(command)
 
-    shard.submit = note  # type: ignore[assignment]  # commands in no transaction
+    shard.runtime.submit = note  # type: ignore[assignment]  # commands in no transaction
     return seen
 
 
@@ -155,7 +155,7 @@ class TestCommit:
 
     def test_a_shard_that_is_not_active_says_so_on_each_row(self, node: Node) -> None:
         for shard in node.routing.shards:
-            shard.resign()
+            shard.runtime.resign()
         response = ask(node, commit(("t", range(MANY)))).one()
         codes = {p.error_code for t in response.topics for p in t.partitions}
         assert codes == {ErrorCode.NOT_COORDINATOR}
@@ -234,7 +234,7 @@ class TestFetch:
 
     def test_a_shard_that_is_not_active(self, node: Node) -> None:
         for shard in node.routing.shards:
-            shard.resign()
+            shard.runtime.resign()
         for topics in (None, [OffsetFetchRequestTopics("t", partition_indexes=[*range(MANY)])]):
             request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics)])
             (row,) = ask(node, request, make_context(9, 7)).one().groups

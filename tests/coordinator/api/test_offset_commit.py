@@ -64,7 +64,7 @@ def test_a_commit_of_nothing_is_not_asked_of_the_group(node: Node, monkeypatch: 
     def submit(command: Command) -> None:
         raise AssertionError(command)
 
-    monkeypatch.setattr(node.routing.shard("g"), "submit", submit)
+    monkeypatch.setattr(node.routing.shard("g").runtime, "submit", submit)
     assert commit(node) == []
     assert commit(node, topic("t1"), topic("t2")) == []
 

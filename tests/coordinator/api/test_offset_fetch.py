@@ -118,7 +118,7 @@ def test_without_permission(node: Node) -> None:
 
 
 def test_a_shard_that_is_not_active_fails_its_own_groups(node: Node) -> None:
-    node.routing.shard("h").resign()
+    node.routing.shard("h").runtime.resign()
     asked = [OffsetFetchRequestGroup(group, topics=[topic("t1", 1)]) for group in ("h", "g")]
     if node.routing.shard("g") is node.routing.shard("h"):
         raise AssertionError("choose other names")
@@ -127,7 +127,7 @@ def test_a_shard_that_is_not_active_fails_its_own_groups(node: Node) -> None:
 
 
 def test_a_topic_that_is_refused_has_its_rows_also_when_the_group_fails(node: Node) -> None:
-    node.routing.shard("g").resign()
+    node.routing.shard("g").runtime.resign()
     node.authorizer = Refusing((Operation.DESCRIBE, ResourceType.TOPIC, "t1"))
     asked = OffsetFetchRequestGroup("g", topics=[topic("t1", 0), topic("t2", 0)])
     assert fetch(node, asked, version=1) == [("g", 16, [("t2", [(0, -1, 16)]), ("t1", [(0, -1, 29)])])]

@@ -56,7 +56,7 @@ class Side:
         add_topic(topics, "u", 1, cleanup_policy="compact", max_message_bytes="400")
         shards = group_shards(topics, clock, GroupSettings(), ShardSettings(), lambda _: None)  # type: ignore[arg-type, return-value]  # nobody observes
         for shard in shards:
-            for _ in shard.start():
+            for _ in shard.runtime.start():
                 pass
         slices = JobQueue(clock)
         transactions = Transactions(topics, clock, slices, shards, TransactionSettings, linger_ms=linger_ms)

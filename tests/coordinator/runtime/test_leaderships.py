@@ -18,9 +18,9 @@ class Shard:
         self.seen.append("started")
         return iter((None,))
 
-    def resign(self, error_code: int = 0, *, in_turns: bool = False) -> None:
+    def resign(self, error_code: int = 0, *, gradually: bool = False) -> None:
         del error_code
-        self.seen.append("resigned in turns" if in_turns else "resigned")
+        self.seen.append("resigned gradually" if gradually else "resigned")
 
     def drop(self) -> None:
         self.seen.append("dropped")
@@ -37,7 +37,7 @@ def test_a_shard_is_active_while_its_node_leads_under_the_same_epoch() -> None:
     then = [Leader(7, 6), Leader(7, 1)]  # the node was registered again, and got the other one
     leaderships.leave(then)
     leaderships.take(then)
-    assert [shard.seen[1:] for shard in shards] == [["started", "resigned in turns", "started"], ["started"]]
+    assert [shard.seen[1:] for shard in shards] == [["started", "resigned gradually", "started"], ["started"]]
     leaderships.drop()
     assert leaderships.held == {}
     assert [shard.seen[-1] for shard in shards] == ["dropped", "dropped"]

@@ -59,7 +59,7 @@ class Peer:
         self.shard = GroupShard(
             0, core, lambda: (self.log, self.epoch), self.clock, self.topics.image, linger_ms=linger_ms
         )
-        list(self.shard.start())
+        list(self.shard.runtime.start())
         self.node: Node = make_node(clock=self.clock, topics=self.topics, routing=Routing([self.shard]))
         self.dispatcher = Dispatcher(self.node, intercept, observer, caches=caches)
         self.answers: list[bytes] = []

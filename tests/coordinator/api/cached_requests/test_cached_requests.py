@@ -147,7 +147,7 @@ def test_other_topics_other_permissions_and_a_shard_that_is_not_active_go_the_us
     peer.topics.image = FakeTopics(t1=1).image
     peer.node.topics.image = peer.topics.image
     assert ask() == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    peer.shard.resign()
+    peer.shard.runtime.resign()
     peer.node.topics.image = FakeTopics(t1=3).image
     assert ask() == (16, 16)
 

@@ -78,10 +78,10 @@ class Side:
 
     def resign_or_lead(self) -> None:
         if self.peer.shard.active:
-            self.peer.shard.resign()
+            self.peer.shard.runtime.resign()
         else:
             self.peer.epoch += 1
-            list(self.peer.shard.start())
+            list(self.peer.shard.runtime.start())
 
     def fail(self, error: Exception | None) -> None:
         self.peer.log.fail = error

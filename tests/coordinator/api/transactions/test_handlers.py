@@ -52,6 +52,7 @@ class Groups:
     """The shards of __consumer_offsets: each end of a transaction is done at once."""
 
     def __init__(self) -> None:
+        self.runtime = self
         self.ended: list[tuple[Any, bool]] = []
 
     def complete_transaction(self, producer: Any, *, is_committed: bool, ended: Any, **_: int) -> None:
@@ -290,7 +291,7 @@ class TestWriteTxnMarkers:
         def complete_transaction(producer: Any, *, ended: Any, **_: int) -> None:
             waiting.append(ended)
 
-        node.routing.shards[0].complete_transaction = complete_transaction  # type: ignore[assignment]
+        node.routing.shards[0].runtime.complete_transaction = complete_transaction  # type: ignore[assignment]
         topics = [WritableTxnMarkerTopic("__consumer_offsets", [0])]
         markers = [WritableTxnMarker(producer, 0, True, topics) for producer in range(7)]
         answers = send(node, WriteTxnMarkersRequest(markers))
@@ -401,9 +402,9 @@ class TestDescribing:
         shards = begun.transactions.routing.shards
         mine = begun.transactions.routing.shard("x")
         others = [shard for shard in shards if shard is not mine]
-        others[0].resign(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        others[0].runtime.resign(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         assert len(ask(begun, ListTransactionsRequest()).transaction_states) == 1
-        others[1].resign(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        others[1].runtime.resign(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         answer = ask(begun, ListTransactionsRequest(transactional_id_pattern="("))
         assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 

@@ -50,7 +50,7 @@ class Bench:
             add_topic(topics, name, partitions)
         shards = group_shards(topics, clock, GroupSettings(), ShardSettings(), lambda _: None)  # type: ignore[arg-type, return-value]  # nobody observes
         for shard in shards:
-            for _ in shard.start():
+            for _ in shard.runtime.start():
                 pass
         self.clock = clock
         self.transactions = FakeTransactions()
@@ -91,7 +91,7 @@ class Bench:
         return shown(self.send(*rows, **more).one())
 
     def end(self, *, is_committed: bool = True) -> None:
-        self.shard.complete_transaction(P, is_committed=is_committed)
+        self.shard.runtime.complete_transaction(P, is_committed=is_committed)
 
     def offset(self, partition: int = 0) -> int:
         asked = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[partition])])
@@ -201,7 +201,7 @@ def test_what_may_not_be_done(bench: Bench) -> None:
 
 
 def test_a_shard_that_is_not_active_says_so(bench: Bench) -> None:
-    bench.shard.resign()
+    bench.shard.runtime.resign()
     assert bench.commit() == [("t", [(0, ErrorCode.NOT_COORDINATOR)])]
     assert bench.transactions.asked == []
 

@@ -183,7 +183,7 @@ class Bench:
         return self.shard.active
 
     def load(self) -> Bench:
-        for _ in self.shard.start():
+        for _ in self.shard.runtime.start():
             pass
         return self
 
@@ -194,7 +194,7 @@ class Bench:
             if at_once is not None:
                 answers(at_once)
         else:
-            self.shard.submit(Command(request, answers, CLIENT))
+            self.shard.runtime.submit(Command(request, answers, CLIENT))
         return answers
 
     def commit(self, offset: int, partition: int = 0) -> Answers:
@@ -254,7 +254,7 @@ class TestSubmit:
         told: list[int] = []
         row = OffsetCommitRequestPartition(0, 5)
         request = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=[row])])
-        bench.shard.submit(Command(request, lambda _: told.append(bench.flushed), CLIENT))
+        bench.shard.runtime.submit(Command(request, lambda _: told.append(bench.flushed), CLIENT))
         assert told == [1]
 
     @pytest.mark.parametrize("durable", [True, False])
@@ -279,7 +279,7 @@ class TestSubmit:
 
     def test_a_shard_that_resigns_gives_the_answers_that_were_on_their_way(self, bench: Bench) -> None:
         answers = [bench.submit(JoinGroupRequest("g", session_timeout_ms=50)) for _ in range(2 * ANSWERS_AT_ONCE)]
-        bench.clock.call_at(50, bench.shard.resign)
+        bench.clock.call_at(50, bench.shard.runtime.resign)
         bench.clock.advance(50)
         assert [one.one().generation_id for one in answers] == [1] * len(answers)
 
@@ -311,7 +311,7 @@ class TestSubmit:
         then: list[Answers] = []
         row = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1)])
         command = Command(OffsetCommitRequest("g", topics=[row]), lambda _: then.append(bench.commit(2)), CLIENT)
-        bench.shard.submit(command)
+        bench.shard.runtime.submit(command)
         assert code_of(then[0]) == 0
         assert bench.core.offsets == {0: 2}
 
@@ -348,7 +348,7 @@ class TestDeadlines:
     def test_a_shard_that_is_not_active_has_no_timer(self, bench: Bench) -> None:
         bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
         core = bench.core
-        bench.shard.resign()
+        bench.shard.runtime.resign()
         bench.clock.advance(100)
         assert core.advanced == []
 
@@ -365,14 +365,14 @@ class TestLoading:
     def test_an_empty_log_is_loaded_in_one_step(self) -> None:
         bench = Bench()
         assert not bench.active()
-        assert next(bench.shard.start(), "done") == "done"
+        assert next(bench.shard.runtime.start(), "done") == "done"
         assert bench.active()
 
     def test_commands_are_refused_until_the_last_chunk(self) -> None:
         bench = Bench().load()
         bench.commit(5)
         bench.commit(6)
-        steps = bench.shard.start()
+        steps = bench.shard.runtime.start()
         next(steps)
         assert code_of(bench.commit(7)) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         next(steps)
@@ -383,9 +383,9 @@ class TestLoading:
     def test_a_load_that_was_overtaken_ends_without_effect(self) -> None:
         bench = Bench().load()
         bench.commit(5)
-        steps = bench.shard.start()
+        steps = bench.shard.runtime.start()
         next(steps)
-        bench.shard.resign()
+        bench.shard.runtime.resign()
         assert next(steps, "done") == "done"
         assert not bench.active()
 
@@ -399,7 +399,7 @@ class TestLoading:
     def test_topics_that_change_during_a_load_reach_the_new_core(self) -> None:
         bench = Bench().load()
         bench.commit(5)
-        steps = bench.shard.start()
+        steps = bench.shard.runtime.start()
         next(steps)
         image = TopicsImage({}, 9)
         bench.shard.topics_changed(image)
@@ -446,7 +446,7 @@ class TestFailures:
     def test_an_answer_that_brings_the_next_request_finds_a_shard_that_is_not_active(self, bench: Bench) -> None:
         then: list[Answers] = []
         command = Command(JoinGroupRequest("g"), lambda _: then.append(bench.commit(2)), CLIENT)
-        bench.shard.submit(command)
+        bench.shard.runtime.submit(command)
         bench.log.fail = StorageFailed("disk full")
         bench.commit(6)
         assert code_of(then[0]) == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -467,7 +467,7 @@ class TestFailures:
     def test_a_reply_is_not_given_twice_when_the_sync_ends_after_the_failure(self, bench: Bench) -> None:
         bench.log.sync = True
         answers = bench.commit(5)
-        bench.shard.resign()
+        bench.shard.runtime.resign()
         bench.log.synced()
         assert code_of(answers) == ErrorCode.NOT_COORDINATOR
 
@@ -571,7 +571,7 @@ class TestNotActive:
 
     def test_after_resigning_it_is_not_the_coordinator(self, bench: Bench) -> None:
         parked = bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
-        bench.shard.resign()
+        bench.shard.runtime.resign()
         assert parked.one().error_code == ErrorCode.NOT_COORDINATOR
         assert bench.submit(HeartbeatRequest("g")).one().error_code == ErrorCode.NOT_COORDINATOR
         assert bench.submit(SyncGroupRequest("g")).one().error_code == ErrorCode.NOT_COORDINATOR

@@ -133,7 +133,7 @@ def test_one_that_is_too_large_takes_nobody_with_it(bench: Bench) -> None:
 
 def test_resigning_appends_what_was_decided(bench: Bench) -> None:
     committed = bench.commit(5)
-    bench.shard.resign()
+    bench.shard.runtime.resign()
     assert code_of(committed) == 0
     assert len(bench.log.rows) == 1
     bench.clock.advance(0)

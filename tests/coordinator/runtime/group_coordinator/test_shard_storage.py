@@ -110,7 +110,7 @@ class Bench:
             NO_TOPICS,
             known_producers=lambda ids: self.known.intersection(ids),
         )
-        for _ in self.shard.start():
+        for _ in self.shard.runtime.start():
             pass
 
     def _open(self) -> Any:
@@ -126,7 +126,7 @@ class Bench:
 
     def ask(self, request: Message) -> Answers:
         answers = Answers()
-        self.shard.submit(Command(request, answers, CLIENT))
+        self.shard.runtime.submit(Command(request, answers, CLIENT))
         return answers
 
     def commit(self, offset: int, group: str = "g", member: tuple[int, str] = (-1, "")) -> Answers:
@@ -143,7 +143,7 @@ class Bench:
         protocols = [JoinGroupRequestProtocol("range", b"x")]
         request = JoinGroupRequest(group, 60_000, rebalance_ms, member, instance, "consumer", protocols)
         answers = Answers()
-        self.shard.submit(JoinCommand(request, answers, CLIENT, f"{next(self.ids)}", True, True))
+        self.shard.runtime.submit(JoinCommand(request, answers, CLIENT, f"{next(self.ids)}", True, True))
         return answers
 
     def heartbeat(self, request: HeartbeatRequest) -> Answers:
@@ -420,7 +420,7 @@ class TestATransactionThatIsLeftOpen:
         more = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 0}
         bench.log.append(0, batches.build([(key, value)], timestamp_ms=at_ms, transactional=True, **more), wall_ms=0)
         bench.known |= set(known)
-        for _ in bench.shard.start():
+        for _ in bench.shard.runtime.start():
             pass
         bench.clock.advance(0)
         return bench
@@ -445,7 +445,7 @@ class TestATransactionThatIsLeftOpen:
         assert (line["producer_id"], line["offsets"], line["idle_ms"]) == (7, 1, self.LIMIT_MS)
         assert self.markers(bench) == [(7, 3)]
         assert self.stable(bench) == (ErrorCode.NONE, 5)
-        for _ in bench.shard.start():
+        for _ in bench.shard.runtime.start():
             pass
         assert self.markers(bench) == [(7, 3)]
         assert offset(bench.fetch()) == 5
@@ -471,7 +471,7 @@ class TestATransactionThatIsLeftOpen:
         more = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 1, "transactional": True}
         key = OFFSETS.encode_key(OffsetCommitKey("g", "t", 0))
         bench.log.append(0, batches.build([(key, None)], timestamp_ms=at_ms, **more), wall_ms=0)
-        for _ in bench.shard.start():
+        for _ in bench.shard.runtime.start():
             pass
         bench.clock.advance(self.LIMIT_MS)
         assert self.markers(bench) == [(7, 3), (7, 3)]
@@ -481,7 +481,7 @@ class TestATransactionThatIsLeftOpen:
 
     def test_is_left_to_whoever_comes_after(self) -> None:
         bench = self.bench(idle_ms=0)
-        bench.shard.resign()
+        bench.shard.runtime.resign()
         bench.clock.advance(2 * self.LIMIT_MS)
         assert self.markers(bench) == []
 
@@ -507,7 +507,7 @@ class TestRecordsOfATransaction:
         request = TxnOffsetCommitRequest("tx", "g", *producer, topics=[topic])
         answers = Answers()
         error = bench.shard.append_error(producer, guard)
-        bench.shard.submit(TxnCommitCommand(request, answers, CLIENT, error), producer)
+        bench.shard.runtime.submit(TxnCommitCommand(request, answers, CLIENT, error), producer)
         bench.clock.advance(0)
         return int(answers.one().topics[0].partitions[0].error_code)
 
@@ -539,12 +539,12 @@ class TestRecordsOfATransaction:
 
     def test_while_it_is_not_active_it_is_not_asked(self) -> None:
         bench = Bench()
-        bench.shard.resign()
+        bench.shard.runtime.resign()
         assert self.commit(bench, self.A, None) == ErrorCode.NOT_COORDINATOR
 
     def test_the_end_is_told_and_shown(self) -> None:
         bench = Bench()
         self.commit(bench, self.A, self.guard(bench))
         ended: list[int] = []
-        bench.shard.complete_transaction(self.A, is_committed=True, ended=ended.append)
+        bench.shard.runtime.complete_transaction(self.A, is_committed=True, ended=ended.append)
         assert (ended, offset(bench.fetch())) == ([0], 5)

@@ -33,6 +33,7 @@ class GroupShards(list[tuple[int, Producer, bool, int]]):
     """
 
     def __init__(self) -> None:
+        self.runtime = self
         self.error: int | None = ErrorCode.NONE
         self.waiting: list[Callable[[int], object]] = []
 

@@ -142,7 +142,7 @@ class TestATransaction:
         room.groups[0].error = None
         room.end(producer)
         shard = room.transactions.routing.shard("x")
-        for _ in shard.start():
+        for _ in shard.runtime.start():
             pass
         old, new = room.groups[0].waiting
         new(ErrorCode.NONE)
@@ -202,6 +202,6 @@ class TestKnownProducers:
     def test_all_of_them_while_they_load(self) -> None:
         room = Room().begun()
         room.init("x")
-        room.transactions.routing.shards[0].resign()
+        room.transactions.routing.shards[0].runtime.resign()
         assert set(room.transactions.known_producers({0, 99})) == {0, 99}
         assert list(room.transactions.routing.shards[0].transactional_ids()) == []
