@@ -93,15 +93,6 @@ STRING_IMPORTS = {
 """Where a module may be imported by its name as text; other places use `lazy` or an `import` in a function. `protocol`
 may do it too: the names of its messages are generated.
 """
-TO_BE_MENDED = {
-    "api/registry.py",
-    "api/transactions/describing.py",
-    "log/cleaning/cleaner.py",
-    "log/unified_log.py",
-    "topics/leadership.py",
-    "topics/metadata_snapshot.py",
-}
-"""Places that do not follow the rule yet. This list only gets shorter."""
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -138,7 +129,7 @@ def test_modules_are_imported_by_statements_except_by_one_helper() -> None:
         for path in modules(*(folder for folder in PRODUCT if folder != "protocol"), "testing")
         if "import_module" in path.read_text(encoding="utf-8")
     }
-    assert by_text - set(STRING_IMPORTS) <= TO_BE_MENDED
+    assert by_text <= set(STRING_IMPORTS)
 
 
 def test_what_is_imported_lazily_is_seen_by_the_linter_of_imports() -> None:

@@ -7,12 +7,44 @@ handler's module is imported at the first request for it. So a start does not lo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.system.lazy_import import lazy
 from muster.protocol.message import Message
+
+if TYPE_CHECKING:  # for `lazy`
+    from muster.coordinator.api import client_quotas  # noqa: F401
+    from muster.coordinator.api.acls import alter_acls, describe_acls  # noqa: F401
+    from muster.coordinator.api.cluster import api_versions, describe_cluster, find_coordinator, leaders, metadata  # noqa: F401
+    from muster.coordinator.api.configs import alter_configs, describe_configs  # noqa: F401
+    from muster.coordinator.api.groups import (  # noqa: F401
+        administration,
+        consumer_groups,
+        membership,
+        offset_commit,
+        offset_delete,
+        offset_fetch,
+    )
+    from muster.coordinator.api.records import (  # noqa: F401
+        delete_records,
+        describe_producers,
+        fetch,
+        list_offsets,
+        offset_for_leader_epoch,
+        produce,
+    )
+    from muster.coordinator.api.security import delegation_tokens, sasl, scram_credentials  # noqa: F401
+    from muster.coordinator.api.topics import create_topics, delete_topics, describe_topic_partitions  # noqa: F401
+    from muster.coordinator.api.transactions import (  # noqa: F401
+        add_partitions,
+        describing,
+        end_txn,
+        init_producer_id,
+        txn_offset_commit,
+        write_txn_markers,
+    )
 
 Handler = Callable[[Node, RequestContext, Any, Respond], Message | None]
 """handle_x(node, context, request, respond) calls `respond` once, now or later, with the newest-shape response. Or it
@@ -115,5 +147,5 @@ def handler(api_key: int) -> Handler:
     found = _loaded.get(api_key)
     if found is None:
         module, name = SERVED[api_key].handler.split(":")
-        found = _loaded[api_key] = getattr(import_module(module), name)
+        found = _loaded[api_key] = lazy(module, name)
     return found

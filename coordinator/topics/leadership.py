@@ -7,8 +7,7 @@ partition's replicas leads it if a replica is alive. Otherwise another broker le
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from muster.coordinator.topics.metadata_state import (
     NO_LEADER,
@@ -169,10 +168,10 @@ def leaving(state: MetadataState, broker_id: int) -> Message:
     return _changed(state, broker_id, in_controlled_shutdown=1)
 
 
-def _changed(state: MetadataState, broker_id: int, **what: int) -> Message:
+def _changed(state: MetadataState, broker_id: int, **what: Any) -> Message:
     # imported here: most clusters have one broker
-    room = import_module("muster.protocol.messages.metadata_records.broker_registration_change_record")
-    record: Message = room.BrokerRegistrationChangeRecord(
-        broker_id=broker_id, broker_epoch=state.brokers[broker_id].epoch, **what
+    from muster.protocol.messages.metadata_records.broker_registration_change_record import (
+        BrokerRegistrationChangeRecord,
     )
-    return record
+
+    return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=state.brokers[broker_id].epoch, **what)

@@ -10,7 +10,6 @@ not in the snapshot. Each registered broker has one record, and its partitions h
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
 from itertools import islice
 from typing import Final
 
@@ -74,10 +73,11 @@ class MetadataSnapshot:
         if self._next_producer_id:
             yield ProducerIdsRecord(broker_id=0, broker_epoch=0, next_producer_id=self._next_producer_id)
         for entity, quotas in self._quotas.items():
-            room = import_module("muster.protocol.messages.metadata_records.client_quota_record")
-            parts = [room.EntityData(entity_type, entity_name) for entity_type, entity_name in entity]
+            from muster.protocol.messages.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
+
+            parts = [EntityData(entity_type, entity_name) for entity_type, entity_name in entity]
             for key, limit in quotas.items():
-                yield room.ClientQuotaRecord(entity=parts, key=key, value=limit, remove=False)
+                yield ClientQuotaRecord(entity=parts, key=key, value=limit, remove=False)
         yield from self._as_they_came
 
     def _partition(self, topic_id: bytes, index: int, one: PartitionState) -> PartitionRecord:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -146,7 +145,9 @@ def _filters(request: ListTransactionsRequest) -> Job[tuple[ListTransactionsRequ
 def _matching(text: str, states: Sequence[Any]) -> Job[list[Any]]:
     """The rows whose ids match a pattern. Raises ValueError for an invalid pattern, or one that would take too long."""
     # imported here: it loads the regular expressions, which few servers need
-    pattern = import_module("muster.coordinator.system.patterns").Pattern(text)
+    from muster.coordinator.system.patterns import Pattern
+
+    pattern = Pattern(text)
     yield None
     return (yield from matching(pattern, states, _ID, Budget()))
 
