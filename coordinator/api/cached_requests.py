@@ -45,10 +45,10 @@ from typing import Any, Final, Protocol
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.exchange import RequestingConnection
 from muster.coordinator.api.frame_template import FrameTemplate, Run, runs_between
-from muster.coordinator.api.groups.offset_commit import sort_out
+from muster.coordinator.api.groups.offset_commit import existing_rows
+from muster.coordinator.api.layers import Answer
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.routes import Route
-from muster.coordinator.api.sink import Answer
 from muster.coordinator.groups.classic.sessions import WELL
 from muster.coordinator.groups.offsets.commit import CommitTemplate
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
@@ -302,7 +302,7 @@ def _cache_commit(node: Node, route: Route, context: RequestContext, frame: byte
         return None
     if not _may_read_group(node, context, request.group_id):
         return None
-    request.topics, refused = sort_out(node, context, request.topics)
+    request.topics, refused = existing_rows(node, context, request.topics)
     shard = node.routing.shard(request.group_id)
     commit = None if refused else shard.prepare_commit(request, context.api_version)
     if commit is None:

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import structlog
 
-from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.decoded_requests import Decoded
+from muster.coordinator.api.layers import CloseConnection
 from muster.coordinator.api.unsent import Taken, Unsent
 from muster.coordinator.security.authentication import WITHOUT_AUTHENTICATION, Authentication
 from muster.coordinator.security.authorizer import KafkaPrincipal

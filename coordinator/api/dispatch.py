@@ -15,17 +15,16 @@ from typing import Any, Final
 import structlog
 
 from muster.coordinator.api.cached_requests import NOT_CACHED, CachedRequest, ConnectionRoute
-from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.cluster.api_versions import API_VERSIONS, unsupported_version
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.decoded_requests import Decoded
 from muster.coordinator.api.exchange import Exchange, LargeRequest, NoteResponse
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept, InterceptPoint
+from muster.coordinator.api.layers import Answer, CloseConnection, Sink
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.observer import ObservedRequests, RequestObserver
 from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.api.routes import Route
-from muster.coordinator.api.sink import Answer, Sink
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.security.authorizer import AllowAll, Operation, ResourceType
 from muster.coordinator.state_machine.interface import Client

@@ -7,11 +7,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
-from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.decoded_requests import Decoded
+from muster.coordinator.api.layers import Answer, CloseConnection
 from muster.coordinator.api.routes import LARGE_BYTES, Route
-from muster.coordinator.api.sink import Answer
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.system.jobs import JobQueue
 from muster.protocol.message import Message, take_apart

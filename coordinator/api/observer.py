@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol
 
-from muster.coordinator.api.close_connection import CloseConnection
-from muster.coordinator.api.sink import Answer, Sink
+from muster.coordinator.api.layers import Answer, CloseConnection, Sink
 from muster.coordinator.system.clock import Clock
 from muster.protocol.api import ApiKey
 from muster.protocol.message import Message

@@ -24,27 +24,18 @@ if TYPE_CHECKING:  # for `lazy`
         consumer_groups,
         membership,
         offset_commit,
-        offset_delete,
         offset_fetch,
     )
     from muster.coordinator.api.records import (  # noqa: F401
-        delete_records,
         describe_producers,
         fetch,
-        list_offsets,
-        offset_for_leader_epoch,
+        offsets,
         produce,
     )
     from muster.coordinator.api.security import delegation_tokens, sasl, scram_credentials  # noqa: F401
     from muster.coordinator.api.topics import create_topics, delete_topics, describe_topic_partitions  # noqa: F401
-    from muster.coordinator.api.transactions import (  # noqa: F401
-        add_partitions,
-        describing,
-        end_txn,
-        init_producer_id,
-        txn_offset_commit,
-        write_txn_markers,
-    )
+    from muster.coordinator.api.transactions import administration as _  # noqa: F401
+    from muster.coordinator.api.transactions import producers, txn_offset_commit  # noqa: F401
 
 Handler = Callable[[Node, RequestContext, Any, Respond], Message | None]
 """handle_x(node, context, request, respond) calls `respond` once, now or later, with the newest-shape response. Or it
@@ -77,7 +68,7 @@ _TABLE = (
     # Produce 0-2 is advertised without being served, as by Kafka: old clients infer support for compression from it.
     _api(0, 0, 13, "records.produce:handle_produce", served_from=3),
     _api(1, 4, 18, "records.fetch:handle_fetch"),
-    _api(2, 1, 11, "records.list_offsets:handle_list_offsets"),
+    _api(2, 1, 11, "records.offsets:handle_list_offsets"),
     _api(3, 0, 13, "cluster.metadata:handle_metadata"),
     _api(8, 2, 10, "groups.offset_commit:handle_offset_commit"),
     _api(9, 1, 10, "groups.offset_fetch:handle_offset_fetch"),
@@ -92,13 +83,13 @@ _TABLE = (
     _api(18, 0, 4, "cluster.api_versions:handle_api_versions"),
     _api(19, 2, 7, "topics.create_topics:handle_create_topics"),
     _api(20, 1, 6, "topics.delete_topics:handle_delete_topics"),
-    _api(21, 0, 2, "records.delete_records:handle_delete_records"),
-    _api(22, 0, 5, "transactions.init_producer_id:handle_init_producer_id"),
-    _api(23, 2, 4, "records.offset_for_leader_epoch:handle_offset_for_leader_epoch"),
-    _api(24, 0, 5, "transactions.add_partitions:handle_add_partitions_to_txn"),
-    _api(25, 0, 4, "transactions.add_partitions:handle_add_offsets_to_txn"),
-    _api(26, 0, 5, "transactions.end_txn:handle_end_txn"),
-    _api(27, 1, 2, "transactions.write_txn_markers:handle_write_txn_markers"),
+    _api(21, 0, 2, "records.offsets:handle_delete_records"),
+    _api(22, 0, 5, "transactions.producers:handle_init_producer_id"),
+    _api(23, 2, 4, "records.offsets:handle_offset_for_leader_epoch"),
+    _api(24, 0, 5, "transactions.producers:handle_add_partitions_to_txn"),
+    _api(25, 0, 4, "transactions.producers:handle_add_offsets_to_txn"),
+    _api(26, 0, 5, "transactions.producers:handle_end_txn"),
+    _api(27, 1, 2, "transactions.administration:handle_write_txn_markers"),
     _api(28, 0, 5, "transactions.txn_offset_commit:handle_txn_offset_commit"),
     _api(29, 1, 3, "acls.describe_acls:handle_describe_acls"),
     _api(30, 1, 3, "acls.alter_acls:handle_create_acls"),
@@ -117,7 +108,7 @@ _TABLE = (
     _api(44, 0, 1, "configs.alter_configs:handle_incremental_alter_configs"),
     _api(45, 0, 1, "cluster.leaders:handle_alter_partition_reassignments"),
     _api(46, 0, 0, "cluster.leaders:handle_list_partition_reassignments"),
-    _api(47, 0, 0, "groups.offset_delete:handle_offset_delete"),
+    _api(47, 0, 0, "groups.offset_commit:handle_offset_delete"),
     _api(48, 0, 1, "client_quotas:handle_describe_client_quotas"),
     _api(49, 0, 1, "client_quotas:handle_alter_client_quotas"),
     _api(50, 0, 0, "security.scram_credentials:handle_describe_user_scram_credentials"),
@@ -126,8 +117,8 @@ _TABLE = (
     _api(60, 0, 2, "cluster.describe_cluster:handle_describe_cluster"),
     _api(61, 0, 0, "records.describe_producers:handle_describe_producers"),
     _api(64, 0, 0, "cluster.leaders:handle_unregister_broker"),
-    _api(65, 0, 0, "transactions.describing:handle_describe_transactions"),
-    _api(66, 0, 2, "transactions.describing:handle_list_transactions"),
+    _api(65, 0, 0, "transactions.administration:handle_describe_transactions"),
+    _api(66, 0, 2, "transactions.administration:handle_list_transactions"),
     _api(68, 0, 1, "groups.consumer_groups:handle_consumer_group_heartbeat"),
     _api(69, 0, 1, "groups.consumer_groups:handle_consumer_group_describe"),
     _api(74, 0, 1, "configs.describe_configs:handle_list_config_resources"),

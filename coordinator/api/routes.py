@@ -8,9 +8,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any, Final
 
-from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.api.layers import Answer, CloseConnection
 from muster.coordinator.api.registry import Handler
-from muster.coordinator.api.sink import Answer
 from muster.protocol import frames, shapes
 from muster.protocol.api import Api, ApiKey
 from muster.protocol.message import MalformedMessage, Message

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
-from muster.coordinator.api.sink import Answer
+from muster.coordinator.api.layers import Answer, CloseConnection
 from muster.coordinator.api.version_rules import refuses_changes
 from muster.coordinator.quotas.managers import ClientQuotas, QuotaManager, Sensor
 from muster.coordinator.system.clock import Clock

@@ -12,11 +12,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
-from muster.coordinator.api.sink import Answer, Sink
+from muster.coordinator.api.layers import Answer, CloseConnection, Requests, Sink, Wrap
 from muster.coordinator.net.connection import Connection
-from muster.coordinator.net.requests import Requests, Wrap
 from muster.coordinator.security.authentication import AUTHENTICATE, FAILED, HANDSHAKE, REAUTHENTICATE
 from muster.coordinator.system.clock import Clock, Timer
 from muster.protocol.api import ApiKey

@@ -10,9 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
-from muster.coordinator.api.sink import Answer
+from muster.coordinator.api.layers import Answer, CloseConnection, Requests, Wrap
 from muster.coordinator.net.connection_core import (
     HANDSHAKE,
     LENGTH_BYTES,
@@ -28,7 +27,6 @@ from muster.coordinator.net.connection_core import (
     ConnectionCore,
 )
 from muster.coordinator.net.limits import Limits
-from muster.coordinator.net.requests import Requests, Wrap
 from muster.coordinator.net.sockets import undelivered_bytes
 from muster.protocol.frames import InvalidFrameSize
 

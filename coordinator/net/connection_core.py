@@ -13,7 +13,7 @@ from struct import Struct
 from types import MappingProxyType
 from typing import Final
 
-from muster.coordinator.api.sink import Answer
+from muster.coordinator.api.layers import Answer
 from muster.protocol.frames import Frame, FrameSplitter, InvalidFrameSize
 
 INPUT_HIGH_BYTES: Final = 64 * 1024

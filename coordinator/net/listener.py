@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
-from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
-from muster.coordinator.api.sink import Sink
+from muster.coordinator.api.layers import CloseConnection, Requests, Sink
 from muster.coordinator.net.authentication_gate import AuthenticationGate, RequestsWithSink
 from muster.coordinator.net.connection import MAX_AUTHENTICATION_BYTES, Connection, Shared
 from muster.coordinator.net.limits import Limits
-from muster.coordinator.net.requests import Requests
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.net.sockets import client_host, host_and_port, with_port
 from muster.coordinator.security.authentication import NOT_REQUIRED, WITHOUT_AUTHENTICATION, Authentication

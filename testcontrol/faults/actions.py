@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, Protocol
 
-from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.exchange import Exchange
+from muster.coordinator.api.layers import CloseConnection
 from muster.protocol.errors import error_message
 from muster.protocol.message import Message
 from muster.protocol.messages.error_codes import ERRORS

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, ClassVar, Final
 
-from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.api.layers import CloseConnection
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message

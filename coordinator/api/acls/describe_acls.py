@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
-from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.layers import CloseConnection
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.acls import UNKNOWN, Acl, AclFilter
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType

@@ -1,7 +1,8 @@
-"""OffsetCommit (key 8): committed offsets of a group, for partitions that exist.
+"""OffsetCommit (key 8) and OffsetDelete (key 47): committed offsets of a group, for partitions that exist.
 
 Rows of unknown topics and partitions are refused here, by the image of the topics. The shard of the group gets the
-other rows. Without any other row the group is not asked, as on Kafka.
+other rows. Without any other row, OffsetCommit does not ask the group, as on Kafka. OffsetDelete refuses topics to
+which a member subscribes.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.many_names import ROWS_AT_ONCE, add_topic, ask_each, in_pieces
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.many_names import ROWS_AT_ONCE, add_partitions, add_topic, ask_each, in_pieces
+from muster.coordinator.api.node import Node, Respond, in_steps
 from muster.coordinator.api.version_rules import offsets_by_topic_id
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.offsets.commit import CommitCommand, least_bytes
 from muster.coordinator.runtime.group_coordinator.error_responses import refuse
 from muster.coordinator.security.authorizer import Operation, ResourceType
+from muster.coordinator.state_machine.interface import Command
 from muster.coordinator.system.jobs import Job, PendingResult
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -27,6 +29,13 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+)
+from muster.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
 )
 
 _Refused = dict[tuple[str, bytes], OffsetCommitResponseTopic]
@@ -49,7 +58,7 @@ def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCom
 
 def _commit(node: Node, context: RequestContext, request: OffsetCommitRequest, respond: Respond) -> None:
     """Commit the rows of a request that a shard can handle in one step."""
-    known, refused = sort_out(node, context, request.topics)
+    known, refused = existing_rows(node, context, request.topics)
     if not known:
         # the group is not asked, so this is no sign of life of the member
         respond(OffsetCommitResponse(topics=refused))
@@ -101,7 +110,7 @@ def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommit
     return OffsetCommitResponse(topics=[*found.values()])
 
 
-def sort_out(
+def existing_rows(
     node: Node, context: RequestContext, topics: Sequence[OffsetCommitRequestTopic]
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
     """The rows of existing partitions, with name and id of their topic; and the refused rows with their errors.
@@ -173,3 +182,61 @@ def _merging(refused: list[OffsetCommitResponseTopic], respond: Respond) -> Resp
         respond(response)
 
     return merge
+
+
+@in_steps
+def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDeleteRequest) -> Job[Message]:
+    """Unknown partitions are refused by row. The group is asked even when no other row remains, for its own errors.
+    Each step handles some rows. An error of the group ends the request.
+    """
+    if not node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
+        return refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    refused: dict[str, OffsetDeleteResponseTopic] = {}
+    rows: list[OffsetDeleteResponseTopic] = []
+    pieces = in_pieces(request.topics, "partitions")
+    for goes_on, topics in pieces if request.topics else ((False, []),):
+        later = PendingResult()
+        known = _rows_to_delete(node, context, topics, refused)
+        piece = OffsetDeleteRequest(request.group_id, known)
+        node.routing.shard(request.group_id).runtime.submit(Command(piece, later, context.client))
+        response: OffsetDeleteResponse = yield later
+        if response.error_code:
+            return OffsetDeleteResponse(response.error_code)
+        for topic in response.topics:
+            if goes_on and rows and rows[-1].name == topic.name:
+                add_partitions(rows[-1], topic.partitions)
+            else:
+                rows.append(topic)
+            yield None
+    if refused:
+        # then each topic has one row, with its refused partitions first
+        for topic in rows:
+            add_topic(refused, topic.name, topic)
+        rows = [*refused.values()]
+    return OffsetDeleteResponse(topics=rows)
+
+
+def _rows_to_delete(
+    node: Node,
+    context: RequestContext,
+    topics: Sequence[OffsetDeleteRequestTopic],
+    refused: dict[str, OffsetDeleteResponseTopic],
+) -> list[OffsetDeleteRequestTopic]:
+    """The rows of existing partitions. Unknown ones are added to `refused`."""
+    known: list[OffsetDeleteRequestTopic] = []
+    names = [topic.name for topic in topics]
+    allowed = node.authorizer.allowed(context, Operation.READ, ResourceType.TOPIC, names)
+    for topic in topics:
+        found = node.topics.image.by_name.get(topic.name)
+        count = 0 if found is None else found.partitions
+        error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic.name not in allowed:
+            count, error_code = 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        bad = [row for row in topic.partitions if not 0 <= row.partition_index < count]
+        if bad or not count:
+            failed = [OffsetDeleteResponsePartition(row.partition_index, error_code) for row in bad]
+            add_topic(refused, topic.name, OffsetDeleteResponseTopic(topic.name, failed))
+            topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < count]
+        if topic.partitions:
+            known.append(topic)
+    return known

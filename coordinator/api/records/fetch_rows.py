@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
-from muster.coordinator.api.records.led_here import led_here
+from muster.coordinator.api.records.offsets import led_here
 from muster.coordinator.api.unsent import Taken
 from muster.coordinator.api.version_rules import fetch_by_topic_id, fetch_knows_storage_error, fetch_tells_leader
 from muster.coordinator.log import Log, LogError, SegmentAbsent

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.layers import CloseConnection
 from muster.coordinator.api.node import PLAIN_ROWS, Node, Respond, parts
-from muster.coordinator.api.records.led_here import led_here
+from muster.coordinator.api.records.offsets import led_here
 from muster.coordinator.api.records.produce_answers import NO_OFFSET, WITHOUT_START, fail, refused, with_leaders
 from muster.coordinator.api.transactions.verification import (
     Verification,

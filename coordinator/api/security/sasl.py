@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.layers import CloseConnection
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.security.authentication import (
     AUTHENTICATE,

@@ -17,8 +17,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from muster.coordinator.system.clock import Clock
-from muster.coordinator.system.jobs.jobs import Job, OffloadedWork, PendingResult
-from muster.coordinator.system.jobs.workers import AtOnce, Worker
+from muster.coordinator.system.jobs.jobs import AtOnce, Job, OffloadedWork, PendingResult, Worker
 
 SLICE_MS: Final = 10
 """The time that all jobs together may take of one iteration of the event loop."""

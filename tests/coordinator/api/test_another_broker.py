@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.api.layers import CloseConnection
 from muster.coordinator.api.node import Node
 from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics.cluster_image import Broker, ClusterImage, Endpoint, Leader

@@ -9,10 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.api import dispatch, exchange, registry, routes
-from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.dispatch import ConnectionRequests, Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept, InterceptPoint
+from muster.coordinator.api.layers import CloseConnection
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import MANY_STEPS, Job, JobQueue, PendingResult, outcome

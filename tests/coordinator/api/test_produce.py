@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.api.layers import CloseConnection
 from muster.coordinator.api.node import Node
 from muster.coordinator.log import batches
 from muster.coordinator.log.records import compression

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel, RequestContext
+from muster.coordinator.api.layers import CloseConnection
 from muster.coordinator.api.observer import AnsweredRequest, ObservedRequests
 from muster.coordinator.net.authentication_gate import MAX_AUTHENTICATION_MS, MAX_REQUESTS, AuthenticationGate
 from muster.coordinator.net.connection import MAX_AUTHENTICATION_BYTES, Connection, Shared

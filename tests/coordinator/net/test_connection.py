@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
+from muster.coordinator.api.layers import CloseConnection
 from muster.coordinator.net import connection as connection_module
 from muster.coordinator.net.connection import Connection, Shared
 from muster.coordinator.net.connection_core import INPUT_HIGH_BYTES, OUTPUT_HIGH_BYTES, PEER, SMALL_BYTES

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.api.layers import CloseConnection
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.observer import RequestObserver
 from muster.coordinator.groups.common.settings import GroupSettings

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.api.layers import CloseConnection
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode

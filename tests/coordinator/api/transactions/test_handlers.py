@@ -10,7 +10,7 @@ import pytest
 from muster.coordinator.api.answer_size import AnswerSize
 from muster.coordinator.api.many_names import ROWS_AT_ONCE
 from muster.coordinator.api.node import Node
-from muster.coordinator.api.transactions import describing, write_txn_markers
+from muster.coordinator.api.transactions import administration
 from muster.coordinator.log import batches
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
@@ -285,7 +285,7 @@ class TestWriteTxnMarkers:
         assert (header.producer_id, batches.control_kind(record)) == (7, batches.CONTROL_ABORT)
 
     def test_many_are_written_some_at_a_time(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(write_txn_markers, "AT_ONCE", 3)
+        monkeypatch.setattr(administration, "AT_ONCE", 3)
         waiting: list[Any] = []
 
         def complete_transaction(producer: Any, *, ended: Any, **_: int) -> None:
@@ -357,7 +357,7 @@ class TestDescribing:
     def test_a_shard_with_many_ids_is_asked_for_some_at_a_time(
         self, begun: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(describing, "IDS_AT_ONCE", 2)
+        monkeypatch.setattr(administration, "IDS_AT_ONCE", 2)
         names = [f"id-{number}" for number in range(30)]
         for name in names:
             init(begun, name)
@@ -380,7 +380,7 @@ class TestDescribing:
         assert sorted(row.transactional_id for row in answer.transaction_states) == sorted({*names} - {"id-4"})
         assert sum(asked) == len(names)
         assert max(asked) <= ROWS_AT_ONCE
-        monkeypatch.setattr(describing, "Budget", partial(Budget, 1_000_000))
+        monkeypatch.setattr(administration, "Budget", partial(Budget, 1_000_000))
         answer = ask(begun, ListTransactionsRequest(transactional_id_pattern="(?P<what>id)-([0-9]*)"))
         assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 

@@ -1,9 +1,12 @@
-"""AddPartitionsToTxn (key 24) and AddOffsetsToTxn (key 25): add the partitions that a producer will write to its
-transaction. Brokers of a cluster send AddPartitionsToTxn for many transactions at once.
+"""What a producer asks the transaction coordinator: InitProducerId (key 22), AddPartitionsToTxn (24), AddOffsetsToTxn
+(25) and EndTxn (26).
+
+A producer id with an epoch identifies duplicates of a producer (KIP-98, KIP-360). With a transactional id, the shard of
+that id decides. Brokers of a cluster send AddPartitionsToTxn for many transactions at once.
 
 A partition that does not exist, or that the client may not write to, refuses its whole transaction. Then the shard is
 not asked. The shard is never asked about topics without partitions. As on Kafka, an answer names such topics only where
-the whole transaction has one error.
+the whole transaction has one error. EndTxn is answered when the decision is durable; the markers follow.
 """
 
 from __future__ import annotations
@@ -11,13 +14,20 @@ from __future__ import annotations
 from typing import Any, Final
 
 from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.many_names import allowed_names, ask_each
 from muster.coordinator.api.node import Node, Respond, in_steps
-from muster.coordinator.api.version_rules import add_partitions_comes_from_broker, transaction_version
+from muster.coordinator.api.version_rules import (
+    add_partitions_comes_from_broker,
+    end_txn_raises_epoch,
+    transaction_version,
+)
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job, PendingResult
+from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS
 from muster.coordinator.transactions.commands import TransactionCommand
+from muster.coordinator.transactions.init_producer_id import refusal
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from muster.protocol.messages.add_partitions_to_txn import (
@@ -29,6 +39,57 @@ from muster.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from muster.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from muster.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+UNKNOWN = -1
+"""No producer id, and no epoch."""
+
+
+@in_steps
+def handle_init_producer_id(
+    node: Node, context: RequestContext, request: InitProducerIdRequest
+) -> Job[InitProducerIdResponse]:
+    """A new producer id in epoch 0, whatever id the producer had before. With a transactional id, the answer of its
+    shard.
+    """
+    try:
+        _check(node, context, request)
+        if request.transactional_id is None:
+            drawn = yield from node.topics.drawing_producer_id()
+            response = InitProducerIdResponse(producer_id=drawn, producer_epoch=0)
+        else:
+            later = PendingResult()
+            node.transactions.decide(request.transactional_id, TransactionCommand(request, later, context.client))
+            return (yield later)  # type: ignore[no-any-return]  # as every answer of a shard
+    except ApiError as error:
+        return InitProducerIdResponse(error_code=error.error_code, producer_id=UNKNOWN, producer_epoch=UNKNOWN)
+    # the block of ids that has this id must never be allocated again
+    yield from until_durable(node, [response])
+    return response
+
+
+def _check(node: Node, context: RequestContext, request: InitProducerIdRequest) -> None:
+    """Check the request. Raises `ApiError`."""
+    if request.transactional_id is not None:
+        if not node.authorizer.allows(
+            context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+        ):
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif not (
+        node.authorizer.allows(context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+        or node.authorizer.allows_some(context, Operation.WRITE, ResourceType.TOPIC)
+    ):
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if request.transactional_id is not None:
+        error_code = refusal(request, node.transactions.settings)  # this check precedes the shard, which may be loading
+    elif (request.producer_id == UNKNOWN) != (request.producer_epoch == UNKNOWN):
+        error_code = ErrorCode.INVALID_REQUEST
+    else:
+        return
+    if error_code:
+        raise ApiError(error_code)
+
 
 _Partitions = dict[str, dict[int, int]]
 """The topics of a transaction, their partitions, and the error of each partition."""
@@ -197,3 +258,15 @@ def handle_add_offsets_to_txn(
     )
     command = TransactionCommand(AddPartitionsToTxnRequest([transaction]), added, context.client)
     node.transactions.submit(transactional_id, command)
+
+
+def handle_end_txn(node: Node, context: RequestContext, request: EndTxnRequest, respond: Respond) -> None:
+    """The shard of the transactional id decides."""
+    transactional_id = request.transactional_id
+    if not node.authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        respond(EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    elif not transactional_id:
+        respond(EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST))
+    else:
+        version = transaction_version(end_txn_raises_epoch(context.api_version))
+        node.transactions.decide(transactional_id, TransactionCommand(request, respond, context.client, version))

@@ -1,0 +1,68 @@
+"""The layers between a connection and the handlers of its requests: what they call on each other.
+
+This module also says how a request ends its connection. It knows no socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+
+class CloseConnection(Exception):
+    """The connection has to be closed. `reason` is for the one log line; `facts` are further fields of that line (api,
+    version …).
+    """
+
+    def __init__(self, reason: str, **facts: object) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.facts = facts
+
+
+Answer = bytes | Sequence[bytes | memoryview]
+"""A whole frame, in one piece or in several parts. Parts are sent without joining them."""
+
+
+class Sink(Protocol):
+    """The connection, as its requests see it."""
+
+    def answer(self, answer: Answer | None) -> None:
+        """Send the frame that answers the present request. None means that the request gets no answer."""
+
+    def part(self, data: bytes) -> None:
+        """Send some bytes of the answer before the rest of it, for faults; see `api.intercept`."""
+
+    def fail(self, reason: CloseConnection) -> None:
+        """End the connection: the present request cannot be answered."""
+
+    def mute(self, throttle_ms: int) -> None:
+        """After an answer: handle no request for so long."""
+
+    def was_read(self) -> None:
+        """The bytes of the present large request are not needed any more."""
+
+
+Wrap = Callable[[Any, Any], Any]
+"""Wraps the requests of a connection. The arguments are these requests and the sink of their answers."""
+
+
+class Requests(Protocol):
+    """What handles the frames of a connection."""
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether the bytes of the present request are still needed. `Connection.was_read` reports their release."""
+
+    def handle(self, data: bytes, start: int, end: int) -> Answer | None:
+        """Handle the request in data[start:end]: return its answer, or call `Connection.answer` for it once, now or
+        later.
+
+        Raises `CloseConnection` when the frame is not a request that can be answered.
+        """
+
+    def closed(self) -> None:
+        """The connection has ended: no request needs an answer any more."""
+
+    def wrapped(self, wrap: Wrap) -> Requests:
+        """The handler of the connection's requests after `wrap(requests, sink)` was put before those of the API."""
