@@ -38,31 +38,12 @@ def serve(options: argparse.Namespace) -> int:
     open_standard_files()
     try:
         config = _load(options)
+        _check_cluster(options, config)
+        control, metrics = _control(options), _metrics(options)
     except ConfigError as error:
         line_writer = LineWriter(writer(sys.stderr))
         line_writer.put(f"muster serve: {error}")
         line_writer.close()
-        return 2
-    if options.cluster is not None and options.in_memory:
-        print("muster serve: --cluster keeps the log in PostgreSQL, --in-memory nowhere; give one", file=sys.stderr)
-        return 2
-    if options.cluster is not None and config.nodes > 1:
-        print("muster serve: --cluster has one broker in each process, --nodes several; give one", file=sys.stderr)
-        return 2
-    if options.cluster is not None:
-        from muster.cli.cluster import wrong_url
-
-        wrong = wrong_url(options.cluster)
-        if wrong is not None:
-            print(f"muster serve: --cluster: {wrong}", file=sys.stderr)
-            return 2
-    control = _control(options)
-    if isinstance(control, str):
-        print(f"muster serve: {control}", file=sys.stderr)
-        return 2
-    metrics = _metrics(options)
-    if isinstance(metrics, str):
-        print(f"muster serve: {metrics}", file=sys.stderr)
         return 2
     if options.check:
         return _check(config, options)
@@ -99,39 +80,53 @@ def _started_lines(node_id: int) -> tuple[str, ...]:
     )
 
 
-def _control(options: argparse.Namespace) -> tuple[str, int, str | None] | str | None:
-    """Host, port and token of the control; None: without control. A text reports what is wrong in the options."""
+def _check_cluster(options: argparse.Namespace, config: Config) -> None:
+    """Check the options beside --cluster. Raises ConfigError."""
+    if options.cluster is None:
+        return
+    from muster.cli.cluster import wrong_url
+
+    if options.in_memory:
+        raise ConfigError("--cluster keeps the log in PostgreSQL, --in-memory nowhere; give one")
+    if config.nodes > 1:
+        raise ConfigError("--cluster has one broker in each process, --nodes several; give one")
+    wrong = wrong_url(options.cluster)
+    if wrong is not None:
+        raise ConfigError(f"--cluster: {wrong}")
+
+
+def _control(options: argparse.Namespace) -> tuple[str, int, str | None] | None:
+    """Host, port and token of the control. None means without control. Raises ConfigError."""
     if options.control is None:
         for given, name in ((options.control_token, "--control-token"), (options.virtual_time, "--virtual-time")):
             if given:
-                return f"{name} means something with --control only"
+                raise ConfigError(f"{name} means something with --control only")
         return None
     if options.cluster is not None:
-        return "--control is for a server under test, --cluster for one of several processes; give one"
-    try:
-        host, port = parse_address(options.control, "--control")
-        token = None if options.control_token is None else options.control_token.read_text(encoding="utf-8").strip()
-    except ConfigError as error:
-        return str(error)
-    except (OSError, UnicodeDecodeError) as error:
-        return f"--control-token {options.control_token}: {getattr(error, 'strerror', None) or error}"
+        raise ConfigError("--control is for a server under test, --cluster for one of several processes; give one")
+    host, port = parse_address(options.control, "--control")
+    file, token = options.control_token, None
+    if file is not None:
+        try:
+            token = file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--control-token {file}: {getattr(error, 'strerror', None) or error}") from error
     if token == "":
-        return f"--control-token {options.control_token}: the file is empty"
+        raise ConfigError(f"--control-token {file}: the file is empty")
     if token is None and host not in LOOPBACK:
-        return f"--control {options.control} can be reached from other machines: that needs --control-token FILE"
+        raise ConfigError(
+            f"--control {options.control} can be reached from other machines: that needs --control-token FILE"
+        )
     return host, port, token
 
 
-def _metrics(options: argparse.Namespace) -> tuple[str, int] | str | None:
-    """Host and port of the metrics; None: without metrics. A text reports what is wrong in the options."""
+def _metrics(options: argparse.Namespace) -> tuple[str, int] | None:
+    """Host and port of the metrics. None means without metrics. Raises ConfigError."""
     if options.metrics is None:
         return None
     if options.control is not None:
-        return "--metrics is for a server in use, --control for one under test; give one"
-    try:
-        return parse_address(options.metrics, "--metrics")
-    except ConfigError as error:
-        return str(error)
+        raise ConfigError("--metrics is for a server in use, --control for one under test; give one")
+    return parse_address(options.metrics, "--metrics")
 
 
 def _check(config: Config, options: argparse.Namespace) -> int:
@@ -183,28 +178,17 @@ def _run(
             structlog.get_logger("muster.config").warning(line.removeprefix("warning: "))
     if options.cluster is not None:
         return _run_cluster(config, options, ready, metrics)
-    serve: server.Serve = server.serve
     if control is not None:
         # imported here: only servers under test have a control
         from muster.testcontrol.http.server import serving
 
-        serve = serving(*control, starts_frozen=options.virtual_time)
-    elif metrics is not None:
+        return _serve(config, ready, lambda: serving(*control, starts_frozen=options.virtual_time))
+    if metrics is not None:
         # imported here: most servers serve no metrics
         from muster.coordinator.server.metrics import serving_metrics
 
-        serve = serving_metrics(*metrics)
-    try:
-        return server.run(config, ready, serve), ""
-    except LogError as error:
-        return 1, f"muster serve: {error}"
-    except OSError as error:
-        from muster.cli.serve_messages import start_failure
-
-        return 1, f"muster serve: {start_failure(error, config)}"
-    except KeyboardInterrupt:
-        # the signal arrived before the server had installed its handler
-        return 130, ""
+        return _serve(config, ready, lambda: serving_metrics(*metrics))
+    return _serve(config, ready, lambda: server.serve)
 
 
 def _run_cluster(
@@ -217,17 +201,33 @@ def _run_cluster(
         check()
     except MissingExtra as error:
         return 1, f"muster serve: {error}"
-    from muster.cli.serve_messages import start_failure
     from muster.postgres.local_replica import ReplicaRefused
     from muster.postgres.serving import serving
     from muster.postgres.store import StoreRefused
 
+    return _serve(
+        config,
+        ready,
+        lambda: serving(options.cluster, options.cluster_name, options.data_dir, metrics),
+        (LogError, StoreRefused, ReplicaRefused),
+    )
+
+
+def _serve(
+    config: Config,
+    ready: Callable[[str, int], None],
+    make: Callable[[], server.Serve],
+    refusals: tuple[type[Exception], ...] = (LogError,),
+) -> tuple[int, str]:
+    """Run the server that `make` gives. Returns the exit status, and what failed."""
     try:
-        serve = serving(options.cluster, options.cluster_name, options.data_dir, metrics)
-        return server.run(config, ready, serve), ""
-    except (StoreRefused, ReplicaRefused, LogError) as error:
+        return server.run(config, ready, make()), ""
+    except refusals as error:
         return 1, f"muster serve: {error}"
     except OSError as error:
+        from muster.cli.serve_messages import start_failure
+
         return 1, f"muster serve: {start_failure(error, config)}"
     except KeyboardInterrupt:
+        # the signal arrived before the server had installed its handler
         return 130, ""
