@@ -17,7 +17,7 @@ import structlog
 from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.config.listeners import Listener
 from muster.coordinator.net.http_get import http_get
-from muster.coordinator.net.jwks_source import MAX_BYTES, Aside, JwksFile, JwksUrl, Pace, read_file
+from muster.coordinator.net.jwks_source import MAX_BYTES, FetchThread, JwksFile, JwksUrl, RefreshIntervals, read_file
 from muster.coordinator.net.tls.context import client_context
 from muster.coordinator.net.tls.settings import TlsError, TlsSettings
 from muster.coordinator.properties.definition import Value
@@ -51,7 +51,7 @@ class BearerSettings(NamedTuple):
     unsecured: UnsecuredOptions | None
     url: str = ""
     expected: Expected = Expected()
-    pace: Pace = Pace(0, 0, 0)
+    intervals: RefreshIntervals = RefreshIntervals(0, 0, 0)
     tls: TlsSettings = TlsSettings()
 
     @property
@@ -91,7 +91,7 @@ def bearer_settings(listener: Listener, options: Mapping[str, str], live: Live) 
         raise ConfigError(f"sasl.oauthbearer.jwt.validator.class={validator} cannot run here; leave it out")
     # Kafka reads the TLS settings for an endpoint from the options of the login module
     tls = TlsSettings.of(options)
-    found = BearerSettings(None, str(url), _expected(listener, live), _pace(listener, live), tls)
+    found = BearerSettings(None, str(url), _expected(listener, live), _intervals(listener, live), tls)
     _check(listener, found)
     return found
 
@@ -118,16 +118,16 @@ def _expected(listener: Listener, live: Live) -> Expected:
     )
 
 
-def _pace(listener: Listener, live: Live) -> Pace:
+def _intervals(listener: Listener, live: Live) -> RefreshIntervals:
     prefix = "sasl.oauthbearer.jwks.endpoint."
-    pace = Pace(
+    intervals = RefreshIntervals(
         _number(listener, live, f"{prefix}refresh.ms", 1),
         _number(listener, live, f"{prefix}retry.backoff.ms", 0),
         _number(listener, live, f"{prefix}retry.backoff.max.ms", 0),
     )
-    if pace.backoff_most_ms < pace.backoff_ms:
+    if intervals.max_backoff_ms < intervals.backoff_ms:
         raise ConfigError(f"listener {listener.name}: {prefix}retry.backoff.max.ms is less than …retry.backoff.ms")
-    return pace
+    return intervals
 
 
 def _number(listener: Listener, live: Live, name: str, least: int) -> int:
@@ -192,7 +192,7 @@ class Bearer:
         else:
             context = client_context(settings.tls) if settings.url.lower().startswith("https:") else None
             fetch = partial(http_get, settings.url, context, MAX_BYTES)
-            self._source = JwksUrl(_shown(settings.url), fetch, settings.pace, clock, Aside(post))
+            self._source = JwksUrl(_shown(settings.url), fetch, settings.intervals, clock, FetchThread(post))
         self._check = JwtCheck(self._source, settings.expected, wall_ms)
 
     def begin(self) -> OAuthBearerExchange:

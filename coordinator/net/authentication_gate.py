@@ -130,7 +130,7 @@ class AuthenticationGate:
             answer = exchange.evaluate(token)
         except AuthenticationFailed as failure:
             reason = CloseConnection("the authentication failed", listener=self._channel.listener,
-                                     mechanism=authentication.mechanism, because=str(failure.told))  # fmt: skip
+                                     mechanism=authentication.mechanism, because=str(failure.answer))  # fmt: skip
             if clock is None:
                 raise reason from None
             clock.call_at(clock.mono_ms() + sasl.failure_delay_ms, lambda: self.fail(reason))

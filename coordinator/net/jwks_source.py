@@ -89,7 +89,7 @@ def _why(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
 
 
-class Aside:
+class FetchThread:
     """A `Worker` whose work may take any time, for a server that does not answer. Even the end of the process does not
     wait for it.
     """
@@ -112,23 +112,25 @@ class Aside:
         self._closed = True
 
 
-class Pace(NamedTuple):
+class RefreshIntervals(NamedTuple):
     """How often the keys are fetched. After a failure the first retry is after `backoff_ms`. Each further delay is
-    twice as long, up to `backoff_most_ms` in all.
+    twice as long, up to `max_backoff_ms` in all.
     """
 
     refresh_ms: int
     backoff_ms: int
-    backoff_most_ms: int
+    max_backoff_ms: int
 
 
 class JwksUrl:
     """A `KeySource` that fetches from a URL."""
 
-    def __init__(self, url: str, fetch: Callable[[], bytes], pace: Pace, clock: Clock, worker: Worker) -> None:
+    def __init__(
+        self, url: str, fetch: Callable[[], bytes], intervals: RefreshIntervals, clock: Clock, worker: Worker
+    ) -> None:
         self._url = url
         self._fetch = fetch
-        self._pace = pace
+        self._intervals = intervals
         self._clock = clock
         self._worker = worker
         self._keys: JwkSet | None = None
@@ -169,7 +171,7 @@ class JwksUrl:
         self._is_busy = True
         if self._next is not None:
             self._next.cancel()
-        self._try(self._clock.mono_ms() + self._pace.backoff_most_ms, self._pace.backoff_ms)
+        self._try(self._clock.mono_ms() + self._intervals.max_backoff_ms, self._intervals.backoff_ms)
 
     def _try(self, until_ms: int, wait_ms: int) -> None:
         def done(keys: JwkSet | None, error: Exception | None) -> None:
@@ -185,7 +187,7 @@ class JwksUrl:
         for key in keys.keys:
             self._missing.pop(key.kid or "", None)
         log.debug("fetched the keys for tokens", url=self._url, keys=len(keys.keys))
-        self._rest(self._pace.refresh_ms)
+        self._rest(self._intervals.refresh_ms)
 
     def _failed(self, error: Exception, until_ms: int, wait_ms: int) -> None:
         log.warning("the keys for tokens cannot be fetched", url=self._url, why=_why(error),
@@ -195,8 +197,10 @@ class JwksUrl:
             self._call_in(min(wait_ms, left_ms), lambda: self._try(until_ms, 2 * wait_ms))
         else:
             # without any keys, no client could authenticate until the next regular fetch
-            most_ms = max(self._pace.backoff_most_ms, SOONEST_MS)
-            self._rest(self._pace.refresh_ms if self._keys is not None else min(most_ms, self._pace.refresh_ms))
+            most_ms = max(self._intervals.max_backoff_ms, SOONEST_MS)
+            self._rest(
+                self._intervals.refresh_ms if self._keys is not None else min(most_ms, self._intervals.refresh_ms)
+            )
 
     def _rest(self, ms: int) -> None:
         self._is_busy = False

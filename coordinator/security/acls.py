@@ -53,7 +53,7 @@ class Acl(NamedTuple):
     operation: int
     permission_type: int
 
-    def says(self, operation: int) -> bool:
+    def applies_to(self, operation: int) -> bool:
         """Whether the entry applies to this operation. Its resource, principal and host are known to match.
 
         An allowed operation implies others; a denied one does not.

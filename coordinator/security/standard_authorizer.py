@@ -152,7 +152,7 @@ class AclRules:
                 is_open = False
                 for one in whom:
                     for acl in by_whom.get(one, ()):
-                        if acl.says(operation):
+                        if acl.applies_to(operation):
                             if acl.permission_type != ALLOW:
                                 return MatchingRule(acl, False)
                             allowed = acl
@@ -176,7 +176,7 @@ class AclRules:
         """
         refused: dict[int, set[str]] = {LITERAL: set(), PREFIXED: set()}
         allowed: list[Acl] = []
-        for acl in self._said_to(principal, host, operation, resource_type):
+        for acl in self._applying_to(principal, host, operation, resource_type):
             if acl.permission_type == ALLOW:
                 allowed.append(acl)
             elif acl.pattern_type == LITERAL and acl.resource_name == WILDCARD:
@@ -186,7 +186,7 @@ class AclRules:
         prefixes = _shortest(refused[PREFIXED])
         return any(_is_open_to(acl, refused[LITERAL], prefixes) for acl in allowed)
 
-    def _said_to(self, principal: str, host: str, operation: int, resource_type: int) -> Iterator[Acl]:
+    def _applying_to(self, principal: str, host: str, operation: int, resource_type: int) -> Iterator[Acl]:
         of_type = self._of_type.get(resource_type)
         if of_type is None:
             return

@@ -368,7 +368,7 @@ async def test_users_in_a_file_that_changes(tmp_path: Path) -> None:
                 "the SASL settings cannot be changed to this, the old ones are kept"
             ]
             assert await comes_in(server, "eve", "e")
-        assert server.nodes[0]._next_look is not None
+        assert server.nodes[0]._next_check is not None
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def handle_sasl_authenticate(
         token = exchange.evaluate(bytes(request.auth_bytes))
     except AuthenticationFailed as failure:
         kind = "re-authentication" if again else "authentication"
-        message = failure.told or (
+        message = failure.answer or (
             f"Authentication failed during {kind} due to invalid credentials with SASL mechanism "
             f"{authentication.mechanism}"
         )

@@ -16,9 +16,9 @@ class AuthenticationFailed(Exception):
     not reveal whether the user exists.
     """
 
-    def __init__(self, told: str | None = None) -> None:
-        super().__init__(told)
-        self.told = told
+    def __init__(self, answer: str | None = None) -> None:
+        super().__init__(answer)
+        self.answer = answer
 
 
 class Exchange(Protocol):
@@ -42,14 +42,14 @@ class Refused:
     is_complete = False
     user = ""
 
-    def __init__(self, told: str) -> None:
+    def __init__(self, answer: str) -> None:
         self.expires_ms: int | None = None
         self.by_token = False
-        self._told = told
+        self._answer = answer
 
     def evaluate(self, token: bytes) -> bytes:  # noqa: ARG002 - whatever it is
         """Raises AuthenticationFailed."""
-        raise AuthenticationFailed(self._told)
+        raise AuthenticationFailed(self._answer)
 
 
 class SaslListener(NamedTuple):

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.net import http_get as http_get_module
 from muster.coordinator.net.http_get import http_get
-from muster.coordinator.net.jwks_source import MAX_BYTES, Aside, JwksFile, JwksUrl, Pace
+from muster.coordinator.net.jwks_source import MAX_BYTES, FetchThread, JwksFile, JwksUrl, RefreshIntervals
 from muster.coordinator.net.tls.context import client_context
 from muster.coordinator.net.tls.settings import TlsSettings
 from muster.coordinator.security.sasl.jwt import BadKeys
@@ -26,7 +26,7 @@ from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import AtOnce
 from tests.support.certificates import Authority
 
-PACE = Pace(refresh_ms=3_600_000, backoff_ms=100, backoff_most_ms=1_000)
+PACE = RefreshIntervals(refresh_ms=3_600_000, backoff_ms=100, max_backoff_ms=1_000)
 
 
 def document(*kids: str) -> bytes:
@@ -241,7 +241,7 @@ def test_what_nobody_waits_for() -> None:
         posted.append(callback)
         came.set()
 
-    worker, results = Aside(post), []
+    worker, results = FetchThread(post), []
     worker.run(lambda: 5, lambda *result: results.append(result))
     assert came.wait(30)
     posted.pop()()

@@ -182,7 +182,7 @@ def test_entries_for_other_hosts_are_not_looked_at() -> None:
         def says(self, operation: int) -> bool:
             nonlocal asked
             asked += 1
-            return super().says(operation)
+            return super().applies_to(operation)
 
     for number in range(1_000):
         rules.add(

@@ -89,7 +89,7 @@ def told(check: Check, message: str) -> tuple[str | None, str, int | None]:
         exchange.evaluate(b"\1")
     except AuthenticationFailed as failure:
         assert not exchange.is_complete
-        return failure.told or REFUSED, "", None
+        return failure.answer or REFUSED, "", None
     raise AssertionError(challenge)
 
 
