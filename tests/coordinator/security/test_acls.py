@@ -179,7 +179,7 @@ def test_entries_for_other_hosts_are_not_looked_at() -> None:
     asked = 0
 
     class Counted(Acl):
-        def says(self, operation: int) -> bool:
+        def applies_to(self, operation: int) -> bool:
             nonlocal asked
             asked += 1
             return super().applies_to(operation)
