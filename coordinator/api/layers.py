@@ -66,3 +66,53 @@ class Requests(Protocol):
 
     def wrapped(self, wrap: Wrap) -> Requests:
         """The handler of the connection's requests after `wrap(requests, sink)` was put before those of the API."""
+
+
+class Layer:
+    """A layer between a connection and the requests behind it. It is the `Requests` of the one side, and the `Sink` of
+    the other. By itself it passes everything through.
+
+    The layers are the observer (`api.observer`), the counting for quotas (`api.throttled`), and the gate before
+    authentication (`net.authentication_gate`). A connection without them has no layer.
+    """
+
+    __slots__ = ("_requests", "sink")
+
+    def __init__(self, sink: Any, open_requests: Callable[[Any], Any]) -> None:
+        """`open_requests(sink)` opens the requests behind this layer."""
+        self.sink = sink
+        self._requests = open_requests(self)
+
+    # ---- the connection's calls
+
+    @property
+    def is_reading(self) -> bool:
+        """See `Requests`."""
+        return bool(self._requests.is_reading)
+
+    def closed(self) -> None:
+        """See `Requests`."""
+        self._requests.closed()
+
+    def wrapped(self, wrap: Wrap) -> Any:
+        """See `Requests`."""
+        self._requests = self._requests.wrapped(wrap)
+        return self
+
+    # ---- the calls of the requests behind this layer
+
+    def part(self, data: bytes) -> None:
+        """See `Sink`."""
+        self.sink.part(data)
+
+    def fail(self, reason: CloseConnection) -> None:
+        """See `Sink`."""
+        self.sink.fail(reason)
+
+    def mute(self, throttle_ms: int) -> None:
+        """See `Sink`."""
+        self.sink.mute(throttle_ms)
+
+    def was_read(self) -> None:
+        """See `Sink`."""
+        self.sink.was_read()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol
 
-from muster.coordinator.api.layers import Answer, CloseConnection, Sink
+from muster.coordinator.api.layers import Answer, Layer, Sink
 from muster.coordinator.system.clock import Clock
 from muster.protocol.api import ApiKey
 from muster.protocol.message import Message
@@ -45,33 +45,26 @@ class RequestObserver(Protocol):
         """A request was answered."""
 
 
-class ObservedRequests:
+class ObservedRequests(Layer):
     """The requests of an observed connection, and the sink of their answers."""
 
     __slots__ = (
-        "_api", "_arrived_us", "_clock", "_error_counts", "_handled_us", "_observer", "_request_bytes", "_requests",
-        "sink",
+        "_api", "_arrived_us", "_clock", "_error_counts", "_handled_us", "_observer", "_request_bytes",
     )  # fmt: skip
 
     def __init__(
         self, open_requests: Callable[[Sink], Any], sink: Sink, observer: RequestObserver, clock: Clock
     ) -> None:
         """`open_requests(sink)` opens the observed `dispatch.ConnectionRequests`."""
-        self.sink = sink
+        super().__init__(sink, open_requests)
         self._observer = observer
         self._clock = clock
-        self._requests = open_requests(self)
         self._requests.note_response = self._note_response
         self._api = 0, 0
         self._request_bytes = self._arrived_us = self._handled_us = 0
         self._error_counts: Mapping[int, int] | None = None
 
     # ---- the connection's calls ----
-
-    @property
-    def is_reading(self) -> bool:
-        """Whether the bytes of the present request are still needed."""
-        return bool(self._requests.is_reading)
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Handle a request: see `dispatch.ConnectionRequests`."""
@@ -86,37 +79,12 @@ class ObservedRequests:
             self._handled_us = self._clock.mono_us()
         return answer
 
-    def closed(self) -> None:
-        """The connection has ended."""
-        self._requests.closed()
-
-    def wrapped(self, wrap: Callable[[Any, Any], Any]) -> ObservedRequests:
-        """See `net.requests.Requests`."""
-        self._requests = self._requests.wrapped(wrap)
-        return self
-
     # ---- the requests' calls: a sink ----
 
     def answer(self, answer: Answer | None) -> None:
         """The present request is answered."""
         self._tell(answer)
         self.sink.answer(answer)
-
-    def part(self, data: bytes) -> None:
-        """Some bytes of an answer."""
-        self.sink.part(data)
-
-    def fail(self, reason: CloseConnection) -> None:
-        """The present request cannot be answered. Nothing is reported for it."""
-        self.sink.fail(reason)
-
-    def was_read(self) -> None:
-        """The bytes of the present large request are not needed any more."""
-        self.sink.was_read()
-
-    def mute(self, throttle_ms: int) -> None:
-        """Handle no request for so long."""
-        self.sink.mute(throttle_ms)
 
     # ---- inside ----
 

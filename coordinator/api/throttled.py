@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from muster.coordinator.api.context import Channel
-from muster.coordinator.api.layers import Answer, CloseConnection
+from muster.coordinator.api.layers import Answer, Layer
 from muster.coordinator.api.version_rules import refuses_changes
 from muster.coordinator.quotas.managers import ClientQuotas, QuotaManager, Sensor
 from muster.coordinator.system.clock import Clock
@@ -30,24 +30,23 @@ _LENGTH: Final = 4
 _NO_LIMIT: Final = 2**31 - 1
 
 
-class ThrottledRequests:
+class ThrottledRequests(Layer):
     """See the module. It is the `Requests` of a connection, and the sink of the requests behind it.
 
     `throttle_ms`: the time of the last answer.
     """
 
     __slots__ = (
-        "_api_key", "_begun_us", "_channel", "_clock", "_is_counted", "_is_inside", "_quotas", "_requests", "_sensors",
-        "_size", "_used_us", "_version", "_waits_ms", "fetch_ms", "sink", "throttle_ms",
+        "_api_key", "_begun_us", "_channel", "_clock", "_is_counted", "_is_inside", "_quotas", "_sensors",
+        "_size", "_used_us", "_version", "_waits_ms", "fetch_ms", "throttle_ms",
     )  # fmt: skip
 
     def __init__(self, requests: Any, sink: Any, channel: Channel, quotas: ClientQuotas, clock: Clock) -> None:
         """`requests`: the `dispatch.ConnectionRequests`. This object becomes their sink."""
-        self.sink = sink
+        super().__init__(sink, lambda _: requests)
         self.throttle_ms = 0
         self.fetch_ms = -1
         """The time that the handler of a Fetch already got. -1 means that it got none."""
-        self._requests = requests
         self._channel = channel
         self._quotas = quotas
         self._clock = clock
@@ -63,11 +62,6 @@ class ThrottledRequests:
         channel.throttle = self
 
     # ---- the connection's calls
-
-    @property
-    def is_reading(self) -> bool:
-        """See `net.requests.Requests`."""
-        return bool(self._requests.is_reading)
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Handle a request: see `dispatch.ConnectionRequests`."""
@@ -128,22 +122,6 @@ class ThrottledRequests:
         self.sink.answer(answer if answer is None or not throttle_ms else self._said(answer, throttle_ms))
         if throttle_ms:
             self.sink.mute(throttle_ms)
-
-    def part(self, data: bytes) -> None:
-        """Some bytes of an answer."""
-        self.sink.part(data)
-
-    def fail(self, reason: CloseConnection) -> None:
-        """The present request cannot be answered."""
-        self.sink.fail(reason)
-
-    def was_read(self) -> None:
-        """The bytes of the present large request are not needed any more."""
-        self.sink.was_read()
-
-    def mute(self, throttle_ms: int) -> None:
-        """Handle no request for so long."""
-        self.sink.mute(throttle_ms)
 
     # ---- the handlers' calls
 

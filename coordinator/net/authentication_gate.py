@@ -9,11 +9,12 @@ everything is allowed, without cost; after that, only re-authentication.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
 
 from muster.coordinator.api.context import Channel
-from muster.coordinator.api.layers import Answer, CloseConnection, Requests, Sink, Wrap
+from muster.coordinator.api.layers import Answer, CloseConnection, Layer, Requests, Sink, Wrap
 from muster.coordinator.net.connection import Connection
 from muster.coordinator.security.authentication import AUTHENTICATE, FAILED, HANDSHAKE, REAUTHENTICATE
 from muster.coordinator.system.clock import Clock, Timer
@@ -42,7 +43,7 @@ class RequestsWithSink(Requests, Protocol):
         """See `Requests`."""
 
 
-class AuthenticationGate:
+class AuthenticationGate(Layer):
     """See the module. It is the `Requests` of a connection, and the sink of the requests behind it."""
 
     def __init__(
@@ -53,10 +54,10 @@ class AuthenticationGate:
         clock: Clock | None = None,
     ) -> None:
         """`clock`: for the timeout. None means that no timeout exists."""
+        super().__init__(connection, partial(open_requests, channel))
         self._channel = channel
         self._authentication = channel.authentication
         self._connection = connection
-        self._requests = open_requests(channel, self)
         self._clock = clock
         self._count = 0
         self._timer: Timer | None = None
@@ -65,11 +66,6 @@ class AuthenticationGate:
             channel.on_close(self._stop_timer)
 
     # ---- the connection's calls
-
-    @property
-    def is_reading(self) -> bool:
-        """See `Requests`."""
-        return self._requests.is_reading
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Let the request through, or raise `CloseConnection`."""
@@ -87,15 +83,6 @@ class AuthenticationGate:
         if answer is not None:
             self.answer(answer)
         return None
-
-    def closed(self) -> None:
-        """See `Requests`."""
-        self._requests.closed()
-
-    def wrapped(self, wrap: Wrap) -> Requests:
-        """See `Requests`."""
-        self._requests = self._requests.wrapped(wrap)
-        return self
 
     # ---- the calls of the requests behind the gate
 
@@ -148,34 +135,18 @@ class AuthenticationGate:
             self._timer.cancel()
             self._timer = None
 
-    def part(self, data: bytes) -> None:
-        """See `Connection.part`."""
-        self._connection.part(data)
-
-    def fail(self, reason: CloseConnection) -> None:
-        """End the connection: the request cannot be answered."""
-        self._connection.fail(reason)
-
-    def mute(self, throttle_ms: int) -> None:
-        """See `Connection.mute`."""
-        self._connection.mute(throttle_ms)
-
-    def was_read(self) -> None:
-        """See `Connection.was_read`."""
-        self._connection.was_read()
-
 
 MAX_SESSION_MS: Final = 10 * 365 * 86_400_000
 """The longest timer: the system cannot set a timer to the end of all times."""
 
 
-class ReauthenticationTimer:
+class ReauthenticationTimer(Layer):
     """See the module. It is the `Requests` of the connection after the session has expired."""
 
     def __init__(self, channel: Channel, connection: Connection, requests: Requests, clock: Clock) -> None:
+        super().__init__(connection, lambda _: requests)
         self._authentication = channel.authentication
         self._connection = connection
-        self._requests = requests
         self._clock = clock
         self._timer: Timer | None = None
         self._is_over = False
@@ -211,24 +182,11 @@ class ReauthenticationTimer:
 
     # ---- the connection's calls
 
-    @property
-    def is_reading(self) -> bool:
-        """See `Requests`."""
-        return self._requests.is_reading
-
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Let the request pass if it is one of an authentication, or raise `CloseConnection`."""
         api_key = int.from_bytes(data[start : start + 2], "big", signed=True) if end - start >= 2 else -1
         again = self._authentication.state is REAUTHENTICATE
         if api_key == ApiKey.SASL_HANDSHAKE or (again and api_key == ApiKey.SASL_AUTHENTICATE):
-            return self._requests.handle(data, start, end)
+            answer: Answer | None = self._requests.handle(data, start, end)
+            return answer
         raise CloseConnection("its session is over: it has not authenticated again", api_key=api_key)
-
-    def closed(self) -> None:
-        """See `Requests`."""
-        self._requests.closed()
-
-    def wrapped(self, wrap: Wrap) -> Requests:
-        """See `Requests`."""
-        self._requests = self._requests.wrapped(wrap)
-        return self
