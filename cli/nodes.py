@@ -23,6 +23,7 @@ from muster.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from muster.protocol.messages.metadata import MetadataRequest
 
 _HEAD: Final = ("node", "state", "rack", "addresses", "connections", "leads", "coordinates")
+OFFSETS: Final = "__consumer_offsets"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -86,9 +87,6 @@ def ask(directory: Path, question: dict[str, object]) -> dict[str, Any]:
         return {"error": "the server has stopped meanwhile"}
     answer: dict[str, Any] = json.loads(line)
     return answer
-
-
-OFFSETS: Final = "__consumer_offsets"
 
 
 def ask_cluster(options: argparse.Namespace, node_id: int | None) -> dict[str, Any]:

@@ -23,8 +23,11 @@ from muster.protocol.printable import shown
 
 _MAYBE = re.compile("[^ -~]+")
 """Matches printable ASCII; any other text may have characters that are not printable."""
-_LEAST = 40
+_MIN_WIDTH = 40
 _NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+BAR_WIDTH = 30
+LONG_BYTES = 64 * 1024 * 1024
+"""Fewer bytes are read at once, without a bar."""
 
 
 def say(text: str, to: TextIO | None = None) -> None:
@@ -42,7 +45,7 @@ def say_sentence(text: str) -> None:
 def terminal_width() -> int | None:
     """The columns of the terminal at stdout; None: stdout is not a terminal, or is too narrow."""
     wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    return wide if wide >= _LEAST else None
+    return wide if wide >= _MIN_WIDTH else None
 
 
 def width(text: str) -> int:
@@ -134,11 +137,6 @@ def _cell(value: object) -> str:
     return "-" if value is None or value == "" else shown(str(value))
 
 
-WIDTH = 30
-LONG_BYTES = 64 * 1024 * 1024
-"""Fewer bytes are read at once, without a bar."""
-
-
 class _Bar:
     """A bar that is visible while its block runs."""
 
@@ -159,8 +157,8 @@ class _Bar:
     def _show(self, percent: int, detail: str = "") -> None:
         if self._on and percent != self._shown:
             self._shown = percent
-            filled = WIDTH * percent // 100
-            bar = "#" * filled + "-" * (WIDTH - filled)
+            filled = BAR_WIDTH * percent // 100
+            bar = "#" * filled + "-" * (BAR_WIDTH - filled)
             print(f"\r\x1b[K{self._what} [{bar}] {percent:3} %{detail}", end="", file=sys.stderr, flush=True)
 
 

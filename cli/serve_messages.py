@@ -24,6 +24,8 @@ _CLIENTS = {
     "requested": "Clients may show a certificate, which names them; those without one are User:ANONYMOUS.",
     "required": "Clients need a certificate, which names them.",
 }
+_OPTIONS = {"metrics": "--metrics", "control": "--control"}
+"""The servers beside the listeners of Kafka's protocol, and the options with their addresses."""
 
 
 def config_summary(config: Config, file: Path | None) -> Iterator[str]:
@@ -181,10 +183,6 @@ def _is_open(listener: Listener) -> bool:
 
 def _is_loopback(host: str) -> bool:
     return host in _LOOPBACK or host.startswith("127.")
-
-
-_OPTIONS = {"metrics": "--metrics", "control": "--control"}
-"""The servers beside the listeners of Kafka's protocol, and the options with their addresses."""
 
 
 def start_failure(error: OSError, config: Config) -> str:

@@ -38,6 +38,11 @@ PAUSE_S: Final = 0.1
 """The pause between two requests to a coordinator that is not ready."""
 TRIES_OF_A_TOPIC: Final = 3
 """How often a coordinator is requested when its topic exists: a partition of the topic may be offline."""
+LATEST: Final = -1
+"""ListOffsets' timestamp for the end of a partition."""
+EARLIEST: Final = -2
+"""ListOffsets' timestamp for its beginning."""
+Partition = tuple[str, int]
 
 
 class KafkaClient:
@@ -221,14 +226,6 @@ def read_command_config(file: Path | None) -> ClientSecurity | None:
     from muster.client.security import read
 
     return read(file)
-
-
-LATEST: Final = -1
-"""ListOffsets' timestamp for the end of a partition."""
-EARLIEST: Final = -2
-"""ListOffsets' timestamp for its beginning."""
-
-Partition = tuple[str, int]
 
 
 def end_offsets(client: KafkaClient, partitions: Iterable[Partition]) -> dict[Partition, int]:

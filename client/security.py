@@ -34,6 +34,15 @@ Login = Generator[bytes, bytes, None]
 """Yields a message for the server, and is sent the server's answer. It returns when the server has proven all that it
 must prove.
 """
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MODULES: Final = {
+    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    OAUTHBEARER: oauth_login.MODULE,
+}
+_IDENTIFICATION: Final = "ssl.endpoint.identification.algorithm"
+_JAAS: Final = "sasl.jaas.config"
+_MECHANISM: Final = "sasl.mechanism"
 
 
 class LoginFailed(Exception):
@@ -99,17 +108,6 @@ def _fields(message: bytes) -> dict[str, str]:
     """The fields of a SCRAM message, `r=…,s=…`."""
     parts = (part.partition("=") for part in message.decode("utf-8", "replace").split(","))
     return {name: value for name, _, value in parts}
-
-
-PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MODULES: Final = {
-    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    OAUTHBEARER: oauth_login.MODULE,
-}
-_IDENTIFICATION: Final = "ssl.endpoint.identification.algorithm"
-_JAAS: Final = "sasl.jaas.config"
-_MECHANISM: Final = "sasl.mechanism"
 
 
 class ClientSecurity(NamedTuple):

@@ -29,6 +29,7 @@ from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetc
 
 AT_ONCE: Final = 1_000
 """Partitions in one request: its commits fit into one batch of `__consumer_offsets`."""
+_HEAD: Final = ("GROUP", "TOPIC", "PARTITION", "OFFSET", "END", "LAG", "METADATA", "MEMBER")
 
 
 class Committed(NamedTuple):
@@ -139,9 +140,6 @@ def say_csv(rows: Iterable[tuple[str, Partition, int]], *, with_group: bool) -> 
     """Print lines of CSV."""
     for line in as_csv(rows, with_group=with_group).splitlines():
         say(line)
-
-
-_HEAD: Final = ("GROUP", "TOPIC", "PARTITION", "OFFSET", "END", "LAG", "METADATA", "MEMBER")
 
 
 class Row(NamedTuple):

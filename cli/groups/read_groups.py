@@ -32,6 +32,12 @@ from muster.protocol.messages.share_group_describe import ShareGroupDescribeRequ
 from muster.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 
 TOPIC: Final = "__consumer_offsets"
+PROTOCOLS: Final = {0: "classic", 1: "consumer"}
+"""The names of the member types in ConsumerGroupDescribe."""
+SHARE: Final = "share"
+STREAMS: Final = "streams"
+NOT_KNOWN: Final = -1
+"""In DescribeShareGroupOffsets, a partition without a start offset yet, or with an unknown lag."""
 
 
 class Offline(NamedTuple):
@@ -156,10 +162,6 @@ class Description(NamedTuple):
     members: list[Member]
 
 
-PROTOCOLS: Final = {0: "classic", 1: "consumer"}
-"""The names of the member types in ConsumerGroupDescribe."""
-
-
 def find_group(client: KafkaClient, group_id: str) -> Description | None:
     """The description of one group of any type; None if it does not exist. Raises RequestFailed."""
     request = DescribeGroupsRequest([group_id])
@@ -219,12 +221,6 @@ def _assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] | None:
         return {one.topic: list(one.partitions) for one in decode_assignment(data)[1].assigned_partitions}
     except MalformedMessage:
         return None
-
-
-SHARE: Final = "share"
-STREAMS: Final = "streams"
-NOT_KNOWN: Final = -1
-"""In DescribeShareGroupOffsets, a partition without a start offset yet, or with an unknown lag."""
 
 
 def share_group(node: Connection, group_id: str) -> Description | None:

@@ -27,6 +27,8 @@ OF_CONSUMERS: Final = ("classic", "consumer", "")
 TOOLS: Final = {"share": "kafka-share-groups.sh", "streams": "kafka-streams-groups.sh"}
 """Kafka's tools for other types of groups."""
 INACTIVE: Final = ("Empty", "Dead")
+REASON: Final = "member was removed by muster groups remove-member"
+MEMBERS_AT_ONCE: Final = 1_000
 
 
 def consumer_groups(client: KafkaClient) -> list[str]:
@@ -92,10 +94,6 @@ def all_partitions(client: KafkaClient, chosen: Iterable[Chosen]) -> list[Partit
                 raise RequestFailed(f"--topic {topic}:{number}: the partitions of {topic} are 0 to {len(there) - 1}")
             found[topic, number] = None
     return sorted(found)
-
-
-REASON: Final = "member was removed by muster groups remove-member"
-MEMBERS_AT_ONCE: Final = 1_000
 
 
 def delete_groups(client: KafkaClient, group_ids: Sequence[str] | None, *, execute: bool, as_json: bool) -> int:

@@ -26,6 +26,10 @@ from muster.pipeline.episodes.verdict import describe as episode_sentence
 EPOCH_OF_LEFT_STATIC_MEMBER: Final = -2
 SAME: Final = "="
 """In the column of targets: the member has its target assignment."""
+RETRY_S: Final = 0.5
+"""How long `watch` waits before it looks again for a server that does not answer."""
+NEWEST: Final = 20_000
+"""The most events of a group's partition that are read."""
 
 
 def run_describe(options: argparse.Namespace) -> int:
@@ -172,10 +176,6 @@ def _partitions(assignment: dict[str, list[int]] | None) -> str:
     return " ".join(f"{topic}:{ranges(assignment[topic])}" for topic in sorted(assignment))
 
 
-RETRY_S: Final = 0.5
-"""How long `watch` waits before it looks again for a server that does not answer."""
-
-
 def history(client: KafkaClient, group_id: str, *, as_json: bool, everything: bool, last: int | None) -> int:
     """Print the history of a group; exit status 1 when nothing is known of it."""
     values: Iterable[Value] = Events(client).upto_now(group_id)
@@ -244,10 +244,6 @@ def _print(timeline: Timeline, value: Value, group: str) -> None:
     for line in timeline.feed(value):
         time, space, text = line.partition(" ")
         say(f"{time}{space}{group}{text}")
-
-
-NEWEST: Final = 20_000
-"""The most events of a group's partition that are read."""
 
 
 def verdict_of(client: KafkaClient, group_id: str) -> Verdict | None:

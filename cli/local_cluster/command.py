@@ -33,6 +33,9 @@ from muster.postgres.store import Identity, StoreAway, StoreRefused
 
 DATABASE: Final = "postgres"
 _OWN_FILES: Final = re.compile(rf"{re.escape(LOCK_FILE)}|{DATABASE}(\.new|\.log|\.run)?|node-\d+(\.log)?")
+CLUSTER_NAME: Final = "muster"
+SESSIONS_OF_A_NODE: Final = 8
+"""The most sessions of a node in PostgreSQL; a node needs four."""
 
 
 def copy_of_node(directory: Path, number: int) -> Path:
@@ -77,11 +80,6 @@ def working_directory(given: Path | None) -> Iterator[Path]:
         yield given
     finally:
         lock.release()
-
-
-CLUSTER_NAME: Final = "muster"
-SESSIONS_OF_A_NODE: Final = 8
-"""The most sessions of a node in PostgreSQL; a node needs four."""
 
 
 def run(options: argparse.Namespace) -> int:

@@ -18,6 +18,8 @@ from muster.coordinator.system.clock import within_s
 UMASK: Final = 0o077
 """The files of nodes have records of users, so no other user may read them."""
 _PR_SET_PDEATHSIG: Final = 1
+STOP_TIMEOUT_S: Final = 30.0
+_SERVE_PREFIX: Final = "muster serve: "
 
 
 class Failed(Exception):
@@ -60,10 +62,6 @@ def ends_with_parent(number: signal.Signals) -> Callable[[], None] | None:
             os.kill(os.getpid(), number)
 
     return ask
-
-
-STOP_TIMEOUT_S: Final = 30.0
-_SERVE_PREFIX: Final = "muster serve: "
 
 
 class NodeProcess:

@@ -36,6 +36,11 @@ from muster.protocol.message import MalformedMessage
 from muster.protocol.records import OFFSETS, SHARE_STATE, TRANSACTION_STATE, KeyedRecords, UnknownRecord
 
 Row = dict[str, Any]
+CHUNK_BYTES = 1024 * 1024
+GROUP_METADATA = 2
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+MARKERS = {batches.CONTROL_ABORT: "ABORT", batches.CONTROL_COMMIT: "COMMIT"}
+TABLES = {OFFSETS_TOPIC: OFFSETS, "__transaction_state": TRANSACTION_STATE, "__share_group_state": SHARE_STATE}
 
 
 def is_of_producers(path: Path) -> bool:
@@ -81,13 +86,6 @@ def _producers(path: Path, data: bytes) -> Iterator[Row]:
                 "lastOffset": newest and newest.last_offset,
                 "offsetDelta": newest and newest.last_offset - newest.base_offset,
             }
-
-
-CHUNK_BYTES = 1024 * 1024
-GROUP_METADATA = 2
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-MARKERS = {batches.CONTROL_ABORT: "ABORT", batches.CONTROL_COMMIT: "COMMIT"}
-TABLES = {OFFSETS_TOPIC: OFFSETS, "__transaction_state": TRANSACTION_STATE, "__share_group_state": SHARE_STATE}
 
 
 class Damaged(Exception):

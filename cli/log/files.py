@@ -20,6 +20,13 @@ from muster.coordinator.log.identity import problem_of
 from muster.coordinator.log.recovery.inspection import DAMAGE, NOTE, Finding
 
 OFFSETS_TOPIC = "__consumer_offsets"
+PUT_BACK: Final = "stop the server, and restore the file from a backup; or move away what is in its place"
+_OFFSETS: Final = {
+    checkpoints.RECOVERY_POINTS: "up to where each log was synced is not known: the next start checks whole logs",
+    checkpoints.START_OFFSETS: "where each log begins is not known: deleted records may be back after the next start",
+    checkpoints.CLEANER_OFFSETS: "how far each log was compacted is not known: it is compacted from its beginning",
+}
+"""Checkpoints of the directory, and what it means if one cannot be read."""
 
 
 class WrongPath(Exception):
@@ -67,15 +74,6 @@ def partitions_in(directory: Path) -> list[Place]:
     if not places:
         raise WrongPath(f"{directory} holds no log: neither segments (….log) nor partitions' folders such as orders-0")
     return places
-
-
-PUT_BACK: Final = "stop the server, and restore the file from a backup; or move away what is in its place"
-_OFFSETS: Final = {
-    checkpoints.RECOVERY_POINTS: "up to where each log was synced is not known: the next start checks whole logs",
-    checkpoints.START_OFFSETS: "where each log begins is not known: deleted records may be back after the next start",
-    checkpoints.CLEANER_OFFSETS: "how far each log was compacted is not known: it is compacted from its beginning",
-}
-"""Checkpoints of the directory, and what it means if one cannot be read."""
 
 
 class FileProblem(NamedTuple):

@@ -31,6 +31,14 @@ from muster.protocol.messages.list_transactions import (
 
 NO_DURATION: Final = -1
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+COUNTS: Final = {"transaction_committed": "transactions_committed", "transaction_aborted": "transactions_aborted"}
+"""The event of a transaction's end, and the matching event of its groups."""
+EARLIER_MS: Final = 100
+"""A transaction may seem complete so much earlier than in the event of its group. Two readings of the clock are
+compared, and one may be as old as an iteration of the event loop.
+"""
+COUNTED_MS: Final = 5_000
+"""An event counts several transactions. The last of them ended at most so long after the first."""
 
 
 def run_list(options: argparse.Namespace) -> int:
@@ -198,16 +206,6 @@ def _print(found: Description) -> None:
         say(f"open since {format_wall(found.began, '%Y-%m-%d %H:%M:%S')}, for {open_for}")
     if found.topics:
         print_table(("TOPIC", "PARTITIONS"), [(topic, ranges(rows)) for topic, rows in found.topics.items()])
-
-
-COUNTS: Final = {"transaction_committed": "transactions_committed", "transaction_aborted": "transactions_aborted"}
-"""The event of a transaction's end, and the matching event of its groups."""
-EARLIER_MS: Final = 100
-"""A transaction may seem complete so much earlier than in the event of its group. Two readings of the clock are
-compared, and one may be as old as an iteration of the event loop.
-"""
-COUNTED_MS: Final = 5_000
-"""An event counts several transactions. The last of them ended at most so long after the first."""
 
 
 class Groups:

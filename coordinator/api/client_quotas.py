@@ -64,6 +64,21 @@ _IP_ALONE: Final = (
     "Invalid entity filter component combination. "
     "IP filter component should not be used with user or clientId filter component."
 )
+MAX_RECORDS: Final = 10_000
+"""One request may make so many changes (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+MAX_ENTITIES: Final = 20_000
+"""A cluster may have so many entities with quotas. Kafka has no limit. The limit keeps an answer small that lists all
+of them.
+"""
+MAX_NAME_BYTES: Final = 1_024
+"""The longest name of a user, a client id or an address, in bytes."""
+WRITTEN_AT_ONCE: Final = 500
+"""So many quotas take effect in one iteration of the event loop."""
+MAX_PARTS: Final = 100
+"""The limit for the parts of one entity, and for the changes of its quotas. Three types and four quotas exist."""
+MAX_RESOLVED_HOSTS: Final = 20
+"""So many host names of one request are resolved."""
+_Answer = AlterClientQuotasResponseEntryData
 
 
 @in_steps
@@ -135,24 +150,6 @@ def _filter_of(request: DescribeClientQuotasRequest) -> Job[EntityFilter]:
     if IP in named and named & {USER, CLIENT_ID}:
         raise ApiError(ErrorCode.INVALID_REQUEST, _IP_ALONE)
     return EntityFilter(exact, list(types), is_strict=request.strict)
-
-
-MAX_RECORDS: Final = 10_000
-"""One request may make so many changes (QuorumController.MAX_RECORDS_PER_USER_OP)."""
-MAX_ENTITIES: Final = 20_000
-"""A cluster may have so many entities with quotas. Kafka has no limit. The limit keeps an answer small that lists all
-of them.
-"""
-MAX_NAME_BYTES: Final = 1_024
-"""The longest name of a user, a client id or an address, in bytes."""
-WRITTEN_AT_ONCE: Final = 500
-"""So many quotas take effect in one iteration of the event loop."""
-MAX_PARTS: Final = 100
-"""The limit for the parts of one entity, and for the changes of its quotas. Three types and four quotas exist."""
-MAX_RESOLVED_HOSTS: Final = 20
-"""So many host names of one request are resolved."""
-
-_Answer = AlterClientQuotasResponseEntryData
 
 
 @in_steps(forwarded=True)

@@ -32,6 +32,11 @@ NAMES_AT_ONCE: Final = 100
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
+MAX_ORDERED_NAMES: Final = 500
+"""More names than this keep their order: no client has so many names and depends on their order."""
+MAX_ORDERED_CHARACTERS: Final = 50_000
+"""The limit of all names together: hashing so many characters takes some 5 ms."""
+_TOPIC_HASH: Final = java_string_hash(GROUP_OFFSETS_TOPIC)
 
 
 def _no_pause() -> None:
@@ -124,12 +129,6 @@ def add_topic(topics: dict[K, T], key: K, topic: T) -> None:
         add_partitions(present, topic.partitions)  # type: ignore[attr-defined]  # all of these messages have them
 
 
-MAX_ORDERED_NAMES: Final = 500
-"""More names than this keep their order: no client has so many names and depends on their order."""
-MAX_ORDERED_CHARACTERS: Final = 50_000
-"""The limit of all names together: hashing so many characters takes some 5 ms."""
-
-
 def in_hash_order(names: Iterable[str], capacity: int = DEFAULT_CAPACITY) -> list[str]:
     """Distinct names, in the iteration order of a Java HashSet to which they were added one after the other."""
     distinct = list(dict.fromkeys(names))
@@ -159,6 +158,3 @@ def by_coordinator(
         found += in_hash_order(together) if is_set else together
         yield None
     return found
-
-
-_TOPIC_HASH: Final = java_string_hash(GROUP_OFFSETS_TOPIC)

@@ -47,6 +47,13 @@ prefix of a resource name, and an answer lists all entries.
 _TOO_MANY: Final = "Unable to perform excessively large batch operation."
 WRITTEN_AT_ONCE: Final = 500
 """So many entries take effect in one iteration of the event loop."""
+MAX_DELETED: Final = 10_000
+"""One request may delete so many entries (QuorumController.MAX_RECORDS_PER_USER_OP). An entry that several filters
+select counts once for each filter, because the answer repeats it.
+"""
+MAX_FILTERS: Final = 1_000
+"""One request may have so many filters. For each filter all entries may have to be sorted again."""
+_TOO_MANY_DELETED: Final = f"Cannot remove more than {MAX_DELETED} acls in a single delete operation."
 
 
 @in_steps(forwarded=True)
@@ -170,15 +177,6 @@ def _make(node: Node, authorizer: StandardAuthorizer, new: dict[Acl, list[AclCre
                     answer.error_code, answer.error_message = refusal.error_code, refusal.message
             return
         yield None
-
-
-MAX_DELETED: Final = 10_000
-"""One request may delete so many entries (QuorumController.MAX_RECORDS_PER_USER_OP). An entry that several filters
-select counts once for each filter, because the answer repeats it.
-"""
-MAX_FILTERS: Final = 1_000
-"""One request may have so many filters. For each filter all entries may have to be sorted again."""
-_TOO_MANY_DELETED: Final = f"Cannot remove more than {MAX_DELETED} acls in a single delete operation."
 
 
 @in_steps(forwarded=True)

@@ -25,6 +25,9 @@ from muster.protocol.messages.describe_acls import (
 )
 
 NO_AUTHORIZER: Final = "No Authorizer is configured."
+_DISABLED: Final = "No Authorizer is configured on the broker"
+_ROW_BYTES: Final = 10
+"""Size of an entry in an answer, and of a resource, without their texts."""
 
 
 class Refusal(NamedTuple):
@@ -74,11 +77,6 @@ def closes_on_code_0(context: RequestContext, given: Acl | AclFilter) -> bool:
         return False
     context.channel.end(CloseConnection("its request has the code 0 (UNKNOWN) in an access control entry or filter"))
     return True
-
-
-_DISABLED: Final = "No Authorizer is configured on the broker"
-_ROW_BYTES: Final = 10
-"""Size of an entry in an answer, and of a resource, without their texts."""
 
 
 @in_steps

@@ -42,6 +42,15 @@ from muster.protocol.messages.describe_quorum import (
     ReplicaState,
 )
 
+BROKERS = 1
+CONTROLLERS = 2
+_QUORUM_ROW_BYTES: Final = 80
+"""Size of a row in an answer, and of each replica in it."""
+_LOG_DIR_ROW_BYTES = 22
+"""Size of a row in an answer."""
+IN_MEMORY = "memory"
+"""The path in an answer when the logs are in memory."""
+
 
 def may_alter_cluster(node: Node, context: RequestContext) -> bool:
     """Whether the client may move leaders and brokers."""
@@ -51,10 +60,6 @@ def may_alter_cluster(node: Node, context: RequestContext) -> bool:
 def may_describe_cluster(node: Node, context: RequestContext) -> bool:
     """Whether the client may describe leaders and brokers."""
     return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
-
-
-BROKERS = 1
-CONTROLLERS = 2
 
 
 def handle_describe_cluster(
@@ -82,10 +87,6 @@ def handle_describe_cluster(
             cluster_authorized_operations=operations,
         )
     )
-
-
-_QUORUM_ROW_BYTES: Final = 80
-"""Size of a row in an answer, and of each replica in it."""
 
 
 @in_steps
@@ -147,12 +148,6 @@ def _partition(node: Node) -> DescribeQuorumResponsePartitionData:
         [states[leader]] if leader in states else [],
         [state for broker_id, state in states.items() if broker_id != leader],
     )
-
-
-_LOG_DIR_ROW_BYTES = 22
-"""Size of a row in an answer."""
-IN_MEMORY = "memory"
-"""The path in an answer when the logs are in memory."""
 
 
 @in_steps

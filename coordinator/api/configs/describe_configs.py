@@ -46,6 +46,9 @@ _MAX_KNOWN: Final = 1_000
 """So many distinct resources are looked up once, however often a request names them."""
 _ROW_BYTES: Final = 16
 """Size of a row in an answer, without its texts."""
+_RESOURCE_ROW_BYTES: Final = 5
+"""Size of a row in an answer, without its text."""
+_ALL = (Kind.TOPIC, Kind.BROKER, Kind.BROKER_LOGGER, Kind.CLIENT_METRICS, Kind.GROUP)
 
 
 @in_steps
@@ -169,11 +172,6 @@ def _described(
         for entry in entries
         if keys is None or entry.name in keys
     ]
-
-
-_RESOURCE_ROW_BYTES: Final = 5
-"""Size of a row in an answer, without its text."""
-_ALL = (Kind.TOPIC, Kind.BROKER, Kind.BROKER_LOGGER, Kind.CLIENT_METRICS, Kind.GROUP)
 
 
 @in_steps

@@ -20,6 +20,15 @@ from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.messages.incremental_alter_configs import AlterableConfig
 
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
+SET: Final = 0
+DELETE: Final = 1
+APPEND: Final = 2
+SUBTRACT: Final = 3
+"""AlterConfigOp.OpType."""
+Changes = dict[str, str | None]
+"""Config name -> its new text. None removes the config."""
+
 
 class Kind:
     """ConfigResource.Type."""
@@ -45,9 +54,6 @@ def check_authorized(node: Node, context: RequestContext, operation: int, kind: 
     resource = CLUSTER_NAME if resource_type == ResourceType.CLUSTER else name
     if not node.authorizer.allows(context, operation, resource_type, resource):
         raise ApiError(error_code, error_message(error_code))
-
-
-_INTEGER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
 
 def node_number(name: str) -> int | None:
@@ -89,16 +95,6 @@ def _check_number(what: str, name: str, node_id: int, other: str) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} id must be an integer, but it is: {name}")
     if number != node_id:
         raise ApiError(ErrorCode.INVALID_REQUEST, other)
-
-
-SET: Final = 0
-DELETE: Final = 1
-APPEND: Final = 2
-SUBTRACT: Final = 3
-"""AlterConfigOp.OpType."""
-
-Changes = dict[str, str | None]
-"""Config name -> its new text. None removes the config."""
 
 
 def applied(kind: int, configs: Sequence[AlterableConfig], present: Mapping[str, str]) -> Changes:

@@ -52,6 +52,8 @@ MAX_CHARACTERS: Final = 16_000_000
 NO_TIME: Final = -1
 LAST_MS: Final = (1 << 63) - 1
 _ROW_BYTES: Final = 160
+Changed = RenewDelegationTokenResponse | ExpireDelegationTokenResponse
+log = structlog.get_logger("muster.topics")
 
 
 @in_steps(forwarded=True)
@@ -169,9 +171,6 @@ def handle_expire_delegation_token(
     return answer
 
 
-Changed = RenewDelegationTokenResponse | ExpireDelegationTokenResponse
-
-
 def _token_of(
     node: Node, context: RequestContext, hmac: bytes, answer: Changed
 ) -> tuple[DelegationTokens, DelegationTokenRecord] | None:
@@ -255,11 +254,8 @@ def _may_see(node: Node, context: RequestContext, record: DelegationTokenRecord)
     )
 
 
-log = structlog.get_logger("muster.topics")
-
-
 class TokenExpiry:
-    """See the module."""
+    """Removes delegation tokens that have expired, every `delegation.token.expiry.check.interval.ms`."""
 
     def __init__(self, topics: Topics, clock: Clock, slices: JobQueue, interval_ms: int) -> None:
         self._topics = topics

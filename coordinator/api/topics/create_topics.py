@@ -31,6 +31,15 @@ from muster.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 
+_TIMED_OUT = ApiError(ErrorCode.REQUEST_TIMED_OUT)
+_DUPLICATE = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+_TOO_MANY = ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+_PLACES: Final = {
+    name: "transactional ids" if TRANSACTION_STATE_TOPIC in (name, EVENTS_OF.get(name)) else "groups"
+    for name in (*EVENTS_OF, *EVENTS_OF.values())
+}
+"""Topics whose partitions cannot be increased, and what these partitions hold."""
+
 
 @in_steps(forwarded=True)
 def handle_create_topics(
@@ -110,11 +119,6 @@ def _created_configs(node: Node, configs: Mapping[str, str | None]) -> list[Crea
     ]
 
 
-_TIMED_OUT = ApiError(ErrorCode.REQUEST_TIMED_OUT)
-_DUPLICATE = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-_TOO_MANY = ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-
-
 def _wanted_partitions(node: Node, topic: CreatableTopic) -> int:
     default = node.topics.settings.num_partitions
     return len(topic.assignments) or (default if topic.num_partitions == -1 else max(topic.num_partitions, 0))
@@ -159,13 +163,6 @@ def _broker_refusal(node: Node, context: RequestContext, name: str) -> ApiError 
 
 def _refused(row: CreatableTopic, refusal: ApiError) -> CreatableTopicResult:
     return CreatableTopicResult(name=row.name, error_code=refusal.error_code, error_message=refusal.message, configs=())
-
-
-_PLACES: Final = {
-    name: "transactional ids" if TRANSACTION_STATE_TOPIC in (name, EVENTS_OF.get(name)) else "groups"
-    for name in (*EVENTS_OF, *EVENTS_OF.values())
-}
-"""Topics whose partitions cannot be increased, and what these partitions hold."""
 
 
 @in_steps(forwarded=True)
