@@ -310,7 +310,7 @@ class DatabaseLog:
         return True
 
     def write_counted(self) -> None:
-        """The database write counts that had something of this log."""
+        """The database has the write with batches or facts of this log."""
         written, self._facts_under_way = self._facts_under_way, []
         if self.clean_offset != self._clean_offset_written and not self._is_closed:
             self._writer.request_write(self)

@@ -120,7 +120,7 @@ class LedPartitions:
 
     def check(self) -> None:
         """Fetch the logs that this node leads and does not have. Coordinators load first, because their clients can do
-        nothing else. Then the histories load that coordinators write.
+        nothing else. Then the histories load, which coordinators write.
         """
         self._requests += 1
         if self._requests == self._seen + 1:  # otherwise a check is under way, and another follows

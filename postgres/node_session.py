@@ -220,8 +220,7 @@ class NodeSession:
 
     async def _while_held(self, work: Coroutine[None, None, None]) -> None:
         """Do the work until it is done, or the registration is lost. The work may wait long for the database. A node
-        without a registration must not answer meanwhile. It could also take what its successor with the same id leads
-        for its own.
+        without a registration must not answer meanwhile: a successor with the same id may lead its partitions.
         """
         tasks = [asyncio.create_task(one) for one in (work, self.lost.wait())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

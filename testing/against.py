@@ -304,7 +304,7 @@ def refused(failure: Exception) -> CannotBeDone | None:
 
 
 def _without_option(failure: RequestFailed) -> CannotBeDone:
-    """The failure, without the option of a command at the end of its sentence."""
+    """The failure. The option of a command is removed from the end of its message."""
     return CannotBeDone(_OPTION.sub("", str(failure)))
 
 

@@ -37,10 +37,10 @@ class InThread:
         self._control: ServerControl | None = None
         self._thread: LoopThread | None = None
         self._ports: list[int] = []
-        """The ports of the server before, where any port was allowed."""
+        """The ports of the previous server, where any port was allowed."""
         self._life = Lifecycle()
         self._failure: BaseException | None = None
-        """The exception of test code in a rule, from before the server ended."""
+        """The exception of test code in a rule, kept when the server ends."""
         # a wrong setting is reported at once
         config_of(given, directory)
 

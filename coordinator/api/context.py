@@ -133,7 +133,7 @@ class Channel:
         return self.large_answer
 
     def release_answer(self) -> None:
-        """The large answer was handed over, or is not made any more."""
+        """Release the memory of the large answer, which was passed on or dropped."""
         taken, self.large_answer = self.large_answer, None
         if taken is not None:
             taken.release()

@@ -23,7 +23,7 @@ FACTOR: Final = 56
 take 10 times their bytes.
 """
 MOST_OF_ONE: Final = 100 << 20
-"""One request takes at most so much: 250,000 elements take this."""
+"""The memory of one request at most. A request with 250,000 elements takes it."""
 ROW_BYTES: Final = 400
 """The memory that one partition of a waiting Fetch takes."""
 PAUSE_MS: Final = 5

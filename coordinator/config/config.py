@@ -289,8 +289,8 @@ _READ_LATER = (
 
 
 def _bases(name: str) -> tuple[str, ...]:
-    """The property itself. For a property of a listener: the properties that it may override, with a mechanism before
-    the name or without.
+    """The property itself. For a property of a listener: the properties that it may override. The name may begin with a
+    mechanism.
     """
     if not name.startswith(LISTENER_PREFIX):
         return (name,)

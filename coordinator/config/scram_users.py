@@ -1,7 +1,7 @@
 """SCRAM credentials of the users of `--user`, and decoy credentials for users that do not exist.
 
-A client that names a user gets a salt and a number of iterations, even if no such user exists. It must not notice this
-by asking again, not even after a restart. It must not get iterations that no user has.
+A client that names a user gets a salt and a number of iterations, even if no such user exists. A repeated question gets
+the same answer, also after a restart. The iterations are those of an existing user.
 """
 
 from __future__ import annotations

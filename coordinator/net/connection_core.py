@@ -320,8 +320,8 @@ class ConnectionCore:
         return self.counted_bytes > 0 or self._splitter.awaited > SMALL_BYTES
 
     def large_requests(self) -> tuple[int, int, int]:
-        """Bytes of large requests, in three numbers. The first is the whole requests that are still needed. Then follow
-        the received and the missing bytes of the request that is arriving.
+        """Bytes of large requests, in three numbers. The first number is of complete requests that are still needed.
+        The others are received and missing bytes of the request that is arriving.
         """
         whole = sum([end - start for _, start, end in self._requests if end - start > SMALL_BYTES])
         splitter = self._splitter

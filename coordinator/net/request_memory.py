@@ -92,7 +92,7 @@ class RequestMemory:
     """Which connections may read more of a large request.
 
     A connection may read while it has no more than the remaining memory. Its address may have twice that. So a new
-    client finds memory, however much the others have. Beyond its share a request waits to be finished. The one that has
+    client finds memory, however much the others have. A request that needs more than its share waits. The one that has
     waited longest is always finished, so half-sent requests do not wait for each other. Requests with few missing bytes
     are finished beside it, address by address, the fewest missing bytes first. A connection that does not send the
     missing bytes in time ends, but only while others wait.

@@ -51,7 +51,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "invalid named capture group": "invalid named capture",
     }
 )
-"""What RE2 says, up to a colon, and what RE2/J says to the same, where they differ."""
+"""Messages of RE2, up to a colon, with the message of RE2/J for the same fault, where they differ."""
 
 _TOO_LARGE: Final = "the pattern is too large"
 _TOKEN: Final = re.compile(
@@ -159,8 +159,8 @@ def _check_counts(pattern: str) -> None:
 class _Part:
     """A group of a pattern, or what stands around it.
 
-    `copies`: the parts of it when all counts are written out; `optional`: those of them that may be missing. `nested`:
-    the largest product of counts that stand in each other.
+    `copies`: the number of its parts when each count is written out. `optional`: how many of these may be missing.
+    `nested`: the largest product of nested counts.
     """
 
     __slots__ = ("copies", "nested", "optional")

@@ -97,7 +97,7 @@ def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: 
         return ErrorCode.NONE, 0
     used = partitions_module.of_record(asked.transactional_id, names_size)
     if used > left:
-        # Alone it would be too large for Kafka too. With others of one request it may be sent again.
+        # A transaction that is too large alone is refused, as on Kafka. Else the client may send it again.
         is_alone_too_large = used > step.most_bytes - partitions_module.HEADER
         error = ErrorCode.UNKNOWN_SERVER_ERROR if is_alone_too_large else ErrorCode.CONCURRENT_TRANSACTIONS
         return error, 0

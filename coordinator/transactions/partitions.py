@@ -104,10 +104,10 @@ _A_PARTITION: Final = 4
 
 
 def of_record(transactional_id: str, partitions_size: int) -> int:
-    """Bytes of the record of a transaction with partitions of that size, or some more."""
+    """An upper bound for the bytes of the record of a transaction with partitions of that size."""
     return _A_RECORD + 4 * len(transactional_id) + partitions_size
 
 
 def of_partitions(partitions: Mapping[str, Sized]) -> int:
-    """The bytes of the partitions in a record, or some more."""
+    """An upper bound for the bytes of the partitions in a record."""
     return sum([_A_TOPIC + 4 * len(topic) + _A_PARTITION * len(ids) for topic, ids in partitions.items()])

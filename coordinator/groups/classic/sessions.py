@@ -58,7 +58,7 @@ class GenerationMember:
         self._generation, self._member_id = group.generation, member.member_id
 
     def heartbeat(self, mono_ms: int) -> bool:
-        """Whether `answer` would be WELL and only move the deadline. If True, the deadline is moved.
+        """Whether `answer` would return WELL and change only the deadline. If True, the deadline is moved.
 
         If False, nothing was done.
         """

@@ -245,7 +245,7 @@ LOOP_MS: Final = 15 * MINUTE
 LOOPS: Final = 3
 """How often a process must have left and returned for a crash loop."""
 TWO_LOOP: Final = 5
-"""How often two processes together, each at least twice, must have done so for flapping between two."""
+"""How often two processes together must have left and returned for flapping, each of them at least twice."""
 
 CRASH_LOOP: Final = "crash_loop"
 FLAPPING: Final = "flapping"

@@ -75,7 +75,7 @@ class Tables(NamedTuple):
 
 
 NEW: Final = Tables()
-"""Tables that were made empty, and filled."""
+"""Hash tables that began empty and were filled element by element."""
 _FROM_NOTHING: Final = Tables(computes=True)
 ASCENDING: Final = 1 << 31
 """A table with a bucket for each partition: they ascend."""

@@ -168,7 +168,8 @@ _TIME_SIZE: Final = 8
 Row = tuple[str, int, Callable[..., bytes], bytes, bytes, bytes, bytes, bytes]
 """One partition of such a commit: topic, partition, `pack`, `before`, `between`, `after`, topic id, metadata in UTF-8.
 
-`pack` of `before`, offset, leader epoch, `between`, commit timestamp, `after` is the record as its bytes in a batch.
+`pack` makes the bytes of the record in a batch. Its arguments are `before`, offset, leader epoch, `between`, commit
+timestamp and `after`.
 """
 
 

@@ -22,7 +22,7 @@ from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.jobs import Job
 
 CPU_SHARE = 0.2
-"""The share of one core for all threads together. With this share the event loop hardly waits longer."""
+"""The share of one core for all threads together. With this share the event loop is hardly slower."""
 _logger = structlog.get_logger("muster.log")
 
 

@@ -67,7 +67,7 @@ class WrongNode(Exception):
 
 
 class Membership(Protocol):
-    """This process as one node among others, in place of `nodes.cluster.Cluster`. (See `postgres.membership`.)"""
+    """This process as one node of a cluster of several processes. (See `postgres.membership`.)"""
 
     @property
     def keeper(self) -> SharedMetadataLogWriter:
