@@ -9,33 +9,32 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from muster.coordinator.config import load
-from muster.coordinator.log import MemoryStorage, SharedSync, Storage
-from muster.coordinator.server.machine import Machine, Post
+from muster.coordinator.log import MemoryStorage, Storage
+from muster.coordinator.server.machine import Machine
 from muster.coordinator.system import uuids
-from muster.coordinator.system.clock import Clock
 from muster.postgres.node_lifecycle import NodeLifecycle
 from muster.postgres.node_session import NodeSession
-from muster.simulation.cluster.database import FaultyStore, Tables
-from muster.simulation.process import VirtualLoop
-from muster.simulation.world import VirtualClock, World
+from muster.simulation.cluster.faulty_store import FaultyStore
+from muster.simulation.cluster.tables import Tables
+from muster.simulation.machine import VirtualMachine, VirtualProcess
+from muster.simulation.world import World
 
-MOST_TURNS = 20_000
 
+class Node(VirtualProcess):
+    """See the module. `server`: the server of the present node session."""
 
-class Node:
-    """See the module. `alive`: the process runs. `server`: the server of the present node session."""
+    max_iterations = 20_000
+    retry_ms = 10
 
     def __init__(
         self, world: World, tables: Tables, name: str, lease_ms: int, open_server: Callable[..., Any],
         fault: Callable[[str], object], properties: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """`properties`: of the broker, each as NAME=VALUE."""
-        self.world, self.name = world, name
-        self.alive = True
-        self.loop = VirtualLoop()
+        super().__init__(world)
+        self.name = name
         self.loop.set_exception_handler(self._met)
         self._fault = fault
-        self._held: list[Callable[[], object]] | None = None
         self.store, self.reads = [
             FaultyStore(world, tables, self.does, world.rng, timeout_ms=lease_ms // 3) for _ in range(2)
         ]
@@ -52,7 +51,7 @@ class Node:
             return NodeSession(config, self.store, self.reads, self.machine, self.clock, None, open_server=opens)
 
         self._task = self.loop.create_task(lifecycle.run(make_session, self._stop))
-        self.turns()
+        self.run()
 
     def _open(self, open_server: Callable[..., Any]) -> Callable[..., Any]:
         def make(config: Any, machine: Machine, loaded: Any, membership: Any) -> Any:  # noqa: ARG001
@@ -67,42 +66,18 @@ class Node:
 
     # ---- events
 
-    def does(self, what: Callable[[], object]) -> None:
-        """Do something to the process; later, while it is suspended."""
-        if self._held is not None:
-            self._held.append(what)
-        elif self.alive:
-            self.loop.call_soon(what)
-            if not self.loop.is_running():
-                self.turns()
+    def hangs(self) -> None:
+        self._fault(f"{self.name}: the event loop never comes to rest")
 
-    def turns(self) -> None:
-        """Iterate the event loop until nothing is left to do now."""
-        for _ in range(MOST_TURNS):
-            if not self.alive or not self.loop.turn():
-                break
-        else:
-            self._fault(f"{self.name}: the event loop never comes to rest")
+    def settled(self) -> None:
         if self.alive and self._task.done():
             self.alive = False
             error = self._task.exception()
             if error is not None:
                 self._fault(f"{self.name} ended: {error!r}")
 
-    @property
-    def stands_still(self) -> bool:
-        return self._held is not None
-
-    def stand_still(self, for_ms: int) -> None:
-        """Suspend it, as SIGSTOP does."""
-        if self._held is None and self.alive:
-            self._held = []
-            self.world.later(for_ms, self._go_on)
-
-    def _go_on(self, _: None) -> None:
-        held, self._held = self._held or [], None
-        for what in held:
-            self.does(what)
+    def job_delay_ms(self) -> int:
+        return 1 + self.world.rng.randrange(10)
 
     def cut(self, is_cut: bool) -> None:
         """Cut the node off from the database, or connect it again."""
@@ -111,7 +86,7 @@ class Node:
     def stop(self) -> None:
         """SIGTERM."""
         if self._held is not None:
-            self._go_on(None)
+            self._resume()
         self.does(self._stop.set)
 
     def kill(self) -> None:
@@ -130,60 +105,8 @@ class Node:
         self.loop.close()
 
 
-class _Threads:
-    """An executor whose jobs run when the world says so."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._jobs: list[Callable[[], object]] = []
-
-    def submit(self, job: Callable[[], object]) -> None:
-        self._jobs.append(job)
-        self._node.world.later(1 + self._node.world.rng.randrange(10), self._work)
-
-    def _work(self, _: None) -> None:
-        if self._node.stands_still:
-            self._node.world.later(10, self._work)
-        elif self._jobs and self._node.alive:
-            self._jobs.pop(0)()
-            self._node.turns()
-
-    def shutdown(self, *, wait: bool) -> None:  # noqa: ARG002
-        while self._jobs:
-            self._jobs.pop(0)()
-
-
-class NodeMachine(Machine):
-    """One node's machine."""
-
-    cleaner_cpu_share = 1.0
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    def clock(self) -> Clock:
-        return NodeClock(self._node)
-
-    def draw_uuid(self) -> bytes:
-        return uuids.draw_uuid(self._node.world.rng.randbytes)
-
-    def draw_uuid_text(self) -> str:
-        return uuids.draw_uuid_text(self._node.world.rng.randbytes)
+class NodeMachine(VirtualMachine):
+    """The machine of one node."""
 
     def storage(self, directory: Any) -> Storage:  # noqa: ARG002
         return MemoryStorage()
-
-    def workers(self, post: Post, threads: int) -> SharedSync:
-        executor: Any = _Threads(self._node)
-        return SharedSync(post, threads=threads, executor=executor)
-
-
-class NodeClock(VirtualClock):
-    """The world's time as one node sees it."""
-
-    def __init__(self, node: Node) -> None:
-        super().__init__(node.world, node.does)
-        self._loop = node.loop
-
-    def call_soon(self, callback: Callable[[], object]) -> None:
-        self._loop.call_soon(callback)

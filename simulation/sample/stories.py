@@ -11,10 +11,38 @@ from random import Random
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from muster.simulation.sample.connect import ConnectWorker
+from muster.assignors.connect.leader import Rebalance, Snapshot, perform
+from muster.assignors.connect.work import State
+from muster.protocol.connect import ConnectWorkerState, encode_worker_state
+from muster.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from muster.simulation.sample.consumer import Plan, SampleConsumer
 from muster.simulation.sample.group import Group, Made, Script
 from muster.simulation.sample.scripts import members, offsets, topics
+from muster.simulation.sample.work import Owned
+
+EAGER: Final = "default"
+_CONFIGURED: Final = Snapshot(7, {"orders-sink": 4, "users-source": 1})
+
+
+class ConnectWorker(SampleConsumer):
+    """One worker, of the eager protocol."""
+
+    protocol_type = "connect"
+
+    def offers(self) -> list[JoinGroupRequestProtocol]:
+        """Its address, and how far it has read the topic of configurations."""
+        url = f"http://{self.client.host.lstrip('/')}:8083/"
+        return [JoinGroupRequestProtocol(EAGER, encode_worker_state(ConnectWorkerState(url, _CONFIGURED.offset), 0))]
+
+    def assign(self, joined: JoinGroupResponse) -> Mapping[str, bytes]:
+        """Who runs which connectors and tasks."""
+        rows = [(one.member_id, one.metadata) for one in joined.members]
+        rebalance = Rebalance(joined.leader, EAGER, rows, joined.generation_id, -1)
+        return perform(rebalance, State(), 0, _CONFIGURED).assignments
+
+    def read_share(self, share: bytes) -> Owned:  # noqa: ARG002  # what it runs is of no interest here
+        """No partitions."""
+        return {}
 
 
 class NewTopic(NamedTuple):

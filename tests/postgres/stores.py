@@ -22,7 +22,7 @@ from muster.postgres.store import (
     SegmentRow,
     Snapshot,
 )
-from muster.simulation.cluster.database import Tables
+from muster.simulation.cluster.tables import Tables
 from muster.simulation.world import World
 
 _names = itertools.count()

@@ -17,7 +17,8 @@ from muster.postgres.lease import Outcome, ReadBarrier
 from muster.postgres.segment_cache import SegmentCache
 from muster.postgres.store import NO_SNAPSHOT, Changes, Snapshot
 from muster.postgres.unsent_data import Upload
-from muster.simulation.cluster.database import FaultyStore, Tables
+from muster.simulation.cluster.faulty_store import FaultyStore
+from muster.simulation.cluster.tables import Tables
 from tests.simulation.cluster import world
 from tests.simulation.cluster.run import play_clusters
 from tests.simulation.cluster.world import LEASE_MS, TOPICS, ClusterWorld, play

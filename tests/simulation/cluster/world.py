@@ -37,8 +37,9 @@ from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.topics import Topics
 from muster.postgres import local_replica
 from muster.postgres.membership import Membership
-from muster.simulation.cluster.database import FaultyStore, Tables
+from muster.simulation.cluster.faulty_store import FaultyStore
 from muster.simulation.cluster.node import Node
+from muster.simulation.cluster.tables import Tables
 from muster.simulation.world import World
 
 LEASE_MS = 9_000
@@ -211,7 +212,7 @@ class ClusterWorld(World):
             (node.kill if what == "kill" else node.stop)()
             self.later(rng.randrange(5_000), lambda _: self._return(number))
         elif what == "pause":
-            node.stand_still(rng.choice((100, 5_000, 12_000, 30_000)))
+            node.suspend(rng.choice((100, 5_000, 12_000, 30_000)))
         elif what == "cut":
             node.cut(True)
             self.later(rng.choice((500, 5_000, 15_000)), lambda _: node.cut(False))
@@ -513,13 +514,13 @@ class ToyNode:
         self.routing: Any = SimpleNamespace(shards=())
         self.cluster: Any = None
 
-    def see(self, image: Any) -> None:
+    def update_image(self, image: Any) -> None:
         self.cluster = image
 
-    def leave(self) -> None:
+    def resign_lost_shards(self) -> None:
         """There are no shards."""
 
-    take = leave
+    activate_shards = resign_lost_shards
 
 
 def final_check(world: ClusterWorld) -> None:

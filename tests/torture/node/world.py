@@ -151,7 +151,7 @@ class World(world.World):
         if self.process is not None and self.random() < scenario.pauses:
             pause_ms = int(self.random() ** 3 * PAUSE_MS)
             self.note(f"the process stands still for {pause_ms} ms")
-            self.process.stand_still(pause_ms)
+            self.process.suspend(pause_ms)
         if scenario.clock_jumps and self.random() < 0.1:
             skew_ms = int((self.random() - 0.5) * 2 * JUMP_MS)
             self.wall_at_zero_ms = world.WALL_MS + skew_ms

@@ -232,7 +232,7 @@ class Chapter:
         gc.freeze()
         slices: Any = process.server.node.slices
         slices._clock = TickingClock(slices._clock)
-        turn: Any = process.loop.turn
+        turn: Any = process.loop.iterate
 
         def timed() -> bool:
             began = time.thread_time()
@@ -240,7 +240,7 @@ class Chapter:
             self._turn_ms = max(self._turn_ms, (time.thread_time() - began) * 1_000)
             return more
 
-        process.loop.turn = timed  # type: ignore[method-assign]
+        process.loop.iterate = timed  # type: ignore[method-assign]
 
     def _end(self) -> None:
         """Everybody goes; the node stops in good order."""
