@@ -38,8 +38,8 @@ from muster.pipeline.report.content import About, Chosen
 from muster.pipeline.report.page import pages
 from muster.pipeline.report.select import select
 from muster.pipeline.report.summary import WIDTH, text
-from muster.pipeline.safe_path import of_workers
-from muster.pipeline.session import UNSEEN_PLANS, open_session, suited, told_in_full
+from muster.pipeline.safe_path import worker_settings
+from muster.pipeline.session import UNSEEN_PLANS, open_session, settings_for, traceback_setting
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BadOption
 from muster.pipeline.sources.segment_files import NoSource
@@ -232,9 +232,11 @@ def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
     try:
         with quiet(asked.verbose):
             is_delta = asked.path is not None and table_kind(asked.path) == DELTA
-            master, settings_of = suited(asked.master, bytes_of(source))
+            master, settings_of = settings_for(asked.master, bytes_of(source))
             is_little = master != asked.master
-            settings_of |= of_workers() | told_in_full(asked.verbose) | UNSEEN_PLANS | (EXTENSION if is_delta else {})
+            settings_of |= (
+                worker_settings() | traceback_setting(asked.verbose) | UNSEEN_PLANS | (EXTENSION if is_delta else {})
+            )
             with slim_home() if is_little else nullcontext():
                 spark = open_session(master, settings_of, knows_format=False, keeps_objects=is_little)
     finally:

@@ -37,7 +37,7 @@ MOMENTS: Final = {
 """Columns that are times, and their names as a TIMESTAMP; others that end in `_ms` are durations."""
 GROUP_ID: Final = "group_id"
 _SAME_AS: Final[dict[str, tuple[str, ...]]] = {GROUP_ID: ("group",)} | {
-    told: tuple(name for name, other in MOMENTS.items() if other == told) for told in MOMENTS.values()
+    comments: tuple(name for name, other in MOMENTS.items() if other == comments) for comments in MOMENTS.values()
 }
 """The columns that have a second name."""
 _OF_SPARK: Final = "org.apache.spark.sql.parquet.row.metadata"
@@ -50,8 +50,8 @@ def published(rows: DataFrame, table: str) -> DataFrame:
     own = {name: _sure(F.col(name), table, name, kinds[name]) for name in rows.columns}
     also = {MOMENTS[name]: F.timestamp_millis(own[name]) for name in rows.columns if name in MOMENTS}
     also |= {GROUP_ID: own["group"]} if "group" in rows.columns else {}
-    told = dict(names_of(table, rows.columns))
-    return rows.select(*(_told(value, name, told[name]) for name, value in (own | also).items()))
+    comments = dict(names_of(table, rows.columns))
+    return rows.select(*(_commented(value, name, comments[name]) for name, value in (own | also).items()))
 
 
 def names_of(table: str, columns: list[str]) -> list[tuple[str, str | None]]:
@@ -75,13 +75,13 @@ def empty(table: str) -> pa.Table:
     kinds = {field.name: field.dataType for field in own.fields}
     kinds |= {MOMENTS[name]: TimestampType() for name in own.names if name in MOMENTS}
     kinds |= {GROUP_ID: kinds["group"]} if "group" in own.names else {}
-    told = StructType(
+    comments = StructType(
         [
             StructField(name, kinds[name], not is_sure(table, name), {"comment": words} if words else None)
             for name, words in names_of(table, own.names)
         ]
     )
-    return to_arrow_schema(told, timezone="UTC").with_metadata({_OF_SPARK: told.json()}).empty_table()
+    return to_arrow_schema(comments, timezone="UTC").with_metadata({_OF_SPARK: comments.json()}).empty_table()
 
 
 def _sure(value: Column, table: str, name: str, kind: DataType) -> Column:
@@ -96,5 +96,5 @@ def _sure(value: Column, table: str, name: str, kind: DataType) -> Column:
     return F.expr(f"coalesce(`{name}`, {failed}, cast({something} as {typed}))")
 
 
-def _told(value: Column, name: str, words: str | None) -> Column:
+def _commented(value: Column, name: str, words: str | None) -> Column:
     return value.alias(name) if words is None else value.alias(name, metadata={"comment": words})

@@ -31,7 +31,7 @@ def leave_current_folder() -> None:
         sys.path.append(str(_ROOT))
 
 
-def of_workers() -> dict[str, str]:
+def worker_settings() -> dict[str, str]:
     """The settings of a session whose Python workers do not search the folder in which they start."""
     found = {f"{_OF_WORKERS}PYTHONSAFEPATH": "1"}
     if str(_ROOT) in sys.path:  # nothing else says where Muster is

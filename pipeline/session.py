@@ -183,7 +183,7 @@ With 220,000 rows that spares a third of all CPU time: 144 s to 100 s, both unde
 """
 
 
-def suited(master: str | None, log_bytes: int | None) -> tuple[str | None, dict[str, str]]:
+def settings_for(master: str | None, log_bytes: int | None) -> tuple[str | None, dict[str, str]]:
     """Master and settings for a log of that size (None: not known).
 
     A small log gets one core: each core would have its own Python workers, which import the same modules. A user who
@@ -219,7 +219,7 @@ def open_session(
     if master is not None and SparkSession.getActiveSession() is None:
         _prepare(master)
         builder = builder.master(master)
-        options = {**of_a_new_one(local=master.startswith("local")), **options}
+        options = {**new_session_settings(local=master.startswith("local")), **options}
     for name, value in options.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -233,7 +233,7 @@ def open_session(
     return spark
 
 
-def told_in_full(verbose: bool) -> dict[str, str]:
+def traceback_setting(verbose: bool) -> dict[str, str]:
     """The setting that shows, or hides, Python's traceback of an error in a worker."""
     return {_HIDE_TRACEBACK: str(not verbose).lower()}
 
@@ -248,7 +248,7 @@ def _prepare(master: str) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def of_a_new_one(*, local: bool) -> dict[str, str]:
+def new_session_settings(*, local: bool) -> dict[str, str]:
     """The settings of a session that is created here."""
     # a regular expression searches long exception texts, in threads with small stacks
     java = "-Xss8m"

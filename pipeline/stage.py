@@ -22,7 +22,7 @@ from muster.pipeline.arguments import DELTA, PARQUET
 from muster.pipeline.clock import now_ms
 from muster.pipeline.output import is_local, plain, prepare
 from muster.pipeline.schema import DECODED, KINDS, MALFORMED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW, UNKNOWN
-from muster.pipeline.sources.cluster import bounds, knock
+from muster.pipeline.sources.cluster import bounds, check_reachable
 from muster.pipeline.sources.frame import check_table, raw_rows, some_rows
 from muster.pipeline.sources.options import DECODED_ROWS, of_client
 from muster.pipeline.sources.segment_files import NoSource, SegmentFile, file_system, find_segments
@@ -74,13 +74,13 @@ def stage_transactions(
             raw = spark.read.schema(from_arrow_schema(RAW)).parquet(f"{folder}/raw_{topic}").select(*RAW.names)
         # a column that could name a topic means nothing alone
         found.append(None if raw is None or raw.isEmpty() else raw)
-    states, told = found
+    states, topic_events = found
     parts = None
     if path is not None and (states is not None or _has_transactions(decoded)):
         some = _within(_transaction_parts(spark, path), wanted)
         some.write.mode("overwrite").parquet(f"{folder}/transaction_parts")
         parts = spark.read.schema(from_arrow_schema(PARTS)).parquet(f"{folder}/transaction_parts")
-    inputs = TransactionInputs(states, told, parts, of_groups=bool(wanted.groups))
+    inputs = TransactionInputs(states, topic_events, parts, of_groups=bool(wanted.groups))
     return inputs._replace(counts=counts_of(events)) if inputs.there and events is not None else inputs
 
 
@@ -160,7 +160,7 @@ def check(source: Source) -> None:
         elif kind == PARQUET:
             check_table(source.path)
     elif source.kafka is not None:
-        knock(source.kafka)
+        check_reachable(source.kafka)
         if not _has_rows(source.kafka, OFFSETS_TOPIC):
             raise NoSource(
                 f"{source.name()}: {OFFSETS_TOPIC} holds no record: no group has committed or joined there yet"
@@ -234,7 +234,7 @@ def _nothing(name: str, staged: DataFrame, rows: Mapping[str, int], wanted: Want
     """The error text for a source without any group."""
     odd = sum(rows.get(kind, 0) for kind in _ODD)
     if wanted != ALL and not odd:
-        return f"{name}: nothing of what was asked for is there: {wanted.told()}"
+        return f"{name}: nothing of what was asked for is there: {wanted.in_words()}"
     if not odd:
         return (
             f"{name}: {OFFSETS_TOPIC} holds no record of a group: all of it was deleted, compacted away or aborted; "

@@ -23,7 +23,7 @@ class Wanted(NamedTuple):
     until_ms: int | None = None
     groups: tuple[str, ...] = ()
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """The filter in words."""
         groups = "groups " + " or ".join(map(repr, self.groups)) if self.groups else "groups of any name"
         since = "" if self.since_ms is None else f", logged from {_moment(self.since_ms)} on"
@@ -62,7 +62,7 @@ def _asked_for(wanted: Wanted, when: Column, even_if_old: Column, of_any_group: 
     return keep
 
 
-def keeper(wanted: Wanted) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+def batch_filter(wanted: Wanted) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
     """`is_kept` for batches of decoded rows: a function that returns the kept rows of a batch."""
     if wanted == ALL:
         return lambda batch: batch

@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from muster.pipeline.decode import decode_all
 from muster.pipeline.output import is_local, plain
 from muster.pipeline.schema import DECODED, table_columns
-from muster.pipeline.wanted import Wanted, is_kept, keeper
+from muster.pipeline.wanted import Wanted, batch_filter, is_kept
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -95,16 +95,16 @@ def _by_workers(work: Work, folder: Path, wanted: Wanted) -> dict[str, int]:
     decode, target = work.decode, str(folder.absolute())
 
     def write(batches: Batches) -> Iterator[pa.RecordBatch]:
-        return write_kinds(map(keeper(wanted), decode(batches)), Path(target))
+        return write_kinds(map(batch_filter(wanted), decode(batches)), Path(target))
 
-    told = work.rows.mapInArrow(write, from_arrow_schema(WRITTEN)).collect()
+    written = work.rows.mapInArrow(write, from_arrow_schema(WRITTEN)).collect()
     # a task that failed was tried again, and left files that were not reported
-    names = {row["name"] for row in told}
+    names = {row["name"] for row in written}
     for file in folder.rglob("*.parquet"):
         if file.relative_to(folder).as_posix() not in names:
             file.unlink()
     rows: Counter[str] = Counter()
-    for row in told:
+    for row in written:
         rows[row["kind"]] += row["rows"]
     return dict(rows)
 

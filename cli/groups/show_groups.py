@@ -19,7 +19,7 @@ from muster.client.kafka_client import KafkaClient
 from muster.coordinator.history.timeline import Timeline
 from muster.coordinator.history.words import short
 from muster.coordinator.system.wall_time import wall_now_ms
-from muster.pipeline.episodes.from_events import Told, told
+from muster.pipeline.episodes.from_events import EventEpisodes, episodes_of_events
 from muster.pipeline.episodes.verdict import Verdict
 from muster.pipeline.episodes.verdict import describe as episode_sentence
 
@@ -274,5 +274,5 @@ def print_episodes(client: KafkaClient, group_id: str, *, as_json: bool) -> int:
     return 0
 
 
-def _episodes(client: KafkaClient, group_id: str) -> Told:
-    return told(Events(client).newest(group_id, NEWEST), wall_now_ms())
+def _episodes(client: KafkaClient, group_id: str) -> EventEpisodes:
+    return episodes_of_events(Events(client).newest(group_id, NEWEST), wall_now_ms())

@@ -52,7 +52,7 @@ class Span(NamedTuple):
     """For how long the log covers the group."""
     rebalances: int
     episodes: int
-    turns: int
+    departures: int
     """As `episodes`, but of a loop each departure of a member counts."""
     looped_ms: int
     """How long loops lasted."""
@@ -63,20 +63,20 @@ class Span(NamedTuple):
 
 def span(observed_ms: int, episodes: Sequence[Episode]) -> Span:
     """The sums. A first formation is no incident: it is where the log begins."""
-    told = [one for one in episodes if one.kind != model.FORMATION]
-    counted = Counter(one.kind for one in told)
+    counted_episodes = [one for one in episodes if one.kind != model.FORMATION]
+    counted = Counter(one.kind for one in counted_episodes)
     return Span(
         max(observed_ms, 0),
-        sum(one.rebalances for one in told),
-        len(told),
-        sum(map(turns, told)),
-        sum(one.lasted_ms for one in told if one.kind in _LOOPS),
-        sum(one.cost_ms for one in told),
+        sum(one.rebalances for one in counted_episodes),
+        len(counted_episodes),
+        sum(map(departures, counted_episodes)),
+        sum(one.lasted_ms for one in counted_episodes if one.kind in _LOOPS),
+        sum(one.cost_ms for one in counted_episodes),
         tuple(f"{counted[kind]} {kind}" for kind in model.KINDS if counted[kind]),
     )
 
 
-def turns(episode: Episode) -> int:
+def departures(episode: Episode) -> int:
     """An episode counts once; of a loop each departure of a member counts."""
     return max(1, -(-episode.rebalances // _OUT_AND_BACK)) if episode.kind in _LOOPS else 1
 
@@ -86,10 +86,10 @@ def happenings(before: Span, after: Span) -> tuple[int, int]:
 
     By departures, if loops lasted long in the span that has more of them; otherwise by episodes.
     """
-    worse = max(before, after, key=lambda one: one.turns / max(one.observed_ms, 1))
+    worse = max(before, after, key=lambda one: one.departures / max(one.observed_ms, 1))
     if worse.looped_ms < LONG * worse.observed_ms:
         return before.episodes, after.episodes
-    return before.turns, after.turns
+    return before.departures, after.departures
 
 
 def judgement(before: Span, after: Span) -> str:

@@ -14,19 +14,19 @@ from muster.coordinator.groups.common import events
 from muster.pipeline.episodes import model
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.history import History, is_unknown
-from muster.pipeline.episodes.model import REPLACED, Episode, Moment, Rebalance, Spell
+from muster.pipeline.episodes.model import REPLACED, Episode, Moment, Rebalance, Stay
 from muster.pipeline.episodes.places import Change
 from muster.pipeline.episodes.rules import RULES
 
 
-def episodes(spells: Iterable[Spell], rebalances: Sequence[Rebalance], moments: Sequence[Moment] = ()) -> list[Episode]:
+def episodes(stays: Iterable[Stay], rebalances: Sequence[Rebalance], moments: Sequence[Moment] = ()) -> list[Episode]:
     """All episodes of a group, by time. `Episode.numbers` are places in `rebalances`.
 
     `moments`: when members of several groups were lost.
     """
     order = sorted(range(len(rebalances)), key=lambda one: _place(rebalances[one]))
     ordered = [rebalances[one] for one in order]
-    finder = _Finder(History(sorted(spells, key=_begin), ordered, moments))
+    finder = _Finder(History(sorted(stays, key=_begin), ordered, moments))
     found = [one._replace(numbers=tuple(order[number] for number in one.numbers)) for one in finder.run()]
     return sorted(found, key=lambda one: (one.from_ms, one.until_ms, one.kind, one.members))
 
@@ -35,7 +35,7 @@ def _place(one: Rebalance) -> tuple[int, int, int, str]:
     return one.end_ms, one.generation, one.start_ms, one.trigger or ""
 
 
-def _begin(one: Spell) -> tuple[int, int, str]:
+def _begin(one: Stay) -> tuple[int, int, str]:
     return one.start_ms, one.end_ms or 0, one.who.member_id
 
 
@@ -69,11 +69,11 @@ class _Finder:
         rows = [self._of.rebalances[number] for number in numbers]
         times = [one.from_ms for one in some] + [one.start_ms for one in rows]
         ends = [one.until_ms for one in some] + [one.end_ms for one in rows]
-        spells = [one.came if one.gone is None else one.gone for one in some]
-        names = dict.fromkeys(self._of.name(self._of.spells[one].who) for one in spells if one is not None)
+        stays = [one.came if one.gone is None else one.gone for one in some]
+        names = dict.fromkeys(self._of.name(self._of.stays[one].who) for one in stays if one is not None)
         if kind == model.FLAPPING:
             numbers_of = [number for one in some for number in (one.gone, one.came) if number is not None]
-            both = [self._of.spells[number].who for number in numbers_of]
+            both = [self._of.stays[number].who for number in numbers_of]
             names = dict.fromkeys(map(self._of.name, both))
             if len(names) == 1:  # two processes with one instance id
                 names = dict.fromkeys(f"{who.instance_id} ({(who.host or '').removeprefix('/')})" for who in both)
@@ -85,7 +85,7 @@ class _Finder:
         if kind == model.STOP:
             # any member that joins the empty group counts as back, though it may belong to another episode
             empty_ms = max(one.gone_ms for one in exchanges)
-            back_ms = min((one.start_ms - empty_ms for one in self._of.spells if one.start_ms > empty_ms), default=None)
+            back_ms = min((one.start_ms - empty_ms for one in self._of.stays if one.start_ms > empty_ms), default=None)
         return Episode(
             kind,
             min(times),
@@ -101,7 +101,7 @@ class _Finder:
             back_ms if back_ms is None else max(back_ms, 0),
             max(Counter(one.place for one in exchanges).values(), default=0),
             any(one.died for one in exchanges),
-            bool(exchanges) and all(self._of.spells[one.gone or 0].who.instance_id is not None for one in exchanges),
+            bool(exchanges) and all(self._of.stays[one.gone or 0].who.instance_id is not None for one in exchanges),
             len({one.place for one in some if one.gone is not None or kind != model.STOP}),
         )
 
@@ -133,7 +133,7 @@ class _Finder:
         by_kind: dict[str, list[int]] = defaultdict(list)
         for number in sorted(self._free):
             by_kind[self._kind(number)].append(number)
-        who = {spell.who.member_id: spell.who for spell in self._of.spells}
+        who = {stay.who.member_id: stay.who for stay in self._of.stays}
         for kind, numbers in by_kind.items():
             chain: list[int] = []
             for number, after in [*pairwise(numbers), (numbers[-1], None)]:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from muster.coordinator.groups.common import events
 from muster.pipeline.episodes.find import episodes
-from muster.pipeline.episodes.model import EXPIRED, LEFT, REMOVED, REPLACED, Episode, Rebalance, Spell, Who
+from muster.pipeline.episodes.model import EXPIRED, LEFT, REMOVED, REPLACED, Episode, Rebalance, Stay, Who
 from muster.pipeline.episodes.verdict import Verdict, verdict
 
 Value = Mapping[str, Any]
@@ -18,7 +18,7 @@ _BEFORE_MS: Final = 3_600_000
 _SHARES: Final = ("kept", "moved", "gained")
 
 
-class Told(NamedTuple):
+class EventEpisodes(NamedTuple):
     """What the events of a group show."""
 
     episodes: list[Episode]
@@ -26,30 +26,30 @@ class Told(NamedTuple):
     """None: the events show nothing."""
 
 
-def told(values: Iterable[Value], now_ms: int) -> Told:
+def episodes_of_events(values: Iterable[Value], now_ms: int) -> EventEpisodes:
     """The episodes and the verdict of one group, from its events in their order."""
     reader = _Reader()
     for value in values:
         reader.feed(value)
     if not reader.rebalances:
-        return Told([], None)
-    found = episodes(reader.all_spells(), reader.rebalances)
-    return Told(found, verdict(found, max(now_ms, reader.last_ms)))
+        return EventEpisodes([], None)
+    found = episodes(reader.all_stays(), reader.rebalances)
+    return EventEpisodes(found, verdict(found, max(now_ms, reader.last_ms)))
 
 
 class _Reader:
     def __init__(self) -> None:
-        self.spells: dict[str, Spell] = {}
+        self.stays: dict[str, Stay] = {}
         self.rebalances: list[Rebalance] = []
         self.last_ms = 0
-        self._over: list[Spell] = []
+        self._over: list[Stay] = []
         self._started: Value | None = None
         self._partitions = 0
         self._epoch: Value | None = None
         """The epoch that is not reached yet."""
 
-    def all_spells(self) -> list[Spell]:
-        return [*self._over, *self.spells.values()]
+    def all_stays(self) -> list[Stay]:
+        return [*self._over, *self.stays.values()]
 
     def feed(self, value: Value) -> None:
         kind, at_ms = value["kind"], value["time"]
@@ -67,17 +67,17 @@ class _Reader:
         elif kind in (events.EPOCH_BUMPED, events.EPOCH_RECONCILED, events.GROUP_DOWNGRADED):
             self._epoch_ends(value, at_ms)
         elif kind == events.GROUP_DELETED:
-            for member_id in list(self.spells):
+            for member_id in list(self.stays):
                 self._ends(member_id, LEFT, at_ms)
 
     def _begins(self, member: Value, at_ms: int) -> None:
         who = Who(member["member"], member.get("instance"), member.get("client_id"), member.get("host"))
-        self.spells[who.member_id] = Spell(who, at_ms, None, None)
+        self.stays[who.member_id] = Stay(who, at_ms, None, None)
 
     def _ends(self, member_id: str | None, how: str, at_ms: int) -> None:
-        spell = self.spells.pop(member_id or "", None)
-        if spell is not None:
-            self._over.append(spell._replace(end_ms=at_ms, how=how))
+        stay = self.stays.pop(member_id or "", None)
+        if stay is not None:
+            self._over.append(stay._replace(end_ms=at_ms, how=how))
 
     def _epoch_ends(self, value: Value, at_ms: int) -> None:
         """An epoch of a KIP-848 group ends when all members have reached it, or with the next epoch."""
@@ -114,7 +114,7 @@ class _Reader:
         began, took_ms = self._started or {}, value.get("took_ms") or 0
         members, before = value.get("members") or [], value.get("before")
         for member in members:
-            if member["member"] not in self.spells:  # its join is not among these events
+            if member["member"] not in self.stays:  # its join is not among these events
                 was_there = before is None or member["member"] in before
                 self._begins(member, at_ms - took_ms - (_BEFORE_MS if was_there else 0))
         moves = value.get("moves") or []

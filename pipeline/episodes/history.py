@@ -9,7 +9,7 @@ from typing import Final
 
 from muster.coordinator.groups.common.events import POLLED_TOO_LATE
 from muster.pipeline.episodes import thresholds as limits
-from muster.pipeline.episodes.model import DEATHS, LEFT, REPLACED, TIMEOUTS, Moment, Rebalance, Spell, Who, is_slow
+from muster.pipeline.episodes.model import DEATHS, LEFT, REPLACED, TIMEOUTS, Moment, Rebalance, Stay, Who, is_slow
 from muster.pipeline.episodes.places import Change, changes
 
 NEAR_MS: Final = 60_000
@@ -19,13 +19,13 @@ _AFTER_MS: Final = 5_000
 
 
 class History:
-    """`spells` in the order in which they began, `rebalances` in the order in which they ended.
+    """`stays` in the order in which they began, `rebalances` in the order in which they ended.
 
     `moments`: when members of several groups were lost.
     """
 
-    def __init__(self, spells: Sequence[Spell], rebalances: Sequence[Rebalance], moments: Sequence[Moment]) -> None:
-        self.spells = spells
+    def __init__(self, stays: Sequence[Stay], rebalances: Sequence[Rebalance], moments: Sequence[Moment]) -> None:
+        self.stays = stays
         self.rebalances = rebalances
         self.moments = moments
         self._ends = [one.end_ms for one in rebalances]
@@ -35,29 +35,29 @@ class History:
             self._by_generation[one.generation].append(number)
             if one.before_generation is not None:
                 self._by_before[one.before_generation].append(number)
-        self._came = {number: self._rebalance_of_coming(one) for number, one in enumerate(spells)}
-        self._went = {number: self._rebalance_of_going(one) for number, one in enumerate(spells)}
+        self._came = {number: self._rebalance_of_coming(one) for number, one in enumerate(stays)}
+        self._went = {number: self._rebalance_of_going(one) for number, one in enumerate(stays)}
         # a member that was there when the log begins did not join then
-        known = [one for one in changes(spells) if one.gone is not None or self._came[one.came or 0] is not None]
+        known = [one for one in changes(stays) if one.gone is not None or self._came[one.came or 0] is not None]
         self.left = [one for one in known if self.numbers([one]) or one.how == REPLACED]
         """The changes that no rule has taken yet, by time."""
         self._clients: dict[str, set[tuple[str, ...]]] = defaultdict(set)
-        for spell in spells:
-            self._clients[spell.who.client_id or ""].add(spell.who.slot)
+        for stay in stays:
+            self._clients[stay.who.client_id or ""].add(stay.who.slot)
 
     # ---- members and rebalances
 
-    def _rebalance_of_coming(self, spell: Spell) -> int | None:
-        known = [] if spell.first_generation is None else self._by_generation[spell.first_generation]
-        number = self._nearest(known, spell.start_ms) if known else self._around(spell.start_ms)
+    def _rebalance_of_coming(self, stay: Stay) -> int | None:
+        known = [] if stay.first_generation is None else self._by_generation[stay.first_generation]
+        number = self._nearest(known, stay.start_ms) if known else self._around(stay.start_ms)
         # nobody knows who joined with the first record of a log
         return None if number is not None and is_unknown(self.rebalances[number]) else number
 
-    def _rebalance_of_going(self, spell: Spell) -> int | None:
-        if spell.end_ms is None or spell.how == REPLACED:
+    def _rebalance_of_going(self, stay: Stay) -> int | None:
+        if stay.end_ms is None or stay.how == REPLACED:
             return None
-        known = [] if spell.last_generation is None else self._by_before[spell.last_generation]
-        end_ms = spell.end_ms
+        known = [] if stay.last_generation is None else self._by_before[stay.last_generation]
+        end_ms = stay.end_ms
         return min(known, key=lambda one: self._away_ms(one, end_ms)) if known else self._around(end_ms)
 
     def _nearest(self, known: Sequence[int], ms: int) -> int | None:
@@ -77,20 +77,20 @@ class History:
 
     def numbers(self, some: Iterable[Change]) -> set[int]:
         """The rebalances of changes."""
-        told = {self._went[one.gone] for one in some if one.gone is not None}
-        told |= {self._came[one.came] for one in some if one.came is not None}
-        return told - {None}  # type: ignore[return-value]  # None is taken out
+        numbers_found = {self._went[one.gone] for one in some if one.gone is not None}
+        numbers_found |= {self._came[one.came] for one in some if one.came is not None}
+        return numbers_found - {None}  # type: ignore[return-value]  # None is taken out
 
     def owners(self, picked: Sequence[tuple[str, list[Change]]]) -> dict[int, int]:
         """The episode of each rebalance: that of the member that caused it, or else of the first member in it."""
         claims: dict[int, list[tuple[bool, int, int]]] = defaultdict(list)
         for at, (_, some) in enumerate(picked):
             for one in some:
-                for spell, numbers in ((one.gone, self._went), (one.came, self._came)):
-                    number = None if spell is None else numbers[spell]
-                    if spell is None or number is None:
+                for stay, numbers in ((one.gone, self._went), (one.came, self._came)):
+                    number = None if stay is None else numbers[stay]
+                    if stay is None or number is None:
                         continue
-                    is_cause = self.spells[spell].who.member_id == self.rebalances[number].trigger
+                    is_cause = self.stays[stay].who.member_id == self.rebalances[number].trigger
                     claims[number].append((not is_cause, one.from_ms, at))
         return {number: min(several)[2] for number, several in claims.items()}
 
@@ -126,15 +126,15 @@ class History:
         number = None if one.gone is None else self._went[one.gone]
         if one.gone is None:
             return False
-        spell = self.spells[one.gone]
-        if number is not None and self.rebalances[number].trigger == spell.who.member_id:
+        stay = self.stays[one.gone]
+        if number is not None and self.rebalances[number].trigger == stay.who.member_id:
             rebalance = self.rebalances[number]
             if rebalance.cause in TIMEOUTS or POLLED_TOO_LATE in (rebalance.reason or ""):
                 return True
             if rebalance.reason:
                 return False
-        silent_ms, patience_ms = spell.silent_ms, spell.patience_ms
-        if spell.how not in (LEFT, *DEATHS) or silent_ms is None or not patience_ms:
+        silent_ms, patience_ms = stay.silent_ms, stay.patience_ms
+        if stay.how not in (LEFT, *DEATHS) or silent_ms is None or not patience_ms:
             return False
         return None if is_slow(silent_ms, patience_ms) else False
 
@@ -143,23 +143,23 @@ class History:
 
         A dead member is silent for its session too.
         """
-        spells = [self.spells[one.gone] for one in some if one.gone is not None]
+        stays = [self.stays[one.gone] for one in some if one.gone is not None]
         patient = all(
-            one.how == LEFT or (one.patience_ms or 0) > limits.SLOW_SESSIONS * (one.session_ms or 0) for one in spells
+            one.how == LEFT or (one.patience_ms or 0) > limits.SLOW_SESSIONS * (one.session_ms or 0) for one in stays
         )
-        return len(spells) >= (limits.SLOW_TWICE if patient else limits.LOOPS)
+        return len(stays) >= (limits.SLOW_TWICE if patient else limits.LOOPS)
 
     def is_common(self, one: Change) -> bool:
         """Was a member lost at the same moment as members of several groups?"""
-        if one.gone is None or (lost_ms := self.spells[one.gone].lost_ms) is None:
+        if one.gone is None or (lost_ms := self.stays[one.gone].lost_ms) is None:
             return False
         times = [lost_ms]
         if one.died and (number := self._went[one.gone]) is not None:
             # each death has a rebalance: its last sign of life was a session before, though it had nothing to commit
-            times.append(self.rebalances[number].start_ms - (self.spells[one.gone].session_ms or 0))
-        silent_ms = self.spells[one.gone].silent_ms
+            times.append(self.rebalances[number].start_ms - (self.stays[one.gone].session_ms or 0))
+        silent_ms = self.stays[one.gone].silent_ms
         if silent_ms is not None and silent_ms > 0:
-            times.append((self.spells[one.gone].end_ms or 0) - silent_ms)  # its last commit
+            times.append((self.stays[one.gone].end_ms or 0) - silent_ms)  # its last commit
         return any(since <= ms <= until for ms in times for since, until in self.moments)
 
     def is_after_trouble(self, rebalance: Rebalance) -> bool:
@@ -169,8 +169,8 @@ class History:
     def empty_times(self) -> list[int]:
         """When the last member went."""
         steps = sorted(
-            [(one.start_ms, 1) for one in self.spells]
-            + [(one.end_ms, 0) for one in self.spells if one.end_ms is not None],
+            [(one.start_ms, 1) for one in self.stays]
+            + [(one.end_ms, 0) for one in self.stays if one.end_ms is not None],
             key=lambda step: (step[0], -step[1]),
         )
         found, count = [], 0

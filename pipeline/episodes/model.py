@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from muster.coordinator.groups.common import events
-from muster.pipeline.episodes.thresholds import LOST_SESSIONS, SLOW_MOST, SLOW_SHARE
+from muster.pipeline.episodes.thresholds import LOST_SESSIONS, SLOW_MAX, SLOW_SHARE
 
 FORMATION: Final = "first_formation"
 ROLLING: Final = "rolling_restart"
@@ -34,7 +34,7 @@ LEFT: Final = "left"
 EXPIRED: Final = "expired"
 REMOVED: Final = "removed"
 REPLACED: Final = "replaced"
-"""How a spell ends (`memberships.end_cause`)."""
+"""How a stay ends (`memberships.end_cause`)."""
 DEATHS: Final = frozenset({EXPIRED, REMOVED})
 
 Moment = tuple[int, int]
@@ -59,10 +59,10 @@ class Who(NamedTuple):
 
 def is_slow(silent_ms: int, patience_ms: int) -> bool:
     """Does a member with such a time since its last commit look like one that did not poll in time?"""
-    return SLOW_SHARE * patience_ms <= silent_ms <= SLOW_MOST * patience_ms
+    return SLOW_SHARE * patience_ms <= silent_ms <= SLOW_MAX * patience_ms
 
 
-class Spell(NamedTuple):
+class Stay(NamedTuple):
     """One member id, from its beginning to its end: a row of `memberships`."""
 
     who: Who

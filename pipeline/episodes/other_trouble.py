@@ -28,7 +28,7 @@ _ON_PURPOSE: Final = {
 _NAMED: Final = 3
 
 
-class Standing(NamedTuple):
+class Stall(NamedTuple):
     """A time in which a partition stalled: of the table `stalls`, with status STALL or STOP."""
 
     topic: str
@@ -61,19 +61,19 @@ When = Callable[[int, int], str]
 """From when to when, in words."""
 
 
-def troubles(standing: Sequence[Standing], back: Sequence[Back], end_ms: int, when: When) -> list[Trouble]:
+def troubles(stalled: Sequence[Stall], back: Sequence[Back], end_ms: int, when: When) -> list[Trouble]:
     """All trouble by commits, the worst first."""
-    still = [one for one in standing if one.until_ms is None]
-    over = [one for one in standing if one.until_ms is not None]
-    found = [Trouble(STALLED, True, _still(still, end_ms, when))] if still else []
-    for cause, told in _TOLD.items():
+    still = [one for one in stalled if one.until_ms is None]
+    over = [one for one in stalled if one.until_ms is not None]
+    found = [Trouble(STALLED, True, _stalls_now(still, end_ms, when))] if still else []
+    for cause, words_of in _WORDS.items():
         some = [one for one in back if one.cause == cause]
         if some:
             from_ms, until_ms = min(one.from_ms for one in some), max(one.until_ms for one in some)
-            text = told(len(some), sum(one.commits for one in some)) + when(from_ms, until_ms)
+            text = words_of(len(some), sum(one.commits for one in some)) + when(from_ms, until_ms)
             found.append(Trouble(cause, end_ms - until_ms <= limits.AGAIN_MS, text))
     if over:
-        found.append(Trouble(STALLED, False, _stood(over, when)))
+        found.append(Trouble(STALLED, False, _stalled_before(over, when)))
     return sorted(found, key=lambda one: not one.is_on)
 
 
@@ -83,7 +83,7 @@ def on_purpose(back: Sequence[Back]) -> list[str]:
     return [plural(counted[cause], *words) for cause, words in _ON_PURPOSE.items() if counted[cause]]
 
 
-def _still(some: Sequence[Standing], end_ms: int, when: When) -> str:
+def _stalls_now(some: Sequence[Stall], end_ms: int, when: When) -> str:
     since = when(min(one.from_ms for one in some), end_ms)
     count = len({(one.topic, one.partition) for one in some})
     lag = sum(one.lag or 0 for one in some)
@@ -91,13 +91,13 @@ def _still(some: Sequence[Standing], end_ms: int, when: When) -> str:
     return f"{_places(some)} {'stands' if count == 1 else 'stand'} still{since}{behind}"
 
 
-def _stood(some: Sequence[Standing], when: When) -> str:
+def _stalled_before(some: Sequence[Stall], when: When) -> str:
     return f"{_places(some)} stood still" + when(
         min(one.from_ms for one in some), max(one.until_ms or 0 for one in some)
     )
 
 
-def _places(some: Sequence[Standing]) -> str:
+def _places(some: Sequence[Stall]) -> str:
     """`orders-3 and orders-5`; of many partitions their number."""
     names = [f"{topic}-{partition}" for topic, partition in sorted({(one.topic, one.partition) for one in some})]
     if len(names) > _NAMED:
@@ -114,7 +114,7 @@ def _zombie(times: int, _: int) -> str:
     return f"a former owner still committed after its partitions had gone to another member{again}"
 
 
-_TOLD: Final[dict[str, Callable[[int, int], str]]] = {SECOND_APPLICATION: _second, ZOMBIE: _zombie}
+_WORDS: Final[dict[str, Callable[[int, int], str]]] = {SECOND_APPLICATION: _second, ZOMBIE: _zombie}
 
 
 LEAST_MS: Final = MINUTE

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from muster.pipeline.episodes import thresholds as limits
-from muster.pipeline.episodes.model import DEATHS, Spell
+from muster.pipeline.episodes.model import DEATHS, Stay
 
 _FAR: Final = 2**62
 
 
 class Change(NamedTuple):
-    """A member went, joined, or went and returned. Numbers are places in the list of spells."""
+    """A member went, joined, or went and returned. Numbers are places in the list of stays."""
 
     gone: int | None
     came: int | None
@@ -51,31 +51,31 @@ class Change(NamedTuple):
         return self.gone_ms if self.back_ms is None else min(self.gone_ms, self.back_ms)
 
 
-def changes(spells: Sequence[Spell]) -> list[Change]:
-    """All changes, by time. `spells` in the order in which they began."""
-    followed = _Linker(spells).run()
+def changes(stays: Sequence[Stay]) -> list[Change]:
+    """All changes, by time. `stays` in the order in which they began."""
+    followed = _Linker(stays).run()
     place_of: dict[int, int] = {}
-    for number in range(len(spells)):
+    for number in range(len(stays)):
         place_of.setdefault(number, number)
         if number in followed:
             place_of[followed[number]] = place_of[number]
     came_after = set(followed.values())
     found = []
-    for number, spell in enumerate(spells):
+    for number, stay in enumerate(stays):
         if number not in came_after:
-            found.append(Change(None, number, spell.start_ms, spell.start_ms, None, place_of[number]))
-        if spell.end_ms is not None:
+            found.append(Change(None, number, stay.start_ms, stay.start_ms, None, place_of[number]))
+        if stay.end_ms is not None:
             back = followed.get(number)
-            back_ms = None if back is None else spells[back].start_ms
-            found.append(Change(number, back, spell.end_ms, back_ms, spell.how, place_of[number]))
+            back_ms = None if back is None else stays[back].start_ms
+            found.append(Change(number, back, stay.end_ms, back_ms, stay.how, place_of[number]))
     return sorted(found, key=lambda one: (one.from_ms, one.gone_ms, one.place))
 
 
 class _Linker:
     """Reads joins and departures in their order, and finds who replaced whom."""
 
-    def __init__(self, spells: Sequence[Spell]) -> None:
-        self._spells = spells
+    def __init__(self, stays: Sequence[Stay]) -> None:
+        self._stays = stays
         self._followed: dict[int, int] = {}
         self._away: list[int] = []
         """Members that went and were not replaced."""
@@ -83,13 +83,13 @@ class _Linker:
         """Members that joined and replaced nobody."""
         self._alive: dict[tuple[str, ...], int] = defaultdict(int)
         self._starts: dict[tuple[str, ...], list[int]] = defaultdict(list)
-        for number, spell in enumerate(spells):
-            self._starts[spell.who.slot].append(number)
+        for number, stay in enumerate(stays):
+            self._starts[stay.who.slot].append(number)
 
     def run(self) -> dict[int, int]:
-        """From a spell to the spell that replaced it."""
-        steps = [(spell.start_ms, 1, number) for number, spell in enumerate(self._spells)]
-        steps += [(spell.end_ms, 0, number) for number, spell in enumerate(self._spells) if spell.end_ms is not None]
+        """From a stay to the stay that replaced it."""
+        steps = [(stay.start_ms, 1, number) for number, stay in enumerate(self._stays)]
+        steps += [(stay.end_ms, 0, number) for number, stay in enumerate(self._stays) if stay.end_ms is not None]
         for _, kind, number in sorted(steps):
             if kind:
                 self._comes(number)
@@ -98,39 +98,39 @@ class _Linker:
         return self._followed
 
     def _comes(self, number: int) -> None:
-        spell = self._spells[number]
-        self._alive[spell.who.slot] += 1
-        self._away = [one for one in self._away if not self._is_long_ago(one, spell)]
-        best = max(((rank, one) for one in self._away if (rank := self._rank(one, spell)) is not None), default=None)
+        stay = self._stays[number]
+        self._alive[stay.who.slot] += 1
+        self._away = [one for one in self._away if not self._is_long_ago(one, stay)]
+        best = max(((rank, one) for one in self._away if (rank := self._rank(one, stay)) is not None), default=None)
         if best is None:
             self._new.append(number)
             return
         self._away.remove(best[1])
         self._followed[best[1]] = number
 
-    def _is_long_ago(self, gone: int, spell: Spell) -> bool:
-        old = self._spells[gone]
-        return old.who.instance_id is None and spell.start_ms - (old.end_ms or 0) > limits.RETURN_MS
+    def _is_long_ago(self, gone: int, stay: Stay) -> bool:
+        old = self._stays[gone]
+        return old.who.instance_id is None and stay.start_ms - (old.end_ms or 0) > limits.RETURN_MS
 
-    def _rank(self, gone: int, spell: Spell) -> tuple[int, int] | None:
+    def _rank(self, gone: int, stay: Stay) -> tuple[int, int] | None:
         """How well a member that went fits the one that joins; None: not at all."""
-        old = self._spells[gone]
-        ms = spell.start_ms - (old.end_ms or 0)
-        if old.who.slot == spell.who.slot:
+        old = self._stays[gone]
+        ms = stay.start_ms - (old.end_ms or 0)
+        if old.who.slot == stay.who.slot:
             return 3, old.end_ms or 0
-        if old.who.instance_id is not None or spell.who.instance_id is not None:
+        if old.who.instance_id is not None or stay.who.instance_id is not None:
             return None  # static members keep their own places
-        if old.who.client_id == spell.who.client_id and ms <= limits.TOGETHER_MS:
+        if old.who.client_id == stay.who.client_id and ms <= limits.TOGETHER_MS:
             return 2, -(old.end_ms or 0)
         if ms <= (limits.RETURN_MS if old.how in DEATHS else limits.EXCHANGE_MS):
             return 1, -(old.end_ms or 0)
         return None
 
     def _goes(self, number: int) -> None:
-        spell, slot = self._spells[number], self._spells[number].who.slot
+        stay, slot = self._stays[number], self._stays[number].who.slot
         self._alive[slot] -= 1
-        end_ms = spell.end_ms or 0
-        self._new = [one for one in self._new if end_ms - self._spells[one].start_ms <= limits.OVERLAP_MS]
+        end_ms = stay.end_ms or 0
+        self._new = [one for one in self._new if end_ms - self._stays[one].start_ms <= limits.OVERLAP_MS]
         before = next((one for one in self._new if self._took_over(number, one)), None)
         if before is not None and (self._alive[slot] > 1 or not self._comes_back(number)):
             self._new.remove(before)
@@ -140,7 +140,7 @@ class _Linker:
 
     def _took_over(self, gone: int, came: int) -> bool:
         """Did a member join as the replacement of one that goes only now?"""
-        old, new = self._spells[gone], self._spells[came]
+        old, new = self._stays[gone], self._stays[came]
         if came == gone or new.start_ms <= old.start_ms or (new.end_ms or _FAR) <= (old.end_ms or 0):
             return False
         same = old.who.slot == new.who.slot
@@ -154,6 +154,6 @@ class _Linker:
         return old.how not in DEATHS and is_near
 
     def _comes_back(self, number: int) -> bool:
-        spell = self._spells[number]
-        end_ms = spell.end_ms or 0
-        return any(0 <= self._spells[one].start_ms - end_ms <= limits.RETURN_MS for one in self._starts[spell.who.slot])
+        stay = self._stays[number]
+        end_ms = stay.end_ms or 0
+        return any(0 <= self._stays[one].start_ms - end_ms <= limits.RETURN_MS for one in self._starts[stay.who.slot])

@@ -23,7 +23,7 @@ Found = Iterator[tuple[str, list[Change]]]
 def _formation(of: History) -> Found:
     """The first members of a new group."""
     first = of.rebalances[0] if of.rebalances else None
-    if first is None or first.members_before != 0 or any(one.start_ms < first.start_ms - NEAR_MS for one in of.spells):
+    if first is None or first.members_before != 0 or any(one.start_ms < first.start_ms - NEAR_MS for one in of.stays):
         return
     came = [one for one in of.left if one.gone is None]
     chain = next(of.chains(came, limits.FORM_MS), None)
@@ -45,7 +45,7 @@ def _whole_stop(of: History) -> Found:
     came = sorted((one for one in of.left if one.back_ms is not None), key=lambda one: one.back_ms or 0)
     came_at = [one.back_ms or 0 for one in came]
     taken: set[Change] = set()
-    starts = sorted(one.start_ms for one in of.spells)
+    starts = sorted(one.start_ms for one in of.stays)
     for ms in of.empty_times():
         gone: list[Change] = []
         for one in reversed(ended[: bisect_right(times, ms)]):
@@ -84,8 +84,8 @@ def _slow(of: History) -> Found:
     for runs in of.runs().values():
         for run in runs:
             slow = [one for one in run if of.was_slow(one) is not False]
-            told = [one for one in slow if of.was_slow(one)]
-            if told or of.is_sure_of_slowness(slow):
+            sure = [one for one in slow if of.was_slow(one)]
+            if sure or of.is_sure_of_slowness(slow):
                 first, last = run.index(slow[0]), run.index(slow[-1])
                 between = run[first : last + 1]
                 # what happened to it meanwhile is most likely the same, only less visible
@@ -152,9 +152,9 @@ def _loops(of: History) -> Found:
         ]
         if len(beside) == 1 and len(run) + len(runs[beside[0]][1]) >= limits.TWO_LOOP:
             both = sorted((*run, *runs[beside[0]][1]), key=lambda one: one.from_ms)
-            turns = sum(one.place != other.place for one, other in pairwise(both))
+            alternations = sum(one.place != other.place for one, other in pairwise(both))
             together = sum(_are_at_once((one, other)) for one, other in pairwise(both))
-            if 2 * turns >= len(both) > 4 * together:
+            if 2 * alternations >= len(both) > 4 * together:
                 used |= {at, beside[0]}
                 yield model.FLAPPING, both
                 continue
@@ -175,7 +175,7 @@ def _kind_of_loop(of: History, run: Sequence[Change]) -> str:
 def _is_shared(of: History, run: Sequence[Change]) -> bool:
     """Two processes with different hosts or client ids that take one instance id from each other in turn."""
     numbers = [run[0].gone, *(one.came for one in run)]
-    whos = [of.spells[one].who for one in numbers if one is not None]
+    whos = [of.stays[one].who for one in numbers if one is not None]
     return len({(one.client_id, one.host) for one in whos}) == 2 and all(
         (one.client_id, one.host) != (other.client_id, other.host) for one, other in pairwise(whos)
     )
@@ -208,7 +208,7 @@ def _without_lone_overlaps(of: History) -> Found:
 
 
 def _is_called_alike(of: History, one: Change) -> bool:
-    old, new = (of.spells[number or 0].who for number in (one.gone, one.came))
+    old, new = (of.stays[number or 0].who for number in (one.gone, one.came))
     return old.slot == new.slot or old.client_id == new.client_id
 
 

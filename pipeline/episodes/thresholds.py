@@ -27,7 +27,7 @@ SLOW_TWICE: Final = 2
 """A process must have been removed so often, if only its commits show that it was slow."""
 SLOW_SHARE: Final = 0.8
 """It was slow if its last commit was this share of its rebalance timeout, or more, before it went,"""
-SLOW_MOST: Final = 1.5
+SLOW_MAX: Final = 1.5
 """and at most this: after a longer time it had nothing to commit."""
 SLOW_SESSIONS: Final = 2
 """If a rebalance timeout has no more sessions than this, a slow member looks like a dead one.
@@ -50,9 +50,9 @@ LOST_SESSIONS: Final = 4
 After so many sessions it had nothing to commit.
 """
 
-RESTLESS_SCORE: Final = 50.0
+UNSTABLE_SCORE: Final = 50.0
 """A group with this flapping score is unstable, whatever its rebalances are,"""
-RESTLESS_LEAST: Final = 10
+UNSTABLE_MIN: Final = 10
 """if it has so many rebalances, without those of its first formation and of whole stops."""
 GOES_ON: Final = 3
 """What repeats continues until it is overdue by so many times its usual distance (a minute at least)."""

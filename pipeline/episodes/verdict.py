@@ -12,7 +12,7 @@ from muster.coordinator.groups.common import events
 from muster.pipeline.episodes import model
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.model import Episode
-from muster.pipeline.episodes.other_trouble import Back, Fall, Standing, on_purpose, troubles
+from muster.pipeline.episodes.other_trouble import Back, Fall, Stall, on_purpose, troubles
 from muster.pipeline.wording import DAY, duration, moment, plural
 
 HELP: Final = "help"
@@ -48,64 +48,64 @@ def verdict(
     episodes: Sequence[Episode],
     end_ms: int,
     score: float | None = None,
-    standing: Sequence[Standing] = (),
+    stalled: Sequence[Stall] = (),
     back: Sequence[Back] = (),
     fall: Fall | None = None,
 ) -> Verdict:
     """The verdict of one group. `end_ms`: the end of the log; `score`: of the table `flapping`.
 
-    `standing`, `back`: what its commits show; `fall`: the broker's clock went back.
+    `stalled`, `back`: what its commits show; `fall`: the broker's clock went back.
     """
-    found = _by_what_happened(episodes, end_ms, score, standing, back)
+    found = _by_episodes(episodes, end_ms, score, stalled, back)
     if fall is None:
         return found
-    told = (
+    remark = (
         f"the broker's clock went back by {duration(fall.by_ms)} at {_clock(fall.at_ms, fall.at_ms, end_ms)}: what is "
         "told of the time around that may be wrong"
     )
-    return found._replace(level=LOOK if found.level == FINE else found.level, text=f"{found.text}; {told}")
+    return found._replace(level=LOOK if found.level == FINE else found.level, text=f"{found.text}; {remark}")
 
 
-def _by_what_happened(
+def _by_episodes(
     episodes: Sequence[Episode],
     end_ms: int,
     score: float | None,
-    standing: Sequence[Standing],
+    stalled: Sequence[Stall],
     back: Sequence[Back],
 ) -> Verdict:
-    of_offsets = troubles(standing, back, end_ms, lambda from_ms, until_ms: _between(from_ms, until_ms, end_ms))
+    of_offsets = troubles(stalled, back, end_ms, lambda from_ms, until_ms: _between(from_ms, until_ms, end_ms))
     bad = sorted(filter(is_trouble, episodes), key=lambda one: (_rank(one, end_ms), -one.cost_ms, one.from_ms))
     trouble_ms = sum(one.cost_ms for one in bad)
-    trouble_ms += sum((end_ms if one.until_ms is None else one.until_ms) - one.from_ms for one in standing)
+    trouble_ms += sum((end_ms if one.until_ms is None else one.until_ms) - one.from_ms for one in stalled)
     if not bad and not of_offsets:
         some = [one for one in episodes if one.kind not in (model.FORMATION, model.STOP)]
         count = sum(one.rebalances for one in some)
-        if score is not None and score >= limits.RESTLESS_SCORE and count >= limits.RESTLESS_LEAST:
+        if score is not None and score >= limits.UNSTABLE_SCORE and count >= limits.UNSTABLE_MIN:
             # what somebody did on purpose is a reason
             unexplained = sum(one.rebalances for one in some if one.kind not in _WANTED)
-            level, why = (HELP, ", for no single reason") if unexplained >= limits.RESTLESS_LEAST else (
+            level, why = (HELP, ", for no single reason") if unexplained >= limits.UNSTABLE_MIN else (
                 LOOK, f": {', '.join(_kinds(some))}"
             )  # fmt: skip
             every = _costs(count, sum(one.cost_ms for one in some), _most(some))
-            return Verdict(level, f"restless{why}: {every}{_when(some, end_ms)}", None, trouble_ms)
+            return Verdict(level, f"unstable{why}: {every}{_when(some, end_ms)}", None, trouble_ms)
         return Verdict(FINE, _fine(episodes, end_ms, on_purpose(back)), None, trouble_ms)
     merged = [
-        _Told(kind, any(_is_wrong(one, end_ms) for one in some), _sentence(kind, some, end_ms), len(some))
+        _TroubleText(kind, any(_is_wrong(one, end_ms) for one in some), _sentence(kind, some, end_ms), len(some))
         for kind, some in _merged(bad)
     ]
     # what still lasts comes first; then what the rebalances show, which has a cost
-    told = sorted(
-        [*(_Told(one.kind, one.is_on, one.text, 1) for one in of_offsets if one.is_on), *merged,
-         *(_Told(one.kind, one.is_on, one.text, 1) for one in of_offsets if not one.is_on)],
+    sentences = sorted(
+        [*(_TroubleText(one.kind, one.is_on, one.text, 1) for one in of_offsets if one.is_on), *merged,
+         *(_TroubleText(one.kind, one.is_on, one.text, 1) for one in of_offsets if not one.is_on)],
         key=lambda one: not one.is_on,
     )  # fmt: skip
-    rest = sum(one.happenings for one in told[_TROUBLES:])
+    rest = sum(one.happenings for one in sentences[_TROUBLES:])
     more = [f"{rest} more"] if rest else []
-    text = "; ".join([*(one.text for one in told[:_TROUBLES]), *more])
-    return Verdict(HELP if any(one.is_on for one in told) else LOOK, text, told[0].kind, trouble_ms)
+    text = "; ".join([*(one.text for one in sentences[:_TROUBLES]), *more])
+    return Verdict(HELP if any(one.is_on for one in sentences) else LOOK, text, sentences[0].kind, trouble_ms)
 
 
-class _Told(NamedTuple):
+class _TroubleText(NamedTuple):
     kind: str
     is_on: bool
     text: str
@@ -149,31 +149,31 @@ def _merged(bad: Sequence[Episode]) -> list[tuple[str, list[Episode]]]:
 
 
 def _fine(episodes: Sequence[Episode], end_ms: int, also: Sequence[str]) -> str:
-    told = [one for one in episodes if one.kind != model.FORMATION and not one.is_midst and not is_trouble(one)]
-    stop = max((one for one in told if one.kind == model.STOP), key=lambda one: one.until_ms, default=None)
+    counted = [one for one in episodes if one.kind != model.FORMATION and not one.is_midst and not is_trouble(one)]
+    stop = max((one for one in counted if one.kind == model.STOP), key=lambda one: one.until_ms, default=None)
     gone = stop is not None and stop.back_ms is None and all(one.until_ms <= stop.until_ms for one in episodes)
     if stop is not None and gone:
         return f"stopped at {_clock(stop.until_ms, episodes[0].from_ms, end_ms)}: {_all(stop)} left"
-    if not told and any(one.is_midst for one in episodes):
+    if not counted and any(one.is_midst for one in episodes):
         since = _clock(max(one.until_ms for one in episodes), episodes[0].from_ms, end_ms)
         return f"fine: {', '.join([f'no rebalance since {since}, when what the log has of it begins', *also])}"
-    if not told:
+    if not counted:
         return f"fine: {', '.join(also)}" if also else "fine"
-    what = ", ".join([*_kinds(told), *also])
-    cost = _costs(sum(one.rebalances for one in told), sum(one.cost_ms for one in told), _most(told))
+    what = ", ".join([*_kinds(counted), *also])
+    cost = _costs(sum(one.rebalances for one in counted), sum(one.cost_ms for one in counted), _most(counted))
     return f"fine: {what} ({cost})"
 
 
 def _kinds(some: Sequence[Episode]) -> list[str]:
     counted = Counter(one.kind for one in some)
-    return [kinds_told(kind, counted[kind]) for kind in model.KINDS if counted[kind]]
+    return [count_of_kind(kind, counted[kind]) for kind in model.KINDS if counted[kind]]
 
 
 def _all(one: Episode) -> str:
     return "its only member" if one.size == 1 else "both members" if one.size == 2 else f"all {one.size} members"
 
 
-def kinds_told(kind: str, count: int) -> str:
+def count_of_kind(kind: str, count: int) -> str:
     """So many episodes of a kind: `2 scale-outs`."""
     return plural(count, *_TITLES[kind])
 
@@ -220,7 +220,7 @@ def _sentence(kind: str, some: Sequence[Episode], end_ms: int) -> str:
     named = _names(names) if count <= len(names) else f"{plural(count, 'member')} ({_names(names)})"
     cost = _costs(sum(one.rebalances for one in some), sum(one.cost_ms for one in some), _most(some))
     over = _is_over(min(one.from_ms for one in some), max(one.until_ms for one in some), end_ms, _times(some))
-    words = _TOLD.get(kind, _plainly)(_Clause(kind, some, named, over))
+    words = _WORDS.get(kind, _plainly)(_Clause(kind, some, named, over))
     return f"{words}: {cost}{_when(some, end_ms)}"
 
 
@@ -228,7 +228,7 @@ def _plainly(clause: _Clause) -> str:
     times = sum(one.times for one in clause.some)
     if clause.kind == model.RESTART and times >= limits.LOOPS:
         return f"{clause.names} left and came back {plural(times, 'time')}"
-    words = kinds_told(clause.kind, len(clause.some)) if len(clause.some) > 1 else title(clause.kind)
+    words = count_of_kind(clause.kind, len(clause.some)) if len(clause.some) > 1 else title(clause.kind)
     if not clause.names or clause.kind in (model.FORMATION, model.OTHER):
         return words
     return f"{words} {'by' if clause.kind in _BY else 'of'} {clause.names}"
@@ -289,7 +289,7 @@ _STATIC: Final = "(static members do not say which)"
 _BY: Final = frozenset({model.SUBSCRIPTION, model.GROWTH})
 """What somebody did, or saw."""
 _OUT_AND_BACK: Final = 2
-_TOLD: Final[Mapping[str, Callable[[_Clause], str]]] = {
+_WORDS: Final[Mapping[str, Callable[[_Clause], str]]] = {
     model.CRASH_LOOP: _loops,
     model.FLAPPING: _flaps,
     model.TROUBLE: _common,
@@ -301,12 +301,12 @@ _TOLD: Final[Mapping[str, Callable[[_Clause], str]]] = {
 
 def _costs(rebalances: int, cost_ms: int, partitions: int) -> str:
     """`38 rebalances, 12 min of 6 partitions unread`."""
-    told = plural(rebalances, "rebalance") if rebalances else "no rebalance"
+    count = plural(rebalances, "rebalance") if rebalances else "no rebalance"
     if not cost_ms:
-        return told
+        return count
     if not partitions:
-        return f"{told}, {duration(cost_ms)} unread"
-    return f"{told}, {duration(cost_ms / partitions)} of {plural(partitions, 'partition')} unread"
+        return f"{count}, {duration(cost_ms)} unread"
+    return f"{count}, {duration(cost_ms / partitions)} of {plural(partitions, 'partition')} unread"
 
 
 def _most(some: Sequence[Episode]) -> int:

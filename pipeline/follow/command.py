@@ -13,9 +13,9 @@ from muster.pipeline.arguments import DELTA, Arguments, Follow
 from muster.pipeline.follow.run import Follower, Following
 from muster.pipeline.output import EXTENSION, check_place, prepare
 from muster.pipeline.progress import quiet
-from muster.pipeline.safe_path import of_workers
-from muster.pipeline.session import UNSEEN_PLANS, open_session, told_in_full
-from muster.pipeline.sources.cluster import bounds, knock
+from muster.pipeline.safe_path import worker_settings
+from muster.pipeline.session import UNSEEN_PLANS, open_session, traceback_setting
+from muster.pipeline.sources.cluster import bounds, check_reachable
 from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import Reading
 from muster.pipeline.wanted import Wanted
@@ -31,7 +31,7 @@ def follow(asked: Arguments, how: Follow) -> int:
     line = StatusLine()
     with ends_on_signals(stopped):
         line("starting Spark …")
-        settings = {"spark.ui.showConsoleProgress": "false", **of_workers(), **told_in_full(asked.verbose)}
+        settings = {"spark.ui.showConsoleProgress": "false", **worker_settings(), **traceback_setting(asked.verbose)}
         settings |= UNSEEN_PLANS
         with quiet(asked.verbose):
             spark = open_session(asked.master, settings | (EXTENSION if how.table_format == DELTA else {}))
@@ -39,12 +39,12 @@ def follow(asked: Arguments, how: Follow) -> int:
             check_place(spark, asked.out)
             if how.table_format == DELTA:
                 prepare(spark, "--table-format delta")
-            follower = Follower(spark, _following(asked, how), told=line, stopped=stopped)
+            follower = Follower(spark, _following(asked, how), report_status=line, stopped=stopped)
             # Spark has its own handler by now
             with ends_on_signals(stopped):
                 follower.run()
             line.end()
-            print(f"{follower.told()}\ntables: {asked.out.rstrip('/')}/tables")
+            print(f"{follower.status()}\ntables: {asked.out.rstrip('/')}/tables")
             return 0
         finally:
             spark.stop()
@@ -52,7 +52,7 @@ def follow(asked: Arguments, how: Follow) -> int:
 
 def _reach(kafka: dict[str, str]) -> None:
     """Check that the cluster answers, before Spark starts; a cluster without groups is no error."""
-    knock(kafka)
+    check_reachable(kafka)
     with suppress(NoSource):
         bounds(kafka, Reading())
 

@@ -31,7 +31,7 @@ from muster.pipeline.tables.stalls import stalls
 from muster.pipeline.tables.transactions import transactions
 
 
-class Seen(NamedTuple):
+class ClusterState(NamedTuple):
     """The state of a cluster at one request."""
 
     reach: Reach
@@ -47,32 +47,32 @@ class Seen(NamedTuple):
         return all(self.logged.get(partition, 0) >= end for partition, end in staged.items())
 
 
-def look(kafka: Mapping[str, str]) -> Seen:
+def request_state(kafka: Mapping[str, str]) -> ClusterState:
     """Request the state of a cluster. Raises ClusterError, BadOption."""
     reach = reach_of_cluster(kafka)
     try:
-        return Seen(reach, bounds(kafka, Reading(isolation=READ_UNCOMMITTED))[1])
+        return ClusterState(reach, bounds(kafka, Reading(isolation=READ_UNCOMMITTED))[1])
     except NoSource:
-        return Seen(reach, {})
+        return ClusterState(reach, {})
 
 
 class Watch:
     """Requests the state of the cluster, and knows the newest state whose commits are all staged."""
 
-    def __init__(self, look: Callable[[], Seen]) -> None:
-        self._look = look
-        self._waiting: Seen | None = None
-        self._known: Seen | None = None
+    def __init__(self, request_state: Callable[[], ClusterState]) -> None:
+        self._request = request_state
+        self._waiting: ClusterState | None = None
+        self._known: ClusterState | None = None
         self.places: Collection[tuple[str, int]] | None = None
         """The topics and partitions that matter; None: not known yet."""
 
     def begin(self) -> None:
         """Request the state, before anything more is staged."""
-        self._waiting = self._look()
+        self._waiting = self._request()
 
-    def newest(self, staged: Offsets) -> Seen | None:
+    def newest(self, staged: Offsets) -> ClusterState | None:
         """The newest state that may be used if the offsets log was staged so far. It is None without such a state."""
-        now = self._look()
+        now = self._request()
         if now.is_in(staged):
             self._known, self._waiting = now, None
         elif self._waiting is None or self._waiting.is_in(staged):
@@ -81,7 +81,7 @@ class Watch:
 
     def has_grown(self, staged: Offsets) -> bool:
         """Whether a state may be used now, and partitions that matter have another end than at the newest state."""
-        now, known = self._look(), self._known
+        now, known = self._request(), self._known
         if not now.is_in(staged):
             return False
         if known is None or self.places is None:
@@ -89,7 +89,7 @@ class Watch:
         return any(now.reach.ends.get(place) != known.reach.ends.get(place) for place in self.places)
 
 
-def committed_by_then(commits: DataFrame, seen: Seen) -> DataFrame:
+def committed_by_then(commits: DataFrame, seen: ClusterState) -> DataFrame:
     """The rows of the table `commits` that had been logged at that request."""
     ends = [one for partition, end in sorted(seen.logged.items()) for one in (F.lit(partition), F.lit(end))]
     if not ends:
@@ -124,9 +124,9 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
             folders = _by_bucket(store, *staged(store, manifest, dirty, lambda: names_of_cluster(kafka)))
         draft = rebuilt(manifest, manifest.batch, dirty, folders)
         tables = store.tables(draft)
-        told = staged_transactions(store, manifest)
-        if told.there or not manifest.version:
-            made[OF_ALL] = transactions(told, tables["commits"])
+        transaction_events = staged_transactions(store, manifest)
+        if transaction_events.there or not manifest.version:
+            made[OF_ALL] = transactions(transaction_events, tables["commits"])
         times = keep(walked(tables["commits"], None, wanted=(OF_TIMES,)))
         made |= {"flapping": flapping(tables["rebalances"], tables["generations"], times)}
         has_ends = manifest.has_ends
@@ -169,7 +169,9 @@ def _by_bucket(store: Store, inputs: Inputs, malformed_events: DataFrame) -> Fol
     return folders
 
 
-def _ends(store: Store, kafka: Mapping[str, str], seen: Seen, commits: DataFrame, watch: Watch) -> DataFrame | None:
+def _ends(
+    store: Store, kafka: Mapping[str, str], seen: ClusterState, commits: DataFrame, watch: Watch
+) -> DataFrame | None:
     """How far the topics with commits reached then; `watch` learns which topics these are."""
     rows = commits.where(~F.col("is_deleted")).select("topic", "partition").distinct().collect()
     watch.places = places = {(row["topic"], row["partition"]) for row in rows}

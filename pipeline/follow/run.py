@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from muster.pipeline.follow.manifest import Manifest, horizon, to_merge
-from muster.pipeline.follow.refresh import Watch, look, refresh
+from muster.pipeline.follow.refresh import Watch, refresh, request_state
 from muster.pipeline.follow.staging import EVENT, NOT_DECODED, appender, logged, merge, reached
 from muster.pipeline.follow.store import Store
 from muster.pipeline.kept import kept
@@ -36,7 +36,7 @@ from muster.pipeline.write import many_files
 _STEP_S: Final = 0.2
 _AGAIN_S: Final = (1, 2, 5, 10, 30)
 """The stream starts again so long after each failure of the cluster in a row."""
-_BORNE_ONCE: Final = 3
+_MAX_FAILURES_ONCE: Final = 3
 _MARK: Final = f"{ClusterError.__name__}: "
 _LASTING: Final = "begin with a new checkpoint"
 """The text of an error of the stream that a new try does not repair."""
@@ -70,22 +70,22 @@ class Follower:
         spark: SparkSession,
         following: Following,
         *,
-        told: Callable[[str], None] | None = None,
+        report_status: Callable[[str], None] | None = None,
         stopped: threading.Event | None = None,
     ) -> None:
-        """`told` gets a status line now and then. Raises NotOurs."""
+        """`report_status` gets a status line now and then. Raises NotOurs."""
         self._spark = spark
         self._what = following
-        self._tell = told or (lambda _: None)
+        self._report_status = report_status or (lambda _: None)
         self._stopped = threading.Event() if stopped is None else stopped
         self._store = Store(spark, following.out)
         wanted = following.wanted
         asked = {"groups": wanted.groups, "since_ms": wanted.since_ms, "delta": following.delta}
         self._store.open(asked, wanted.since_ms, linked=not following.delta)
-        self._watch = Watch(lambda: look(following.kafka))
+        self._watch = Watch(lambda: request_state(following.kafka))
         self._took_s = 0.0
-        self._rested_until = 0.0
-        self._look_again = 0.0
+        self._next_refresh_s = 0.0
+        self._next_request_s = 0.0
         """When the ends of the topics are requested next, if there is no other work."""
         self._shown = -1
         """The version that the page shows."""
@@ -119,30 +119,30 @@ class Follower:
             try:
                 self._follow()
                 if self._what.once and not self._stopped.is_set():
-                    self._tend(last=True)
+                    self._refresh_if_due(last=True)
                 break
             except (StreamingQueryException, ClusterError) as error:
                 failures = 1 if self.manifest.batch > before else failures + 1
-                if not _may_pass(error) or failures > self._borne_with():
+                if not _is_transient(error) or failures > self._max_failures():
                     if _MARK in str(error):
                         raise ClusterError(_sentence(error)) from error
                     raise
                 wait_s = _AGAIN_S[min(failures, len(_AGAIN_S)) - 1]
-                self._tell(f"the cluster cannot be read, once more in {wait_s} s: {_sentence(error)}")
+                self._report_status(f"the cluster cannot be read, once more in {wait_s} s: {_sentence(error)}")
                 self._stopped.wait(wait_s)
 
-    def _borne_with(self) -> float:
+    def _max_failures(self) -> float:
         """How many failures of the cluster in a row are tolerated: few with `once`, one if never reached."""
         if self.manifest.batch < 0:
             return 1
-        return _BORNE_ONCE if self._what.once else math.inf
+        return _MAX_FAILURES_ONCE if self._what.once else math.inf
 
     def _follow(self) -> None:
         self._watch.begin()
         query = self._start()
         try:
             while not self._stopped.is_set() and query.isActive:
-                if not self._tend():
+                if not self._refresh_if_due():
                     self._stopped.wait(_STEP_S)
             if query.isActive:
                 self._finish_batch(query)
@@ -170,22 +170,22 @@ class Follower:
 
     # ---- beside the stream
 
-    def _tend(self, *, last: bool = False) -> bool:
+    def _refresh_if_due(self, *, last: bool = False) -> bool:
         """Make old tables again, if it is time; returns whether there was work. Then rest for as long as it worked."""
         began = time.monotonic()
-        is_time = not self._what.once and self.manifest.batch >= 0 and began >= self._rested_until
+        is_time = not self._what.once and self.manifest.batch >= 0 and began >= self._next_refresh_s
         if not last and not (is_time and self._is_old(began)):
-            self._tell(self.told())
+            self._report_status(self.status())
             return False
-        self._shrink()
+        self._compact()
         manifest = refresh(self._store, self._what.kafka, self._watch)
         self._show(manifest)
         if self._page_is_due(manifest.version, last):
             self.page()
             self._shown = manifest.version
         self._took_s = time.monotonic() - began
-        self._rested_until = time.monotonic() + max(self._took_s, self._what.trigger_ms / 1000)
-        self._tell(self.told())
+        self._next_refresh_s = time.monotonic() + max(self._took_s, self._what.trigger_ms / 1000)
+        self._report_status(self.status())
         return True
 
     def _is_old(self, now_s: float) -> bool:
@@ -193,9 +193,9 @@ class Follower:
         manifest = self.manifest
         if manifest.dirty or manifest.version == 0 or manifest.judged < manifest.batch:
             return True
-        if now_s < self._look_again:
+        if now_s < self._next_request_s:
             return False
-        self._look_again = now_s + self._what.trigger_ms / 1000
+        self._next_request_s = now_s + self._what.trigger_ms / 1000
         return self._watch.has_grown(reached(self._store, manifest.batch))
 
     def _page_is_due(self, version: int, last: bool) -> bool:
@@ -211,7 +211,7 @@ class Follower:
                 write_delta(published(table, name), f"{self._store.out}/tables/{name}")
         self._store.change(lambda latest: latest._replace(shown=manifest.version))
 
-    def _shrink(self) -> None:
+    def _compact(self) -> None:
         """Merge chunks if there are many, and drop records that are too old."""
         manifest = self.manifest
         since_ms = horizon(manifest, self._what.keep_ms)
@@ -236,7 +236,7 @@ class Follower:
         chosen = select(kept(self._spark, self._store.places(manifest), TABLES), about)
         write_pages(self._spark, self._store.out, pages(chosen), self._store.replace)
 
-    def told(self) -> str:
+    def status(self) -> str:
         """The status in a line."""
         manifest = self.manifest
         behind = manifest.batch - manifest.built
@@ -248,7 +248,7 @@ class Follower:
         )
 
 
-def _may_pass(error: Exception) -> bool:
+def _is_transient(error: Exception) -> bool:
     """Whether the cluster failed, and may be back soon."""
     text = str(error)
     return (isinstance(error, ClusterError) or _MARK in text) and _LASTING not in text

@@ -69,8 +69,8 @@ def _as_it_is(
         "raw_key": F.col("key"),
         "raw_value": F.col("value"),
     }
-    told = _stream(spark, kafka, max_rows, {"topic": topic})
-    return shaped(told.select(*(column.alias(name) for name, column in known.items())), DECODED, {})
+    raw_rows = _stream(spark, kafka, max_rows, {"topic": topic})
+    return shaped(raw_rows.select(*(column.alias(name) for name, column in known.items())), DECODED, {})
 
 
 def _stream(spark: SparkSession, kafka: Mapping[str, str], max_rows: int, options: Mapping[str, str]) -> DataFrame:
@@ -167,9 +167,10 @@ def staged(
     decoded, odd_times = with_sound_times(rows.where(~F.col("kind").isin(*NOT_DECODED)).drop("bucket"), now_ms())
     raw = _raw(rows, EVENT, EVENTS_TOPIC)
     has_events = bool(manifest.rows.get(EVENT))
-    told = events(raw) if has_events else None
+    of_events = events(raw) if has_events else None
     epochs = epochs_in(decoded, manifest.rows, listed)
-    return Inputs(decoded, told, since_ms=manifest.since_ms, epochs=epochs, odd_times=odd_times), malformed_events(raw)
+    inputs = Inputs(decoded, of_events, since_ms=manifest.since_ms, epochs=epochs, odd_times=odd_times)
+    return inputs, malformed_events(raw)
 
 
 def staged_transactions(store: Store, manifest: Manifest) -> TransactionInputs:
@@ -177,11 +178,11 @@ def staged_transactions(store: Store, manifest: Manifest) -> TransactionInputs:
     if not any(manifest.rows.get(kind) for kind in OF_TRANSACTIONS):
         return NOTHING
     rows = _kept(store.read(LOG, [chunk.name for chunk in manifest.chunks], STAGED), manifest.since_ms)
-    states, told = (
+    states, of_events = (
         _raw(rows, kind, topic) if manifest.rows.get(kind) else None for kind, topic in OF_TRANSACTIONS.items()
     )
     counts = counts_of(events(_raw(rows, EVENT, EVENTS_TOPIC))) if manifest.rows.get(EVENT) else None
-    return TransactionInputs(states, told, None, counts, of_groups=bool(manifest.asked.get("groups")))
+    return TransactionInputs(states, of_events, None, counts, of_groups=bool(manifest.asked.get("groups")))
 
 
 def _raw(rows: DataFrame, kind: str, topic: str) -> DataFrame:

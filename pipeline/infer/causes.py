@@ -37,7 +37,7 @@ class Verdict(NamedTuple):
     """Members of a cooperative group join again, after they gave partitions up."""
 
 
-class Told(NamedTuple):
+class Inference(NamedTuple):
     """What a rule infers."""
 
     cause: str
@@ -63,13 +63,13 @@ class _Change:
         self.attempts = after.generation - before.generation
 
 
-_Rule = Callable[[_Change], Told | None]
+_Rule = Callable[[_Change], Inference | None]
 
 
 def judge(before: State, after: State, habits: Habits) -> Verdict:
     """Why the group went from `before` to `after`."""
     change = _Change(before, after, habits)
-    cause, trigger, certainty = _told(change)
+    cause, trigger, certainty = _infer(change)
     if change.attempts > 1:
         certainty *= 0.85 if change.attempts <= _FAR else 0.4
     replaced = (Gone(one, REPLACED, None, 1.0) for one in change.back)
@@ -77,26 +77,26 @@ def judge(before: State, after: State, habits: Habits) -> Verdict:
     return Verdict(cause, trigger, round(certainty, 3), gone, tuple(change.new), _is_second_round(change))
 
 
-def _told(change: _Change) -> Told:
+def _infer(change: _Change) -> Inference:
     if _is_second_round(change):
-        return Told(events.METADATA_CHANGED, _gave_up(change.before), 0.8 if change.gone or change.new else 0.9)
+        return Inference(events.METADATA_CHANGED, _gave_up(change.before), 0.8 if change.gone or change.new else 0.9)
     parted = [one for one in change.gone if one.member.member_id in change.before.parted]
     if parted:
         return _departed(parted)
     if change.gone and change.new:
         return _first_of(_EXCHANGED, change)
     if change.gone:
-        return _wanted_others(change) or _departed(change.gone)
+        return _subscription_and_deaths(change) or _departed(change.gone)
     if change.new:
-        return Told(events.NEW_MEMBER, _first_new(change), 0.97 if len(change.new) == 1 else 0.95)
+        return Inference(events.NEW_MEMBER, _first_new(change), 0.97 if len(change.new) == 1 else 0.95)
     if not change.had and not change.has:
         # a member joined, and was gone before a generation had it
-        return Told(events.NEW_MEMBER, None, 0.7)
+        return Inference(events.NEW_MEMBER, None, 0.7)
     return _first_of(_SAME_MEMBERS, change)
 
 
-def _first_of(rules: Sequence[_Rule], change: _Change) -> Told:
-    return next(told for rule in rules if (told := rule(change)) is not None)
+def _first_of(rules: Sequence[_Rule], change: _Change) -> Inference:
+    return next(inference for rule in rules if (inference := rule(change)) is not None)
 
 
 # ---- members joined, or are missing
@@ -108,53 +108,55 @@ def _first_new(change: _Change) -> Member:
     return change.new[0] if change.had else leader
 
 
-def _departed(gone: Sequence[Gone]) -> Told:
+def _departed(gone: Sequence[Gone]) -> Inference:
     """Members are missing and none joined: the first one that went is the trigger."""
     first = min(gone, key=lambda one: (one.in_join_phase, one.when_ms is None, one.when_ms or 0))
     cause = events.SESSION_EXPIRED if first.how == EXPIRED else events.LEFT
     mixed = any(one.how != first.how for one in gone)
-    return Told(cause, first.member, first.certainty * (0.8 if mixed else 1))
+    return Inference(cause, first.member, first.certainty * (0.8 if mixed else 1))
 
 
-def _wanted_others(change: _Change) -> Told | None:
+def _subscription_and_deaths(change: _Change) -> Inference | None:
     """A member subscribes to other topics, and others died.
 
     The change of the subscription begins the rebalance by itself, so the others died during the rebalance.
     """
     if any(one.how == LEFT for one in change.gone):
         return None
-    told = _subscription_changed(change)
-    return None if told is None else told._replace(certainty=0.75)
+    inference = _subscription_changed(change)
+    return None if inference is None else inference._replace(certainty=0.75)
 
 
 # ---- members joined and others are missing in one rebalance: the first rule that holds
 
 
-def _came_while_it_was_on(change: _Change) -> Told | None:
+def _joined_during_rebalance(change: _Change) -> Inference | None:
     """A generation is missing: the new member made the rebalance start again."""
-    return Told(events.NEW_MEMBER, change.new[0], 0.8) if change.attempts > 1 else None
+    return Inference(events.NEW_MEMBER, change.new[0], 0.8) if change.attempts > 1 else None
 
 
-def _given_up_at_once(change: _Change) -> Told | None:
+def _removed_at_once(change: _Change) -> Inference | None:
     """The coordinator was away, and removed silent members as soon as it was back; they join again meanwhile."""
     first = next((one for one in change.gone if one.while_away), None)
-    return None if first is None or not change.stayed else Told(events.SESSION_EXPIRED, first.member, first.certainty)
+    return (
+        None if first is None or not change.stayed else Inference(events.SESSION_EXPIRED, first.member, first.certainty)
+    )
 
 
-def _came_before_all_went(change: _Change) -> Told | None:
+def _joined_before_all_left(change: _Change) -> Inference | None:
     """All members are others. If all had gone first, the log would have the record of an empty group."""
     if change.stayed:
         return None
     if len(change.gone) == 1:
-        return Told(events.NEW_MEMBER, change.new[0], 0.9)
+        return Inference(events.NEW_MEMBER, change.new[0], 0.9)
     left = [one.certainty for one in change.gone if one.how == LEFT]
     if any(certainty >= _GUESS for certainty in left):
         return None
     # for example, members return under new ids after the broker was away
-    return Told(events.NEW_MEMBER, change.new[0], 0.55 if left else 0.7)
+    return Inference(events.NEW_MEMBER, change.new[0], 0.55 if left else 0.7)
 
 
-def _left_first(change: _Change) -> Told | None:
+def _left_first(change: _Change) -> Inference | None:
     left = [one for one in change.gone if one.how == LEFT]
     if not left:
         return None
@@ -163,33 +165,33 @@ def _left_first(change: _Change) -> Told | None:
     if not back and processes <= set(change.habits.away):
         return None  # in a rolling restart one member returns before the next one leaves
     first = min(back or left, key=lambda one: (one.when_ms is None, one.when_ms or 0))
-    return Told(events.LEFT, first.member, first.certainty * (0.9 if back else 0.75))
+    return Inference(events.LEFT, first.member, first.certainty * (0.9 if back else 0.75))
 
 
-def _expired_first(change: _Change) -> Told | None:
+def _expired_first(change: _Change) -> Inference | None:
     expired = [one for one in change.gone if one.how == EXPIRED and not one.in_join_phase]
     first = min(expired, key=lambda one: one.when_ms or 0, default=None)
-    if first is None or not _was_missed(change, first):
+    if first is None or not _session_ended_first(change, first):
         return None
-    return Told(events.SESSION_EXPIRED, first.member, first.certainty * 0.8)
+    return Inference(events.SESSION_EXPIRED, first.member, first.certainty * 0.8)
 
 
-def _took_the_place(change: _Change) -> Told | None:
+def _replaced_dead_process(change: _Change) -> Inference | None:
     """A new process joined in the place of a killed one, before the old session ended."""
-    return Told(events.NEW_MEMBER, change.new[0], 0.8)
+    return Inference(events.NEW_MEMBER, change.new[0], 0.8)
 
 
 _EXCHANGED: Final = (
-    _came_while_it_was_on,
-    _given_up_at_once,
-    _came_before_all_went,
+    _joined_during_rebalance,
+    _removed_at_once,
+    _joined_before_all_left,
     _left_first,
     _expired_first,
-    _took_the_place,
+    _replaced_dead_process,
 )
 
 
-def _was_missed(change: _Change, first: Gone) -> bool:
+def _session_ended_first(change: _Change, first: Gone) -> bool:
     """Had the session of the first expired member ended before a new member joined?"""
     before, after, habits = change.before, change.after, change.habits
     session_ms = first.member.session_timeout_ms
@@ -206,41 +208,41 @@ def _was_missed(change: _Change, first: Gone) -> bool:
 # ---- the same members as before: the first rule that holds
 
 
-def _static_member_back(change: _Change) -> Told | None:
+def _static_member_back(change: _Change) -> Inference | None:
     if not change.back:
         return None
     # a static member that returns in time gets its partitions without a rebalance
     late = [one for one in change.back if is_overdue(change.before, change.after, one)]
     if late:
-        return Told(events.SESSION_EXPIRED, late[0], 0.6)
-    return Told(events.STATIC_MEMBER_BACK, change.has[change.back[0].key], 0.85)
+        return Inference(events.SESSION_EXPIRED, late[0], 0.6)
+    return Inference(events.STATIC_MEMBER_BACK, change.has[change.back[0].key], 0.85)
 
 
-def _subscription_changed(change: _Change) -> Told | None:
+def _subscription_changed(change: _Change) -> Inference | None:
     changed = [
         one for one in change.after.members if one.key in change.had and one.topics != change.had[one.key].topics
     ]
-    return Told(events.SUBSCRIPTION_CHANGED, changed[0], 0.95 if len(changed) == 1 else 0.85) if changed else None
+    return Inference(events.SUBSCRIPTION_CHANGED, changed[0], 0.95 if len(changed) == 1 else 0.85) if changed else None
 
 
-def _partitions_changed(change: _Change) -> Told | None:
+def _partitions_changed(change: _Change) -> Inference | None:
     """A subscribed topic has more partitions than ever before, or none any more."""
     before, counts = change.before, change.after.counts
     grown = any(counts[topic] > change.habits.counts.get(topic, 0) for topic in counts if topic in before.topics)
     # a cooperative leader withholds partitions that members must give up first
     gone = not before.is_cooperative and any(one in before.topics and one not in counts for one in before.counts)
-    return Told(events.PARTITIONS_CHANGED, change.leader, 0.95) if grown or gone else None
+    return Inference(events.PARTITIONS_CHANGED, change.leader, 0.95) if grown or gone else None
 
 
-def _partitions_lost(change: _Change) -> Told | None:
+def _partitions_lost(change: _Change) -> Inference | None:
     """A cooperative member reports fewer partitions than it got."""
     if not change.after.is_cooperative:
         return None
     lost = next((one for one in change.after.members if one.owned < change.had[one.key].assigned), None)
-    return None if lost is None else Told(events.METADATA_CHANGED, lost, 0.7)
+    return None if lost is None else Inference(events.METADATA_CHANGED, lost, 0.7)
 
 
-def _looked_again(change: _Change) -> Told | None:
+def _metadata_checked_again(change: _Change) -> Inference | None:
     """The cooperative leader withheld partitions; or a topic grew, and other members see that a little later."""
     before, after = change.before, change.after
     if not before.is_cooperative:
@@ -248,28 +250,28 @@ def _looked_again(change: _Change) -> Told | None:
     others_look = len(after.members) > 1 and after.joined_ms - before.at_ms <= _SOON_MS
     if not _withheld(before, change.habits) and not (change.habits.has_grown and others_look):
         return None
-    return Told(events.METADATA_CHANGED, _gave_up(before), 0.9)
+    return Inference(events.METADATA_CHANGED, _gave_up(before), 0.9)
 
 
 def _other_metadata(change: _Change) -> list[Member]:
     return [one for one in change.after.members if one.metadata != change.had[one.key].metadata]
 
 
-def _metadata_changed(change: _Change) -> Told | None:
+def _metadata_changed(change: _Change) -> Inference | None:
     """Members of a group without consumers send other metadata; the trigger is rather a follower than the leader."""
     changed = _other_metadata(change)
     if not changed or any(member.topics is not None for member in change.after.members):
         return None
     leader = change.leader
-    return Told(
+    return Inference(
         events.METADATA_CHANGED,
         next((one for one in changed if leader is None or one.key != leader.key), changed[0]),
         0.7,
     )
 
 
-def _leader_rejoined(change: _Change) -> Told | None:
-    return Told(events.LEADER_REJOINED, change.leader, 0.7 if _other_metadata(change) else 0.85)
+def _leader_rejoined(change: _Change) -> Inference | None:
+    return Inference(events.LEADER_REJOINED, change.leader, 0.7 if _other_metadata(change) else 0.85)
 
 
 _SAME_MEMBERS: Final = (
@@ -277,7 +279,7 @@ _SAME_MEMBERS: Final = (
     _subscription_changed,
     _partitions_changed,
     _partitions_lost,
-    _looked_again,
+    _metadata_checked_again,
     _metadata_changed,
     _leader_rejoined,
 )

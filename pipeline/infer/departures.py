@@ -83,9 +83,9 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
         when_ms = _alive_ms(before, member) + member.session_timeout_ms
         return Gone(member, EXPIRED, when_ms, 0.85, while_away=True)
     beat_ms = _beat_ms(before, member, habits)
-    told = _told_by_those_that_stayed(before, after, member, habits, beat_ms, came, several)
-    if told is not None:
-        return told
+    by_others = _by_those_that_stayed(before, after, member, habits, beat_ms, came, several)
+    if by_others is not None:
+        return by_others
     if came and _was_waited_for(before, after, habits):
         return _expired_meanwhile(before, member, 0.8)
     return _most_likely(before, after, member, habits, beat_ms, several)
@@ -122,7 +122,7 @@ def _expired_meanwhile(before: State, member: Member, certainty: float) -> Gone:
     return Gone(member, EXPIRED, end_ms, certainty, in_join_phase=True)
 
 
-def _told_by_those_that_stayed(
+def _by_those_that_stayed(
     before: State, after: State, member: Member, habits: Habits, beat_ms: int | None, came: bool, several: bool
 ) -> Gone | None:
     """How it ended, if the others had stopped already when its session could have ended first."""
@@ -149,7 +149,7 @@ def _most_likely(
     alive_ms = _alive_ms(before, member)
     silent_ms = after.joined_ms - alive_ms
     parts = _parts_with_commit(before, after, habits)
-    if beat_ms is not None and _silent_of_itself(before, after, member, beat_ms):
+    if beat_ms is not None and _silent_without_cause(before, after, member, beat_ms):
         parts = 0.0
     to_the_ms = 0 <= silent_ms - member.session_timeout_ms <= _EXACT_MS
     if not to_the_ms and had_ended(before, after, alive_ms, before.usual_ms() or habits.usual_ms):
@@ -216,7 +216,7 @@ def _was_waited_for(before: State, after: State, habits: Habits) -> bool:
     return len(gave_up) == len(stayed) and after.joined_ms - max(gave_up) > _AT_ONCE_MS
 
 
-def _silent_of_itself(before: State, after: State, member: Member, beat_ms: int) -> bool:
+def _silent_without_cause(before: State, after: State, member: Member, beat_ms: int) -> bool:
     """Was it silent for longer than its death explains? Then it had nothing to commit, before and at the end."""
     rest_ms = rested_ms(before, after) if survivors(before, after) else after.joined_ms
     longest_ms = member.session_timeout_ms + 3 * beat_ms + JOIN_MS

@@ -113,12 +113,12 @@ def raised(epochs: Iterable[Epoch | None]) -> Iterator[Raised]:
     scout, judge = _Judge(session), _Judge(session)
     ahead: deque[Epoch | None] = deque()
     for epoch in epochs:
-        scout.take(epoch, ())
+        scout.next_epoch(epoch, ())
         ahead.append(epoch)
         if len(ahead) > AHEAD:
-            yield from judge.take(ahead.popleft(), ahead)
+            yield from judge.next_epoch(ahead.popleft(), ahead)
     while ahead:
-        yield from judge.take(ahead.popleft(), ahead)
+        yield from judge.next_epoch(ahead.popleft(), ahead)
 
 
 class _Judge:
@@ -137,7 +137,7 @@ class _Judge:
         self._activity: dict[str, Activity] = {}
         self._ended: list[Ended] = []
 
-    def take(self, epoch: Epoch | None, ahead: Iterable[Epoch | None]) -> list[Raised]:
+    def next_epoch(self, epoch: Epoch | None, ahead: Iterable[Epoch | None]) -> list[Raised]:
         """What is inferred of an epoch, which is remembered for the next ones. `ahead`: the epochs that follow it."""
         if epoch is None:
             self._reset()
@@ -148,7 +148,7 @@ class _Judge:
             found.append(self.judge(epoch, epoch.change))
         else:
             self.replaced(epoch)
-        self.remember(epoch)
+        self.record_commits(epoch)
         return found
 
     def replaced(self, epoch: Epoch) -> None:
@@ -158,7 +158,7 @@ class _Judge:
         back = [one for name, one in self._members.items() if name not in there and _key(one) in keys]
         self._ended += [Ended(one.member_id, REPLACED, epoch.began_ms) for one in back]
 
-    def remember(self, epoch: Epoch) -> None:
+    def record_commits(self, epoch: Epoch) -> None:
         """Remember the members of an epoch, and their commits."""
         self._members = {one.member_id: one for one in epoch.members}
         for name, now in epoch.activity.items():
@@ -182,13 +182,13 @@ class _Judge:
             there = {one.member_id: one for one in epoch.members}
             cause, trigger, certainty = events.NEW_MEMBER, there.get(change.joined[0]), 0.99
         if change.gone:
-            told = self._departures(epoch, change)
+            ends = self._departures(epoch, change)
             departed = tuple(
                 Departed(one.member, how, one.at_ms, self._heard_ms(one, how))
-                for one, (_, how, _) in zip(change.gone, told, strict=True)
+                for one, (_, how, _) in zip(change.gone, ends, strict=True)
             )
             ended += [Ended(one.member.member_id, one.how, one.at_ms) for one in departed]
-            cause, trigger, certainty = told[0][0], change.gone[0].member, told[0][2]
+            cause, trigger, certainty = ends[0][0], change.gone[0].member, ends[0][2]
         raises = epoch.number - change.before
         if raises > 1:
             certainty *= 0.85 if raises <= _FAR else 0.4
@@ -235,13 +235,13 @@ class _Judge:
             return by_silence
         # what it had at its last sign of life is a sign of life, too
         seen = self._seen(gone.member)
-        told = departure(before._replace(at_ms=gone.heard_ms), after, seen, self._habits, came=False)
-        if told.how == EXPIRED:
-            return events.SESSION_EXPIRED, EXPIRED, told.certainty
+        ends = departure(before._replace(at_ms=gone.heard_ms), after, seen, self._habits, came=False)
+        if ends.how == EXPIRED:
+            return events.SESSION_EXPIRED, EXPIRED, ends.certainty
         known = before.activity.get(gone.member.member_id)
         silent_ms = gone.at_ms - max(gone.heard_ms, known.last_ms if known is not None else 0)
         is_unsure = gone.member.session_timeout_ms is None and silent_ms >= _LEAST_SILENCE_MS
-        return events.LEFT, LEFT, min(told.certainty, _UNSURE) if is_unsure else told.certainty
+        return events.LEFT, LEFT, min(ends.certainty, _UNSURE) if is_unsure else ends.certainty
 
     def _by_silence(self, gone: Gone, before: State) -> tuple[str, str, float] | None:
         """How a member ended that was silent for several of its intervals while the others continued.

@@ -163,7 +163,7 @@ class Present:
 
 
 @dataclass(slots=True)
-class Held:
+class CurrentOwner:
     """Who has a partition."""
 
     member_id: str
@@ -194,7 +194,7 @@ class Image:
     def __init__(self, names: Mapping[str, str]) -> None:
         self.members: dict[str, Present] = {}
         self.patterns: dict[str, tuple[str, ...]] = {}
-        self.held: dict[Place, Held] = {}
+        self.held: dict[Place, CurrentOwner] = {}
         self._free: dict[Place, int] = {}
         """Since when a partition has no owner any more."""
         self._names = dict(names)
@@ -206,7 +206,7 @@ class Image:
 
     # ---- what records change
 
-    def come(self, record: Record) -> None:
+    def update_member(self, record: Record) -> None:
         """Apply a record with the metadata of a member."""
         assert record.value is not None
         known = self.members.get(record.key)
@@ -215,7 +215,7 @@ class Image:
         else:
             known.value, known.heard_ms = record.value, record.at_ms
 
-    def go(self, member_id: str, at_ms: int, reached: int) -> Iterator[Hold | Gone]:
+    def remove_member(self, member_id: str, at_ms: int, reached: int) -> Iterator[Hold | Gone]:
         """Remove a member; yields what it had, and the member itself."""
         yield from self.release(member_id, at_ms, reached)
         one = self.members[member_id]
@@ -239,14 +239,14 @@ class Image:
         had, one.places = one.places, dict.fromkeys(_places(value))
         for place in had:
             if place not in one.places:
-                self._let_go(place, record.key, record.at_ms, reached)
+                self._revoke(place, record.key, record.at_ms, reached)
         for place in one.places:
             held = self.held.get(place)
             if held is not None and held.member_id == record.key and held.end_ms is None:
                 continue
             if held is not None:
                 yield self.hold(place, record.at_ms, reached)
-            self.held[place] = Held(record.key, record.at_ms, epoch)
+            self.held[place] = CurrentOwner(record.key, record.at_ms, epoch)
             free_ms = self._free.pop(place, None)
             paused_ms = None if free_ms is None else record.at_ms - free_ms
             yield Taken(place, record.key, record.offset, record.at_ms, paused_ms)
@@ -254,7 +254,7 @@ class Image:
     def release(self, member_id: str, at_ms: int, reached: int) -> Iterator[Hold]:
         """A member has no partition any more."""
         for place in [place for place, held in self.held.items() if held.member_id == member_id]:
-            self._let_go(place, member_id, at_ms, reached)
+            self._revoke(place, member_id, at_ms, reached)
             yield self.hold(place, at_ms, reached)
             del self.held[place]
 
@@ -262,7 +262,7 @@ class Image:
         """Partitions without an owner do not pause any more: no member wants them, or the group is empty."""
         self._free.clear()
 
-    def _let_go(self, place: Place, member_id: str, at_ms: int, reached: int) -> None:
+    def _revoke(self, place: Place, member_id: str, at_ms: int, reached: int) -> None:
         held = self.held.get(place)
         if held is not None and held.member_id == member_id and held.end_ms is None:
             held.end_ms = self._free[place] = at_ms

@@ -166,10 +166,10 @@ class _Group:
 
     def _member(self, record: Record) -> Iterator[Hold]:
         if record.value is not None:
-            self._image.come(record)
+            self._image.update_member(record)
         elif record.key in self._image.members:
             key = self._image.key(record.key)
-            for one in self._image.go(record.key, record.at_ms, self._reached):
+            for one in self._image.remove_member(record.key, record.at_ms, self._reached):
                 if isinstance(one, Hold):
                     yield one
                 else:

@@ -53,7 +53,7 @@ _USUAL: Final = 1.0
 """The log odds before any evidence: all clients commit on close, unless only the application commits."""
 
 
-class Hearing(NamedTuple):
+class HeartbeatHabits(NamedTuple):
     """What a group's rebalances show."""
 
     weights: tuple[float, ...] = (0.0,) * len(INTERVALS_MS)
@@ -92,24 +92,24 @@ class Hearing(NamedTuple):
         )
         return max(round(longest_ms * (1 + _LATE)), self.most_ms) + SLACK_MS
 
-    def with_commit(self, is_off_beat: bool) -> Hearing:
+    def with_commit(self, is_off_beat: bool) -> HeartbeatHabits:
         """With one more member that gave partitions up: its last commit was off its beat, or on it."""
         parting = self.parting + (_OFF if is_off_beat else _ON)
         return self._replace(parting=max(-_SURE, min(_SURE, parting)))
 
-    def with_delay(self, delay_ms: int) -> Hearing:
+    def with_delay(self, delay_ms: int) -> HeartbeatHabits:
         """With a rebalance whose start was seen: all members were back after this delay."""
         found = self._with([_of_delay(delay_ms, interval_ms) for interval_ms in INTERVALS_MS])
         return found._replace(most_ms=max(round(self.most_ms * _KEPT), delay_ms))
 
-    def with_gap(self, joined_ms: int, at_ms: int, late_ms: int) -> Hearing:
+    def with_gap(self, joined_ms: int, at_ms: int, late_ms: int) -> HeartbeatHabits:
         """With the times from the last join phase, and from the last assignment, until all were back again.
 
         `late_ms`: how late the leader was.
         """
         return self._with([_of_gap(joined_ms, at_ms, late_ms, interval_ms) for interval_ms in INTERVALS_MS])
 
-    def _with(self, odds: Sequence[float]) -> Hearing:
+    def _with(self, odds: Sequence[float]) -> HeartbeatHabits:
         weights = (_KEPT * old + log(new) for old, new in zip(self.weights, odds, strict=True))
         return self._replace(weights=tuple(weights))
 

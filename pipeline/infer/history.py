@@ -21,45 +21,45 @@ from muster.pipeline.infer.evidence import (
     with_parting,
     with_state,
 )
-from muster.pipeline.infer.heartbeats import Hearing
+from muster.pipeline.infer.heartbeats import HeartbeatHabits
 from muster.pipeline.infer.start import SOON_MS, Seen, Start, start_of, waited_for
 
 _CALM_MS: Final = 300
 """A leader that is not late syncs within this time."""
 
 
-def with_parted(hearing: Hearing, one: Seen) -> Hearing:
+def with_parting_commits(heartbeats: HeartbeatHabits, one: Seen) -> HeartbeatHabits:
     """Learn from the last commits of members that gave partitions up whether members commit at parting."""
     if one.before is None:
-        return hearing
+        return heartbeats
     gave_up = [gone.member for gone in one.verdict.gone if gone.how == LEFT]
     if not one.before.is_cooperative:
         gave_up += survivors(one.before, one.after)
     for member in gave_up:
         is_off = is_off_beat(one.before, member, one.habits)
         if is_off is not None:
-            hearing = hearing.with_commit(is_off)
-    return hearing
+            heartbeats = heartbeats.with_commit(is_off)
+    return heartbeats
 
 
-def with_hearing(hearing: Hearing, one: Seen) -> Hearing:
+def with_return_times(heartbeats: HeartbeatHabits, one: Seen) -> HeartbeatHabits:
     """Learn how soon members return, from a rebalance that waited only for those that stayed."""
-    start = start_of(one, hearing)
+    start = start_of(one, heartbeats)
     if one.before is None or start is None:
-        return hearing
+        return heartbeats
     stayed = survivors(one.before, one.after)
     if not stayed or waited_for(one.before, one.after, one.verdict):
-        return hearing
+        return heartbeats
     end_ms = one.after.joined_ms
     gap_ms, late_ms = end_ms - one.before.at_ms, one.after.at_ms - end_ms
     # if all members had partitions to give up, none waited for its heartbeat
     if late_ms <= _CALM_MS and (gap_ms > SOON_MS or not one.verdict.is_second_round):
-        hearing = hearing.with_gap(end_ms - one.before.joined_ms, gap_ms, late_ms)
+        heartbeats = heartbeats.with_gap(end_ms - one.before.joined_ms, gap_ms, late_ms)
     took_ms = end_ms - start.likely_ms
     # if it took that long, it had another reason
     if not start.is_seen or took_ms > max(member.session_timeout_ms for member in stayed):
-        return hearing
-    return hearing if one.verdict.joined or one.verdict.is_second_round else hearing.with_delay(took_ms)
+        return heartbeats
+    return heartbeats if one.verdict.joined or one.verdict.is_second_round else heartbeats.with_delay(took_ms)
 
 
 class Rebalance(NamedTuple):
@@ -86,15 +86,15 @@ They show how often members send heartbeats, and so when a rebalance began.
 
 def rebalances(states: Iterable[State | None]) -> Iterator[Rebalance]:
     """Each change of generation (`_seen`), with the time at which it began."""
-    hearing = Hearing()
+    heartbeats = HeartbeatHabits()
     seen = _seen(states)
     while some := list(islice(seen, LOOK_AHEAD)):
         for one in some:
-            hearing = with_parted(hearing, one)
+            heartbeats = with_parting_commits(heartbeats, one)
         for one in some:
-            hearing = with_hearing(hearing, one)
+            heartbeats = with_return_times(heartbeats, one)
         for one in some:
-            yield Rebalance(one.before, one.after, one.verdict, start_of(one, hearing))
+            yield Rebalance(one.before, one.after, one.verdict, start_of(one, heartbeats))
 
 
 def _seen(states: Iterable[State | None]) -> Iterator[Seen]:

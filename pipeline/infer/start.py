@@ -13,7 +13,7 @@ from muster.coordinator.groups.common import events
 from muster.pipeline.infer.causes import Verdict
 from muster.pipeline.infer.departures import EXPIRED, Gone, back_ms
 from muster.pipeline.infer.evidence import Habits, Member, State, is_off_beat, survivors
-from muster.pipeline.infer.heartbeats import SLACK_MS, Hearing
+from muster.pipeline.infer.heartbeats import SLACK_MS, HeartbeatHabits
 
 _FAREWELL_MS: Final = 2
 """A member leaves so soon after its last commit, if it made that commit because it leaves."""
@@ -89,7 +89,7 @@ class _Case(NamedTuple):
         """How much later than usual members may have been: as late as the leader."""
         return min(_SLOW * (self.after.at_ms - self.after.joined_ms), _SLOWEST_MS)
 
-    def told(self, low: int, high: int, usual_ms: int | None = None) -> Start:
+    def between(self, low: int, high: int, usual_ms: int | None = None) -> Start:
         """A start anywhere between the bounds, but seldom more than `usual_ms` before the end of the join phase.
 
         The likeliest start gives a length with the smallest relative error in half of these cases.
@@ -102,7 +102,7 @@ class _Case(NamedTuple):
         return Start(low, min(max(self.after.at_ms - length_ms, low), high), high)
 
 
-def start_of(one: Seen, hearing: Hearing) -> Start | None:
+def start_of(one: Seen, heartbeats: HeartbeatHabits) -> Start | None:
     """When the rebalance began. It is None if nothing shows that."""
     if one.before is None:
         return None
@@ -111,30 +111,30 @@ def start_of(one: Seen, hearing: Hearing) -> Start | None:
         return Start(known_ms, known_ms, known_ms, is_seen=True)
     # the clock of another broker may be behind
     before = one.before._replace(at_ms=min(one.before.at_ms, one.after.joined_ms))
-    return _start(_Case(before, one.after, one.verdict, one.habits, one.formed_ms), hearing)
+    return _start(_Case(before, one.after, one.verdict, one.habits, one.formed_ms), heartbeats)
 
 
-def _start(one: _Case, hearing: Hearing) -> Start:
+def _start(one: _Case, heartbeats: HeartbeatHabits) -> Start:
     verdict, before, after = one.verdict, one.before, one.after
     stayed = survivors(before, after)
     if not before.members:
         return _of_empty(one)
     if not stayed and not verdict.joined and len(before.members) == 1:
         return Start(max(before.at_ms, after.joined_ms - _ALONE_MS), after.joined_ms, after.joined_ms, is_seen=True)
-    low, high = _bounds(one, hearing)
+    low, high = _bounds(one, heartbeats)
     first = next((gone for gone in verdict.gone if gone.member is verdict.trigger), None)
     if verdict.is_second_round:
         return _second_round(one, low, high)
     if first is not None and verdict.cause == events.LEFT:
-        return _after_leaving(one, first, low, high, hearing)
+        return _after_leaving(one, first, low, high, heartbeats)
     if first is not None and verdict.cause == events.SESSION_EXPIRED and not first.in_join_phase:
         if not stayed and not verdict.joined:
-            return _all_died(one, low, high, hearing)
-        return _after_expiry(one, first.member, low, high, hearing)
+            return _all_died(one, low, high, heartbeats)
+        return _after_expiry(one, first.member, low, high, heartbeats)
     if verdict.joined and not first:
         # it joined in the place of a dead member
-        low, high = _cut(low, high, _died_ms(one), None)
-    return _between(one, low, high, hearing)
+        low, high = _narrowed(low, high, _died_ms(one), None)
+    return _between(one, low, high, heartbeats)
 
 
 def _of_empty(one: _Case) -> Start:
@@ -145,12 +145,12 @@ def _of_empty(one: _Case) -> Start:
     return Start(min(low, high), high, high)
 
 
-def _bounds(one: _Case, hearing: Hearing) -> tuple[int, int]:
+def _bounds(one: _Case, heartbeats: HeartbeatHabits) -> tuple[int, int]:
     """What holds for any cause. It began after the last assignment, and the members that stayed heard of it in time."""
     before, after = one.before, one.after
     low, high = before.at_ms, after.joined_ms
     stayed = survivors(before, after)
-    heard_ms = hearing.at_most_ms(one.session_ms) + one.heard_ms
+    heard_ms = heartbeats.at_most_ms(one.session_ms) + one.heard_ms
     if stayed and not waited_for(before, after, one.verdict):
         low = max(low, high - heard_ms)
     if not before.is_cooperative:
@@ -159,13 +159,13 @@ def _bounds(one: _Case, hearing: Hearing) -> tuple[int, int]:
             activity, is_off = before.activity.get(member.member_id), is_off_beat(before, member, one.habits)
             if activity is None or is_off is None:
                 continue
-            parted = is_off or hearing.parting > _HABIT
+            parted = is_off or heartbeats.parting > _HABIT
             late_ms = _PARTED_MS if parted else _late_ms(activity.gap_ms or 0)
-            low, high = _cut(low, high, activity.last_ms - heard_ms, activity.last_ms + late_ms)
+            low, high = _narrowed(low, high, activity.last_ms - heard_ms, activity.last_ms + late_ms)
     return min(low, high), high
 
 
-def _after_expiry(one: _Case, member: Member, low: int, high: int, hearing: Hearing) -> Start:
+def _after_expiry(one: _Case, member: Member, low: int, high: int, heartbeats: HeartbeatHabits) -> Start:
     """The session began with the last heartbeat, or with the last commit if that was later.
 
     The last heartbeat came after the last commit, and before the next commit would have come.
@@ -179,11 +179,11 @@ def _after_expiry(one: _Case, member: Member, low: int, high: int, hearing: Hear
         late_ms = max(late_ms, out_ms + _late_ms(beat_ms or 0)) if out_ms <= high else late_ms
     if back_ms(one.before, member) is not None:
         # the coordinator was away, and removed the member when it was back
-        return one.told(*_cut(low, high, over_ms, None), hearing.likely_ms(one.session_ms))
-    low, high = _cut(low, high, over_ms, late_ms)
-    found = one.told(low, high, hearing.likely_ms(one.session_ms))
+        return one.between(*_narrowed(low, high, over_ms, None), heartbeats.likely_ms(one.session_ms))
+    low, high = _narrowed(low, high, over_ms, late_ms)
+    found = one.between(low, high, heartbeats.likely_ms(one.session_ms))
     if low - _TO_THE_MS <= over_ms <= high and beat_ms is not None:
-        heart_ms = hearing.likely_ms(one.session_ms)
+        heart_ms = heartbeats.likely_ms(one.session_ms)
         commit = 1 - beat_ms / (2 * heart_ms) if beat_ms <= heart_ms else heart_ms / (2 * beat_ms)
         later = (1 - commit) * min((high - over_ms) / min(beat_ms, heart_ms), 1)
         if commit >= _REALLY * (commit + later):
@@ -191,12 +191,12 @@ def _after_expiry(one: _Case, member: Member, low: int, high: int, hearing: Hear
     return found
 
 
-def _all_died(one: _Case, low: int, high: int, hearing: Hearing) -> Start:
+def _all_died(one: _Case, low: int, high: int, heartbeats: HeartbeatHabits) -> Start:
     """All members of a group died at one time, or else the others would have returned.
 
     Their ends are spread as their heartbeats are; if the coordinator was away, there is no spread.
     """
-    heard_ms = hearing.at_most_ms(one.session_ms)
+    heard_ms = heartbeats.at_most_ms(one.session_ms)
     sessions = [last_life_ms(one.before, member) + member.session_timeout_ms for member in one.before.members]
     beats = [_beat_ms(one, member) or heard_ms for member in one.before.members]
     low = max(low, high - max(heard_ms, max(sessions) - min(sessions)), min(min(sessions), high))
@@ -204,14 +204,14 @@ def _all_died(one: _Case, low: int, high: int, hearing: Hearing) -> Start:
         return Start(low, high - 1, high)  # the coordinator was away
     if high - max(sessions) <= _TO_THE_MS:
         return Start(low, min(max(min(sessions), low), high), high)  # the members died soon after their commits
-    return one.told(low, high, hearing.likely_ms(one.session_ms))
+    return one.between(low, high, heartbeats.likely_ms(one.session_ms))
 
 
 def _late_ms(beat_ms: int) -> int:
     return round(beat_ms * _LATE) + SLACK_MS
 
 
-def _cut(low: int, high: int, from_ms: int | None, to_ms: int | None) -> tuple[int, int]:
+def _narrowed(low: int, high: int, from_ms: int | None, to_ms: int | None) -> tuple[int, int]:
     """Bounds, narrowed by others; bounds that contradict them are ignored."""
     if from_ms is not None and low < from_ms <= high:
         low = from_ms
@@ -233,29 +233,31 @@ def _second_round(one: _Case, low: int, high: int) -> Start:
     return Start(at_ms, min(likely_ms, high), max(min(high, soon_ms), min(likely_ms, high)), is_seen=True)
 
 
-def _after_leaving(one: _Case, first: Gone, low: int, high: int, hearing: Hearing) -> Start:
+def _after_leaving(one: _Case, first: Gone, low: int, high: int, heartbeats: HeartbeatHabits) -> Start:
     """A member that leaves commits just before, if that is its habit."""
     last_ms, beat_ms = last_life_ms(one.before, first.member), _beat_ms(one, first.member)
     if first.when_ms is not None and first.when_ms > last_ms:
         # it did not poll in time. A client may still commit for an interval, or may not have committed for one
         out_ms = first.when_ms
         if beat_ms is None:
-            return one.told(*_cut(low, high, out_ms, None))
-        low, high = _cut(low, high, out_ms - _late_ms(beat_ms), out_ms + _late_ms(beat_ms) + _LOOKED_MS)
+            return one.between(*_narrowed(low, high, out_ms, None))
+        low, high = _narrowed(low, high, out_ms - _late_ms(beat_ms), out_ms + _late_ms(beat_ms) + _LOOKED_MS)
         return Start(low, min(max(out_ms + beat_ms // 2, low), high), high)
     if last_ms + _AT_MOST_MS < low or last_ms > high:
-        return _between(one, low, high, hearing)
+        return _between(one, low, high, heartbeats)
     is_off = is_off_beat(one.before, first.member, one.habits)
     low = max(low, last_ms)
-    if first.member.member_id in one.before.activity and (is_off or hearing.parts):
+    if first.member.member_id in one.before.activity and (is_off or heartbeats.parts):
         likely_ms = min(max(last_ms + _farewell_ms(one, last_ms), low), high)
         at_most_ms = min(high, last_ms + _AT_MOST_MS + one.heard_ms)
-        if is_off is False and hearing.parting <= _HABIT and beat_ms is not None:
+        if is_off is False and heartbeats.parting <= _HABIT and beat_ms is not None:
             at_most_ms = max(at_most_ms, min(high, last_ms + _late_ms(beat_ms)))
         return Start(
-            low, likely_ms, max(at_most_ms, likely_ms), is_seen=is_off is not False or hearing.parting > _HABIT
+            low, likely_ms, max(at_most_ms, likely_ms), is_seen=is_off is not False or heartbeats.parting > _HABIT
         )
-    return _between(one, *_cut(low, high, None, None if beat_ms is None else last_ms + _late_ms(beat_ms)), hearing)
+    return _between(
+        one, *_narrowed(low, high, None, None if beat_ms is None else last_ms + _late_ms(beat_ms)), heartbeats
+    )
 
 
 def _farewell_ms(one: _Case, last_ms: int) -> int:
@@ -267,7 +269,7 @@ def _farewell_ms(one: _Case, last_ms: int) -> int:
     return min(max(end_ms - final_ms, _FAREWELL_MS), max(end_ms - last_ms, 0) // 2)
 
 
-def _between(one: _Case, low: int, high: int, hearing: Hearing) -> Start:
+def _between(one: _Case, low: int, high: int, heartbeats: HeartbeatHabits) -> Start:
     """All members that stayed hear of it at once, at any time within a heartbeat after it began.
 
     For members that got partitions at the same moment send their heartbeats at the same moments.
@@ -276,7 +278,7 @@ def _between(one: _Case, low: int, high: int, hearing: Hearing) -> Start:
     if survivors(one.before, one.after):
         if waited:
             return Start(low, (low + high) // 2, high)
-        found = one.told(low, high, hearing.likely_ms(one.session_ms))
+        found = one.between(low, high, heartbeats.likely_ms(one.session_ms))
         if one.verdict.joined and one.formed_ms is not None and end_ms - one.formed_ms <= _FORMING_MS:
             return found._replace(likely_ms=max(min(one.before.at_ms + _TOGETHER_MS, found.likely_ms), low))
         return found

@@ -39,13 +39,13 @@ def with_offsets(producer_id: int, rows: Sequence[Row], parts: Iterable[Part], c
             by_row.setdefault(index, []).append(part)
         else:
             alone.append(part)
-    told = list(counts)
+    counted = list(counts)
     for index, row in enumerate(rows):
         mine = by_row.get(index)
         if mine:
             yield row | _of_parts(mine)
         elif OFFSETS_TOPIC in (row.get("topics") or ()):
-            yield row | _of_counts(row, told)
+            yield row | _of_counts(row, counted)
         else:
             # without a known partition of offsets it may still have committed some: its log is compacted
             yield row | ({} if row.get("topics") is None else {"offsets": 0, "groups": []})
@@ -95,11 +95,11 @@ def _alone(producer_id: int, parts: Sequence[Part]) -> Iterator[Row]:
     some: list[Part] = []
     for part in parts:
         if some and not _overlap(some, part):
-            yield _told(producer_id, some)
+            yield _row_of_parts(producer_id, some)
             some = []
         some.append(part)
     if some:
-        yield _told(producer_id, some)
+        yield _row_of_parts(producer_id, some)
 
 
 def _overlap(some: Sequence[Part], part: Part) -> bool:
@@ -109,7 +109,7 @@ def _overlap(some: Sequence[Part], part: Part) -> bool:
     return not is_other and not is_again and (None in ends or part["start_ms"] <= max(ends))
 
 
-def _told(producer_id: int, parts: Sequence[Part]) -> Row:
+def _row_of_parts(producer_id: int, parts: Sequence[Part]) -> Row:
     outcomes = {part["outcome"] for part in parts if part["outcome"] is not None}
     outcome = next(iter(outcomes)) if len(outcomes) == 1 else None
     ends = [part["end_ms"] for part in parts]

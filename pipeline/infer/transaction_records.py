@@ -47,7 +47,7 @@ def transactions_of_states(transactional_id: str, records: Iterable[Logged]) -> 
     """Rows in the order in which the transactions began; `records` are in the order of the log."""
     story = _StateReader(transactional_id)
     for record in records:
-        story.take(record)
+        story.apply(record)
     return story.done()
 
 
@@ -73,7 +73,7 @@ class _StateReader:
         self._by_start: dict[int, _Open] = {}
         self._last: _Open | None = None
 
-    def take(self, record: Logged) -> None:
+    def apply(self, record: Logged) -> None:
         value = record.value
         if value is None:
             self._last = None
@@ -81,9 +81,9 @@ class _StateReader:
             if self._last is not None and self._last.next_empty is None:
                 self._last.next_empty = record
         else:
-            self._go_on(record.at_ms, value)
+            self._apply_status(record.at_ms, value)
 
-    def _go_on(self, at_ms: int, value: TransactionLogValue) -> None:
+    def _apply_status(self, at_ms: int, value: TransactionLogValue) -> None:
         one = self._by_start.get(value.transaction_start_timestamp_ms)
         if one is None:
             one = self._by_start[value.transaction_start_timestamp_ms] = _Open(value)
@@ -185,7 +185,7 @@ def transactions_of_events(transactional_id: str, values: Iterable[Value]) -> li
     """
     story = _EventReader(transactional_id)
     for value in values:
-        story.take(value)
+        story.apply(value)
     return story.done()
 
 
@@ -194,7 +194,7 @@ class _EventReader:
         self._id = transactional_id
         self._rows: dict[int, Row] = {}
 
-    def take(self, value: Value) -> None:
+    def apply(self, value: Value) -> None:
         kind = value["kind"]
         if kind in (kinds.INITIALIZED, kinds.FENCED):
             self._fence(kind, value)

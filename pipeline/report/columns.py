@@ -52,8 +52,8 @@ class Times:
 
     def row(self, most: int = TICKS) -> Html:
         """The ticks below a picture."""
-        told = (tag("span", text, style=f"left:{at:.2f}%", class_=_side(at)) for at, text in self.ticks(most))
-        return tag("div", told, class_="ticks", aria_hidden="true")
+        description = (tag("span", text, style=f"left:{at:.2f}%", class_=_side(at)) for at, text in self.ticks(most))
+        return tag("div", description, class_="ticks", aria_hidden="true")
 
 
 def _apart(ticks: list[tuple[float, str]], part: float) -> list[tuple[float, str]]:
@@ -114,10 +114,10 @@ def short(value: float) -> str:
 def scale(values: Sequence[float], texts: Sequence[str]) -> Html:
     """The axis of values beside a picture, 0 at the bottom. The picture's caption has the unit."""
     top = values[-1] or 1
-    told = (
+    description = (
         tag("span", text, style=f"bottom:{value / top * 100:.2f}%") for value, text in zip(values, texts, strict=True)
     )
-    return tag("div", told, class_="scale", aria_hidden="true")
+    return tag("div", description, class_="scale", aria_hidden="true")
 
 
 _CAUSES_SHOWN: Final = 8
@@ -145,12 +145,12 @@ def over_time(buckets: Sequence[Row], bucket_ms: int, first_ms: int, last_ms: in
     order = sorted(totals, key=lambda one: (-totals[one], one or ""))
     caption = f"Number of rebalances in each {_of(bucket_ms)}, by cause"
     most = max(heights, key=lambda one: (heights[one], -one))
-    told = (
+    description = (
         f"{plural(sum(totals.values()), 'rebalance')} from {_when(first_ms, bucket_ms)} to "
         f"{_when(last_ms, bucket_ms)} UTC; most, {heights[most]:,}, in the {_of(bucket_ms)} from "
         f"{_when(most, bucket_ms)}."
     )
-    plot = _plot(drawn, order, heights, caption, told, (bucket_ms, first_ms, last_ms))
+    plot = _plot(drawn, order, heights, caption, description, (bucket_ms, first_ms, last_ms))
     figure = tag("figure", tag("figcaption", caption), plot, class_="plot")
     return join([figure, legend(order), _dim(left_out) or "", _figures(drawn, order, bucket_ms)])
 
@@ -173,7 +173,7 @@ def _plot(
     order: Sequence[str | None],
     heights: dict[int, int],
     caption: str,
-    told: str,
+    description: str,
     spans: tuple[int, int, int],
 ) -> list[Content]:
     bucket_ms, first_ms, last_ms = spans
@@ -203,7 +203,7 @@ def _plot(
     picture = tag(
         "svg",
         tag("title", caption),
-        tag("desc", told),
+        tag("desc", description),
         grid([step / top * 100 for step in steps]),
         bars,
         viewBox="0 0 1000 100",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.pipeline.episodes.comparison import LEAST, LIKELY, ONE_SIDE, SIGNIFICANT, TOO_FEW
-from muster.pipeline.episodes.verdict import kinds_told
+from muster.pipeline.episodes.verdict import count_of_kind
 from muster.pipeline.report.content import Chosen, Row
 from muster.pipeline.report.groups import Pages, link
 from muster.pipeline.report.markup import Column, Columns, Html, listing, section, tag
@@ -63,7 +63,7 @@ def _judged(row: Row) -> str:
         f"{number(row['too_few'])} with too few happenings to tell": row["too_few"],
         f"{number(row['one_side'])} on one side only": row["one_side"],
     }
-    return ", ".join(told for told, is_so in counts.items() if is_so)
+    return ", ".join(text for text, is_so in counts.items() if is_so)
 
 
 def sentence(row: Row) -> str:
@@ -95,8 +95,8 @@ def _often(p: float) -> str:
         return "in most cases"
     times = 1 / p if p > _NEVER else 1 / _NEVER
     digits = 10 ** max(len(f"{times:.0f}") - 2, 0)
-    told = f"once in {round(times / digits) * digits:,.0f}"
-    return told if p > _NEVER else f"less than {told}"
+    often = f"once in {round(times / digits) * digits:,.0f}"
+    return often if p > _NEVER else f"less than {often}"
 
 
 _OFTEN: Final = 0.5
@@ -109,13 +109,13 @@ def _pair(row: Row, name: str, shown: object) -> str:
 
 
 def _rates(row: Row) -> str:
-    told = []
+    parts = []
     for side in ("before", "after"):
         hours = row[f"hours_{side}"]
-        told.append(number(float(row[f"rebalances_{side}"] or 0) / hours) if hours else "–")
-    return " → ".join(told)
+        parts.append(number(float(row[f"rebalances_{side}"] or 0) / hours) if hours else "–")
+    return " → ".join(parts)
 
 
 def _kinds(kinds: list[str] | None) -> str:
-    told = (one.partition(" ") for one in kinds or ())
-    return ", ".join(kinds_told(kind, int(count)) for count, _, kind in told)
+    parts = (one.partition(" ") for one in kinds or ())
+    return ", ".join(count_of_kind(kind, int(count)) for count, _, kind in parts)

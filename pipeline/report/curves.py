@@ -52,8 +52,8 @@ def pictures(progress: Sequence[Row], first_ms: int, last_ms: int, *, with_figur
     drawn = [found for curve in (BEHIND, READ, COMMITS) if (found := _picture(curve, progress, times)) is not None]
     if not drawn:
         return None
-    told = figures(listing(_FIGURES, progress)) if with_figures else None
-    return join([tag("div", drawn, class_="curves"), told])
+    summary = figures(listing(_FIGURES, progress)) if with_figures else None
+    return join([tag("div", drawn, class_="curves"), summary])
 
 
 def _picture(curve: Curve, progress: Sequence[Row], times: Times) -> Html | None:
@@ -66,14 +66,14 @@ def _picture(curve: Curve, progress: Sequence[Row], times: Times) -> Html | None
         return None
     steps = numbers(max(value for _, value in points))
     highest = max(points, key=lambda one: one[1])
-    told = (
-        f"Most: {_told(highest[1])} {curve.unit} at {moment(highest[0]['until_ms'], seconds=False)} UTC; "
-        f"in the end {_told(points[-1][1])}."
+    summary = (
+        f"Most: {_short_number(highest[1])} {curve.unit} at {moment(highest[0]['until_ms'], seconds=False)} UTC; "
+        f"in the end {_short_number(points[-1][1])}."
     )
     picture = tag(
         "svg",
         tag("title", curve.title),
-        tag("desc", told),
+        tag("desc", summary),
         grid([step / steps[-1] * 100 for step in steps]),
         tag("path", d=_line(curve, progress, times, steps[-1]), class_=f"line {curve.class_}"),
         viewBox="0 0 1000 100",
@@ -81,7 +81,7 @@ def _picture(curve: Curve, progress: Sequence[Row], times: Times) -> Html | None
         class_="chart low",
         role="img",
     )
-    caption = tag("figcaption", curve.title, ". ", tag("small", told))
+    caption = tag("figcaption", curve.title, ". ", tag("small", summary))
     axis = scale(steps, [short(step) for step in steps])
     return tag("figure", caption, axis, picture, times.row(_TICKS), class_="plot")
 
@@ -107,13 +107,13 @@ def _line(curve: Curve, progress: Sequence[Row], times: Times, top: float) -> st
     return "".join(parts)
 
 
-def _told(value: float) -> str:
+def _short_number(value: float) -> str:
     return number(round(value, 1)) if value < 10 else number(round(value))
 
 
 def _rounded(row: Row, name: str) -> Content:
     value = rate(row, name)
-    return None if value is None else _told(value)
+    return None if value is None else _short_number(value)
 
 
 _FIGURES: Final[Columns] = {

@@ -111,25 +111,25 @@ def why(rebalance: Mapping[str, Any]) -> str:
         rebalance["trigger_instance_id"],
         rebalance["trigger_member_id"],
     )
-    told = words.sentence.format(who=trigger)
+    parts = words.sentence.format(who=trigger)
     if rebalance["cause"] == events.PARTITIONS_CHANGED and rebalance["trigger_member_id"] is None:
-        told = "a topic has other partitions"  # in a KIP-848 group the server sees it
+        parts = "a topic has other partitions"  # in a KIP-848 group the server sees it
     reason = rebalance["reason"]
-    return f"{told}: “{reason}”" if reason else told
+    return f"{parts}: “{reason}”" if reason else parts
 
 
 def setting_words(settings_json: str | None) -> str:
     """What a setting of the what-if changes."""
     given = json.loads(settings_json or "{}")
-    told = []
+    parts = []
     for name, value in given.items():
         if isinstance(value, bool):
-            told.append(name if value else f"not {name}")
+            parts.append(name if value else f"not {name}")
         elif name.endswith(".ms") and isinstance(value, int):
-            told.append(f"{name.removesuffix('.ms')} {duration(value)}")
+            parts.append(f"{name.removesuffix('.ms')} {duration(value)}")
         else:
-            told.append(f"{name} {value}")
-    return ", ".join(told) or "nothing changed"
+            parts.append(f"{name} {value}")
+    return ", ".join(parts) or "nothing changed"
 
 
 OTHER: Final = "other"
@@ -174,8 +174,8 @@ def meter(value: float | None, actual: float | None) -> Html | None:
         return None
     share = min(value / actual / 2, 1.0)
     bar = tag("i", style=f"width:{share * 100:.1f}%")
-    told = f"{value / actual * 100:.0f} % of what it was"
-    return tag("span", bar, class_="meter up" if value > actual else "meter", title=told, role="img", aria_label=told)
+    parts = f"{value / actual * 100:.0f} % of what it was"
+    return tag("span", bar, class_="meter up" if value > actual else "meter", title=parts, role="img", aria_label=parts)
 
 
 def compared(row: Mapping[str, float | None], name: str, text: str) -> Html:

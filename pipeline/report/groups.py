@@ -14,7 +14,7 @@ from muster.pipeline.wording import SECOND, number, plural, to_the_second
 
 LEVEL_WORDS: Final[Mapping[str, str]] = {HELP: "needs help", LOOK: "to look at", FINE: "fine"}
 _COUNTED: Final = {HELP: ("needs help", "need help"), LOOK: ("to look at",) * 2, FINE: ("fine",) * 2}
-_TOLD: Final = 8
+_MAX_LISTED: Final = 8
 """Groups that the top of the page describes."""
 _NAME: Final = 200
 """Characters of a name."""
@@ -52,13 +52,13 @@ def glance(chosen: Chosen, pages: Pages) -> Html | None:
     ]  # fmt: skip
     bad = [row for row in chosen.groups.rows if row["level"] in (HELP, LOOK)]
     worst = [row for row in bad if row["level"] == HELP] or bad
-    more = sum(chosen.levels.get(level, 0) for level in (HELP, LOOK)) - len(worst[:_TOLD])
+    more = sum(chosen.levels.get(level, 0) for level in (HELP, LOOK)) - len(worst[:_MAX_LISTED])
     none = "No group needs help." if chosen.levels and not chosen.levels.get(HELP) else None
     return section(
         "Which groups need help",
         tag("div", counts, class_="figures levels") if chosen.levels else None,
         tag("p", none, class_="good") if none else None,
-        tag("ul", (_worst(row, chosen.about, pages) for row in worst[:_TOLD]), class_="worst") if worst else None,
+        tag("ul", (_worst(row, chosen.about, pages) for row in worst[:_MAX_LISTED]), class_="worst") if worst else None,
         tag("p", tag("a", f"{plural(more, 'more group')} to look at", href="#groups"), class_="dim")
         if more > 0
         else None,
@@ -70,7 +70,7 @@ def _worst(row: Row, about: About, pages: Pages) -> Html:
     return tag(
         "li",
         tag("p", badge(row["level"]), " ", tag("b", link(row["group"], pages)), ": ", row["verdict"] or ""),
-        tag("p", tag("b", "Cost: "), told, class_="cost") if (told := cost(row, about)) else None,
+        tag("p", tag("b", "Cost: "), cost_text, class_="cost") if (cost_text := cost(row, about)) else None,
         advice(row),
     )
 
@@ -105,12 +105,12 @@ def listed(rows: Sequence[Row], stories: Sequence[Story], pages: Pages, left: in
 
 def about() -> Html:
     """The meaning of its columns."""
-    told = (
+    text = (
         "Worst first: who had trouble for the longest time. Forming, restarts, scaling and stops on purpose are none. "
         "Cost: how long trouble kept partitions from being read, all added up; all: what all its rebalances cost. "
         "Flapping: 0 (calm) to 100. Behind: records not yet committed at the end."
     )
-    return tag("p", told, class_="dim")
+    return tag("p", text, class_="dim")
 
 
 def search() -> Html:

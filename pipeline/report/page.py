@@ -52,12 +52,12 @@ def made_of(chosen: Chosen) -> Html:
             tag("p", "The ends of the topics are not known from this source: how far groups are behind is not told.")
         )
     if any(chosen.odd_rows.values()):
-        told = " and ".join(f"{count:,} {kind}" for kind, count in chosen.odd_rows.items() if count)
-        lines.append(tag("p", f"{told} rows could not be used:", class_="warn"))
+        unusable = " and ".join(f"{count:,} {kind}" for kind, count in chosen.odd_rows.items() if count)
+        lines.append(tag("p", f"{unusable} rows could not be used:", class_="warn"))
         columns = [Column("kind"), Column("reason"), Column("rows", True)]
         lines.append(table(columns, ((row["kind"], row["reason"], number(row["rows"])) for row in chosen.odd_reasons)))
-    if told := odd_times(chosen.odd_times.rows, chosen.odd_times.total):
-        lines.append(tag("p", f"{told[0].upper()}{told[1:]}.", class_="warn"))
+    if sentence := odd_times(chosen.odd_times.rows, chosen.odd_times.total):
+        lines.append(tag("p", f"{sentence[0].upper()}{sentence[1:]}.", class_="warn"))
     lines.append(tag("p", "Times are UTC. What every column means: docs/pipeline-tables.md of Muster.", class_="dim"))
     return section("What this was made of", lines, id_="made-of")
 
@@ -118,13 +118,13 @@ def pages(chosen: Chosen) -> dict[str, str]:
     """The pages, by the names of their files."""
     files = names(chosen)
     rows = chosen.groups.rows
-    told = {one.group: one for one in chosen.stories}
-    where = {row["group"]: files[place // GROUPS] for place, row in enumerate(rows) if row["group"] in told}
+    story_of = {one.group: one for one in chosen.stories}
+    where = {row["group"]: files[place // GROUPS] for place, row in enumerate(rows) if row["group"] in story_of}
     made = {}
     for place, file in enumerate(files):
         some = rows[place * GROUPS : (place + 1) * GROUPS]
         links = {group: "" if page == file else page for group, page in where.items()}
-        stories = [told[row["group"]] for row in some if row["group"] in told]
+        stories = [story_of[row["group"]] for row in some if row["group"] in story_of]
         made[file] = _page(chosen, _Part(files, place, some, stories, links, len(rows)))
     return made
 
@@ -188,7 +188,7 @@ def _fitting(chosen: Chosen, stories: Sequence[Story], room: int) -> list[Html]:
     begin = next((at for at, one in enumerate(DETAILS) if _about(stories, one) <= _FAR * room), len(DETAILS) - 1)
     ahead = [_AHEAD if place < _WORST else 0 for place in range(len(stories))]
     levels = [max(begin - one, 0) for one in ahead]
-    made = [story.told(one, chosen, DETAILS[level]) for one, level in zip(stories, levels, strict=True)]
+    made = [story.story_section(one, chosen, DETAILS[level]) for one, level in zip(stories, levels, strict=True)]
     size = sum(len(one.encode()) for one in made)
     steps = sorted(
         (level + ahead[place], -place, place, level)
@@ -199,7 +199,7 @@ def _fitting(chosen: Chosen, stories: Sequence[Story], room: int) -> list[Html]:
         if size <= room - _SLACK:
             break
         size -= len(made[place].encode())
-        made[place] = story.told(stories[place], chosen, DETAILS[level])
+        made[place] = story.story_section(stories[place], chosen, DETAILS[level])
         size += len(made[place].encode())
     return made
 

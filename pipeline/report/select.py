@@ -43,9 +43,9 @@ def what_if(tables: Tables, settings: int) -> dict[str, Any]:
     fidelity = tables["fidelity"]
     every = fidelity.schema.names
     judged = grouped(
-        with_columns(fidelity.batches(*every), told=lambda batch: pc.cast(batch["withheld"], pa.int64())),
+        with_columns(fidelity.batches(*every), is_withheld=lambda batch: pc.cast(batch["withheld"], pa.int64())),
         ["source"], groups=("group", "count"), generations=("generations", "sum"), reproduced=("reproduced", "sum"),
-        withheld=("told", "sum"),
+        withheld=("is_withheld", "sum"),
     )  # fmt: skip
     return {
         "grid": _grid(tables),
@@ -326,5 +326,5 @@ def _reasons(tables: Tables) -> list[Row]:
 def _odd_times(commits: pa.Table) -> Some:
     rows = commits.filter(pc.greater(commits["odd"], 0)) if commits.num_rows else commits
     some = some_of(rows.to_batches(), down("odd"), up("group"))
-    told = [{"group": row["group"], "commits": row["odd"], "stated_ms": row["stated_ms"]} for row in some.rows]
-    return Some(told, some.total)
+    found = [{"group": row["group"], "commits": row["odd"], "stated_ms": row["stated_ms"]} for row in some.rows]
+    return Some(found, some.total)

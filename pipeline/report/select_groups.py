@@ -66,15 +66,15 @@ def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
     sums = grouped(counted.to_batches(), ["group"], rebalances=("rebalances", "sum"),
                    paused_partition_ms=("paused_partition_ms", "sum"), moved=("moved", "sum"))  # fmt: skip
     rebalances = {row["group"]: row for row in plain_rows(sums)}
-    told = _rows_by_group(tables["verdicts"], "level", "verdict", "kind", "trouble_ms", "cost_ms")
+    verdicts = _rows_by_group(tables["verdicts"], "level", "verdict", "kind", "trouble_ms", "cost_ms")
     names = sorted({*members, *lags, *rebalances, *committed})
     rank = {level: place for place, level in enumerate(LEVELS)}
     nothing: Row = {}
     order = pa.table(
         {
-            "rank": pa.array([rank.get(str(told.get(name, nothing).get("level"))) for name in names], pa.int32()),
+            "rank": pa.array([rank.get(str(verdicts.get(name, nothing).get("level"))) for name in names], pa.int32()),
             **{
-                key: pa.array([told.get(name, nothing).get(key) for name in names], pa.int64())
+                key: pa.array([verdicts.get(name, nothing).get(key) for name in names], pa.int64())
                 for key in ("trouble_ms", "cost_ms")
             },
             "rebalances": pa.array([rebalances.get(name, nothing).get("rebalances", 0) for name in names], pa.int64()),
@@ -104,9 +104,11 @@ def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
                 for key in ("score", "top_trigger_client_id", "top_trigger_share")
             },
             "lag": lags.get(name),
-            **{key: told.get(name, nothing).get(key) for key in ("level", "verdict", "trouble_ms", "cost_ms")},
+            **{key: verdicts.get(name, nothing).get(key) for key in ("level", "verdict", "trouble_ms", "cost_ms")},
             "advice": advice.get(name, nothing).get("told"),
-            "unadvised": reasons.get(name, nothing).get("unadvised") if _rebalances_too_much(told.get(name)) else None,
+            "unadvised": reasons.get(name, nothing).get("unadvised")
+            if _rebalances_too_much(verdicts.get(name))
+            else None,
         }
         for name in worst
     ]

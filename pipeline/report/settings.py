@@ -57,14 +57,16 @@ def _rounds(changed: Mapping[str, object]) -> str:
     return " short rounds" if is_cooperative(str(changed.get("assignor", ""))) else ""
 
 
-def untold(chosen: Chosen) -> int:
+def withheld_groups(chosen: Chosen) -> int:
     """Groups whose what-if is withheld."""
     return sum(row["withheld"] or 0 for row in chosen.fidelity)
 
 
 def _answers(chosen: Chosen) -> Html | None:
     """Sentences, if few settings were requested."""
-    return join([tag("p", answer(row, untold(chosen))) for row in chosen.grid]) if chosen.answers.rows else None
+    return (
+        join([tag("p", answer(row, withheld_groups(chosen))) for row in chosen.grid]) if chosen.answers.rows else None
+    )
 
 
 def _each(chosen: Chosen, pages: Pages) -> Html | None:

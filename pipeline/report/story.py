@@ -120,7 +120,7 @@ DETAILS: Final = (
 """From all to little: a page has as many details of each group as fit."""
 
 
-def told(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> Html:
+def story_section(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> Html:
     """The part of the page about a group."""
     rows = story.rebalances.rows[: detail.rebalances]
     cost = groups.cost(story.about, chosen.about)
@@ -151,7 +151,7 @@ def told(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> Html:
 
 def _figures(story: Story) -> Html:
     row = story.about
-    told = [
+    facts = [
         plural(story.rebalances.total, "rebalance"),
         f"at most {plural(row['members'], 'member')}" if row["members"] else None,
         f"all its rebalances kept partitions from being read for {to_the_second(row['cost_ms'])}, added up"
@@ -162,10 +162,10 @@ def _figures(story: Story) -> Html:
         f"{number(row['lag'])} records behind at the end" if row["lag"] else None,
     ]
     catching = curves.catching_up(story.progress, row["lag"])
-    told.append(f"it {catching}" if catching else None)
+    facts.append(f"it {catching}" if catching else None)
     if row["rebalances"]:
-        told.append(f"most often because of: {cause_words(row['top_cause']).title}{_by(row)}")
-    return tag("p", "; ".join(filter(None, told)), ".", class_="dim")
+        facts.append(f"most often because of: {cause_words(row['top_cause']).title}{_by(row)}")
+    return tag("p", "; ".join(filter(None, facts)), ".", class_="dim")
 
 
 def _by(row: Row) -> str:

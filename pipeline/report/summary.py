@@ -47,10 +47,10 @@ class _Lines:
         chosen = self._chosen
         first_ms, last_ms = chosen.first_ms or 0, chosen.last_ms or 0
         rebalances = sum(row["rebalances"] for row in chosen.causes)
-        told = "" if chosen.about.has_events else " (inferred: there are no events; what they took is an estimate)"
+        remark = "" if chosen.about.has_events else " (inferred: there are no events; what they took is an estimate)"
         head = (
             f"{plain(chosen.about.source)}: {plural(chosen.groups.total, 'group')}, "
-            f"{plural(chosen.commits, 'commit')}, {plural(rebalances, 'rebalance')}{told}"
+            f"{plural(chosen.commits, 'commit')}, {plural(rebalances, 'rebalance')}{remark}"
         )
         span = f"{moment(first_ms)} to {moment(last_ms)} UTC"
         return [
@@ -87,8 +87,8 @@ class _Lines:
             return []
         left = (len(rows) if total is None else total) - min(len(rows), _LINES)
         more = [f"  … {left:,} more"] if left > 0 else []
-        told = [one for row in rows[:_LINES] for one in self._wrapped_line(line(row))]
-        return ["", *self._wrapped(title, 0), *told, *more]
+        lines = [one for row in rows[:_LINES] for one in self._wrapped_line(line(row))]
+        return ["", *self._wrapped(title, 0), *lines, *more]
 
     def _wrapped_line(self, line: str) -> list[str]:
         # a line that fits keeps its columns
@@ -98,30 +98,30 @@ class _Lines:
         """How many groups need help, what happened to the worst ones, its cost, and what would have helped."""
         chosen = self._chosen
         counts = ", ".join(f"{chosen.levels[level]:,} {_LEVELS[level]}" for level in LEVELS if chosen.levels.get(level))
-        told = [f"groups: {counts}"] if counts else ["groups"]
+        lines = [f"groups: {counts}"] if counts else ["groups"]
         bad = [row for row in chosen.groups.rows if row["level"] in (HELP, LOOK) and row["verdict"]]
         calm = [row for row in chosen.groups.rows if row["level"] == FINE and row["rebalances"]]
         shown = (bad or calm)[:_LINES]
         if not shown:
-            return ["", *told] if counts else []
+            return ["", *lines] if counts else []
         level = None
         for row in shown:
             if row["level"] != level:
                 level = row["level"]
-                told += ["", _TITLES[level]]
-            told += self._group(row)
+                lines += ["", _TITLES[level]]
+            lines += self._group(row)
         left = sum(chosen.levels.get(one, 0) for one in (HELP, LOOK)) - len(shown) if bad else 0
-        return ["", *told, *([f"  … {plural(left, 'more group')} to look at: see the page"] if left > 0 else [])]
+        return ["", *lines, *([f"  … {plural(left, 'more group')} to look at: see the page"] if left > 0 else [])]
 
     def _group(self, row: Row) -> list[str]:
-        told = self._wrapped(f"{plain(row['group'], _HEAD)}: {row['verdict']}")
+        lines = self._wrapped(f"{plain(row['group'], _HEAD)}: {row['verdict']}")
         if found := cost(row, self._chosen.about):
-            told += self._wrapped(f"cost: {found}", 4)
+            lines += self._wrapped(f"cost: {found}", 4)
         if row["advice"]:
-            told += self._wrapped(f"one change: {row['advice']}", 4)
+            lines += self._wrapped(f"one change: {row['advice']}", 4)
         elif row["unadvised"]:
-            told += self._wrapped(f"nothing is advised: {row['unadvised']}", 4)
-        return told
+            lines += self._wrapped(f"nothing is advised: {row['unadvised']}", 4)
+        return lines
 
     def _compared(self) -> list[str]:
         chosen = self._chosen
@@ -133,14 +133,14 @@ class _Lines:
 
     def _what_if(self) -> list[str]:
         chosen = self._chosen
-        left = settings.untold(chosen)
+        left = settings.withheld_groups(chosen)
         if chosen.answers.rows:
             return ["", "what if", *(line for row in chosen.grid for line in self._wrapped(settings.answer(row, left)))]
         estimated = any(
             row["source"] == SOURCE_LOG and row["groups"] > (row["withheld"] or 0) for row in chosen.fidelity
         )
-        told = "; times of groups without events are estimates" if estimated else ""
-        title = f"what if (rebalances that left a group empty are not counted{told})"
+        remark = "; times of groups without events are estimates" if estimated else ""
+        title = f"what if (rebalances that left a group empty are not counted{remark})"
         lines = self._block(title, chosen.grid, _setting)
         if 1 < len(chosen.about.what_if) <= _VALUES and chosen.grid:
             # one question with several values: the answer is the best of them
@@ -150,8 +150,8 @@ class _Lines:
     def _odd(self) -> list[str]:
         chosen = self._chosen
         odd = [f"{count:,} {kind}" for kind, count in chosen.odd_rows.items() if count]
-        told = f"rows that could not be used: {', '.join(odd)} (tables malformed, unknown)"
-        lines = ["", *self._wrapped(told, 0)] if odd else []
+        sentence = f"rows that could not be used: {', '.join(odd)} (tables malformed, unknown)"
+        lines = ["", *self._wrapped(sentence, 0)] if odd else []
         title = "times of commits that cannot be, taken from the log around them (table commits, stated_ms)"
         return [*lines, *self._block(title, chosen.odd_times.rows, _odd_time, chosen.odd_times.total)]
 

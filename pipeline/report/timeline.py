@@ -65,12 +65,12 @@ def share_of(row: Mapping[str, Any], until_ms: int) -> Share:
 
 def assigned_words(assigned: Iterable[Mapping[str, Any]] | None, total: int) -> str:
     """`orders 0-3, 7; payments 1`, and how many more there are."""
-    told, count = [], 0
+    title, count = [], 0
     for topic in assigned or ():
         numbers = sorted(topic["partitions"])
         count += len(numbers)
-        told.append(f"{topic['topic']} {_ranges(numbers)}")
-    text = "; ".join(told)
+        title.append(f"{topic['topic']} {_ranges(numbers)}")
+    text = "; ".join(title)
     return f"{text}; {total - count} more" if total > count else text
 
 
@@ -155,8 +155,8 @@ class Mark(NamedTuple):
         count = len(self.rows)
         if count == 1:
             return min(letters)
-        told = str(count) if count < 100 else "99+"
-        return f"{min(letters)}{told}" if len(letters) == 1 and count < 100 else told
+        number = str(count) if count < 100 else "99+"
+        return f"{min(letters)}{number}" if len(letters) == 1 and count < 100 else number
 
 
 def marks(rows: Sequence[Row], times: Times, room: float) -> list[Mark]:
@@ -195,7 +195,7 @@ def picture(
     lanes = _newest(lanes_of(shares))
     drawn = (_lane(lane, times, most, with_titles) for lane in lanes.shown)
     processes = plural(len(lanes.shown), "process", "processes")
-    told = f"Partitions of {processes} over time, with {plural(len(shown), 'rebalance')}"
+    title = f"Partitions of {processes} over time, with {plural(len(shown), 'rebalance')}"
     caption = (
         "Partitions owned by each process (numbers in the bars), rebalances (letters; digits: how many rebalances "
         "stand there)"
@@ -208,7 +208,7 @@ def picture(
             tag("figure",
                 tag("figcaption", caption),
                 tag("div", _marks(shown, times), class_="row marks", aria_hidden="true"),
-                tag("div", drawn, _rules(shown, times), class_="stack", role="img", aria_label=told),
+                tag("div", drawn, _rules(shown, times), class_="stack", role="img", aria_label=title),
                 tag("div", times.row(), class_="row"),
                 class_="lanes"),
             [tag("p", note, class_="dim") for note in notes],
@@ -239,10 +239,12 @@ def _lane(lane: Lane, times: Times, most: int, with_titles: bool) -> Html:
         left = times.percent(one.start_ms)
         width = max(times.percent(one.end_ms) - left, 0.15)
         shade = f"--a:{PALE + (FULL - PALE) * one.partitions / most:.0f}%" if one.partitions else None
-        told = f"{moment(one.start_ms)} – {moment(one.end_ms, day=False)}: {one.assigned or 'nothing'}"
+        title = f"{moment(one.start_ms)} – {moment(one.end_ms, day=False)}: {one.assigned or 'nothing'}"
         text = tag("s", str(one.partitions)) if width >= _NUMBER else None
         style = ";".join(filter(None, (f"left:{left:.2f}%", f"width:{width:.2f}%", shade)))
-        parts.append(tag("i", text, style=style, title=told if with_titles else None, class_=None if shade else "idle"))
+        parts.append(
+            tag("i", text, style=style, title=title if with_titles else None, class_=None if shade else "idle")
+        )
     return tag(
         "div", tag("div", lane.name, class_="who", title=lane.name), tag("div", parts, class_="bar"), class_="row"
     )
@@ -268,8 +270,8 @@ def _letter(one: Mark) -> Html:
     newest = one.rows[0]
     words = [f"{moment(row['end_ms'])} generation {row['generation']}: {why(row)}" for row in one.rows[:_NAMED]]
     more = len(one.rows) - len(words)
-    told = "\n".join([*words, f"and {more:,} more"] if more else words)
+    title = "\n".join([*words, f"and {more:,} more"] if more else words)
     causes = {cause_class(row["cause"]) for row in one.rows}
     colour = min(causes) if len(causes) == 1 else f"c-{OTHER}"
     place = markup.rebalance_anchor(newest)
-    return tag("a", one.text, href=f"#{place}", style=f"left:{one.at:.2f}%", title=told, class_=colour, tabindex="-1")
+    return tag("a", one.text, href=f"#{place}", style=f"left:{one.at:.2f}%", title=title, class_=colour, tabindex="-1")

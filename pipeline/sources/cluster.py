@@ -101,17 +101,17 @@ class Cluster:
     def unreachable(self) -> ClusterError:
         """The error for a cluster that did not answer."""
         silent = f"nobody answered for {FIRST_ANSWER_TIMEOUT_S:.0f} s"
-        told = "; ".join(self._complaints) or ("the connection was closed" if self.is_hopeless else silent)
-        if _NO_KAFKA in told:
-            told = "what answered there is no Kafka"
+        causes = "; ".join(self._complaints) or ("the connection was closed" if self.is_hopeless else silent)
+        if _NO_KAFKA in causes:
+            causes = "what answered there is no Kafka"
         return ClusterError(
-            f"{self.config['bootstrap.servers']} cannot be reached: {told}: is a broker listening there, and does it "
+            f"{self.config['bootstrap.servers']} cannot be reached: {causes}: is a broker listening there, and does it "
             f"speak {self.config.get('security.protocol', 'PLAINTEXT')} (-X kafka.security.protocol=...)?"
         )
 
 
 @contextmanager
-def asking(client: Mapping[str, str]) -> Iterator[AdminClient]:
+def admin_client(client: Mapping[str, str]) -> Iterator[AdminClient]:
     """A client of a cluster for this block. Errors of its library become ClusterError or BadOption."""
     cluster = Cluster(client)
     try:
@@ -125,7 +125,7 @@ def asking(client: Mapping[str, str]) -> Iterator[AdminClient]:
         raise cluster.error(error) from error
 
 
-def knock(client: Mapping[str, str]) -> None:
+def check_reachable(client: Mapping[str, str]) -> None:
     """Check that the cluster answers; the library would try for over half a minute. Raises ClusterError, BadOption."""
     cluster = Cluster(client)
     try:
@@ -148,7 +148,7 @@ def bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets, Offset
 
     Raises ClusterError, NoSource.
     """
-    with asking(client) as admin:
+    with admin_client(client) as admin:
         places = [TopicPartition(reading.topic, number) for number in _partitions(admin, client, reading.topic)]
         first = _offsets(admin, places, OffsetSpec.earliest(), reading)  # type: ignore[no-untyped-call]  # lacks annotations
         last = _offsets(admin, places, OffsetSpec.latest(), reading)  # type: ignore[no-untyped-call]  # lacks annotations
@@ -164,7 +164,7 @@ def wanted_bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets,
     since_ms = reading.since_ms
     if since_ms is None or not last:
         return first, last
-    with asking(client) as admin:
+    with admin_client(client) as admin:
         places = [TopicPartition(reading.topic, partition) for partition in last]
         newer = _offsets(admin, places, OffsetSpec.for_timestamp(max(since_ms, 0)), reading)
     begin = {one: last[one] if newer[one] < 0 else max(newer[one], first[one]) for one in last}
@@ -174,7 +174,7 @@ def wanted_bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets,
 def of_partitions(reading: Reading, first: Offsets, last: Offsets) -> tuple[Offsets, Offsets]:
     """Only the partitions that may have requested rows: the hash of a group's name is its partition."""
     count = len(first) if reading.topic == OFFSETS_TOPIC else None
-    wanted = [partition for partition in last if reading.asked.has_partition(partition, count)]
+    wanted = [partition for partition in last if reading.row_filter.has_partition(partition, count)]
     return {one: first[one] for one in wanted}, {one: last[one] for one in wanted}
 
 
@@ -289,7 +289,7 @@ class _Wave:
             if self._late:
                 yield from self._deleted()
             if wanted:
-                yield self._reading.asked.of_raw(_batch(wanted, topic))
+                yield self._reading.row_filter.of_raw(_batch(wanted, topic))
         self._consumer.unassign()
 
     def _wanted(self, messages: Sequence[Any]) -> list[Any]:
@@ -317,7 +317,7 @@ class _Wave:
     def _deleted(self) -> Iterator[pa.RecordBatch]:
         """A row for each partition whose log now begins only after the start of its range."""
         late, self._late = self._late, []
-        topic, told = self._reading.topic, []
+        topic, causes = self._reading.topic, []
         for partition in late:
             start, end = self._ranges[partition].start, self._ranges[partition].end
             first, _ = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), ANSWER_TIMEOUT_S)
@@ -326,9 +326,9 @@ class _Wave:
                 text = f"{gone} were deleted before they were read"
                 if self._reading.fail_on_damage:
                     raise self._cluster.error(text)
-                told.append({"topic": topic, "partition": partition, "offset": start, "damage": text})
-        if told:
-            yield self._reading.asked.of_raw(pa.RecordBatch.from_pylist(told, schema=RAW))
+                causes.append({"topic": topic, "partition": partition, "offset": start, "damage": text})
+        if causes:
+            yield self._reading.row_filter.of_raw(pa.RecordBatch.from_pylist(causes, schema=RAW))
 
 
 def _batch(messages: Sequence[Any], topic: str) -> pa.RecordBatch:

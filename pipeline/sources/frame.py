@@ -87,7 +87,7 @@ def decoded_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
     return some_rows(rows, topic).mapInArrow(decode_all, from_arrow_schema(DECODED))
 
 
-_LOOKED_AT: Final = 64
+_MAX_CHECKED: Final = 64
 """At most so many files of a table are checked: a remote store answers late."""
 _BYTES: Final = (pa.binary(), pa.large_binary(), pa.null())
 _EXPECTED: Final = "a table of raw rows in Parquet has columns partition, offset, timestamp, key, value"
@@ -99,7 +99,7 @@ def check_table(path: str) -> None:
     files, folders = _files(system, root)
     if not files and not folders:
         raise NoSource(f"{path} holds no Parquet file, though it is a table's folder: {_EXPECTED}")
-    for file in files[:_LOOKED_AT]:
+    for file in files[:_MAX_CHECKED]:
         try:
             with system.open_input_file(file.path) as stream:
                 schema = parquet.read_schema(stream)
@@ -114,8 +114,8 @@ def check_table(path: str) -> None:
             raise NoSource(f"{path} is no copy of a log: {file.base_name}: {lacking}; there are {there}")
         for name in ("key", "value"):
             if name in schema.names and schema.field(name).type not in _BYTES:
-                told = f"column {name} is {schema.field(name).type}: it must be binary, as Kafka keeps it"
-                raise NoSource(f"{path} is no copy of a log: {file.base_name}: {told}")
+                problem = f"column {name} is {schema.field(name).type}: it must be binary, as Kafka keeps it"
+                raise NoSource(f"{path} is no copy of a log: {file.base_name}: {problem}")
 
 
 def _files(system: fs.FileSystem, root: str) -> tuple[list[fs.FileInfo], list[fs.FileInfo]]:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from muster.pipeline.schema import DECODED, OFFSETS_TOPIC, RAW
-from muster.pipeline.sources.segments import READ_COMMITTED, READ_UNCOMMITTED, Asked, Reading
+from muster.pipeline.sources.segments import READ_COMMITTED, READ_UNCOMMITTED, Reading, RowFilter
 
 RAW_ROWS: Final = "raw"
 DECODED_ROWS: Final = "decoded"
@@ -91,7 +91,7 @@ def options_of(given: Mapping[str, str]) -> Options:
         path,
         kafka,
         rows,
-        Reading(known.get("topic", OFFSETS_TOPIC), isolation, fail, _asked(known, rows)),
+        Reading(known.get("topic", OFFSETS_TOPIC), isolation, fail, _row_filter(known, rows)),
         _count(known, "numPartitions", os.cpu_count() or 1),
         _one_of(known, "startingOffsets", (EARLIEST, LATEST)),
         _count(known, "maxRowsPerTrigger", 1_000_000),
@@ -100,11 +100,11 @@ def options_of(given: Mapping[str, str]) -> Options:
     )
 
 
-def _asked(known: Mapping[str, str], rows: str) -> Asked:
+def _row_filter(known: Mapping[str, str], rows: str) -> RowFilter:
     groups = tuple(_BETWEEN.split(known["groups"])) if "groups" in known else ()
     if groups and rows != DECODED_ROWS:
         raise BadOption("option groups: only decoded rows tell of groups: give rows=decoded too")
-    return Asked(_numbers(known.get("partitions")), _time(known, "since"), _time(known, "until"), groups)
+    return RowFilter(_numbers(known.get("partitions")), _time(known, "since"), _time(known, "until"), groups)
 
 
 def _numbers(text: str | None) -> frozenset[int] | None:

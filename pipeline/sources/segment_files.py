@@ -11,7 +11,7 @@ from pyarrow import fs
 
 _SEGMENT: Final = re.compile(r"[0-9]{20}\.log")
 _FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
-_LOOKED_INTO: Final = 100
+_MAX_LISTED: Final = 100
 _NAMED: Final = 3
 """Folders that a message names."""
 READERS: Final = 8
@@ -100,7 +100,7 @@ def find_segments(path: str, topic: str) -> list[SegmentFile]:
 
 def _folders_with(system: fs.FileSystem, entries: list[fs.FileInfo], topic: str) -> list[str]:
     """The folders just below that hold folders of this topic: data directories of several clusters or brokers."""
-    some = sorted(entry.path for entry in entries if entry.type == fs.FileType.Directory)[:_LOOKED_INTO]
+    some = sorted(entry.path for entry in entries if entry.type == fs.FileType.Directory)[:_MAX_LISTED]
     found = []
     for one in some:
         below = folders_among(system.get_file_info(fs.FileSelector(one)))

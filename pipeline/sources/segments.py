@@ -1,7 +1,7 @@
 """Raw rows from segment files as Arrow batches, without Spark: the requested rows, and the files of each task.
 
 Control batches and aborted transactions are left out. Data that cannot be read gives a row of its own. The request
-(`Asked`) is used three times. It skips partitions, segments and batches without a requested row. It skips records
+(`RowFilter`) is used three times. It skips partitions, segments and batches without a requested row. It skips records
 before they are decoded. And it filters the rows exactly.
 """
 
@@ -28,7 +28,7 @@ from muster.protocol.hashing import group_partition
 _SPECIAL: Final = re.compile(r"[*?\[]")
 
 
-class Asked(NamedTuple):
+class RowFilter(NamedTuple):
     """All given conditions must hold for a row."""
 
     partitions: frozenset[int] | None = None
@@ -79,7 +79,7 @@ class Asked(NamedTuple):
         return rows.filter(pc.is_in(column, pa.array(found, column.type)))
 
 
-EVERYTHING: Final = Asked()
+ALL_ROWS: Final = RowFilter()
 
 
 def _is_key_of(group: str, keys: pa.Array) -> pa.Array:
@@ -106,13 +106,13 @@ class Reading(NamedTuple):
     topic: str = OFFSETS_TOPIC
     isolation: str = READ_COMMITTED
     fail_on_damage: bool = False
-    asked: Asked = EVERYTHING
+    row_filter: RowFilter = ALL_ROWS
     """Other rows are left out."""
 
     @property
     def since_ms(self) -> int | None:
         """Older rows need not even be read, unless every damage must be found."""
-        return None if self.fail_on_damage else self.asked.since_ms
+        return None if self.fail_on_damage else self.row_filter.since_ms
 
 
 class Share(NamedTuple):
@@ -143,7 +143,7 @@ def share_out(path: str, count: int, reading: Reading | None = None) -> list[Sha
     partitions: dict[int, list[SegmentFile]] = {}
     for segment in segments:
         partitions.setdefault(segment.partition, []).append(segment)
-    wanted = [one for of, some in partitions.items() if reading.asked.has_partition(of) for one in some]
+    wanted = [one for of, some in partitions.items() if reading.row_filter.has_partition(of) for one in some]
     if reading.since_ms is not None:
         system, _ = file_system(path)
         newest = {some[-1] for some in partitions.values()}
@@ -214,11 +214,11 @@ def _rows(
     if damages and reading.fail_on_damage:
         raise DamagedSegment(damages[0].text)
     if len(rows.batch):
-        yield reading.asked.of_raw(arrow_of(rows, batches, reading.topic, segment.partition))
+        yield reading.row_filter.of_raw(arrow_of(rows, batches, reading.topic, segment.partition))
     if damages:
         place = {"topic": reading.topic, "partition": segment.partition}
-        told = [{**place, "offset": offset, "damage": text} for offset, text in damages]
-        yield reading.asked.of_raw(pa.RecordBatch.from_pylist(told, schema=RAW))
+        damaged = [{**place, "offset": offset, "damage": text} for offset, text in damages]
+        yield reading.row_filter.of_raw(pa.RecordBatch.from_pylist(damaged, schema=RAW))
 
 
 def _stretches(system: fs.FileSystem, segment: SegmentFile, *, check_crc: bool = True) -> Iterator[Stretch]:

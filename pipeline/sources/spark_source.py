@@ -20,7 +20,7 @@ from muster.pipeline.sources.cluster import (
     Range,
     bounded,
     bounds,
-    knock,
+    check_reachable,
     of_partitions,
     read_ranges,
     share_ranges,
@@ -28,7 +28,7 @@ from muster.pipeline.sources.cluster import (
 )
 from muster.pipeline.sources.options import DECODED_ROWS, LATEST, BadOption, Options, options_of
 from muster.pipeline.sources.segment_files import NoSource
-from muster.pipeline.sources.segments import EVERYTHING, Share, read_share, share_out
+from muster.pipeline.sources.segments import ALL_ROWS, Share, read_share, share_out
 
 
 class MusterSource(DataSource):
@@ -60,14 +60,14 @@ def _columns_of(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in names]) if names else schema
 
 
-def _narrowed(options: Options, asked: StructType) -> Options:
+def _narrowed(options: Options, row_filter: StructType) -> Options:
     """With the columns of a schema: that of the options, or one that the reader got. Raises BadOption."""
     known = {field.name: field.dataType for field in from_arrow_schema(options.schema).fields}
-    for field in asked.fields:
+    for field in row_filter.fields:
         if known.get(field.name) != field.dataType:
             there = known[field.name].simpleString() if field.name in known else f"one of {', '.join(known)}"
             raise BadOption(f"the schema has a column {field.name} {field.dataType.simpleString()}: expected {there}")
-    return options._replace(columns=() if asked.names == options.schema.names else tuple(asked.names))
+    return options._replace(columns=() if row_filter.names == options.schema.names else tuple(row_filter.names))
 
 
 def open_reader(options: Mapping[str, str]) -> DataSourceReader:
@@ -94,10 +94,10 @@ class BatchReader(DataSourceReader):
 
 
 def _shares_of_cluster(options: Options) -> list[list[Range]]:
-    knock(options.kafka)
+    check_reachable(options.kafka)
     start, end = wanted_bounds(options.kafka, options.reading)
     shares = share_ranges(start, end, options.partitions)
-    if not shares and options.reading.asked == EVERYTHING:
+    if not shares and options.reading.row_filter == ALL_ROWS:
         raise NoSource(f"{options.kafka['bootstrap.servers']}: {options.reading.topic} holds nothing that can be read")
     return shares
 
@@ -110,7 +110,7 @@ def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatc
     else:
         batches = read_ranges(options.kafka, options.reading, [Range(*one) for one in partition.value])
     if options.rows == DECODED_ROWS:
-        batches = map(options.reading.asked.of_decoded, decode_all(batches))
+        batches = map(options.reading.row_filter.of_decoded, decode_all(batches))
     return (batch.select(options.columns) for batch in batches) if options.columns else batches
 
 

@@ -23,7 +23,7 @@ from pyarrow import fs
 
 from muster.pipeline.clock import now_ms
 from muster.pipeline.schema import columns
-from muster.pipeline.sources.cluster import ANSWER_TIMEOUT_S, asking
+from muster.pipeline.sources.cluster import ANSWER_TIMEOUT_S, admin_client
 from muster.pipeline.sources.segment_files import READERS, Folder, NoSource, folders_among, listed
 from muster.pipeline.sources.segment_reader import Stretch, Walk
 
@@ -90,7 +90,7 @@ def reach_of_cluster(client: Mapping[str, str]) -> Reach:
     To be called before the log of the groups is read: a group may commit, meanwhile, for later records. Raises
     ClusterError, BadOption.
     """
-    with asking(client) as admin:
+    with admin_client(client) as admin:
         places = [TopicPartition(*place) for place in _all_places(admin)]
         at_ms = now_ms()
         return Reach(at_ms, _offsets(admin, places, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
@@ -115,7 +115,7 @@ def ends_of_cluster(
         times = [reach.at_ms - ago_ms for ago_ms in HISTORY_MS]
     else:
         times = [until_ms - ago_ms for ago_ms in (0, *HISTORY_MS)]
-    with asking(client) as admin:
+    with admin_client(client) as admin:
         for then_ms in times:
             then = OffsetSpec.for_timestamp(then_ms)
             found = _offsets(admin, [TopicPartition(*place) for place in latest], then)
@@ -289,7 +289,7 @@ def _id_in(system: fs.FileSystem, file: str) -> str | None:
 def names_of_cluster(client: Mapping[str, str]) -> dict[str, str]:
     """Names by ids of the visible topics of a live cluster. Raises ClusterError."""
     found: dict[str, str] = {}
-    with asking(client) as admin:
+    with admin_client(client) as admin:
         topics = sorted(admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics)
         asked = admin.describe_topics(TopicCollection(topics), request_timeout=ANSWER_TIMEOUT_S) if topics else {}
         for topic, answer in asked.items():

@@ -77,9 +77,9 @@ def kinds_of(batches: Batches) -> list[int | None]:
     if len(controls):
         rows, _ = rows_of(batches.only(batches.is_control))
         start, end, valid = rows.key
-        told = valid & (end - start >= 4)
-        kind = integers(rows.data, np.where(told, start + 2, 0), 2)
-        for batch in np.flatnonzero(told):
+        has_kind = valid & (end - start >= 4)
+        kind = integers(rows.data, np.where(has_kind, start + 2, 0), 2)
+        for batch in np.flatnonzero(has_kind):
             if kind[batch] in (0, COMMIT):
                 kinds[int(controls[rows.batch[batch]])] = int(kind[batch])
     return kinds

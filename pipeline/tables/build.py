@@ -33,7 +33,7 @@ def build(inputs: Inputs, names: Collection[str] | None = None) -> dict[str, Dat
 
 
 def unusable(
-    decoded: DataFrame, malformed_events: DataFrame | None, told: TransactionInputs = NOTHING
+    decoded: DataFrame, malformed_events: DataFrame | None, of_transactions: TransactionInputs = NOTHING
 ) -> dict[str, DataFrame]:
     """The tables `malformed` and `unknown`.
 
@@ -43,9 +43,9 @@ def unusable(
     found = {kind: conform(some, kind) for kind, some in rows.items()}
     if malformed_events is not None:
         found[MALFORMED] = found[MALFORMED].unionByName(malformed_events)
-    of_transactions = malformed_transactions(told)
-    if of_transactions is not None:
-        found[MALFORMED] = found[MALFORMED].unionByName(of_transactions)
+    bad_transactions = malformed_transactions(of_transactions)
+    if bad_transactions is not None:
+        found[MALFORMED] = found[MALFORMED].unionByName(bad_transactions)
     return found
 
 
@@ -63,7 +63,7 @@ class _Facts:
             self._planned[name] = (_TABLES.get(name) or _STARTS[name])(self)
         return self._planned[name]
 
-    def told(self, name: str) -> DataFrame:
+    def episodes_or_verdicts(self, name: str) -> DataFrame:
         """`episodes` or `verdicts`: one step makes both."""
         if name not in self._planned:
             self._planned |= episodes_and_verdicts(*(self[table] for table in _OF_EPISODES))
@@ -117,8 +117,8 @@ _TABLES: Final[_Plans] = {
     "progress": lambda of: progress(of["walk"]),
     "flapping": lambda of: flapping(of["rebalances"], of["generations"], of["walk"]),
     "static_candidates": lambda of: static_candidates(of["memberships"], of["generations"]),
-    "episodes": lambda of: of.told("episodes"),
-    "verdicts": lambda of: of.told("verdicts"),
+    "episodes": lambda of: of.episodes_or_verdicts("episodes"),
+    "verdicts": lambda of: of.episodes_or_verdicts("verdicts"),
     "transactions": lambda of: keep(transactions(of.inputs.transactions, of.inputs.decoded)),
 }
 _STARTS: Final[_Plans] = {

@@ -105,7 +105,7 @@ class CommitRows(NamedTuple):
     step_ms: int | None
 
 
-class _Told(NamedTuple):
+class _Common(NamedTuple):
     """The values that are equal in all rows."""
 
     known_until_ms: int | None
@@ -123,10 +123,10 @@ def rows_by_topic(batches: Iterable[pa.RecordBatch], *, are_placed: bool) -> Ite
     last: list[pa.RecordBatch] = []
     """and a partition that may have more rows."""
     of_last: tuple[object, object] | None = None
-    told: _Told | None = None
+    common: _Common | None = None
     for batch in _pieces(batches):
-        if told is None:
-            told = _Told(*batch.slice(0, 1).select(_Told._fields).to_pylist()[0].values())
+        if common is None:
+            common = _Common(*batch.slice(0, 1).select(_Common._fields).to_pylist()[0].values())
         begin, of = _last_topic(batch)
         coded = _coded(batch)
         if begin or of != of_last:
@@ -134,12 +134,12 @@ def rows_by_topic(batches: Iterable[pa.RecordBatch], *, are_placed: bool) -> Ite
             last, of_last = [], of
         last.append(coded.slice(begin))
         if whole and sum(one.num_rows for one in (*whole, *last)) >= _AT_ONCE:
-            yield _commits(whole, told, are_placed)
+            yield _commits(whole, common, are_placed)
     whole += last
     # the rows are kept nowhere else once they are yielded
     last.clear()
-    if told is not None and whole:
-        yield _commits(whole, told, are_placed)
+    if common is not None and whole:
+        yield _commits(whole, common, are_placed)
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -176,7 +176,7 @@ _NUMBERS: Final = (
 )
 
 
-def _commits(batches: list[pa.RecordBatch], told: _Told, are_placed: bool) -> CommitRows:
+def _commits(batches: list[pa.RecordBatch], common: _Common, are_placed: bool) -> CommitRows:
     """Rows of ROWS, in their order, from coded batches, which leave their list.
 
     Each column gets its final form before the next one, so that a large table is not in memory twice.
@@ -230,9 +230,9 @@ def _commits(batches: list[pa.RecordBatch], told: _Told, are_placed: bool) -> Co
         stated_ms=values["stated_ms"],
         producer_epoch=values["producer_epoch"],
         ends=seen,
-        known_until_ms=told.known_until_ms,
-        first_ms=told.first_ms,
-        step_ms=told.step_ms,
+        known_until_ms=common.known_until_ms,
+        first_ms=common.first_ms,
+        step_ms=common.step_ms,
     )
 
 

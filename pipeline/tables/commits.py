@@ -37,7 +37,7 @@ from muster.pipeline.tables.inputs import Inputs, holdings, states
 from muster.pipeline.tables.lag import lasts, step_ms, steps
 from muster.pipeline.tables.log_times import DAY_MS
 from muster.pipeline.tables.ordered_columns import NO_MEMBERS
-from muster.pipeline.tables.stall_candidates import looks, reach_of, thinned, windowed
+from muster.pipeline.tables.stall_candidates import reach_of, stall_candidates, thinned, windowed
 from muster.pipeline.tables.topic_ends import marks_of
 
 _STREAMS_KEY: Final = 17
@@ -190,12 +190,12 @@ def _walked(
         seen = ends.where("end_offset is not null and time_ms is not null")
         seen = seen.select("topic", "partition", F.col("end_offset").alias("committed_offset"), "time_ms")
         rows = rows.unionByName(seen.withColumn("what", F.lit(END)), allowMissingColumns=True)
-    rows = shaped(rows.crossJoin(F.broadcast(_told_of_all(commits, ends))), ROWS, {})
+    rows = shaped(rows.crossJoin(F.broadcast(_same_in_all_rows(commits, ends))), ROWS, {})
     in_order = rows.repartition("topic", "partition").sortWithinPartitions(*_ORDER)
     return in_order.mapInArrow(lambda batches: _walk(batches, are_placed, wanted), from_arrow_schema(WALKED))
 
 
-def _told_of_all(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
+def _same_in_all_rows(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
     """One row: known_until_ms, first_ms and step_ms (see ROWS)."""
     # the last row of each group counts: the clock of a broker may have been ahead for a while
     each = commits.groupBy("group", "log_partition").agg(
@@ -239,11 +239,11 @@ def _found(commits: CommitRows, wanted: Collection[str]) -> Iterator[tuple[str, 
     if OF_ENDS in wanted:
         few = thinned(commits)
         reach = reach_of(commits, few, marks)
-        yield from looks(commits, few, reach, windowed(commits, few, reach.end_then)).items()
+        yield from stall_candidates(commits, few, reach, windowed(commits, few, reach.end_then)).items()
         yield "last", lasts(commits, marks)
-        told = steps(commits)
-        if told is not None:
-            yield "step", told
+        progressed = steps(commits)
+        if progressed is not None:
+            yield "step", progressed
     if OF_LOG in wanted:
         yield "back", backward(commits)
         yield "active", active(commits)

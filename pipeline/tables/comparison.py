@@ -65,9 +65,9 @@ def comparison(before: Side, after: Side) -> DataFrame:
     made = keep(by_group(rows, "side", _compare, _RESULT))
     is_tested = F.col("judgement") == CHANCE
     limit = made.agg((F.lit(LIKELY) / F.greatest(F.count_if(is_tested), F.lit(1))).alias("limit"))
-    told = made.crossJoin(F.broadcast(limit)).withColumn("is_significant", is_tested & (F.col("p") < F.col("limit")))
-    told = told.withColumn("judgement", F.when(F.col("is_significant"), SIGNIFICANT).otherwise(F.col("judgement")))
-    return conform(told, "comparison")
+    judged = made.crossJoin(F.broadcast(limit)).withColumn("is_significant", is_tested & (F.col("p") < F.col("limit")))
+    judged = judged.withColumn("judgement", F.when(F.col("is_significant"), SIGNIFICANT).otherwise(F.col("judgement")))
+    return conform(judged, "comparison")
 
 
 _EPISODE: Final = {"kind": "string", "rebalances": "int", "cost_ms": "long", "lasted_ms": "long"}
@@ -106,16 +106,16 @@ def _compare(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, A
         else:
             episodes[row["side"]].append(Episode(row["kind"], row["rebalances"], row["cost_ms"], row["lasted_ms"] or 0))
     before, after = (span(observed[number], episodes[number]) for number in (0, 1))
-    told: dict[str, Any] = {"group": group, "p": chance(before, after), "judgement": judgement(before, after)}
+    judged: dict[str, Any] = {"group": group, "p": chance(before, after), "judgement": judgement(before, after)}
     for side, one, count in zip(_SIDES, (before, after), happenings(before, after), strict=True):
-        told |= {
+        judged |= {
             f"hours_{side}": one.observed_ms / 3_600_000,
             f"rebalances_{side}": one.rebalances,
             f"happenings_{side}": count,
             f"cost_ms_{side}": one.cost_ms,
             f"episodes_{side}": list(one.kinds),
         }
-    yield told
+    yield judged
 
 
 _NEEDED: Final = ("episodes", "verdicts")

@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.find import episodes as found_in
-from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Spell, Who
-from muster.pipeline.episodes.other_trouble import Back, Standing, went_back
+from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Stay, Who
+from muster.pipeline.episodes.other_trouble import Back, Stall, went_back
 from muster.pipeline.episodes.verdict import describe, verdict
 from muster.pipeline.schema import columns, structs
 from muster.pipeline.tables import by_group, keep
@@ -27,7 +27,7 @@ from muster.pipeline.tables.moments import MOMENT, moments
 from muster.pipeline.tables.schema import TABLES, conform
 from muster.pipeline.tables.stall_candidates import STALL, STOP
 
-_SPELL: Final = pa.struct(
+_STAY: Final = pa.struct(
     columns(
         "member_id string, instance_id string, client_id string, host string, start_ms long, end_ms long, "
         "end_cause string, first_generation int, last_generation int, silent_ms long, rebalance_timeout_ms int, "
@@ -40,13 +40,13 @@ _REBALANCE: Final = pa.struct(
         "reason string, members_before int, members_after int, partitions int, cost_ms long, confidence double"
     )
 )
-_STANDING: Final = pa.struct(columns("topic string, partition int, from_ms long, until_ms long, lag long"))
+_STALLED: Final = pa.struct(columns("topic string, partition int, from_ms long, until_ms long, lag long"))
 _BACK: Final = pa.struct(columns("cause string, from_ms long, until_ms long, commits int"))
 _GIVEN: Final[dict[str, Any]] = {
-    "spell": from_arrow_type(_SPELL),
+    "stay": from_arrow_type(_STAY),
     "rebalance": from_arrow_type(_REBALANCE),
     "moments": from_arrow_type(structs(MOMENT)),
-    "standing": from_arrow_type(_STANDING),
+    "stalled": from_arrow_type(_STALLED),
     "back": from_arrow_type(_BACK),
     "score": "double",
     "first_ms": "long",
@@ -71,11 +71,11 @@ def episodes_and_verdicts(
 
     Without the last two tables the verdicts say nothing of commits.
     """
-    spells = keep(_spells(memberships, generations, walk))
-    rows = spells.unionByName(_rebalances(rebalances))
-    rows = rows.unionByName(_groups(generations, walk, flapping, moments(walk, _lost(spells))))
+    stays = keep(_stays(memberships, generations, walk))
+    rows = stays.unionByName(_rebalances(rebalances))
+    rows = rows.unionByName(_groups(generations, walk, flapping, moments(walk, _lost(stays))))
     if stalls is not None:
-        rows = rows.unionByName(_standing(stalls))
+        rows = rows.unionByName(_stalled(stalls))
     if regressions is not None:
         rows = rows.unionByName(_back(regressions))
     result = keep(by_group(rows, "at_ms", _tell, _RESULT))
@@ -99,17 +99,19 @@ def _struct(kind: pa.DataType, **known: Column) -> Column:
                       for at in range(kind.num_fields)))  # fmt: skip
 
 
-def _spells(memberships: DataFrame, generations: DataFrame, walk: DataFrame) -> DataFrame:
+def _stays(memberships: DataFrame, generations: DataFrame, walk: DataFrame) -> DataFrame:
     """Members, with the time since their last commit when they went, and their timeouts."""
     who = ["group", "member_id"]
     last = unpacked(walk, "heard", HEARD)
     # a member may have several stays under one id
     began_ms = F.coalesce("start_ms", F.lit(0))
-    stays = memberships.select(*who, "first_generation", "last_generation", began_ms.alias("began_ms"))
+    members_stays = memberships.select(*who, "first_generation", "last_generation", began_ms.alias("began_ms"))
     is_known = F.col("generation").isNotNull() & F.col("first_generation").isNotNull()
     is_over = F.coalesce(F.col("generation") > F.col("last_generation"), F.lit(False))
     is_its = ~is_known | ((F.col("generation") >= F.col("first_generation")) & ~is_over)
-    heard = last.join(stays, who).where(is_its).groupBy(*who, "began_ms").agg(F.max("heard_ms").alias("heard_ms"))
+    heard = (
+        last.join(members_stays, who).where(is_its).groupBy(*who, "began_ms").agg(F.max("heard_ms").alias("heard_ms"))
+    )
     members = generations.select("group", F.explode("members").alias("one"))
     patience = members.groupBy("group", F.col("one.member_id").alias("member_id")).agg(
         F.max("one.rebalance_timeout_ms").alias("rebalance_timeout_ms"),
@@ -118,7 +120,7 @@ def _spells(memberships: DataFrame, generations: DataFrame, walk: DataFrame) -> 
     rows = memberships.withColumn("began_ms", began_ms).join(heard, [*who, "began_ms"], "left")
     rows = rows.join(patience, who, "left")
     silent = F.col("end_ms") - F.col("heard_ms")
-    return _row(rows, F.col("start_ms"), spell=_struct(_SPELL, silent_ms=silent))
+    return _row(rows, F.col("start_ms"), stay=_struct(_STAY, silent_ms=silent))
 
 
 def _rebalances(rebalances: DataFrame) -> DataFrame:
@@ -127,83 +129,81 @@ def _rebalances(rebalances: DataFrame) -> DataFrame:
     costs = [name for name in ("paused_partition_ms", "silent_partition_ms") if name in rebalances.columns]
     known = [F.coalesce(F.col(name), F.lit(0)) for name in costs]
     paused = sum(known[1:], known[0])
-    told = _struct(
+    row = _struct(
         _REBALANCE,
         trigger=F.col("trigger_member_id"),
         partitions=sum(counts[1:], counts[0]),
         cost_ms=paused,
         confidence=F.coalesce("confidence", F.lit(0.5)),
     )
-    return _row(rebalances, F.col("end_ms"), rebalance=told)
+    return _row(rebalances, F.col("end_ms"), rebalance=row)
 
 
-def _standing(stalls: DataFrame) -> DataFrame:
+def _stalled(stalls: DataFrame) -> DataFrame:
     rows = stalls.where(F.col("status").isin(STALL, STOP))
-    return _row(
-        rows, F.col("start_ms"), standing=_struct(_STANDING, from_ms=F.col("start_ms"), until_ms=F.col("end_ms"))
-    )
+    return _row(rows, F.col("start_ms"), stalled=_struct(_STALLED, from_ms=F.col("start_ms"), until_ms=F.col("end_ms")))
 
 
 def _back(regressions: DataFrame) -> DataFrame:
     until_ms, commits = F.coalesce("until_ms", "time_ms"), F.coalesce("commits", F.lit(1))
-    told = _struct(_BACK, from_ms=F.col("time_ms"), until_ms=until_ms, commits=commits.cast("int"))
-    return _row(regressions, F.col("time_ms"), back=told)
+    row = _struct(_BACK, from_ms=F.col("time_ms"), until_ms=until_ms, commits=commits.cast("int"))
+    return _row(regressions, F.col("time_ms"), back=row)
 
 
-def _lost(spells: DataFrame) -> DataFrame:
+def _lost(stays: DataFrame) -> DataFrame:
     """group, heard_ms: the last sign of life of each member; null: it was not lost."""
     end_ms, silent_ms, session_ms = (
-        F.coalesce(f"spell.{name}", F.lit(0)) for name in ("end_ms", "silent_ms", "session_timeout_ms")
+        F.coalesce(f"stay.{name}", F.lit(0)) for name in ("end_ms", "silent_ms", "session_timeout_ms")
     )
-    is_dead = F.col("spell.end_cause").isin(*sorted(DEATHS))
+    is_dead = F.col("stay.end_cause").isin(*sorted(DEATHS))
     is_silent = silent_ms.between(F.greatest(session_ms, F.lit(1)), limits.LOST_SESSIONS * session_ms)
     dead_ms = F.when(session_ms > 0, session_ms).otherwise(silent_ms)
-    heard_ms = F.when(is_dead, end_ms - dead_ms).when(is_silent, end_ms - silent_ms)  # as Spell.lost_ms
-    return spells.select("group", F.when(F.col("spell.end_ms").isNotNull(), heard_ms).alias("heard_ms"))
+    heard_ms = F.when(is_dead, end_ms - dead_ms).when(is_silent, end_ms - silent_ms)  # as Stay.lost_ms
+    return stays.select("group", F.when(F.col("stay.end_ms").isNotNull(), heard_ms).alias("heard_ms"))
 
 
 def _groups(generations: DataFrame, walk: DataFrame, flapping: DataFrame, trouble: DataFrame) -> DataFrame:
     """Every group, with its score, from when to when the log has it, and the end of the log."""
     rows = observed(generations, walk).join(flapping.select("group", "score"), "group", "left")
     rows = rows.crossJoin(F.broadcast(trouble))
-    told = {name: F.col(name) for name in ("moments", "score", "first_ms", "last_ms", "end_ms")}
-    return _row(rows, F.lit(None).cast("long"), **told)
+    given = {name: F.col(name) for name in ("moments", "score", "first_ms", "last_ms", "end_ms")}
+    return _row(rows, F.lit(None).cast("long"), **given)
 
 
 # ---- Python's part
 
 
 def _tell(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    spells: list[Spell] = []
+    stays: list[Stay] = []
     rebalances: list[Rebalance] = []
-    standing: list[Standing] = []
+    stalled: list[Stall] = []
     back: list[Back] = []
     about: dict[str, Any] = {}
     for row in rows:
-        if row["spell"] is not None:
-            spells.append(spell_of(row["spell"]))
+        if row["stay"] is not None:
+            stays.append(stay_of(row["stay"]))
         elif row["rebalance"] is not None:
             rebalances.append(Rebalance(**row["rebalance"]))
-        elif row["standing"] is not None:
-            standing.append(Standing(**row["standing"]))
+        elif row["stalled"] is not None:
+            stalled.append(Stall(**row["stalled"]))
         elif row["back"] is not None:
             back.append(Back(**row["back"]))
         else:
             about = row
     end_ms = max([about.get("end_ms") or 0, *(one.end_ms for one in rebalances)])
     moments = [(one["from_ms"], one["until_ms"]) for one in about.get("moments") or ()]
-    found = found_in(spells, rebalances, moments)
+    found = found_in(stays, rebalances, moments)
     for one in found:
         yield {"is_verdict": False, **row_of(group, one, end_ms)}
-    told = verdict(found, end_ms, about.get("score"), standing, back, went_back(rebalances))
+    judged = verdict(found, end_ms, about.get("score"), stalled, back, went_back(rebalances))
     yield {
         "is_verdict": True,
         "group": group,
-        "level": told.level,
-        "verdict": told.text,
-        "kind": told.kind,
+        "level": judged.level,
+        "verdict": judged.text,
+        "kind": judged.kind,
         "episodes": len(found),
-        "trouble_ms": told.trouble_ms,
+        "trouble_ms": judged.trouble_ms,
         "cost_ms": sum(one.cost_ms for one in rebalances),
         "rebalances": len(rebalances),
         "first_ms": about.get("first_ms"),
@@ -211,10 +211,10 @@ def _tell(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]
     }
 
 
-def spell_of(row: dict[str, Any]) -> Spell:
-    """A row of _SPELL, as the rules read it."""
+def stay_of(row: dict[str, Any]) -> Stay:
+    """A row of _STAY, as the rules read it."""
     who = Who(row["member_id"], row["instance_id"], row["client_id"], row["host"])
-    return Spell(
+    return Stay(
         who, row["start_ms"] or 0, row["end_ms"], row["end_cause"], row["first_generation"], row["last_generation"],
         row["silent_ms"], row["rebalance_timeout_ms"], row["session_timeout_ms"],
     )  # fmt: skip

@@ -63,11 +63,11 @@ def epochs_in(decoded: DataFrame, rows: Mapping[str, int], listed: Callable[[], 
 def topic_names(decoded: DataFrame) -> dict[str, str]:
     """The names of topics by their ids, from commits and (before Kafka 4.1) from group records. Runs a job."""
     commits = table(decoded, OFFSET_COMMIT).where(F.col("topic_id").isNotNull()).select("topic_id", "topic")
-    told = F.from_json("value_json", "topics array<struct<topicId string, topicName string>>")
+    named = F.from_json("value_json", "topics array<struct<topicId string, topicName string>>")
     groups = table(decoded, CONSUMER_GROUP).where(
         F.col("value_json").isNotNull() & (F.col("key_type") == PARTITION_METADATA)
     )
-    listed = groups.select(F.explode(told["topics"]).alias("one")).select("one.topicId", "one.topicName")
+    listed = groups.select(F.explode(named["topics"]).alias("one")).select("one.topicId", "one.topicName")
     return {row[0]: row[1] for row in commits.unionAll(listed).distinct().collect()}
 
 

@@ -29,10 +29,10 @@ NEAR_MS: Final = 60_000
 """An epoch of the offsets log that begins this near is the same epoch."""
 _TRIGGER_FIELDS: Final = ("member", "instance", "client_id", "host")
 _NAMES: Final = ("member_id", "instance_id", "client_id", "host")
-_NOT_TOLD: Final = ("paused_partition_ms", "took_least_ms", "took_most_ms")
+_NOT_IN_EVENTS: Final = ("paused_partition_ms", "took_least_ms", "took_most_ms")
 EVENT_REBALANCE: Final = pa.schema(
     [
-        *(field for field in TABLES["rebalances"] if field.name not in _NOT_TOLD),
+        *(field for field in TABLES["rebalances"] if field.name not in _NOT_IN_EVENTS),
         *columns("leader string, is_cooperative boolean"),
     ]
 )

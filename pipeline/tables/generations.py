@@ -17,7 +17,7 @@ from muster.pipeline.tables.epoch_states import holds_of
 from muster.pipeline.tables.inputs import HOLDER, MEMBER_FIELDS, Inputs, held, states
 from muster.pipeline.tables.schema import TABLES, conform
 
-_NOT_TOLD = {"rack": "string", "topics": "array<string>"}
+_NOT_IN_EVENTS = {"rack": "string", "topics": "array<string>"}
 """The fields that events have only in raw bytes, and their types."""
 _IN_EVENTS = {"member_id": "member", "instance_id": "instance", "assigned": "assignment"}
 
@@ -27,19 +27,19 @@ def generations(inputs: Inputs) -> DataFrame:
     logged = _of_log(inputs)
     if inputs.events is None:
         return logged
-    told = _of_events(inputs.events)
+    of_events = _of_events(inputs.events)
     # a group that was deleted and created again has its numbers again, but never its leaders
     known = ["group", "generation", "leader"]
-    return logged.unionByName(told.join(logged.select(*known), known, "left_anti"))
+    return logged.unionByName(of_events.join(logged.select(*known), known, "left_anti"))
 
 
 def _of_log(inputs: Inputs) -> DataFrame:
     in_order = Window.partitionBy("group").orderBy("log_offset")
     kept = F.transform("members", lambda one: F.struct(*(one[name].alias(name) for name in MEMBER_FIELDS)))
     rows = states(inputs).withColumn("members", kept)
-    told = F.struct("generation", "protocol_type", "protocol", "leader", "members", "is_tombstone")
+    of_events = F.struct("generation", "protocol_type", "protocol", "leader", "members", "is_tombstone")
     # a record is written again when a group is unloaded or upgraded: this is no new state
-    rows = rows.withColumn("again", told.eqNullSafe(F.lag(told).over(in_order))).where(~F.col("again"))
+    rows = rows.withColumn("again", of_events.eqNullSafe(F.lag(of_events).over(in_order))).where(~F.col("again"))
     rows = rows.withColumn("end_ms", F.lead("at_ms").over(in_order)).where(~F.col("is_tombstone"))
     return _conform(rows.withColumn("start_ms", F.col("at_ms")).withColumn("source", F.lit(SOURCE_LOG)))
 
@@ -48,14 +48,14 @@ def _of_events(events: DataFrame) -> DataFrame:
     in_order = Window.partitionBy("group").orderBy("log_offset")
     rows = events.where(F.col("kind").isin(REBALANCE_COMPLETED, GROUP_EMPTIED, GROUP_DELETED))
     rows = rows.withColumn("end_ms", F.lead("time_ms").over(in_order)).where(F.col("kind") == REBALANCE_COMPLETED)
-    members = F.transform("members", lambda one: F.struct(*(_told(one, name) for name in MEMBER_FIELDS)))
+    members = F.transform("members", lambda one: F.struct(*(_event_field(one, name) for name in MEMBER_FIELDS)))
     rows = rows.withColumn("members", members).withColumn("start_ms", F.col("time_ms"))
     return _conform(rows.withColumn("log_offset", F.lit(None)).withColumn("source", F.lit(SOURCE_EVENTS)))
 
 
-def _told(member: Column, name: str) -> Column:
-    if name in _NOT_TOLD:
-        return F.lit(None).cast(_NOT_TOLD[name]).alias(name)
+def _event_field(member: Column, name: str) -> Column:
+    if name in _NOT_IN_EVENTS:
+        return F.lit(None).cast(_NOT_IN_EVENTS[name]).alias(name)
     return member[_IN_EVENTS.get(name, name)].alias(name)
 
 

@@ -28,12 +28,12 @@ from muster.pipeline.tables.commit_activity import activity
 from muster.pipeline.tables.inputs import HOLDER, Inputs, states
 from muster.pipeline.tables.schema import TABLES
 
-_NOT_CONCLUDED: Final = (
+_NOT_INFERRED: Final = (
     *("reason", "kept", "moved", "gained", "lost", "paused_partition_ms", "source", "took_least_ms", "took_most_ms"),
 )
 INFERRED_REBALANCE: Final = pa.schema(
     [
-        *(field for field in TABLES["rebalances"] if field.name not in _NOT_CONCLUDED),
+        *(field for field in TABLES["rebalances"] if field.name not in _NOT_INFERRED),
         *columns("leader string, is_cooperative boolean"),
         ("gone", structs("member_id string, end_cause string, end_ms long")),
     ]

@@ -94,14 +94,14 @@ def progress(walk: DataFrame) -> DataFrame:
     """Rows of the table `progress` from those of `commits.walked`."""
     rows = unpacked(walk, "step", STEP)
     # a partition whose end was never seen is ignored. An end that is not known just now makes the sum unknown
-    told = rows.groupBy("group", "start_ms", "until_ms").agg(
+    totals = rows.groupBy("group", "start_ms", "until_ms").agg(
         F.sum("commits").alias("commits"),
         # offsets that a tool set may be as large as a long holds
         F.try_sum("records").alias("records"),
         F.when(~F.bool_or("is_unwritten"), F.try_sum("written")).alias("written"),
         F.when(~F.bool_or("is_lacking"), F.try_sum("lag")).alias("lag"),
     )
-    return conform(told, "progress")
+    return conform(totals, "progress")
 
 
 def step_ms(first_ms: SparkColumn, known_ms: SparkColumn) -> SparkColumn:

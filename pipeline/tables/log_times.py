@@ -25,7 +25,7 @@ DAY_MS: Final = 86_400_000
 YEARS_MS: Final = 10 * 365 * DAY_MS
 """No record can be this far from all others of its partition."""
 
-MOST_DAYS: Final = 50_000
+MAX_DAYS: Final = 50_000
 """So many days of partitions are checked one by one: nearly three years of 50 partitions."""
 
 _FEW: Final = 10
@@ -73,11 +73,11 @@ def with_sound_times(decoded: DataFrame, now_ms: int) -> tuple[DataFrame, DataFr
 
 
 def _suspect(decoded: DataFrame, now_ms: int) -> list[int]:
-    """The partitions that may have impossible times; all of them, if the log has more than MOST_DAYS days."""
+    """The partitions that may have impossible times; all of them, if the log has more than MAX_DAYS days."""
     at = F.col("log_timestamp_ms")
     rows = decoded.where(at.isNotNull()).groupBy("log_partition", F.floor(at / DAY_MS).alias("day"))
-    counted = rows.agg(F.min(at), F.max(at), F.min("log_offset"), F.max("log_offset")).limit(MOST_DAYS + 1).collect()
-    if len(counted) > MOST_DAYS:
+    counted = rows.agg(F.min(at), F.max(at), F.min("log_offset"), F.max("log_offset")).limit(MAX_DAYS + 1).collect()
+    if len(counted) > MAX_DAYS:
         return [row[0] for row in decoded.select("log_partition").distinct().orderBy("log_partition").collect()]
     days: dict[int, list[Day]] = {}
     for partition, _, *rest in sorted(counted):

@@ -88,8 +88,8 @@ def _with_ends(found: DataFrame, inferred: DataFrame) -> DataFrame:
 
 
 def _with_events(found: DataFrame, events: DataFrame) -> DataFrame:
-    told = _told(events)
-    both = found.alias("log").join(told.alias("told"), ["group", "member_id", "number"], "full")
+    of_events = _event_stays(events)
+    both = found.alias("log").join(of_events.alias("told"), ["group", "member_id", "number"], "full")
     columns = {
         name: F.coalesce(f"told.{name}", f"log.{name}")
         for name in ("instance_id", "client_id", "host", "start_ms", "end_ms", "end_cause", "source")
@@ -105,7 +105,7 @@ def _with_events(found: DataFrame, events: DataFrame) -> DataFrame:
     return conform(merged, "memberships")
 
 
-def _told(events: DataFrame) -> DataFrame:
+def _event_stays(events: DataFrame) -> DataFrame:
     """When members joined and left, by the events."""
     rows = events.where(F.col("kind").isin(kinds.MEMBER_JOINED, *_HOW)).where(F.col("member").isNotNull())
     how = F.create_map(*(F.lit(text) for pair in _HOW.items() for text in pair))[F.col("kind")]

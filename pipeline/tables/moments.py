@@ -68,8 +68,8 @@ def _moments(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         commits.add(steps)
         losses.add(heard)
     found = sorted([*commits.found(), *losses.found()])
-    told = [{"from_ms": from_ms, "until_ms": until_ms} for from_ms, until_ms in found]
-    yield pa.RecordBatch.from_pylist([{"moments": told}], _MOMENTS)
+    listed = [{"from_ms": from_ms, "until_ms": until_ms} for from_ms, until_ms in found]
+    yield pa.RecordBatch.from_pylist([{"moments": listed}], _MOMENTS)
 
 
 class Losses:

@@ -175,7 +175,7 @@ INTERVAL: Final = pa.schema(
     )
 )
 """Commits of one status after each other; `status` by its number in GRADES."""
-STANDING: Final = pa.schema(
+CANDIDATE: Final = pa.schema(
     columns(
         f"{_PLACE}, generation int, committed_offset long, commits int, first_ms long, time_ms long, longest_ms long, "
         "calm_ms long, silence_ms long, beyond_ms long, not_beyond_ms long, known_end long, end_ms long, run_ms long, "
@@ -186,17 +186,17 @@ STANDING: Final = pa.schema(
 
 The window has the facts of `Windows` and `topic_ends.Reach`; `is_last`: the commit is the last of its life.
 """
-CAME_ON: Final = pa.schema([*columns("group string, member_id string"), ("times_ms", pa.list_(pa.int64()))])
+MEMBER_COMMITS: Final = pa.schema([*columns("group string, member_id string"), ("times_ms", pa.list_(pa.int64()))])
 """When a member made progress: in each span of time first and last."""
 
 
-def looks(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows) -> dict[str, pa.StructArray]:
-    """Rows of INTERVAL (`interval`), STANDING (`standing`) and CAME_ON (`came_on`)."""
+def stall_candidates(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows) -> dict[str, pa.StructArray]:
+    """Rows of INTERVAL (`interval`), CANDIDATE (`candidate`) and MEMBER_COMMITS (`member_commits`)."""
     status = _status(commits, few, windows)
     return {
         "interval": _intervals(commits, few, reach, windows, status),
-        "standing": _standing(commits, few, reach, windows),
-        "came_on": _came_on(commits, few, windows),
+        "candidate": _candidates(commits, few, reach, windows),
+        "member_commits": _member_commits(commits, few, windows),
     }
 
 
@@ -254,14 +254,14 @@ def _known_end(reach: Reach, windows: Windows) -> Column:
     return Column(np.where(is_last, ends.values, then.values), np.where(is_last, ends.valid, then.valid))
 
 
-def _standing(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows) -> pa.StructArray:
+def _candidates(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows) -> pa.StructArray:
     rows = len(few.rows)
     from_ms = greatest(known(windows.run_ms), reach.not_beyond_ms)
     to_ms = windows.next_ms.or_else(known(np.full(rows, commits.known_until_ms or 0)))
-    found = np.flatnonzero(windows.is_run_end & _may_stand(commits, few, reach, windows, from_ms.values, to_ms.values))
+    found = np.flatnonzero(windows.is_run_end & _may_stall(commits, few, reach, windows, from_ms.values, to_ms.values))
     of = few.rows[found]
     return struct(
-        STANDING,
+        CANDIDATE,
         {
             **_places(commits, of),
             "generation": commits.generation.at(of),
@@ -286,7 +286,7 @@ def _standing(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows)
     )
 
 
-def _may_stand(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows, from_ms: Ints, to_ms: Ints) -> Mask:
+def _may_stall(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows, from_ms: Ints, to_ms: Ints) -> Mask:
     """Whether a partition may have stalled after a commit.
 
     Its owner, and the other commits of this member, can only exclude some of these times. `stalls.is_long` decides for
@@ -306,7 +306,7 @@ def _may_stand(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows
     return found
 
 
-def _came_on(commits: CommitRows, few: Thinned, windows: Windows) -> pa.StructArray:
+def _member_commits(commits: CommitRows, few: Thinned, windows: Windows) -> pa.StructArray:
     """The progress of each member of a group; no member counts as a member too."""
     rows = few.rows[windows.is_run_start]
     group, member = commits.group.at(rows), commits.member_id.at(rows)
@@ -322,5 +322,5 @@ def _came_on(commits: CommitRows, few: Thinned, windows: Windows) -> pa.StructAr
     bounds = np.append(np.searchsorted(kept, starts), len(kept)).astype(np.int32)
     times = pa.ListArray.from_arrays(pa.array(bounds), pa.array(time_ms[kept]))
     return pa.StructArray.from_arrays(
-        [group.at(starts).array(), member.at(starts).array(), times], fields=list(CAME_ON)
+        [group.at(starts).array(), member.at(starts).array(), times], fields=list(MEMBER_COMMITS)
     )

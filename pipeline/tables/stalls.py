@@ -18,14 +18,14 @@ from muster.pipeline.tables.findings import FINDING, read
 from muster.pipeline.tables.ordered_columns import LARGEST
 from muster.pipeline.tables.schema import TABLES, conform
 from muster.pipeline.tables.stall_candidates import (
-    CAME_ON,
+    CANDIDATE,
     GRADES,
     INTERVAL,
     LONGEST_GAPS,
+    MEMBER_COMMITS,
     SETTLE_MS,
     SPAN_MS,
     STALL,
-    STANDING,
     STILL_MS,
     STOP,
     USUAL_GAPS,
@@ -44,28 +44,28 @@ Times = tuple[int | None, int | None]
 
 def stalls_of(
     intervals: Iterable[Row],
-    standing: Iterable[Row],
-    came_on: Mapping[str | None, Sequence[int]],
+    candidates: Iterable[Row],
+    member_commits: Mapping[str | None, Sequence[int]],
     owned: Mapping[tuple[str, int], Sequence[Times]] | None,
 ) -> Iterator[Row]:
     """Rows of the table `stalls` of one group (with `log_partition` besides).
 
-    They are made of its INTERVALs, and of the rows of STANDING that are stalls. `came_on`: when each member made
-    progress, in order. `owned`: when each partition had an owner; None: the last committer still has it.
+    They are made of its INTERVALs, and of the rows of CANDIDATE that are stalls. `member_commits`: when each member
+    made progress, in order. `owned`: when each partition had an owner; None: the last committer still has it.
     """
     rows = [{**one, "status": GRADES[one["status"]], "complete": one["commits"] / WINDOW} for one in intervals]
-    rows += (found for one in standing if (found := _stood(one, came_on, owned)) is not None)
+    rows += (found for one in candidates if (found := _stall(one, member_commits, owned)) is not None)
     return _with_group(rows)
 
 
-def _stood(one: Row, came_on: Mapping[str | None, Sequence[int]], owned: Any) -> Row | None:
+def _stall(one: Row, member_commits: Mapping[str | None, Sequence[int]], owned: Any) -> Row | None:
     """A time in which the committed offset did not change, though the partition had an owner and unread records.
 
     None: it was no stall. If the owner makes progress with other partitions, STILL_MS are enough. If not, nobody may
     have written, or the coordinator may have been away. If the partition commits this same offset again and again, it
     needs REPEATS_MS. If its owner is silent, it needs SETTLE_MS.
     """
-    goes_on = _comes_on(came_on.get(one["member_id"], ()), one["run_ms"] + SPAN_MS)
+    goes_on = _makes_progress(member_commits.get(one["member_id"], ()), one["run_ms"] + SPAN_MS)
     if owned is not None:
         times = _while_owned(one, owned.get((one["topic"], one["partition"]), ()))
         if times is None:
@@ -90,7 +90,7 @@ def _stood(one: Row, came_on: Mapping[str | None, Sequence[int]], owned: Any) ->
     }
 
 
-def _comes_on(times: Sequence[int], from_ms: int) -> bool:
+def _makes_progress(times: Sequence[int], from_ms: int) -> bool:
     """Whether the member made progress, with any partition, from then until SPAN_MS later."""
     place = bisect_left(times, from_ms)
     return place < len(times) and times[place] <= from_ms + SPAN_MS
@@ -172,7 +172,7 @@ def stalls(walk: DataFrame, owned: DataFrame | None = None) -> DataFrame:
 
     `owned`: the table `ownership`; None: the last committer still has the partition.
     """
-    rows = walk.where(F.col("found").isin("interval", "standing", "came_on"))
+    rows = walk.where(F.col("found").isin("interval", "candidate", "member_commits"))
     rows = rows.select(*FINDING.names, F.lit(None).cast(_OWNED).alias("owned"))
     if owned is not None:
         had = F.struct("topic", "partition", "start_ms", "end_ms").cast(_OWNED)
@@ -187,19 +187,19 @@ def stalls(walk: DataFrame, owned: DataFrame | None = None) -> DataFrame:
 
 def _of_group(rows: Iterable[dict[str, Any]], is_known: bool) -> Iterator[dict[str, Any]]:
     intervals: list[dict[str, Any]] = []
-    standing: list[dict[str, Any]] = []
-    came_on: dict[str | None, list[int]] = {}
+    candidates: list[dict[str, Any]] = []
+    member_commits: dict[str | None, list[int]] = {}
     owned: dict[tuple[str, int], list[Times]] = {}
     for row in rows:
         if row["found"] == "interval":
             intervals.append(read(row, INTERVAL))
-        elif row["found"] == "standing":
-            standing.append(read(row, STANDING))
-        elif row["found"] == "came_on":
-            one = read(row, CAME_ON)
-            came_on.setdefault(one["member_id"], []).extend(one["times_ms"])
+        elif row["found"] == "candidate":
+            candidates.append(read(row, CANDIDATE))
+        elif row["found"] == "member_commits":
+            one = read(row, MEMBER_COMMITS)
+            member_commits.setdefault(one["member_id"], []).extend(one["times_ms"])
         else:
             one = row["owned"]
             owned.setdefault((one["topic"], one["partition"]), []).append((one["start_ms"], one["end_ms"]))
-    in_order = {member: sorted(times) for member, times in came_on.items()}
-    return stalls_of(intervals, standing, in_order, owned if is_known else None)
+    in_order = {member: sorted(times) for member, times in member_commits.items()}
+    return stalls_of(intervals, candidates, in_order, owned if is_known else None)

@@ -42,7 +42,7 @@ class Advice(NamedTuple):
     unread_ms: int
     """The real unread time."""
     uncertainty_ms: int
-    told: str
+    sentence: str
 
 
 def advice(history: History, found: Comparison) -> Advice | None:
@@ -51,7 +51,7 @@ def advice(history: History, found: Comparison) -> Advice | None:
         return None
     uncertainty_ms = _uncertainty_ms(found)
     gains = _gains(history, found)
-    possible = [told for one in gains if (told := _helps(one, history, found.actual, uncertainty_ms))]
+    possible = [sentence for one in gains if (sentence := _helps(one, history, found.actual, uncertainty_ms))]
     if not possible:
         return None
     most_ms = max(one.gain_ms for one in possible)
@@ -98,7 +98,7 @@ class _Gain(NamedTuple):
 
 def _gain(row: WhatIf, history: History, found: Comparison, uncertainty_ms: int) -> _Gain | None:
     figures, setting, actual = row.figures, row.setting, found.actual
-    if figures is None or not _changes(setting) or not _may_be_told(setting, history):
+    if figures is None or not _changes(setting) or not _may_be_advised(setting, history):
         return None
     # what the replay of the real settings spares already is no gain of a setting
     base, unfaithful = found.played or actual, 1 - found.fidelity.share
@@ -110,7 +110,7 @@ def _gain(row: WhatIf, history: History, found: Comparison, uncertainty_ms: int)
     gain_ms = min(unread_ms, _unread_ms(base, setting)) - _unread_ms(figures, setting)
     # dead members might have had fewer partitions then: that is luck
     silent_ms = max(base.silent_partition_ms - figures.silent_partition_ms, 0)
-    gain_ms -= min(silent_ms, _luck_ms(history)) if gain_ms > 0 else 0
+    gain_ms -= min(silent_ms, _chance_ms(history)) if gain_ms > 0 else 0
     is_gain = gain_ms > max(uncertainty_ms, LEAST_SHARE * unread_ms) and spared >= 0
     # not every log shows how long a group waited for its first members: only fewer rebalances count
     is_gain &= setting.initial_delay_ms is None
@@ -124,8 +124,8 @@ def _helps(one: _Gain, history: History, actual: Figures, uncertainty_ms: int) -
     if not one.is_gain and not one.is_calmer:
         return None
     gain_ms = one.gain_ms if one.is_gain else min(one.gain_ms, 0)
-    told = _told(one.setting, history, actual, one.figures, one.spared, gain_ms)
-    return Advice(one.setting, one.spared, one.gain_ms, one.unread_ms, uncertainty_ms, told)
+    sentence = _sentence(one.setting, history, actual, one.figures, one.spared, gain_ms)
+    return Advice(one.setting, one.spared, one.gain_ms, one.unread_ms, uncertainty_ms, sentence)
 
 
 def unadvised(history: History, found: Comparison) -> str:
@@ -167,7 +167,7 @@ def _uncertainty_ms(found: Comparison) -> int:
     return round(unsure * _unread_ms(found.actual, Setting()))
 
 
-def _may_be_told(setting: Setting, history: History) -> bool:
+def _may_be_advised(setting: Setting, history: History) -> bool:
     """Whether a setting may be advised: the history must show its effect.
 
     Another way to deploy is not advised for what was stopped on purpose.
@@ -176,8 +176,8 @@ def _may_be_told(setting: Setting, history: History) -> bool:
         return False  # nobody knows how often members sent heartbeats
     # no log has the pauses that a shorter timeout would have ended needlessly
     for asked_ms, real_ms in (
-        (setting.session_timeout_ms, [one.session_timeout_ms for one in history.spells]),
-        (setting.rebalance_timeout_ms, [one.rebalance_timeout_ms for one in history.spells]),
+        (setting.session_timeout_ms, [one.session_timeout_ms for one in history.stays]),
+        (setting.rebalance_timeout_ms, [one.rebalance_timeout_ms for one in history.stays]),
     ):
         if asked_ms is not None and asked_ms < max(real_ms, default=0):
             return False
@@ -198,19 +198,19 @@ def _may_be_told(setting: Setting, history: History) -> bool:
 
 def _died(history: History) -> bool:
     """Did most departed members die? Then it was no deploy that could be made in another way."""
-    gone = [one for one in history.spells if one.end is not None]
+    gone = [one for one in history.stays if one.end is not None]
     return 2 * sum(one.end == EXPIRED for one in gone) >= max(len(gone), 1)
 
 
 def _is_slow(history: History) -> bool:
     """Did most members that left do so because they had not polled in time?"""
-    gone = [one for one in history.spells if one.end is not None]
+    gone = [one for one in history.stays if one.end is not None]
     return 2 * sum(map(polled_too_late, gone)) >= max(len(gone), 1)
 
 
-def _luck_ms(history: History) -> int:
+def _chance_ms(history: History) -> int:
     """The effect if each dead member had one partition less; of several deaths some had one more."""
-    dead = [one for one in history.spells if one.end == EXPIRED and one.end_ms is not None and one.heard_ms is not None]
+    dead = [one for one in history.stays if one.end == EXPIRED and one.end_ms is not None and one.heard_ms is not None]
     return round(sqrt(sum(((one.end_ms or 0) - (one.heard_ms or 0)) ** 2 for one in dead)))
 
 
@@ -234,7 +234,7 @@ def _waits_ms(setting: Setting) -> int:
     return sum((setting.session_timeout_ms or 0, setting.rebalance_timeout_ms or 0, setting.initial_delay_ms or 0))
 
 
-def _told(setting: Setting, history: History, actual: Figures, figures: Figures, spared: int, gain_ms: int) -> str:
+def _sentence(setting: Setting, history: History, actual: Figures, figures: Figures, spared: int, gain_ms: int) -> str:
     would = []
     if spared > 0:
         would.append(f"{spared:,} of {plural(actual.rebalances, 'rebalance')}")
@@ -256,14 +256,14 @@ def _price(setting: Setting, history: History, actual: Figures, figures: Figures
         if longer_ms >= _SECOND:
             return f"a crash would have stayed unnoticed {duration(round(longer_ms, -3))} longer"
         return ""
-    patience_ms = max((one.rebalance_timeout_ms for one in history.spells), default=0)
+    patience_ms = max((one.rebalance_timeout_ms for one in history.stays), default=0)
     if setting.rebalance_timeout_ms is not None and setting.rebalance_timeout_ms > patience_ms:
         return f"a member that hangs would stay one for {duration(setting.rebalance_timeout_ms - patience_ms)} longer"
     if setting.initial_delay_ms is not None:
         longer_ms = setting.initial_delay_ms - history.initial_delay_ms
         return f"an empty group would wait {duration(longer_ms)} longer for company"
-    session_ms = setting.session_timeout_ms or max((one.session_timeout_ms for one in history.spells), default=0)
-    usual_ms = max((one.session_timeout_ms for one in history.spells), default=0)
+    session_ms = setting.session_timeout_ms or max((one.session_timeout_ms for one in history.stays), default=0)
+    usual_ms = max((one.session_timeout_ms for one in history.stays), default=0)
     if setting.static and session_ms:
         return f"a member that stops for good would stay unnoticed for {duration(session_ms)}"
     if session_ms > usual_ms:

@@ -20,13 +20,13 @@ from muster.pipeline.whatif.history import (
     LOG,
     REPLACED,
     Generation,
-    Happening,
     History,
+    Incident,
     Owned,
 )
-from muster.pipeline.whatif.leader import Book, NoAssignment, is_cooperative
-from muster.pipeline.whatif.processes import Cast
-from muster.pipeline.whatif.replay import Made, NoRest, Outcome, Replay
+from muster.pipeline.whatif.leader import AssignmentBook, NoAssignment, is_cooperative
+from muster.pipeline.whatif.processes import Clients
+from muster.pipeline.whatif.replay import EndlessRebalances, Made, Outcome, Replay
 from muster.pipeline.whatif.schedule import Schedule, plan
 from muster.pipeline.whatif.settings import ON_THE_SERVER, Setting
 
@@ -107,7 +107,7 @@ def _partitions(owned: Owned) -> dict[str, list[int]]:
     return {topic: sorted(partitions) for topic, partitions in owned.items() if partitions}
 
 
-FOREIGN: Final = (
+OTHER_ASSIGNOR: Final = (
     "its leader does not assign as Kafka's strategy of that name does: where the same members met, what it really gave "
     "them is taken"
 )
@@ -138,10 +138,10 @@ def compare(history: History, settings: Sequence[Setting]) -> Comparison:
     """Replay a history as it was, and, if that reproduces it, under each of the settings."""
     if history.unusable is not None:
         return Comparison(withheld(history, history.unusable), Figures())
-    cast = Cast(history)
-    as_it_was = plan(cast, Setting())
-    actual = what_happened(cast, as_it_was.wanted())
-    book = Book(cast)
+    clients = Clients(history)
+    as_it_was = plan(clients, Setting())
+    actual = what_happened(clients, as_it_was.wanted())
+    book = AssignmentBook(clients)
     try:
         base = _play(as_it_was, book)
         fidelity = judge(history, base.generations)
@@ -149,12 +149,12 @@ def compare(history: History, settings: Sequence[Setting]) -> Comparison:
             base, fidelity = _by_another(history, as_it_was, base, fidelity)
         if fidelity.withheld and history.protocol == CLASSIC:
             # perhaps its leader's client has a strategy of that name that differs from Kafka's
-            book = Book(cast, foreign=True)
+            book = AssignmentBook(clients, other_assignor=True)
             base = Replay(as_it_was, book).run()
             fidelity = judge(history, base.generations)
             if not fidelity.withheld:
-                fidelity = replace(fidelity, why=FOREIGN)
-    except (NoAssignment, NoRest) as error:
+                fidelity = replace(fidelity, why=OTHER_ASSIGNOR)
+    except (NoAssignment, EndlessRebalances) as error:
         return Comparison(withheld(history, str(error)), actual)
     if fidelity.withheld:
         return Comparison(fidelity, actual)
@@ -163,11 +163,11 @@ def compare(history: History, settings: Sequence[Setting]) -> Comparison:
     known: dict[tuple[object, ...], Outcome] = {as_it_was.key(): base}
     rows = []
     for setting in settings:
-        schedule = plan(cast, setting)
+        schedule = plan(clients, setting)
         key = schedule.key()
         try:
             outcome = known.get(key) or _play(schedule, book)
-        except (NoAssignment, NoRest) as error:
+        except (NoAssignment, EndlessRebalances) as error:
             rows.append(WhatIf(setting, None, str(error)))
             continue
         known[key] = outcome
@@ -187,21 +187,21 @@ def _by_another(history: History, schedule: Schedule, base: Outcome, fidelity: F
     return base, fidelity
 
 
-def _play(schedule: Schedule, book: Book) -> Outcome:
-    """One replay. Raises NoAssignment, NoRest."""
+def _play(schedule: Schedule, book: AssignmentBook) -> Outcome:
+    """One replay. Raises NoAssignment, EndlessRebalances."""
     return EpochReplay(schedule).run() if schedule.protocol == CONSUMER else Replay(schedule, book).run()
 
 
-def what_happened(cast: Cast, wanted: Sequence[tuple[int, int]]) -> Figures:
+def what_happened(clients: Clients, wanted: Sequence[tuple[int, int]]) -> Figures:
     """The figures of the real generations, by the rules for replayed ones. `wanted`: see Schedule."""
-    history = cast.history
+    history = clients.history
     if history.protocol == CONSUMER:
         return _what_happened_in_epochs(history, wanted)
     costs = Costs(wanted)
-    names = {spell.member_id: spell.instance_id or spell.member_id for spell in history.spells}
+    names = {stay.member_id: stay.instance_id or stay.member_id for stay in history.stays}
     if history.given is not None:
         costs.given(_named(history.given, names), cooperative=is_cooperative(history.given.protocol))
-    for *_, tell in sorted(_told(cast, costs, names), key=lambda one: one[:2]):
+    for *_, tell in sorted(_cost_calls(clients, costs, names), key=lambda one: one[:2]):
         tell()
     unassigned = sum(history.counts[-1][1].values()) if history.counts else 0
     return costs.figures(history.end_ms, unassigned=unassigned)
@@ -209,10 +209,10 @@ def what_happened(cast: Cast, wanted: Sequence[tuple[int, int]]) -> Figures:
 
 def _what_happened_in_epochs(history: History, wanted: Sequence[tuple[int, int]]) -> Figures:
     costs = EpochCosts(wanted)
-    names = {spell.member_id: spell.instance_id or spell.member_id for spell in history.spells}
+    names = {stay.member_id: stay.instance_id or stay.member_id for stay in history.stays}
     if history.given is not None:
         costs.given(_named(history.given, names))
-    tell: Mapping[str, Callable[[Happening], None]] = {
+    tell: Mapping[str, Callable[[Incident], None]] = {
         "back": lambda one: costs.back(one.who, one.ms),
         "vanished": lambda one: costs.vanished(one.who, one.ms),
         "gone": lambda one: costs.gone(one.who, one.ms),
@@ -222,7 +222,7 @@ def _what_happened_in_epochs(history: History, wanted: Sequence[tuple[int, int]]
         "emptied": lambda one: costs.emptied(one.ms),
     }
     order = {what: rank for rank, what in enumerate(tell)}
-    for one in sorted(history.happened, key=lambda one: (one.ms, order[one.what])):
+    for one in sorted(history.incidents, key=lambda one: (one.ms, order[one.what])):
         tell[one.what](one)
     return costs.figures(history.end_ms)
 
@@ -231,9 +231,11 @@ def _named(generation: Generation, names: Mapping[str, str]) -> dict[str, Owned]
     return {names.get(name, name): share for name, share in generation.shares.items()}
 
 
-def _told(cast: Cast, costs: Costs, names: Mapping[str, str]) -> Iterator[tuple[int, int, Callable[[], None]]]:
+def _cost_calls(
+    clients: Clients, costs: Costs, names: Mapping[str, str]
+) -> Iterator[tuple[int, int, Callable[[], None]]]:
     """The calls on the costs: when, the rank among those at the same time, and the call."""
-    history = cast.history
+    history = clients.history
     for number, one in enumerate(history.generations):
         shares, cooperative = _named(one, names), is_cooperative(one.protocol)
         yield one.stopped_ms, 2 * number, partial(costs.began, one.stopped_ms)
@@ -243,10 +245,10 @@ def _told(cast: Cast, costs: Costs, names: Mapping[str, str]) -> Iterator[tuple[
         yield ms, _LAST, partial(costs.began, ms)
     for ms in history.emptied:
         yield ms, _LAST + 1, partial(costs.emptied, ms)
-    for spell in history.spells:
-        vanished_ms, name = cast.vanished_ms(spell), names[spell.member_id]
+    for stay in history.stays:
+        vanished_ms, name = clients.vanished_ms(stay), names[stay.member_id]
         if vanished_ms is not None:
             yield vanished_ms, _LAST + 2, partial(costs.vanished, name, vanished_ms)
-        if spell.end_ms is not None:
-            tell = costs.back if spell.end == REPLACED else costs.gone
-            yield spell.end_ms, -1, partial(tell, name, spell.end_ms)
+        if stay.end_ms is not None:
+            tell = costs.back if stay.end == REPLACED else costs.gone
+            yield stay.end_ms, -1, partial(tell, name, stay.end_ms)

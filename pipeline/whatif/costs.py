@@ -54,9 +54,24 @@ class Figures:
 class Costs:
     """Adds up the costs of events that are given in order. `who` is a name that an owner keeps."""
 
-    __slots__ = ("_away", "_began_ms", "_cooperative", "_detected", "_forming", "_last", "_left",
-                 "_moved", "_orphaned_ms", "_orphans", "_owned", "_paused", "_rebalances", "_silent", "_waiting",
-                 "_wanted")  # fmt: skip
+    __slots__ = (
+        "_away",
+        "_began_ms",
+        "_cooperative",
+        "_detected",
+        "_forming",
+        "_last",
+        "_left",
+        "_moved",
+        "_owned",
+        "_paused",
+        "_rebalances",
+        "_silent",
+        "_unowned",
+        "_unowned_ms",
+        "_waiting",
+        "_wanted",
+    )  # fmt: skip
 
     def __init__(self, wanted: Sequence[tuple[int, int]] = ALWAYS) -> None:
         """`wanted`: when a process wants to read, as intervals in order."""
@@ -76,9 +91,9 @@ class Costs:
         """The partitions of members that went in this rebalance."""
         self._waiting: dict[Partition, int] = {}
         """Under a cooperative strategy: partitions that were given up, and since when."""
-        self._orphans = 0
+        self._unowned = 0
         """Partitions that the group had when its last member went."""
-        self._orphaned_ms = 0
+        self._unowned_ms = 0
 
     def given(self, shares: Mapping[str, Owned], *, cooperative: bool = False) -> None:
         """The owners when the history begins."""
@@ -89,9 +104,9 @@ class Costs:
         """A rebalance begins; a rebalance that has not ended has failed."""
         if self._began_ms is None:
             self._began_ms = ms
-            self._hush(ms)
-            self._silent += self._wanted_ms(self._orphaned_ms, ms) * self._orphans
-            self._orphaned_ms = ms
+            self._count_silence(ms)
+            self._silent += self._wanted_ms(self._unowned_ms, ms) * self._unowned
+            self._unowned_ms = ms
 
     def vanished(self, who: str, ms: int) -> None:
         """A member is silent from now on."""
@@ -119,7 +134,7 @@ class Costs:
         self._cooperative = cooperative
         began_ms = ms if self._began_ms is None else self._began_ms
         if cooperative:
-            self._hush(ms)
+            self._count_silence(ms)
         else:
             self._away = {who: (since_ms, ms) for who, (since_ms, _) in self._away.items()}
         before, paused = self._owned, self._paused
@@ -132,16 +147,16 @@ class Costs:
         if not before:
             self._forming += self._paused - paused
         self._left.clear()
-        self._began_ms, self._orphans = None, 0
+        self._began_ms, self._unowned = None, 0
 
     def emptied(self, ms: int) -> None:
         """The rebalance ended without members."""
         had = sum(map(len, self._owned.values())) + len(self._waiting)
         if had:
-            self._orphans = had
+            self._unowned = had
         began_ms = ms if self._began_ms is None else self._began_ms
-        self._silent += self._wanted_ms(began_ms, ms) * self._orphans
-        self._orphaned_ms = ms
+        self._silent += self._wanted_ms(began_ms, ms) * self._unowned
+        self._unowned_ms = ms
         self._owned, self._began_ms = {}, None
         self._waiting.clear()
         self._left.clear()
@@ -153,11 +168,11 @@ class Costs:
         """
         paused, began_ms = self._paused, self._began_ms
         if began_ms is None or self._cooperative:
-            self._hush(ms)
+            self._count_silence(ms)
         if began_ms is None:
-            self._silent += self._wanted_ms(self._orphaned_ms, ms) * self._orphans
+            self._silent += self._wanted_ms(self._unowned_ms, ms) * self._unowned
         elif not self._owned:
-            paused += (ms - began_ms) * (self._orphans or unassigned)
+            paused += (ms - began_ms) * (self._unowned or unassigned)
         elif self._cooperative:
             paused += (ms - began_ms) * len(self._left) + sum(ms - since_ms for since_ms in self._waiting.values())
         else:
@@ -191,7 +206,7 @@ class Costs:
         waiting.clear()  # no member subscribes to partitions that this assignment leaves out too
         waiting.update((one, ms) for one in had if one not in now)
 
-    def _hush(self, ms: int) -> None:
+    def _count_silence(self, ms: int) -> None:
         """Count the silence of members that are away up to now."""
         for who, (since_ms, from_ms) in self._away.items():
             self._silent += self._wanted_ms(from_ms, ms) * len(self._owned.get(who, ()))
@@ -218,8 +233,20 @@ _NOTHING: Final[frozenset[Partition]] = frozenset()
 class EpochCosts:
     """Adds up the costs of what happens, in order. `who` is a name that an owner keeps."""
 
-    __slots__ = ("_away", "_detected", "_free", "_last", "_moved", "_orphans", "_orphans_ms", "_owned", "_paused",
-                 "_rebalances", "_silent", "_wanted")  # fmt: skip
+    __slots__ = (
+        "_away",
+        "_detected",
+        "_free",
+        "_last",
+        "_moved",
+        "_owned",
+        "_paused",
+        "_rebalances",
+        "_silent",
+        "_unowned",
+        "_unowned_ms",
+        "_wanted",
+    )  # fmt: skip
 
     def __init__(self, wanted: Sequence[tuple[int, int]] = ALWAYS) -> None:
         """`wanted`: when a process wants to read, as intervals in order."""
@@ -230,9 +257,9 @@ class EpochCosts:
         self._owned: dict[str, Set[Partition]] = {}
         self._free: dict[Partition, int] = {}
         """Since when a partition has no owner, although the group has members."""
-        self._orphans: set[Partition] = set()
+        self._unowned: set[Partition] = set()
         """What the group had when its last member went, and nobody has since."""
-        self._orphans_ms = 0
+        self._unowned_ms = 0
         self._away: dict[str, tuple[int, int]] = {}
         """Silent members: since when, and from when on the silence is not counted yet."""
 
@@ -251,14 +278,14 @@ class EpochCosts:
         before = self._owned.get(who, _NOTHING)
         if before == places:
             return
-        self._hush(who, ms)
+        self._count_silence(who, ms)
         for place in before - places:
             self._free[place] = ms
         for place in places - before:
             since_ms = self._free.pop(place, None)
-            if place in self._orphans:
-                self._orphans.discard(place)
-                self._silent += wanted_ms(self._wanted, self._orphans_ms, ms)
+            if place in self._unowned:
+                self._unowned.discard(place)
+                self._silent += wanted_ms(self._wanted, self._unowned_ms, ms)
             elif since_ms is not None:
                 self._paused += ms - since_ms
             self._moved += self._last.setdefault(place, who) != who
@@ -268,14 +295,14 @@ class EpochCosts:
     def took(self, who: str, place: Partition, ms: int, paused_ms: int | None) -> None:
         """A member has this partition now, and nobody else; `paused_ms`: since the owner before lost it."""
         last = self._last.get(place)
-        self._hush(who, ms)
+        self._count_silence(who, ms)
         if last is not None and last != who:
-            self._hush(last, ms)
+            self._count_silence(last, ms)
             self._owned[last] = self._owned.get(last, _NOTHING) - {place}
         self._free.pop(place, None)
-        if place in self._orphans:
-            self._orphans.discard(place)
-            self._silent += wanted_ms(self._wanted, self._orphans_ms, ms)
+        if place in self._unowned:
+            self._unowned.discard(place)
+            self._silent += wanted_ms(self._wanted, self._unowned_ms, ms)
         self._paused += paused_ms or 0
         self._moved += self._last.setdefault(place, who) != who
         self._last[place] = who
@@ -291,12 +318,12 @@ class EpochCosts:
 
     def back(self, who: str, ms: int) -> None:
         """The member shows signs of life again, or another process is in its place. It was a member all the time."""
-        self._hush(who, ms)
+        self._count_silence(who, ms)
         self._away.pop(who, None)
 
     def gone(self, who: str, ms: int) -> None:
         """A member has left or was removed."""
-        self._hush(who, ms)
+        self._count_silence(who, ms)
         away = self._away.pop(who, None)
         if away is not None:
             self._detected.append(ms - away[0])
@@ -306,20 +333,20 @@ class EpochCosts:
         """The group has no members left."""
         self._paused += sum(ms - since_ms for since_ms in self._free.values())
         if self._free:
-            self._orphans, self._orphans_ms = set(self._free), ms
+            self._unowned, self._unowned_ms = set(self._free), ms
         self._free.clear()
 
     def figures(self, ms: int) -> Figures:
         """The sums at the end; what still lasts counts until then."""
         for who in self._away:
-            self._hush(who, ms)
+            self._count_silence(who, ms)
         paused = self._paused + sum(ms - since_ms for since_ms in self._free.values())
-        silent = self._silent + wanted_ms(self._wanted, self._orphans_ms, ms) * len(self._orphans)
+        silent = self._silent + wanted_ms(self._wanted, self._unowned_ms, ms) * len(self._unowned)
         detected = self._detected
         mean_ms = sum(detected) / len(detected) if detected else None
         return Figures(self._rebalances, self._moved, paused, silent, mean_ms)
 
-    def _hush(self, who: str, ms: int) -> None:
+    def _count_silence(self, who: str, ms: int) -> None:
         """Count the silence of a member, if it is away, up to now."""
         away = self._away.get(who)
         if away is not None:

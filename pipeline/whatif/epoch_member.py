@@ -17,7 +17,7 @@ from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.state_machine.interface import Client
 from muster.pipeline.whatif.costs import EpochCosts
 from muster.pipeline.whatif.history import FAR
-from muster.pipeline.whatif.processes import SILENT, SLOW, Cast
+from muster.pipeline.whatif.processes import SILENT, SLOW, Clients
 from muster.pipeline.whatif.schedule import Part
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import (
@@ -33,14 +33,14 @@ _HELD: Final = frozenset({ErrorCode.UNRELEASED_INSTANCE_ID})
 _LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
-class Stage(Protocol):
+class EpochReplayView(Protocol):
     """What a member knows and changes of its replay (`epoch_replay.EpochReplay`)."""
 
     ms: int
     group_id: str
     interval_ms: int
     session_ms: int
-    cast: Cast
+    clients: Clients
     is_as_it_was: bool
     """Whether heartbeats come as often as they really did."""
     costs: EpochCosts
@@ -60,13 +60,27 @@ class Stage(Protocol):
 class EpochActor:
     """One process of a schedule as a member."""
 
-    __slots__ = ("_asked_ms", "_beats", "_epoch", "_is_beating", "_number", "_owned", "_stage", "_topics", "_turn",
-                 "client", "is_away", "member_id", "name", "part")  # fmt: skip
+    __slots__ = (
+        "_asked_ms",
+        "_beats",
+        "_epoch",
+        "_is_beating",
+        "_life",
+        "_number",
+        "_owned",
+        "_replay",
+        "_topics",
+        "client",
+        "is_away",
+        "member_id",
+        "name",
+        "part",
+    )  # fmt: skip
 
-    def __init__(self, stage: Stage, part: Part) -> None:
-        self._stage = stage
+    def __init__(self, replay: EpochReplayView, part: Part) -> None:
+        self._replay = replay
         self.part = part
-        self.client = Client(part.process.spells[0].client_id, part.process.spells[0].host)
+        self.client = Client(part.process.stays[0].client_id, part.process.stays[0].host)
         self.member_id = ""
         self.name = part.process.slot if part.instance_id is not None else ""
         """The owner's name, for the costs: a static member that returns is the same one."""
@@ -75,13 +89,13 @@ class EpochActor:
         self._owned: dict[bytes, set[int]] = {}
         self._topics: tuple[str, ...] = ()
         self._number = 0
-        self._asked_ms = stage.ms + part.process.index * 7_919 % stage.interval_ms
+        self._asked_ms = replay.ms + part.process.index * 7_919 % replay.interval_ms
         """When it sent its last heartbeat, give or take whole intervals."""
-        beats = stage.cast.history.beats if stage.is_as_it_was else {}
-        self._beats = sorted(ms for spell in part.process.spells for ms in beats.get(spell.member_id, ()))
+        beats = replay.clients.history.beats if replay.is_as_it_was else {}
+        self._beats = sorted(ms for stay in part.process.stays for ms in beats.get(stay.member_id, ()))
         """When its real heartbeats came: those that changed something."""
         self._is_beating = False
-        self._turn = 0
+        self._life = 0
         """Counts its starts: what an earlier life has begun is dropped."""
 
     # ---- joining and leaving
@@ -89,62 +103,62 @@ class EpochActor:
     def start(self) -> None:
         """It joins, as a member that was never there."""
         self.is_away = False
-        self._turn += 1
+        self._life += 1
         self.member_id = self._new_id()
         if self.part.instance_id is None:
             self.name = self.member_id
         self._join()
 
-    def is_there(self, member_id: str, epoch: int, owned: dict[bytes, set[int]]) -> None:
+    def set_member(self, member_id: str, epoch: int, owned: dict[bytes, set[int]]) -> None:
         """It is a member already."""
         self.member_id, self._epoch, self._owned, self._number = member_id, epoch, owned, 1
         self._topics = self.wanted()
         if self.part.instance_id is None:
             self.name = member_id
-        self._stage.by_member[member_id] = self
+        self._replay.by_member[member_id] = self
 
     def leave(self) -> None:
         """It stops, and leaves the group."""
         self._stop(LEAVING)
 
-    def vanish(self) -> None:
+    def fall_silent(self) -> None:
         """It is silent from now on. A static member announces that it will return."""
-        stage = self._stage
-        if self.member_id in stage.by_member:
-            stage.costs.vanished(self.name, stage.ms)
+        replay = self._replay
+        if self.member_id in replay.by_member:
+            replay.costs.vanished(self.name, replay.ms)
         if self.part.instance_id is not None:
             self._stop(AWAY)
         self.is_away = True
-        self._turn += 1
+        self._life += 1
 
-    def come_back(self) -> None:
+    def resume(self) -> None:
         """It continues with its former state."""
-        stage = self._stage
-        if self.part.instance_id is not None or self.member_id not in stage.by_member:
+        replay = self._replay
+        if self.part.instance_id is not None or self.member_id not in replay.by_member:
             self.start()
             return
         self.is_away = False
-        stage.costs.back(self.name, stage.ms)
+        replay.costs.back(self.name, replay.ms)
         self._beat(say_owned=True)
 
-    def changes_its_mind(self) -> None:
+    def resubscribe(self) -> None:
         """It changes its subscription, or joins again to no purpose."""
-        if not self.is_away and self.member_id in self._stage.by_member and self.wanted() != self._topics:
+        if not self.is_away and self.member_id in self._replay.by_member and self.wanted() != self._topics:
             self._beat(say_owned=False)
 
     def _stop(self, epoch: int) -> None:
-        stage = self._stage
+        replay = self._replay
         self.is_away = True
-        self._turn += 1
-        if self.member_id in stage.by_member:
-            self._send(ConsumerGroupHeartbeatRequest(stage.group_id, self.member_id, epoch, self.part.instance_id))
-            self.be_heard(stage.ms)
+        self._life += 1
+        if self.member_id in replay.by_member:
+            self._send(ConsumerGroupHeartbeatRequest(replay.group_id, self.member_id, epoch, self.part.instance_id))
+            self.be_heard(replay.ms)
 
     def _new_id(self) -> str:
         """Its real member id, or a new one if it joins more often than it really did."""
-        spells, number = self.part.process.spells, self._number
+        stays, number = self.part.process.stays, self._number
         self._number += 1
-        return spells[number].member_id if number < len(spells) else f"{spells[0].member_id}.{number}"
+        return stays[number].member_id if number < len(stays) else f"{stays[0].member_id}.{number}"
 
     # ---- heartbeats
 
@@ -152,57 +166,57 @@ class EpochActor:
         """Play its next heartbeat."""
         if self._is_beating or self.is_away or not self.member_id:
             return
-        stage = self._stage
+        replay = self._replay
         self._is_beating = True
-        real_ms = self._really(stage.interval_ms)
-        wait_ms = stage.interval_ms - (stage.ms - self._asked_ms) % stage.interval_ms
-        stage.later(stage.ms + wait_ms if real_ms is None else real_ms, self._due, self._turn)
+        real_ms = self._really(replay.interval_ms)
+        wait_ms = replay.interval_ms - (replay.ms - self._asked_ms) % replay.interval_ms
+        replay.later(replay.ms + wait_ms if real_ms is None else real_ms, self._due, self._life)
 
     def _really(self, within_ms: int) -> int | None:
         """When its next heartbeat really came, if that was so soon."""
-        ms, at = self._stage.ms, bisect_right(self._beats, self._stage.ms)
+        ms, at = self._replay.ms, bisect_right(self._beats, self._replay.ms)
         return self._beats[at] if at < len(self._beats) and self._beats[at] <= ms + within_ms else None
 
-    def _due(self, turn: int) -> None:
+    def _due(self, life: int) -> None:
         self._is_beating = False
-        if turn == self._turn and not self.is_away:
-            if self.member_id in self._stage.by_member:
+        if life == self._life and not self.is_away:
+            if self.member_id in self._replay.by_member:
                 self._beat(say_owned=False)
             else:
                 self._join()
 
     def _join(self) -> None:
-        stage = self._stage
+        replay = self._replay
         self._epoch, self._owned, self._topics = 0, {}, self.wanted()
-        stage.by_member[self.member_id] = self
+        replay.by_member[self.member_id] = self
         request = ConsumerGroupHeartbeatRequest(
-            stage.group_id, self.member_id, 0, self.part.instance_id, None, self.part.rebalance_timeout_ms,
+            replay.group_id, self.member_id, 0, self.part.instance_id, None, self.part.rebalance_timeout_ms,
             list(self._topics), None, None, [],
         )  # fmt: skip
         self._send(request)
 
     def _beat(self, *, say_owned: bool) -> None:
-        stage = self._stage
+        replay = self._replay
         rows = [ConsumerGroupHeartbeatRequestTopicPartitions(one, sorted(its)) for one, its in self._owned.items()]
         wanted, names = self.wanted(), None
         if wanted != self._topics:
             self._topics, names = wanted, list(wanted)
         request = ConsumerGroupHeartbeatRequest(
-            stage.group_id, self.member_id, self._epoch, self.part.instance_id, None, -1, names, None, None,
+            replay.group_id, self.member_id, self._epoch, self.part.instance_id, None, -1, names, None, None,
             rows if say_owned else None,
         )  # fmt: skip
         self._send(request)
 
     def _send(self, request: ConsumerGroupHeartbeatRequest) -> None:
-        self._asked_ms = self._stage.ms
-        self._stage.send(ConsumerHeartbeatCommand(request, self._answered, self.client))
+        self._asked_ms = self._replay.ms
+        self._replay.send(ConsumerHeartbeatCommand(request, self._answered, self.client))
 
     def _answered(self, response: Any) -> None:
-        stage, error = self._stage, response.error_code
+        replay, error = self._replay, response.error_code
         if self.is_away:
             return
         if error:
-            stage.by_member.pop(self.member_id, None)
+            replay.by_member.pop(self.member_id, None)
             if error in _LOST:
                 self._join()
             elif error in _HELD:
@@ -212,7 +226,7 @@ class EpochActor:
         self.be_heard(FAR)
         if response.assignment is not None:
             self._take({row.topic_id: set(row.partitions) for row in response.assignment.topic_partitions})
-        group = stage.group()
+        group = replay.group()
         member = None if group is None else group.members.get(self.member_id)
         if (
             group is not None
@@ -231,20 +245,20 @@ class EpochActor:
             return
         kept = {topic_id: its & given.get(topic_id, set()) for topic_id, its in self._owned.items()}
         self._owned = {topic_id: its for topic_id, its in kept.items() if its}
-        stage = self._stage
+        replay = self._replay
         real_ms = self._really(_SOON_MS)
-        done_ms = stage.ms + REVOKE_MS if real_ms is None else real_ms
-        stage.later(self._when_not_slow(done_ms), self._gave_up, self._turn)
+        done_ms = replay.ms + REVOKE_MS if real_ms is None else real_ms
+        replay.later(self._when_not_slow(done_ms), self._gave_up, self._life)
 
-    def _gave_up(self, turn: int) -> None:
-        if turn == self._turn and self.member_id in self._stage.by_member:
+    def _gave_up(self, life: int) -> None:
+        if life == self._life and self.member_id in self._replay.by_member:
             self._beat(say_owned=True)
 
     # ---- its facts
 
     def wanted(self) -> tuple[str, ...]:
         """The topics that it subscribes to."""
-        offers = self.part.process.offers(self._stage.ms)
+        offers = self.part.process.offers(self._replay.ms)
         return tuple(sorted(set(offers[0].topics))) if offers else ()
 
     def _when_not_slow(self, ms: int) -> int:
@@ -256,12 +270,12 @@ class EpochActor:
 
     def be_heard(self, until_ms: int) -> None:
         """Set in the core until when this member will send heartbeats."""
-        stage = self._stage
+        replay = self._replay
         for absence in self.part.absences:
-            if absence.kind == SILENT and absence.from_ms >= stage.ms:
+            if absence.kind == SILENT and absence.from_ms >= replay.ms:
                 until_ms = min(until_ms, absence.from_ms)
                 break
-        group = stage.group()
+        group = replay.group()
         member = None if group is None else group.members.get(self.member_id)
         if member is not None:
-            stage.core.state.deadlines.set(member, until_ms + stage.session_ms)
+            replay.core.state.deadlines.set(member, until_ms + replay.session_ms)

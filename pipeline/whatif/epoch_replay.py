@@ -27,7 +27,17 @@ from muster.pipeline.whatif.costs import EpochCosts
 from muster.pipeline.whatif.epoch_member import EpochActor
 from muster.pipeline.whatif.history import FAR, Generation, Owned
 from muster.pipeline.whatif.leader import NoAssignment
-from muster.pipeline.whatif.replay import GONE, STEPS, STEPS_FOR_EACH, Made, NoRest, Outcome, deletion, gone, replaced
+from muster.pipeline.whatif.replay import (
+    GONE,
+    STEPS,
+    STEPS_FOR_EACH,
+    EndlessRebalances,
+    Made,
+    Outcome,
+    deletion,
+    gone,
+    replaced,
+)
 from muster.pipeline.whatif.schedule import Act, Fact, Schedule
 from muster.pipeline.whatif.settings import ON_THE_SERVER
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
@@ -44,11 +54,11 @@ class EpochReplay:
     """One schedule, played once. Raises NoAssignment for a strategy that no server has."""
 
     def __init__(self, schedule: Schedule) -> None:
-        history, setting = schedule.cast.history, schedule.setting
+        history, setting = schedule.clients.history, schedule.setting
         assignor = setting.assignor or history.assignor or ON_THE_SERVER[0]
         if assignor not in ON_THE_SERVER:
             raise NoAssignment(f"in a KIP-848 group the server assigns, by uniform or range, not by {assignor}")
-        self.schedule, self.cast = schedule, schedule.cast
+        self.schedule, self.clients = schedule, schedule.clients
         self.group_id = history.group
         self.ms = history.start_ms
         self.interval_ms = setting.heartbeat_interval_ms or EPOCH_HEARTBEAT_MS
@@ -75,14 +85,14 @@ class EpochReplay:
 
     def run(self) -> Outcome:
         """Play it, from the first fact to the end of the history."""
-        end_ms = self.cast.history.end_ms
+        end_ms = self.clients.history.end_ms
         facts, queue, at = self.schedule.facts, self._queue, 0
         members = max(len(self.actors), 1)
         left = STEPS + (STEPS_FOR_EACH + _BEATS * members) * (len(facts) + 1)
         while True:
             left -= 1
             if not left:
-                raise NoRest("under these settings the group does not come to rest")
+                raise EndlessRebalances("under these settings the group does not come to rest")
             fact = facts[at] if at < len(facts) else None
             ms, rank = (FAR, 0) if fact is None else fact[:2]
             queued = bool(queue) and (queue[0][0], queue[0][1]) < (ms, rank)
@@ -125,14 +135,14 @@ class EpochReplay:
         group_id, epoch, made = self.group_id, max(given.number, 1), []
         ids = {name: topic.topic_id for name, topic in self._image.by_name.items()}
         for member_id, share in given.shares.items():
-            part = self.actors[self.cast.by_member[member_id].index].part
+            part = self.actors[self.clients.by_member[member_id].index].part
             owned = {ids[topic]: set(numbers) for topic, numbers in share.items() if numbers and topic in ids}
-            self.actors[part.process.index].is_there(member_id, epoch, owned)
+            self.actors[part.process.index].set_member(member_id, epoch, owned)
             offers = part.process.offers(self.ms)
-            spell = part.process.spells[0]
+            stay = part.process.stays[0]
             topics = tuple(sorted(set(offers[0].topics))) if offers else ()
             said = Description(
-                part.instance_id, None, spell.client_id, spell.host, topics, None, part.rebalance_timeout_ms, None, None
+                part.instance_id, None, stay.client_id, stay.host, topics, None, part.rebalance_timeout_ms, None, None
             )
             held = current_assignment({topic_id: dict.fromkeys(its, epoch) for topic_id, its in owned.items()})
             made += [
@@ -227,9 +237,9 @@ _ACTS: Final[Mapping[Act, Callable[[EpochReplay, Fact], None]]] = {
     Act.ASK: lambda _replay, _fact: None,  # the clients draw the ids
     Act.START: lambda replay, fact: replay.actors[fact.who].start(),
     Act.LEAVE: lambda replay, fact: replay.actors[fact.who].leave(),
-    Act.VANISH: lambda replay, fact: replay.actors[fact.who].vanish(),
-    Act.BACK: lambda replay, fact: replay.actors[fact.who].come_back(),
-    Act.REJOIN: lambda replay, fact: replay.actors[fact.who].changes_its_mind(),
+    Act.VANISH: lambda replay, fact: replay.actors[fact.who].fall_silent(),
+    Act.BACK: lambda replay, fact: replay.actors[fact.who].resume(),
+    Act.REJOIN: lambda replay, fact: replay.actors[fact.who].resubscribe(),
     Act.LEAD: lambda _replay, _fact: None,  # there is no leader
     Act.COUNTS: lambda replay, fact: replay._take_counts(fact.value or {}),
     Act.DELETE: lambda replay, _: replay.send(deletion(replay.group_id)),

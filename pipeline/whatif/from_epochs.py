@@ -18,12 +18,12 @@ from muster.pipeline.whatif.history import (
     LOG,
     REPLACED,
     Generation,
-    Happening,
     History,
+    Incident,
     Offer,
     Owned,
     Rejoin,
-    Spell,
+    Stay,
     with_assigned,
 )
 
@@ -75,8 +75,8 @@ class _Reader:
     def __init__(self, group: str, died: Mapping[tuple[str, int], int]) -> None:
         self.history = History(group, LOG, CONSUMER, session_ms=_session_ms(died))
         self._died = died
-        self._spells: dict[str, Spell] = {}
-        """The last spell of each member id."""
+        self._stays: dict[str, Stay] = {}
+        """The last stay of each member id."""
         self._members: dict[str, Row] = {}
         self._counts: dict[str, int] = {}
         self._is_first = True
@@ -96,7 +96,7 @@ class _Reader:
         if self._is_first:
             history.start_ms = began_ms
             self._is_first = False
-        self._meet(row, members, began_ms)
+        self._real_round(row, members, began_ms)
         history.assignor = row["protocol"] or history.assignor
         counts = with_assigned(self._counts, shares)
         if counts != self._counts:
@@ -110,10 +110,10 @@ class _Reader:
             history.overtaken.add(row["generation"])
         elif members and is_new:
             history.generations.append(Generation(row["generation"], at_ms, SERVER, None, shares, began_ms))
-            history.happened.append(Happening(at_ms, "settled"))
+            history.incidents.append(Incident(at_ms, "settled"))
         elif not members:
             history.emptied.append(began_ms)
-            history.happened.append(Happening(began_ms, "emptied"))
+            history.incidents.append(Incident(began_ms, "emptied"))
         self._members = members
 
     def finish(self, end_ms: int, targets: Sequence[int]) -> History:
@@ -122,7 +122,7 @@ class _Reader:
         # in a replay heartbeats come at other times of their interval, and so do their effects
         history.last_ms = min(history.end_ms, history.last_ms + 2 * EPOCH_HEARTBEAT_MS)
         since_ms = history.start_ms if history.given is None else history.start_ms + 1
-        history.happened += [Happening(ms, "target") for ms in targets if since_ms <= ms]
+        history.incidents += [Incident(ms, "target") for ms in targets if since_ms <= ms]
         if history.unusable is None and not history.generations and history.given is None:
             history.unusable = "no epoch of it is in the log"
         return history
@@ -148,33 +148,33 @@ class _Reader:
 
     # ---- members
 
-    def _meet(self, row: Row, members: Mapping[str, Row], at_ms: int) -> None:
+    def _real_round(self, row: Row, members: Mapping[str, Row], at_ms: int) -> None:
         """Who joined, who left, and who changed the subscription."""
         gone = {one["member"]["member_id"]: one for one in (row["change"] or {}).get("gone") or ()}
         instances = {one["instance_id"]: name for name, one in self._members.items() if one["instance_id"] is not None}
         for name, one in members.items():
-            if name not in self._members and (name not in self._spells or self._spells[name].end is not None):
+            if name not in self._members and (name not in self._stays or self._stays[name].end is not None):
                 before = instances.get(one["instance_id"])
                 if before is not None and before not in members:
                     self._replaced(before, at_ms)
                     gone.pop(before, None)
-                is_same = name in self._spells
+                is_same = name in self._stays
                 self._new(name, one, at_ms)
                 # clients keep their id as long as they live: it was removed, or left, and continues
-                self._spells[name].remembers = is_same
-            elif _topics(one) != self._spells[name].offers[-1][1][0].topics:
-                self._spells[name].offers.append((at_ms, (Offer(SERVER, _topics(one)),)))
+                self._stays[name].remembers = is_same
+            elif _topics(one) != self._stays[name].offers[-1][1][0].topics:
+                self._stays[name].offers.append((at_ms, (Offer(SERVER, _topics(one)),)))
                 self.history.rejoins.append(Rejoin(at_ms, name, AFTER))
         for name, how in gone.items():
             # a member that joined and left between two states is not known
-            if name in self._spells and self._spells[name].end is None:
+            if name in self._stays and self._stays[name].end is None:
                 self._gone(name, how)
         for name in self._members:
-            if name not in members and self._spells[name].end is None:
+            if name not in members and self._stays[name].end is None:
                 self._gone(name, {"at_ms": at_ms, "heard_ms": at_ms, "away_ms": None})
 
     def _new(self, name: str, one: Row, joined_ms: int | None) -> None:
-        self._spells[name] = spell = Spell(
+        self._stays[name] = stay = Stay(
             name,
             one["instance_id"],
             one["client_id"] or "",
@@ -185,25 +185,25 @@ class _Reader:
             joined_rank=AFTER,
             offers=[(joined_ms or 0, (Offer(SERVER, _topics(one)),))],
         )
-        self.history.spells.append(spell)
+        self.history.stays.append(stay)
 
     def _replaced(self, name: str, at_ms: int) -> None:
-        spell = self._spells[name]
-        spell.end, spell.end_ms = REPLACED, at_ms
-        self.history.happened.append(Happening(at_ms, "back", self._name(name)))
+        stay = self._stays[name]
+        stay.end, stay.end_ms = REPLACED, at_ms
+        self.history.incidents.append(Incident(at_ms, "back", self._name(name)))
 
     def _gone(self, name: str, how: Row) -> None:
-        spell, at_ms = self._spells[name], how["at_ms"]
-        spell.end, spell.end_ms, spell.end_rank = LEFT, at_ms, AFTER
+        stay, at_ms = self._stays[name], how["at_ms"]
+        stay.end, stay.end_ms, stay.end_rank = LEFT, at_ms, AFTER
         if how["away_ms"] is not None or (name, at_ms) in self._died:
             silent_ms = self._died[name, at_ms] if how["away_ms"] is None else how["away_ms"]
-            spell.end, spell.heard_ms = EXPIRED, max(silent_ms, spell.joined_ms or 0)
-            self.history.happened.append(Happening(spell.heard_ms, "vanished", self._name(name)))
-        self.history.happened.append(Happening(at_ms, "gone", self._name(name)))
+            stay.end, stay.heard_ms = EXPIRED, max(silent_ms, stay.joined_ms or 0)
+            self.history.incidents.append(Incident(stay.heard_ms, "vanished", self._name(name)))
+        self.history.incidents.append(Incident(at_ms, "gone", self._name(name)))
 
     def _name(self, member_id: str) -> str:
         """The name under which a static member that returns is the same."""
-        return self._spells[member_id].instance_id or member_id
+        return self._stays[member_id].instance_id or member_id
 
     def _take(self, row: Row) -> None:
         """Partitions change their owners."""
@@ -212,9 +212,9 @@ class _Reader:
         owners = (row["owners"] or ())[-len(takes) :] if takes else ()
         for take, owner in zip(takes, owners, strict=True):
             who, place = owner["member_id"], (take["topic"], take["partition"])
-            if who in self._spells:
-                happening = Happening(take["at_ms"], "took", self._name(who), place, take["paused_ms"])
-                self.history.happened.append(happening)
+            if who in self._stays:
+                happening = Incident(take["at_ms"], "took", self._name(who), place, take["paused_ms"])
+                self.history.incidents.append(happening)
 
 
 def _session_ms(died: Mapping[tuple[str, int], int]) -> int:

@@ -26,7 +26,7 @@ from muster.pipeline.whatif.history import (
     Refusal,
     Rejoin,
     Round,
-    Spell,
+    Stay,
     with_assigned,
 )
 from muster.pipeline.whatif.leader import claims
@@ -75,7 +75,7 @@ def _begins(reader: _Reader, before: Value | None, value: Value) -> bool:
 class _Reader:
     def __init__(self, group: str) -> None:
         self.history = History(group, EVENTS)
-        self._spells: dict[str, Spell] = {}
+        self._stays: dict[str, Stay] = {}
         self._round: Round | None = None
         self._stopped_ms: int | None = None
         self._counts: dict[str, int] = {}
@@ -95,13 +95,13 @@ class _Reader:
     def end(self, last_ms: int, end_ms: int) -> None:
         history = self.history
         history.last_ms, history.end_ms = last_ms, max(last_ms, end_ms)
-        history.spells = list(self._spells.values())
+        history.stays = list(self._stays.values())
         history.open_ms = self._stopped_ms
         if history.unusable is None and not history.generations and history.given is None:
             history.unusable = "no generation of it is in the log"
 
     def feed(self, value: Value) -> None:
-        tell = _TELL.get(value["kind"])
+        tell = _HANDLERS.get(value["kind"])
         if tell is not None:
             tell(self, value)
         self._is_first = False
@@ -114,7 +114,7 @@ class _Reader:
             self.history.unusable = f"it is no group of consumers but of type {value['protocol_type']!r}"
 
     def replaced(self, value: Value) -> None:
-        old = self._spells.get(value["replaced"])
+        old = self._stays.get(value["replaced"])
         if old is not None:
             old.end, old.end_ms = REPLACED, value["time"]
         self._new(value["member"], value["time"])
@@ -126,9 +126,9 @@ class _Reader:
         self._ends(value, LEFT).reason = value["reason"]
 
     def expired(self, value: Value) -> None:
-        spell = self._ends(value, EXPIRED)
+        stay = self._ends(value, EXPIRED)
         heard_ms = value["member"]["heard"]
-        spell.heard_ms = value["time"] - spell.session_timeout_ms if heard_ms is None else heard_ms
+        stay.heard_ms = value["time"] - stay.session_timeout_ms if heard_ms is None else heard_ms
 
     def removed(self, value: Value) -> None:
         self._ends(value, value["cause"])
@@ -137,24 +137,24 @@ class _Reader:
         if value["error"] == _UNKNOWN_MEMBER and value["client_id"] is not None:
             self.history.refusals.append(Refusal(value["time"], value["client_id"], value["host"]))
 
-    def _ends(self, value: Value, how: str) -> Spell:
+    def _ends(self, value: Value, how: str) -> Stay:
         member = value["member"]
-        spell = self._spells.get(member["member"]) or self._new(member, None)
-        spell.end, spell.end_ms, spell.end_rank = how, value["time"], self._rank(value["time"])
-        return spell
+        stay = self._stays.get(member["member"]) or self._new(member, None)
+        stay.end, stay.end_ms, stay.end_rank = how, value["time"], self._rank(value["time"])
+        return stay
 
-    def _new(self, member: Value, joined_ms: int | None) -> Spell:
-        spell = Spell(
+    def _new(self, member: Value, joined_ms: int | None) -> Stay:
+        stay = Stay(
             member["member"],
             member["instance"],
             **{name: member[name] for name in CLIENT},
             joined_ms=joined_ms,
             joined_rank=BEFORE if joined_ms is None else self._rank(joined_ms),
         )
-        spell.offers.append((joined_ms or 0, self._read_offers(member["protocols"])))
-        spell.remembers = joined_ms is not None and any(claims(one["metadata"]) for one in member["protocols"])
-        self._spells[spell.member_id] = spell
-        return spell
+        stay.offers.append((joined_ms or 0, self._read_offers(member["protocols"])))
+        stay.remembers = joined_ms is not None and any(claims(one["metadata"]) for one in member["protocols"])
+        self._stays[stay.member_id] = stay
+        return stay
 
     def _rank(self, ms: int) -> int:
         """What follows the start of a rebalance in the same ms was not before it."""
@@ -193,12 +193,12 @@ class _Reader:
             self._stopped_ms = time_ms
         self._round = self._last = Round(time_ms, cause, who)
         self.history.rounds.append(self._round)
-        spell = self._spells.get(who or "")
-        if spell is not None:
-            if spell.joined_ms == time_ms:
-                spell.joined_rank = AFTER
-            if spell.end_ms == time_ms:
-                spell.end_rank = AFTER
+        stay = self._stays.get(who or "")
+        if stay is not None:
+            if stay.joined_ms == time_ms:
+                stay.joined_rank = AFTER
+            if stay.end_ms == time_ms:
+                stay.end_rank = AFTER
         if cause in ("partitions_changed", "leader_rejoined"):
             self.history.rejoins.append(Rejoin(time_ms, None, AFTER))
         elif cause in ("subscription_changed", "metadata_changed"):
@@ -250,38 +250,38 @@ class _Reader:
     def _close(self, value: Value, outcome: str) -> Round | None:
         current = self._round
         for member in value["members"]:
-            spell = self._spells.get(member["member"]) or self._new(member, None)
-            spell.session_timeout_ms = member["session_timeout_ms"]
-            spell.rebalance_timeout_ms = member["rebalance_timeout_ms"]
+            stay = self._stays.get(member["member"]) or self._new(member, None)
+            stay.session_timeout_ms = member["session_timeout_ms"]
+            stay.rebalance_timeout_ms = member["rebalance_timeout_ms"]
             offers = self._read_offers(member["protocols"])
-            if offers != spell.offers[-1][1]:
+            if offers != stay.offers[-1][1]:
                 joined_ms = member["joined"] or value["time"]
-                spell.offers.append((joined_ms, offers))
+                stay.offers.append((joined_ms, offers))
                 if current is not None and joined_ms > current.began_ms:
-                    self.history.rejoins.append(Rejoin(joined_ms, spell.member_id, BEFORE))
+                    self.history.rejoins.append(Rejoin(joined_ms, stay.member_id, BEFORE))
             if current is not None:
                 if member["joined"] is not None and member["joined"] >= current.began_ms:
-                    current.joins[spell.member_id] = member["joined"]
+                    current.joins[stay.member_id] = member["joined"]
                 if member["synced"] is not None:
-                    current.syncs[spell.member_id] = member["synced"]
+                    current.syncs[stay.member_id] = member["synced"]
         if current is None:
             return None
         current.outcome, current.ended_ms = outcome, value["time"]
         if value["join_phase_ms"] is not None:
             current.joined_ms = current.began_ms + value["join_phase_ms"]
-            self._see_ids_asked_for(current)
+            self._note_requested_ids(current)
         self._round = None
         return current
 
-    def _see_ids_asked_for(self, current: Round) -> None:
+    def _note_requested_ids(self, current: Round) -> None:
         """A new member's JoinGroup ended the join phase: its request for an id had delayed the phase."""
         end_ms = current.joined_ms or 0
         asked_ms = max((ms for ms in current.joins.values() if ms < end_ms), default=0)
         if end_ms - asked_ms > _ID_HELD_UP_MS:
             return
-        for spell in (self._spells[name] for name in current.joins):
-            if spell.joined_ms == end_ms and spell.joined_rank == BEFORE and spell.instance_id is None:
-                spell.asked_ms = asked_ms
+        for stay in (self._stays[name] for name in current.joins):
+            if stay.joined_ms == end_ms and stay.joined_rank == BEFORE and stay.instance_id is None:
+                stay.asked_ms = asked_ms
 
     def _take_counts(self, counts: Mapping[str, int], since_ms: int) -> None:
         if counts != self._counts:
@@ -289,7 +289,7 @@ class _Reader:
             self.history.counts.append((since_ms, self._counts))
 
 
-_TELL: Final = {
+_HANDLERS: Final = {
     "member_joined": _Reader.joined,
     "member_left": _Reader.left,
     "member_expired": _Reader.expired,
@@ -305,5 +305,5 @@ _TELL: Final = {
     "requests_refused": _Reader.refused,
     "member_fenced": _Reader.refused,
 }
-KINDS: Final = ("group_created", *_TELL)
+KINDS: Final = ("group_created", *_HANDLERS)
 """The events that are used here."""

@@ -28,7 +28,7 @@ from muster.pipeline.whatif.history import (
     Owned,
     Rejoin,
     Round,
-    Spell,
+    Stay,
     has_less,
     with_assigned,
 )
@@ -71,7 +71,7 @@ class _Reader:
         self.history = History(group, LOG)
         self._ends = ends
         self._starts = starts
-        self._spells: dict[str, Spell] = {}
+        self._stays: dict[str, Stay] = {}
         self._shares: Mapping[str, Owned] = {}
         self._members: Mapping[str, Record] = {}
         self._counts: dict[str, int] = {}
@@ -104,7 +104,7 @@ class _Reader:
     def finish(self, end_ms: int) -> History:
         history = self.history
         history.end_ms = max(history.last_ms, end_ms)
-        history.spells = list(self._spells.values())
+        history.stays = list(self._stays.values())
         self._offer_all()
         if self._other_type is not None:
             was = "it was no group of consumers for a time" if history.generations else "it is no group of consumers"
@@ -182,8 +182,8 @@ class _Reader:
             stopped_ms = began_ms if told_ms is None else stopped_ms
         late = self._too_late(gone, began_ms, ended_ms) if follower is not None else []
         for name in late:
-            self._spells[name].end, self._spells[name].end_ms = JOIN_TIMEOUT, ended_ms
-        waited = bool(late) or (bool(came) and any(self._spells[one].end == EXPIRED for one in gone))
+            self._stays[name].end, self._stays[name].end_ms = JOIN_TIMEOUT, ended_ms
+        waited = bool(late) or (bool(came) and any(self._stays[one].end == EXPIRED for one in gone))
         rejoined_ms = _rejoined_ms(began_ms, ended_ms, waited)
         joins = {name: began_ms if name == trigger else rejoined_ms for name in stayed}
         syncs = dict.fromkeys(members, at_ms)
@@ -241,12 +241,12 @@ class _Reader:
 
     def _offer_all(self) -> None:
         """A record has only the chosen strategy; a group that changed its strategy offered both for a while."""
-        chosen = dict.fromkeys(offers[0].name for spell in self.history.spells for _, offers in spell.offers)
+        chosen = dict.fromkeys(offers[0].name for stay in self.history.stays for _, offers in stay.offers)
         if len(chosen) > 1:
-            for spell in self.history.spells:
-                spell.offers = [
+            for stay in self.history.stays:
+                stay.offers = [
                     (ms, (first, *(Offer(name, first.topics) for name in chosen if name != first.name)))
-                    for ms, (first, *_) in spell.offers
+                    for ms, (first, *_) in stay.offers
                 ]
 
     def _is_back(self, member: Record) -> bool:
@@ -295,47 +295,47 @@ class _Reader:
     # ---- members
 
     def _new(self, member: Record, protocol: str, joined_ms: int | None) -> None:
-        spell = Spell(
+        stay = Stay(
             member["member_id"],
             member["instance_id"],
             **{name: member[name] for name in CLIENT},
             joined_ms=joined_ms,
             joined_rank=AFTER,
         )
-        spell.offers.append((joined_ms or 0, self._offers(member, protocol)))
-        spell.remembers = joined_ms is not None and keeps(protocol) and claims(member.get("subscription") or "")
-        self._spells[spell.member_id] = spell
+        stay.offers.append((joined_ms or 0, self._offers(member, protocol)))
+        stay.remembers = joined_ms is not None and keeps(protocol) and claims(member.get("subscription") or "")
+        self._stays[stay.member_id] = stay
 
     def _replace(self, member: Record, protocol: str, at_ms: int) -> None:
         for name, one in self._members.items():
             if one["instance_id"] is not None and one["instance_id"] == member["instance_id"]:
-                self._spells[name].end, self._spells[name].end_ms = REPLACED, at_ms
+                self._stays[name].end, self._stays[name].end_ms = REPLACED, at_ms
         self._new(member, protocol, at_ms)
 
     def _offer_anew(self, members: Sequence[Record], protocol: str, at_ms: int) -> None:
         for member in members:
-            spell, offers = self._spells[member["member_id"]], self._offers(member, protocol)
-            if offers != spell.offers[-1][1]:
-                spell.offers.append((at_ms, offers))
+            stay, offers = self._stays[member["member_id"]], self._offers(member, protocol)
+            if offers != stay.offers[-1][1]:
+                stay.offers.append((at_ms, offers))
 
     def _go(self, names: Sequence[str], left_ms: int, removed_ms: int | None = None) -> None:
         for name in names:
-            spell = self._spells[name]
-            spell.end, spell.end_ms, spell.end_rank = LEFT, left_ms, AFTER
+            stay = self._stays[name]
+            stay.end, stay.end_ms, stay.end_rank = LEFT, left_ms, AFTER
             gone_ms = left_ms if removed_ms is None else removed_ms
-            heard_ms = gone_ms - spell.session_timeout_ms
-            if self._ends.get(name) == EXPIRED and heard_ms > (spell.joined_ms or 0):
-                spell.end, spell.end_ms, spell.heard_ms = EXPIRED, gone_ms, heard_ms
+            heard_ms = gone_ms - stay.session_timeout_ms
+            if self._ends.get(name) == EXPIRED and heard_ms > (stay.joined_ms or 0):
+                stay.end, stay.end_ms, stay.heard_ms = EXPIRED, gone_ms, heard_ms
 
     def _too_late(self, gone: Sequence[str], began_ms: int, ended_ms: int) -> list[str]:
         """Members for which a rebalance waited as long as it can, and which had sent heartbeats meanwhile.
 
         If a member sends none, its session, which is shorter, ends before.
         """
-        waits_ms = max((self._spells[name].rebalance_timeout_ms for name in self._members), default=0)
+        waits_ms = max((self._stays[name].rebalance_timeout_ms for name in self._members), default=0)
         if abs(ended_ms - began_ms - waits_ms) > _NEARLY_MS:
             return []
-        return [name for name in gone if self._spells[name].session_timeout_ms <= waits_ms - _NEARLY_MS]
+        return [name for name in gone if self._stays[name].session_timeout_ms <= waits_ms - _NEARLY_MS]
 
     def _offers(self, member: Record, protocol: str) -> tuple[Offer, ...]:
         return (Offer(protocol, tuple(member["topics"])),)

@@ -29,7 +29,7 @@ EXPIRED: Final = "expired"
 JOIN_TIMEOUT: Final = "join_timeout"
 SYNC_TIMEOUT: Final = "sync_timeout"
 REPLACED: Final = "replaced"
-"""How a spell ends."""
+"""How a stay ends."""
 
 COMPLETED: Final = "completed"
 FAILED: Final = "failed"
@@ -44,7 +44,7 @@ Owned = Mapping[str, Sequence[int]]
 """Partitions by topic."""
 
 CLIENT: Final = ("client_id", "host", "session_timeout_ms", "rebalance_timeout_ms")
-"""The facts of a member that events, records and a `Spell` have under the same names, in its order."""
+"""The facts of a member that events, records and a `Stay` have under the same names, in its order."""
 
 
 class Offer(NamedTuple):
@@ -59,7 +59,7 @@ Offers = tuple[Offer, ...]
 
 
 @dataclass(slots=True)
-class Spell:
+class Stay:
     """One member id, from its JoinGroup until it is no member any more."""
 
     member_id: str
@@ -140,7 +140,7 @@ class Refusal(NamedTuple):
     host: str
 
 
-class Happening(NamedTuple):
+class Incident(NamedTuple):
     """An incident in a KIP-848 group that costs: a method of `costs.EpochCosts`, and its arguments."""
 
     ms: int
@@ -166,7 +166,7 @@ class History:
     """When the last known event happened."""
     end_ms: int = 0
     """The end of the log: nothing happened in between."""
-    spells: list[Spell] = field(default_factory=list)
+    stays: list[Stay] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     generations: list[Generation] = field(default_factory=list)
     """After `given`, in their order."""
@@ -179,7 +179,7 @@ class History:
     """Partition counts of topics, from when on."""
     deleted: list[int] = field(default_factory=list)
     """When the group was deleted."""
-    happened: list[Happening] = field(default_factory=list)
+    incidents: list[Incident] = field(default_factory=list)
     """Incidents of a KIP-848 group."""
     session_ms: int = EPOCH_SESSION_MS
     """The session timeout, if it is or was a KIP-848 group: the server decides it."""
@@ -245,8 +245,8 @@ def planned(history: History) -> frozenset[int]:
 
 def _formations(history: History) -> Iterator[Period]:
     """From when a member joins an empty group, as long as others join soon after each other and nobody leaves."""
-    came = sorted(one.joined_ms for one in history.spells if one.joined_ms is not None)
-    went = sorted(one.end_ms for one in history.spells if one.end_ms is not None)
+    came = sorted(one.joined_ms for one in history.stays if one.joined_ms is not None)
+    went = sorted(one.end_ms for one in history.stays if one.end_ms is not None)
     for ms in (*((history.start_ms,) if history.given is None else ()), *history.emptied):
         first = at = bisect_left(came, ms)
         while at + 1 < len(came) and came[at + 1] - came[at] <= FORM_MS and not _between(went, came[at], came[at + 1]):
@@ -257,8 +257,8 @@ def _formations(history: History) -> Iterator[Period]:
 
 def _stops(history: History) -> Iterator[Period]:
     """Until the group was empty: since members left one soon after the other, and nobody joined."""
-    came = sorted(one.joined_ms for one in history.spells if one.joined_ms is not None)
-    went = sorted((one.end_ms, one.end) for one in history.spells if one.end_ms is not None and one.end != REPLACED)
+    came = sorted(one.joined_ms for one in history.stays if one.joined_ms is not None)
+    went = sorted((one.end_ms, one.end) for one in history.stays if one.end_ms is not None and one.end != REPLACED)
     for ms in history.emptied:
         from_ms = ms
         for end_ms, how in reversed(went[: bisect_right(went, (ms + _LATE_MS, ""))]):

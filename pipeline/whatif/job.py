@@ -27,7 +27,7 @@ from muster.pipeline.whatif.advice import advice, unadvised
 from muster.pipeline.whatif.compare import Comparison, compare, withheld
 from muster.pipeline.whatif.costs import Figures
 from muster.pipeline.whatif.history import EVENTS, EXPIRED, LEFT, LOG, REPLACED, History
-from muster.pipeline.whatif.processes import SILENT_MS, hear
+from muster.pipeline.whatif.processes import SILENT_MS, add_last_commits
 from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting
 from muster.pipeline.wording import moment
 
@@ -88,7 +88,7 @@ def played(rows: pa.Table, settings: Sequence[Setting]) -> Iterator[dict[str, An
     source = EVENTS if EVENTS in kinds.to_pylist() else LOG
     try:
         history = _read(group, source, rows)
-        hear(history, _heard_of(rows))
+        add_last_commits(history, _last_commits_of(rows))
         found = compare(history, settings)
     except Exception as error:  # noqa: BLE001 - what is odd about one group costs no other its what-if
         history = History(group, source)
@@ -100,9 +100,9 @@ def played(rows: pa.Table, settings: Sequence[Setting]) -> Iterator[dict[str, An
 def _read(group: str, source: str, rows: pa.Table) -> History:
     values, end_ms = rows.column("value"), rows.column("end_ms")[0].as_py() or 0
     if source == EVENTS:
-        told = zip(rows.column("source"), values, strict=True)
+        pairs = zip(rows.column("source"), values, strict=True)
         return from_events.history_of(
-            group, (json.loads(value.as_py()) for kind, value in told if kind.as_py() == EVENTS), end_ms
+            group, (json.loads(value.as_py()) for kind, value in pairs if kind.as_py() == EVENTS), end_ms
         )
     ends: dict[str, str] = {}
     died: dict[tuple[str, int], int] = {}
@@ -148,7 +148,7 @@ def _read(group: str, source: str, rows: pa.Table) -> History:
     return history
 
 
-def _heard_of(rows: pa.Table) -> dict[str, list[int]]:
+def _last_commits_of(rows: pa.Table) -> dict[str, list[int]]:
     """When members last committed, in each of their stays."""
     heard: dict[str, list[int]] = {}
     for kind, value in zip(rows.column("source"), rows.column("value"), strict=True):
@@ -160,13 +160,13 @@ def _heard_of(rows: pa.Table) -> dict[str, list[int]]:
 
 def rows_of(history: History, found: Comparison) -> Iterator[dict[str, Any]]:
     """A comparison as rows of the tables."""
-    fidelity, told = found.fidelity, advice(history, found)
+    fidelity, advised = found.fidelity, advice(history, found)
     yield {
         "table": "fidelity",
         "group": history.group,
         **asdict(fidelity),
         "share": fidelity.share if fidelity.generations else None,
-        "unadvised": unadvised(history, found) if told is None else None,
+        "unadvised": unadvised(history, found) if advised is None else None,
     }
     actual = {f"actual_{name}": value for name, value in _figures(found.actual).items()}
     for row in found.whatif:
@@ -179,19 +179,19 @@ def rows_of(history: History, found: Comparison) -> Iterator[dict[str, Any]]:
             **actual,
             **({} if row.figures is None else _figures(row.figures)),
         }
-    if told is not None:
+    if advised is not None:
         yield {
             "table": "advice",
             "group": history.group,
             "source": history.source,
-            "setting": told.setting.name,
-            "settings_json": told.setting.to_json(),
-            "spared": told.spared,
+            "setting": advised.setting.name,
+            "settings_json": advised.setting.to_json(),
+            "spared": advised.spared,
             "rebalances": found.actual.rebalances,
-            "gain_s": told.gain_ms / 1000,
-            "unread_s": told.unread_ms / 1000,
-            "uncertainty_s": told.uncertainty_ms / 1000,
-            "told": told.told,
+            "gain_s": advised.gain_ms / 1000,
+            "unread_s": advised.unread_ms / 1000,
+            "uncertainty_s": advised.uncertainty_ms / 1000,
+            "told": advised.sentence,
         }
 
 
@@ -236,10 +236,10 @@ def _histories(inputs: Inputs, memberships: DataFrame | None, rebalances: DataFr
         records = records.unionByName(_epochs(inputs.epochs, inputs.decoded))
     if inputs.events is None:
         return records
-    told = inputs.events.where(F.col("group").isNotNull() & F.col("kind").isin(*from_events.KINDS))
-    groups = told.where(F.col("kind") == events.REBALANCE_COMPLETED).select("group").distinct()
-    told = _row(told.join(groups, "group", "left_semi"), EVENTS, F.col("value"))
-    return told.unionByName(records.join(groups, "group", "left_anti"))
+    of_events = inputs.events.where(F.col("group").isNotNull() & F.col("kind").isin(*from_events.KINDS))
+    groups = of_events.where(F.col("kind") == events.REBALANCE_COMPLETED).select("group").distinct()
+    of_events = _row(of_events.join(groups, "group", "left_semi"), EVENTS, F.col("value"))
+    return of_events.unionByName(records.join(groups, "group", "left_anti"))
 
 
 def _heard(memberships: DataFrame, commits: DataFrame) -> DataFrame:
@@ -271,8 +271,8 @@ def _epochs(epochs: DataFrame, decoded: DataFrame) -> DataFrame:
     has = table(decoded, CONSUMER_GROUP).where((F.col("key_type") == CURRENT) & ~F.col("is_tombstone"))
     member_id = F.get_json_object("key_json", "$.memberId").alias("member_id")
     beats = _row(has, _BEATS, F.to_json(F.struct(F.col("log_timestamp_ms").alias("at_ms"), member_id)))
-    told = made.unionByName(beats)
-    return rows.unionByName(told.join(known.select("group").distinct(), "group", "left_semi"))
+    extra_rows = made.unionByName(beats)
+    return rows.unionByName(extra_rows.join(known.select("group").distinct(), "group", "left_semi"))
 
 
 def _end(inputs: Inputs) -> DataFrame:

@@ -1,8 +1,8 @@
 """What the leader of a group does in a replay.
 
 Subscriptions and assignments are numbers, so that equal ones are computed once for all settings. Metadata and
-assignments are a few bytes that name an entry of a `Book`; the core never reads them. Known strategies are computed;
-for others the recorded assignment of the same members is used.
+assignments are a few bytes that name an entry of an `AssignmentBook`; the core never reads them. Known strategies are
+computed; for others the recorded assignment of the same members is used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from muster.assignors.assignor import Assignor, Member, RebalanceProtocol, Topic
 from muster.assignors.builtin import CLIENT_ASSIGNORS
 from muster.assignors.sticky import decode_owned
 from muster.pipeline.whatif.history import Generation, Owned
-from muster.pipeline.whatif.processes import Cast
+from muster.pipeline.whatif.processes import Clients
 from muster.protocol.consumer import decode_subscription
 from muster.protocol.message import MalformedMessage
 
@@ -27,7 +27,7 @@ class NoAssignment(Exception):
     """Nobody knows what the leader would have done. The text says why."""
 
 
-class Said(NamedTuple):
+class SentMetadata(NamedTuple):
     """A member's metadata for one strategy; `bump` makes equal ones differ."""
 
     topics: tuple[str, ...]
@@ -59,25 +59,25 @@ def claims(metadata: str | None) -> bool:
     return bool(decode_owned(user_data)[0])
 
 
-class Book:
+class AssignmentBook:
     """The subscriptions and assignments of one group, by number."""
 
-    def __init__(self, cast: Cast, *, foreign: bool = False) -> None:
-        """`foreign`: the leader's client does not assign as Kafka's own does."""
-        self._foreign = foreign
-        self._said: list[Said] = []
-        self._numbers: dict[Said, bytes] = {}
+    def __init__(self, clients: Clients, *, other_assignor: bool = False) -> None:
+        """`other_assignor`: the leader's client does not assign as Kafka's own does."""
+        self._foreign = other_assignor
+        self._said: list[SentMetadata] = []
+        self._numbers: dict[SentMetadata, bytes] = {}
         self.shares: list[Owned] = [NOTHING, NOTHING]
         """By number. 0 is none yet, 1 an empty one."""
         self._share_numbers: dict[tuple[tuple[str, tuple[int, ...]], ...], int] = {(): 1}
         self._known: dict[object, list[tuple[str, bytes]]] = {}
         self._recorded: dict[tuple[str, frozenset[object]], Mapping[str, Owned]] = {}
         before: Mapping[str, Owned] = {}
-        for generation in [*([cast.history.given] if cast.history.given else []), *cast.history.generations]:
-            self._record(cast, generation, before)
+        for generation in [*([clients.history.given] if clients.history.given else []), *clients.history.generations]:
+            self._record(clients, generation, before)
             before = generation.shares
 
-    def say(self, said: Said) -> bytes:
+    def say(self, said: SentMetadata) -> bytes:
         """The metadata of a JoinGroup."""
         token = self._numbers.get(said)
         if token is None:
@@ -156,10 +156,10 @@ class Book:
                 return [(member_id, b"%d" % self.number(share)) for member_id, share in zip(ids, shares, strict=True)]
         return None
 
-    def _record(self, cast: Cast, generation: Generation, before: Mapping[str, Owned]) -> None:
-        known = [(name, share) for name, share in generation.shares.items() if name in cast.by_member]
+    def _record(self, clients: Clients, generation: Generation, before: Mapping[str, Owned]) -> None:
+        known = [(name, share) for name, share in generation.shares.items() if name in clients.by_member]
         had = [self.number(before[name]) if name in before else 0 for name, _ in known]
-        for names in ([name for name, _ in known], [cast.by_member[name].slot for name, _ in known]):
+        for names in ([name for name, _ in known], [clients.by_member[name].slot for name, _ in known]):
             circumstances = _circumstances(generation.protocol, zip(names, had, strict=True))
             shares = (share for _, share in known)
             self._recorded[generation.protocol, circumstances] = dict(zip(names, shares, strict=True))

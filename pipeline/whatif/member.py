@@ -17,8 +17,8 @@ from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.state_machine.interface import Client, Command
 from muster.pipeline.whatif.costs import Costs
 from muster.pipeline.whatif.history import FAR, Generation, has_less
-from muster.pipeline.whatif.leader import Book, Said, is_cooperative, keeps
-from muster.pipeline.whatif.processes import SILENT, SLOW, Cast, Met
+from muster.pipeline.whatif.leader import AssignmentBook, SentMetadata, is_cooperative, keeps
+from muster.pipeline.whatif.processes import SILENT, SLOW, Clients, RealRound
 from muster.pipeline.whatif.schedule import Part
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
@@ -37,20 +37,20 @@ _LONG_MS: Final = 1_000
 """A member that syncs later than this sends heartbeats in between."""
 
 
-class Surroundings(Protocol):
+class ReplayView(Protocol):
     """What a member knows and changes of its replay (`replay.Replay`)."""
 
     ms: int
     group_id: str
-    turn: int
+    rebalance_number: int
     """The number of the rebalance."""
-    met: Met | None
+    real_round: RealRound | None
     """The real rebalance that is being replayed."""
     assignor: str | None
     counts: dict[str, Topic]
     counts_id: tuple[tuple[str, int], ...]
-    book: Book
-    cast: Cast
+    book: AssignmentBook
+    clients: Clients
     costs: Costs
     core: GroupCore
     actors: list[Actor]
@@ -69,14 +69,14 @@ class Surroundings(Protocol):
 class Actor:
     """One process of a schedule as a member."""
 
-    __slots__ = ("_answer", "_generation", "_joined_in", "_protocols", "_replay", "_said", "_share", "_spell", "bump",
+    __slots__ = ("_answer", "_generation", "_joined_in", "_protocols", "_replay", "_said", "_share", "_stay", "bump",
                  "client", "is_away", "member_id", "name", "part", "process")  # fmt: skip
 
-    def __init__(self, replay: Surroundings, part: Part) -> None:
+    def __init__(self, replay: ReplayView, part: Part) -> None:
         self._replay = replay
         self.part = part
         self.process = part.process
-        self.client = Client(part.process.spells[0].client_id, part.process.spells[0].host)
+        self.client = Client(part.process.stays[0].client_id, part.process.stays[0].host)
         self.member_id = ""
         self.name = part.process.slot if part.instance_id is not None else ""
         """The owner's name, for the costs: a static member that returns is the same one."""
@@ -84,11 +84,11 @@ class Actor:
         self.is_away = False
         self._answer: Any = None
         self._joined_in = -1
-        """The rebalance (`turn`) for which it has joined."""
+        """The rebalance (`rebalance_number`) for which it has joined."""
         self._share = 0
         self._generation = -1
-        self._spell = 0
-        self._said: tuple[Said, ...] = ()
+        self._stay = 0
+        self._said: tuple[SentMetadata, ...] = ()
         self._protocols: list[JoinGroupRequestProtocol] = []
 
     # ---- starting and stopping
@@ -111,13 +111,13 @@ class Actor:
         self.is_away = True
         return member_id
 
-    def vanish(self) -> None:
+    def fall_silent(self) -> None:
         """It is silent from now on."""
         self.is_away = True
         if self.member_id in self._replay.by_member:
             self._replay.costs.vanished(self.name, self._replay.ms)
 
-    def come_back(self) -> None:
+    def resume(self) -> None:
         """It continues with its former state."""
         replay = self._replay
         self.is_away = False
@@ -131,7 +131,7 @@ class Actor:
         if group.state == PREPARING and member.parked_join is None:
             self.join()
         elif group.state == COMPLETING and member.parked_sync is None and self.member_id in group.pending_sync:
-            replay.later(replay.ms, self._sync, replay.turn, self._answer)
+            replay.later(replay.ms, self._sync, replay.rebalance_number, self._answer)
 
     def fenced(self) -> None:
         """Another process has its instance id."""
@@ -157,7 +157,7 @@ class Actor:
                 return absence.until_ms
         return ms
 
-    def goes_between(self, from_ms: int, until_ms: int) -> bool:
+    def stops_between(self, from_ms: int, until_ms: int) -> bool:
         """Does it stop, or fall silent, in that time?"""
         return any(from_ms <= one.from_ms <= until_ms for one in self.part.absences)
 
@@ -167,10 +167,10 @@ class Actor:
         """Send a JoinGroup, as a member."""
         self._join(self.member_id)
 
-    def rejoin(self, turn: int) -> None:
+    def rejoin(self, rebalance_number: int) -> None:
         """It has noticed that its group rebalances."""
         replay = self._replay
-        if turn == replay.turn != self._joined_in and not self.is_away and self.member_id:
+        if rebalance_number == replay.rebalance_number != self._joined_in and not self.is_away and self.member_id:
             self._join(self.member_id)
 
     def _join_anew(self) -> None:
@@ -209,23 +209,23 @@ class Actor:
             if part.instance_id is None:
                 self.name = member_id
         if not known:
-            self._joined_in = replay.turn  # a rebalance that begins with this request answers at once
+            self._joined_in = replay.rebalance_number  # a rebalance that begins with this request answers at once
         replay.send(JoinCommand(request, self._joined, client, drawn, known, True))
 
     def _new_id(self, *, take: bool) -> tuple[str, str]:
         """Both parts of its real member id, or of a new one if it joins more often than in reality."""
-        spells, number = self.process.spells, self._spell
+        stays, number = self.process.stays, self._stay
         if take:
-            self._spell += 1
-        if number < len(spells):
-            spell = spells[number]
-            known = spell.client_id if spell.instance_id is None else spell.instance_id
-            if spell.member_id.startswith(f"{known}-"):
-                return known, spell.member_id[len(known) + 1 :]
-            first, dash, drawn = spell.member_id.rpartition("-")
+            self._stay += 1
+        if number < len(stays):
+            stay = stays[number]
+            known = stay.client_id if stay.instance_id is None else stay.instance_id
+            if stay.member_id.startswith(f"{known}-"):
+                return known, stay.member_id[len(known) + 1 :]
+            first, dash, drawn = stay.member_id.rpartition("-")
             if dash:
                 return first, drawn
-        return spells[0].client_id, f"{self.process.index}.{number}"
+        return stays[0].client_id, f"{self.process.index}.{number}"
 
     def offers(self) -> list[JoinGroupRequestProtocol]:
         """Its protocols and metadata."""
@@ -235,7 +235,7 @@ class Actor:
             self._give_up(offers[0].topics)
         share, generation, bump = self._share, self._generation, self.bump
         said = tuple(
-            Said(topics, share, generation, bump) if keeps(name) else Said(topics, 0, -1, bump)
+            SentMetadata(topics, share, generation, bump) if keeps(name) else SentMetadata(topics, 0, -1, bump)
             for name, topics in offers
         )
         if said != self._said or len(offers) != len(self._protocols):
@@ -267,26 +267,26 @@ class Actor:
             ms = self._sync_ms()
             if ms > replay.ms + _LONG_MS:
                 self.be_heard()
-            replay.later(ms, self._sync, replay.turn, response)
+            replay.later(ms, self._sync, replay.rebalance_number, response)
 
     def _sync_ms(self) -> int:
         """When it sends SyncGroup: when it really did, or as late as usual."""
-        replay, met = self._replay, self._replay.met
+        replay, real_round = self._replay, self._replay.real_round
         ms = replay.ms
-        usual_ms = ms + replay.cast.sync_ms
-        if met is not None and met.round.joined_ms is not None:
-            ended_ms, synced_ms = met.round.joined_ms, met.syncs.get(self.process.index)
+        usual_ms = ms + replay.clients.sync_ms
+        if real_round is not None and real_round.round.joined_ms is not None:
+            ended_ms, synced_ms = real_round.round.joined_ms, real_round.syncs.get(self.process.index)
             is_as_it_was = abs(ms - ended_ms) <= _AS_IT_WAS_MS
             if synced_ms is not None:
                 return max(synced_ms, ms) if is_as_it_was else ms + max(synced_ms - ended_ms, 0)
-            if is_as_it_was and met.round.ended_ms >= ms:
+            if is_as_it_was and real_round.round.ended_ms >= ms:
                 # it had not synced when the assignment was complete, or when this failed
-                usual_ms = max(usual_ms, met.round.ended_ms + 1)
+                usual_ms = max(usual_ms, real_round.round.ended_ms + 1)
         return self.when_not_slow(usual_ms)
 
-    def _sync(self, turn: int, joined: Any) -> None:
+    def _sync(self, rebalance_number: int, joined: Any) -> None:
         replay = self._replay
-        if self.is_away or (turn != replay.turn and not joined.skip_assignment):
+        if self.is_away or (rebalance_number != replay.rebalance_number and not joined.skip_assignment):
             return
         rows = []
         if joined.members and not joined.skip_assignment:
@@ -324,33 +324,33 @@ class Actor:
         if group is not None and not self.is_away and group.generation == generation and group.state != PREPARING:
             self.join()
 
-    def is_there(self, member_id: str, share: int, generation: int) -> None:
+    def set_member(self, member_id: str, share: int, generation: int) -> None:
         """It is a member already."""
         self.member_id = member_id
-        self._share, self._generation, self._spell = share, generation, 1
+        self._share, self._generation, self._stay = share, generation, 1
         self._replay.by_member[member_id] = self
         if self.part.instance_id is None:
             self.name = member_id
 
 
-def initial_record(replay: Surroundings, given: Generation | None) -> tuple[GroupMetadataKey, GroupMetadataValue]:
+def initial_record(replay: ReplayView, given: Generation | None) -> tuple[GroupMetadataKey, GroupMetadataValue]:
     """The record of the generation with which a history begins; without one, that of an empty group."""
-    history = replay.cast.history
+    history = replay.clients.history
     key = GroupMetadataKey(replay.group_id)
     if given is None:
         return key, GroupMetadataValue(PROTOCOL_TYPE, history.first_generation, None, None, history.start_ms, [])
     members = []
     for member_id, share in given.shares.items():
-        actor = replay.actors[replay.cast.by_member[member_id].index]
+        actor = replay.actors[replay.clients.by_member[member_id].index]
         number = replay.book.number(share)
-        actor.is_there(member_id, number, given.number)
+        actor.set_member(member_id, number, given.number)
         part = actor.part
         members.append(
             MemberMetadata(
                 member_id,
                 part.instance_id,
-                part.process.spells[0].client_id,
-                part.process.spells[0].host,
+                part.process.stays[0].client_id,
+                part.process.stays[0].host,
                 part.rebalance_timeout_ms,
                 part.session_timeout_ms,
                 actor.offers()[0].metadata,

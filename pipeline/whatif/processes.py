@@ -1,9 +1,9 @@
 """The processes behind the member ids of a history: which of them returned, and which were new.
 
-A spell is the time of one member id. It may have ended without a LeaveGroup, and another spell of the same client id
+A stay is the time of one member id. It may have ended without a LeaveGroup, and another stay of the same client id
 and host may follow. Two signs show that the process was alive, so that it was a pause. A request of it was refused in
 between, because it was no member any more. Or it still knows its partitions (under the sticky strategies). Otherwise
-the process had died, and the next spell is a new process. A process that left because its application did not poll
+the process had died, and the next stay is a new process. A process that left because its application did not poll
 continues when it joins again.
 """
 
@@ -33,7 +33,7 @@ from muster.pipeline.whatif.history import (
     History,
     Offers,
     Round,
-    Spell,
+    Stay,
 )
 
 LEAVES: Final = "leaves"
@@ -75,7 +75,7 @@ class Process:
     """The group.instance.id that client id and host would make; a process in the same place has the same."""
     start_ms: int | None
     """None: it was a member when the history began."""
-    spells: list[Spell] = field(default_factory=list)
+    stays: list[Stay] = field(default_factory=list)
     absences: list[Absence] = field(default_factory=list)
     replaces: Process | None = None
     """The process that it replaced."""
@@ -91,14 +91,14 @@ class Process:
 
     def offers(self, ms: int) -> Offers:
         """What it offers at a time."""
-        spell = self.spells[0]
-        for later in self.spells[1:]:
+        stay = self.stays[0]
+        for later in self.stays[1:]:
             if later.joined_ms is not None and later.joined_ms <= ms:
-                spell = later
-        return spell.offered(ms)
+                stay = later
+        return stay.offered(ms)
 
 
-class Met(NamedTuple):
+class RealRound(NamedTuple):
     """A real rebalance, with processes for member ids."""
 
     round: Round
@@ -106,7 +106,7 @@ class Met(NamedTuple):
     syncs: dict[int, int]
 
 
-class Cast:
+class Clients:
     """All processes of a history, and their joins and syncs in its rebalances."""
 
     def __init__(self, history: History) -> None:
@@ -121,20 +121,20 @@ class Cast:
                 self._last_sign_ms[name] = max(ms, self._last_sign_ms.get(name, 0))
         self._slots: dict[tuple[str, str], list[Process]] = {}
         self._instances: dict[str, Process] = {}
-        for spell in sorted(history.spells, key=lambda one: -1 if one.joined_ms is None else one.joined_ms):
-            self._place(spell)
-        self._met = [self._meet(one) for one in history.rounds]
+        for stay in sorted(history.stays, key=lambda one: -1 if one.joined_ms is None else one.joined_ms):
+            self._place(stay)
+        self._real_rounds = [self._real_round(one) for one in history.rounds]
         self._began = [one.began_ms for one in history.rounds]
         self._react()
-        for spell in history.spells:
-            self._end(spell)
+        for stay in history.stays:
+            self._end(stay)
         for process in self.processes:
             process.absences.sort(key=lambda one: one.from_ms)
         self.sync_ms = self._usual_sync_ms()
         self.heartbeat_ms = self._usual_heartbeat_ms()
         """How often its members send heartbeats, as far as is known."""
 
-    def near(self, ms: int) -> Met | None:
+    def near(self, ms: int) -> RealRound | None:
         """The real rebalance that began then; None if there was none."""
         began = self._began
         # the last rebalance that began so far, and the first after that. Of several in one ms all but the last are over
@@ -143,15 +143,15 @@ class Cast:
         after_ms = began[at] - ms if at < len(began) else FAR
         if min(before_ms, after_ms) > _NEAR_MS:
             return None
-        return self._met[at - 1 if before_ms <= after_ms else bisect_right(began, began[at]) - 1]
+        return self._real_rounds[at - 1 if before_ms <= after_ms else bisect_right(began, began[at]) - 1]
 
-    def reaction(self, process: Process, ms: int, turn: int) -> int | None:
+    def reaction(self, process: Process, ms: int, rebalance_number: int) -> int | None:
         """The time until a process joins again: as in its nearest rebalance, or as others; None: not known."""
         known = process.reactions
         if not known:
             if not self.reactions:
                 return None
-            return self.reactions[(process.index * 7 + turn) % len(self.reactions)][1]
+            return self.reactions[(process.index * 7 + rebalance_number) % len(self.reactions)][1]
         at = bisect_right(known, (ms, FAR))
         if at and (at == len(known) or ms - known[at - 1][0] <= known[at][0] - ms):
             at -= 1
@@ -159,81 +159,81 @@ class Cast:
 
     # ---- processes
 
-    def _place(self, spell: Spell) -> None:
-        before = self._paused(spell)
+    def _place(self, stay: Stay) -> None:
+        before = self._paused(stay)
         if before is None:
-            before = self._new(spell)
-        elif spell.joined_ms is not None:
+            before = self._new(stay)
+        elif stay.joined_ms is not None:
             last = before.absences.pop()
-            before.absences.append(last._replace(until_ms=max(spell.joined_ms, last.from_ms)))
-        before.spells.append(spell)
-        self.by_member[spell.member_id] = before
-        # provisional, so that the next spell sees that this one is gone; _end corrects it
-        if spell.end is not None and spell.end_ms is not None:
-            kind, since_ms, rank = _KINDS.get(spell.end, SILENT), spell.end_ms, spell.end_rank
-            vanished_ms = self.vanished_ms(spell)
+            before.absences.append(last._replace(until_ms=max(stay.joined_ms, last.from_ms)))
+        before.stays.append(stay)
+        self.by_member[stay.member_id] = before
+        # provisional, so that the next stay sees that this one is gone; _end corrects it
+        if stay.end is not None and stay.end_ms is not None:
+            kind, since_ms, rank = _KINDS.get(stay.end, SILENT), stay.end_ms, stay.end_rank
+            vanished_ms = self.vanished_ms(stay)
             if vanished_ms is not None:
                 since_ms, rank = vanished_ms, AFTER
-            polled_ms = spell.end_ms - spell.rebalance_timeout_ms if polled_too_late(spell) else None
+            polled_ms = stay.end_ms - stay.rebalance_timeout_ms if polled_too_late(stay) else None
             before.absences.append(Absence(kind, since_ms, FAR, rank, polled_ms))
 
-    def vanished_ms(self, spell: Spell) -> int | None:
+    def vanished_ms(self, stay: Stay) -> int | None:
         """Since when a member was silent that expired, or a static one that returned; None of others."""
-        if spell.end not in (EXPIRED, REPLACED) or spell.heard_ms is None or spell.end_ms is None:
+        if stay.end not in (EXPIRED, REPLACED) or stay.heard_ms is None or stay.end_ms is None:
             return None
-        return min(self._silent_ms(spell, spell.heard_ms), spell.end_ms)
+        return min(self._silent_ms(stay, stay.heard_ms), stay.end_ms)
 
-    def _silent_ms(self, spell: Spell, heard_ms: int) -> int:
+    def _silent_ms(self, stay: Stay, heard_ms: int) -> int:
         """Since when a member was silent.
 
         Requests after its last sign of life may be a late SyncGroup, which is no sign of life. Or the clocks for
         deadlines and for the log differ. If the last sign was only inferred, requests count.
         """
-        last_ms = self._last_sign_ms.get(spell.member_id, 0)
-        is_told = self.history.source == EVENTS and spell.end == EXPIRED
+        last_ms = self._last_sign_ms.get(stay.member_id, 0)
+        is_told = self.history.source == EVENTS and stay.end == EXPIRED
         if is_told and last_ms - heard_ms > _CLOCKS_DIFFER_MS:
             return heard_ms
         return max(heard_ms, last_ms)
 
-    def _paused(self, spell: Spell) -> Process | None:
-        """The process that continues with this spell; None: it is a new one."""
-        if spell.joined_ms is None:
+    def _paused(self, stay: Stay) -> Process | None:
+        """The process that continues with this stay; None: it is a new one."""
+        if stay.joined_ms is None:
             return None
-        if spell.instance_id is None:
-            places = self._slots.get((spell.client_id, spell.host), [])
+        if stay.instance_id is None:
+            places = self._slots.get((stay.client_id, stay.host), [])
         else:
-            places = [one for one in (self._instances.get(spell.instance_id),) if one is not None]
+            places = [one for one in (self._instances.get(stay.instance_id),) if one is not None]
         for process in reversed(places):
-            last = process.spells[-1]
-            if last.end_ms is None or last.end_ms > spell.joined_ms or process.end_ms == FAR:
+            last = process.stays[-1]
+            if last.end_ms is None or last.end_ms > stay.joined_ms or process.end_ms == FAR:
                 continue
-            if spell.remembers or polled_too_late(last):
+            if stay.remembers or polled_too_late(last):
                 return process
-            if last.end in (EXPIRED, JOIN_TIMEOUT, SYNC_TIMEOUT) and self._was_refused(last, spell.joined_ms):
+            if last.end in (EXPIRED, JOIN_TIMEOUT, SYNC_TIMEOUT) and self._was_refused(last, stay.joined_ms):
                 return process
             return None
         return None
 
-    def _was_refused(self, last: Spell, until_ms: int) -> bool:
+    def _was_refused(self, last: Stay, until_ms: int) -> bool:
         since_ms = (last.end_ms or 0) - _REFUSED_WITHIN_MS
         return any(
             one.client_id == last.client_id and one.host == last.host and since_ms <= one.ms <= until_ms
             for one in self.history.refusals
         )
 
-    def _new(self, spell: Spell) -> Process:
-        start_ms = spell.joined_ms
-        if spell.instance_id is not None:
-            replaces = self._instances.get(spell.instance_id)
-            process = Process(len(self.processes), spell.instance_id, start_ms, replaces=replaces)
-            self._instances[spell.instance_id] = process
+    def _new(self, stay: Stay) -> Process:
+        start_ms = stay.joined_ms
+        if stay.instance_id is not None:
+            replaces = self._instances.get(stay.instance_id)
+            process = Process(len(self.processes), stay.instance_id, start_ms, replaces=replaces)
+            self._instances[stay.instance_id] = process
         else:
-            places = self._slots.setdefault((spell.client_id, spell.host), [])
+            places = self._slots.setdefault((stay.client_id, stay.host), [])
             place = next(
                 (at for at, one in enumerate(places) if one.end_ms <= (start_ms or 0) and start_ms is not None),
                 len(places),
             )
-            slot = f"{spell.client_id}@{spell.host.lstrip('/')}"
+            slot = f"{stay.client_id}@{stay.host.lstrip('/')}"
             replaces = places[place] if place < len(places) else None
             process = Process(len(self.processes), f"{slot}#{place}" if place else slot, start_ms, replaces=replaces)
             places[place : place + 1] = [process]
@@ -242,35 +242,35 @@ class Cast:
 
     # ---- joins and syncs
 
-    def _meet(self, one: Round) -> Met:
+    def _real_round(self, one: Round) -> RealRound:
         of = self.by_member
         joins = {of[name].index: ms for name, ms in one.joins.items() if name in of}
         syncs = {of[name].index: ms for name, ms in one.syncs.items() if name in of}
-        return Met(one, joins, syncs)
+        return RealRound(one, joins, syncs)
 
     def _react(self) -> None:
-        for met in self._met:
-            for index, ms in met.joins.items():
+        for real_round in self._real_rounds:
+            for index, ms in real_round.joins.items():
                 process = self.processes[index]
                 process.joins_ms.append(ms)
-                began_ms = met.round.began_ms
-                is_new = any(spell.joined_ms is not None and spell.joined_ms == ms for spell in process.spells)
-                if not is_new and self.by_member.get(met.round.trigger or "") is not process:
+                began_ms = real_round.round.began_ms
+                is_new = any(stay.joined_ms is not None and stay.joined_ms == ms for stay in process.stays)
+                if not is_new and self.by_member.get(real_round.round.trigger or "") is not process:
                     process.reactions.append((began_ms, ms - began_ms))
                     self.reactions.append((began_ms, ms - began_ms))
                     if ms - began_ms > _SLOW_MS:
                         process.absences.append(Absence(SLOW, began_ms, ms, BEFORE))
 
-    def _end(self, spell: Spell) -> None:
+    def _end(self, stay: Stay) -> None:
         """A member that was removed in a rebalance was slow since its start."""
-        if spell.end not in (JOIN_TIMEOUT, SYNC_TIMEOUT) or spell.end_ms is None:
+        if stay.end not in (JOIN_TIMEOUT, SYNC_TIMEOUT) or stay.end_ms is None:
             return
-        process = self.by_member[spell.member_id]
-        at = bisect_right(self._began, spell.end_ms) - 1
-        while at > 0 and self._began[at] == spell.end_ms:  # its removal began this one
+        process = self.by_member[stay.member_id]
+        at = bisect_right(self._began, stay.end_ms) - 1
+        while at > 0 and self._began[at] == stay.end_ms:  # its removal began this one
             at -= 1
         for number, absence in enumerate(process.absences):
-            if absence.kind == SLOW and absence.from_ms == spell.end_ms and at >= 0:
+            if absence.kind == SLOW and absence.from_ms == stay.end_ms and at >= 0:
                 process.absences[number] = absence._replace(from_ms=self._began[at])
 
     def _usual_heartbeat_ms(self) -> int:
@@ -279,7 +279,7 @@ class Cast:
         It is the default, or a third of a session. Or it is the whole seconds in which all members always noticed a
         rebalance.
         """
-        sessions = [spell.session_timeout_ms // 3 for spell in self.history.spells]
+        sessions = [stay.session_timeout_ms // 3 for stay in self.history.stays]
         most_ms = max(min([HEARTBEAT_MS, *sessions]), 1)
         noticed = [took_ms for _, took_ms in self.reactions if took_ms <= most_ms]
         if self.history.source != EVENTS or len(noticed) < _ENOUGH:
@@ -297,9 +297,9 @@ class Cast:
         return took[len(took) // 2] if took else 5
 
 
-def polled_too_late(spell: Spell) -> bool:
+def polled_too_late(stay: Stay) -> bool:
     """Did it leave, or was it removed, because its application did not poll in time?"""
-    return spell.end == JOIN_TIMEOUT or (spell.end == LEFT and (spell.reason or "").startswith(POLLED_TOO_LATE))
+    return stay.end == JOIN_TIMEOUT or (stay.end == LEFT and (stay.reason or "").startswith(POLLED_TOO_LATE))
 
 
 _KINDS: Final = {
@@ -320,37 +320,37 @@ So it had nothing to commit.
 """
 
 
-def hear(history: History, heard: Mapping[str, Sequence[int]]) -> None:
+def add_last_commits(history: History, heard: Mapping[str, Sequence[int]]) -> None:
     """Complete a history with the last commits of members.
 
     They show how long a static member was away before it returned. They also show who left because it had not polled in
     time. `heard`: when members last committed in each of their stays, by their ids. A member that is not in it
     committed up to its end.
     """
-    slow: dict[tuple[str, str, str | None], list[Spell]] = defaultdict(list)
-    back = {(one.member_id, one.joined_ms) for one in history.spells if one.remembers}
-    for spell in history.spells:
-        end_ms = spell.end_ms
+    slow: dict[tuple[str, str, str | None], list[Stay]] = defaultdict(list)
+    back = {(one.member_id, one.joined_ms) for one in history.stays if one.remembers}
+    for stay in history.stays:
+        end_ms = stay.end_ms
         if end_ms is None:
             continue
-        heard_ms = max((ms for ms in heard.get(spell.member_id, ()) if ms <= end_ms), default=None)
+        heard_ms = max((ms for ms in heard.get(stay.member_id, ()) if ms <= end_ms), default=None)
         if heard_ms is None:
             continue
-        silent_ms = end_ms - max(heard_ms, spell.joined_ms or 0)
+        silent_ms = end_ms - max(heard_ms, stay.joined_ms or 0)
         # the records of KIP-848 groups say who is away
-        is_away = spell.end == REPLACED and history.protocol == CLASSIC
-        if is_away and 0 < silent_ms < _SESSIONS * spell.session_timeout_ms:
-            spell.heard_ms = end_ms - silent_ms
+        is_away = stay.end == REPLACED and history.protocol == CLASSIC
+        if is_away and 0 < silent_ms < _SESSIONS * stay.session_timeout_ms:
+            stay.heard_ms = end_ms - silent_ms
         # a client whose rebalance timeout is its session has no time in which it must poll
-        has_polls = spell.rebalance_timeout_ms != spell.session_timeout_ms
-        if spell.end == LEFT and not spell.reason and has_polls and is_slow(silent_ms, spell.rebalance_timeout_ms):
-            slow[spell.client_id, spell.host, spell.instance_id].append(spell)
+        has_polls = stay.rebalance_timeout_ms != stay.session_timeout_ms
+        if stay.end == LEFT and not stay.reason and has_polls and is_slow(silent_ms, stay.rebalance_timeout_ms):
+            slow[stay.client_id, stay.host, stay.instance_id].append(stay)
     for some in slow.values():
         # a member that left by itself and is back under its id did not stop
         if len(some) >= SLOW_TWICE or any(_is_back(one, back) for one in some):
-            for spell in some:
-                spell.reason = POLLED_TOO_LATE
+            for stay in some:
+                stay.reason = POLLED_TOO_LATE
 
 
-def _is_back(spell: Spell, back: Collection[tuple[str, int | None]]) -> bool:
-    return any(member_id == spell.member_id and (ms or 0) >= (spell.end_ms or 0) for member_id, ms in back)
+def _is_back(stay: Stay, back: Collection[tuple[str, int | None]]) -> bool:
+    return any(member_id == stay.member_id and (ms or 0) >= (stay.end_ms or 0) for member_id, ms in back)

@@ -21,9 +21,9 @@ from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.state_machine.interface import Client, Command, Now, Output
 from muster.pipeline.whatif.costs import Costs, Figures
 from muster.pipeline.whatif.history import FAILED, FAR, Owned
-from muster.pipeline.whatif.leader import Book, is_cooperative
+from muster.pipeline.whatif.leader import AssignmentBook, is_cooperative
 from muster.pipeline.whatif.member import Actor, initial_record
-from muster.pipeline.whatif.processes import Met
+from muster.pipeline.whatif.processes import RealRound
 from muster.pipeline.whatif.schedule import Act, Fact, Schedule
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -85,7 +85,7 @@ _DURING: Final = 1
 _NEVER_LOOK_MS: Final = 2**53
 
 
-class NoRest(Exception):
+class EndlessRebalances(Exception):
     """A group that rebalances without end. The text says so."""
 
 
@@ -107,18 +107,18 @@ class Outcome(NamedTuple):
 class Replay:
     """One schedule, played once."""
 
-    def __init__(self, schedule: Schedule, book: Book) -> None:
-        history = schedule.cast.history
-        self.schedule, self.cast, self.book = schedule, schedule.cast, book
+    def __init__(self, schedule: Schedule, book: AssignmentBook) -> None:
+        history = schedule.clients.history
+        self.schedule, self.clients, self.book = schedule, schedule.clients, book
         self.group_id = history.group
         self.assignor = schedule.setting.assignor
         self.ms = history.start_ms
         self.now = Now(self.ms, self.ms)
         self.costs = Costs(schedule.wanted())
         self.generations: list[Made] = []
-        self.turn = 0
+        self.rebalance_number = 0
         """Counts the rebalances: actions of an earlier one are dropped."""
-        self.met: Met | None = None
+        self.real_round: RealRound | None = None
         """The real rebalance that is being replayed."""
         self.counts: dict[str, Topic] = {}
         self.counts_id: tuple[tuple[str, int], ...] = ()
@@ -138,13 +138,13 @@ class Replay:
 
     def run(self) -> Outcome:
         """Play it, from the first fact to the end of the history. Raises NoAssignment."""
-        end_ms = self.cast.history.end_ms
+        end_ms = self.clients.history.end_ms
         facts, queue, at, next_deadline = self.schedule.facts, self._queue, 0, self.core.next_deadline_ms
-        left = STEPS + STEPS_FOR_EACH * (len(facts) + len(self.cast.history.rounds) * len(self.actors))
+        left = STEPS + STEPS_FOR_EACH * (len(facts) + len(self.clients.history.rounds) * len(self.actors))
         while True:
             left -= 1
             if not left:
-                raise NoRest("under these settings the group does not come to rest")
+                raise EndlessRebalances("under these settings the group does not come to rest")
             fact = facts[at] if at < len(facts) else None
             ms, rank = (FAR, 0) if fact is None else fact[:2]
             queued = bool(queue) and (queue[0][0], queue[0][1]) < (ms, rank)
@@ -189,7 +189,7 @@ class Replay:
             self.now = Now(ms, ms)
 
     def _begin(self) -> None:
-        history = self.cast.history
+        history = self.clients.history
         given = history.given
         if history.counts:
             self._take_counts(history.counts[0][1])
@@ -215,9 +215,9 @@ class Replay:
 
     def _rebalance_began(self, event: Event) -> None:
         ms = self.ms
-        self.turn += 1
+        self.rebalance_number += 1
         self.costs.began(ms)
-        self.met = self.cast.near(ms)
+        self.real_round = self.clients.near(ms)
         group = self.group()
         if group is None or group.state != PREPARING:
             return  # one join was enough
@@ -225,7 +225,7 @@ class Replay:
         for member in group.members.values():
             if member.parked_join is None:
                 actor = self.by_member[member.member_id]
-                self.later(self.rejoin_ms(actor, waits), actor.rejoin, self.turn)
+                self.later(self.rejoin_ms(actor, waits), actor.rejoin, self.rebalance_number)
 
     @property
     def is_as_quick(self) -> bool:
@@ -234,24 +234,25 @@ class Replay:
 
     def rejoin_ms(self, actor: Actor, waits: bool) -> int:
         """When a member joins again; `waits`: it waits for an answer that makes it join."""
-        ms, met = self.ms, self.met
+        ms, real_round = self.ms, self.real_round
         usual_ms = ms + (AT_ONCE_MS if waits else self._usual_ms(actor))
-        if met is not None:
-            joined_ms = met.joins.get(actor.process.index)
+        if real_round is not None:
+            joined_ms = real_round.joins.get(actor.process.index)
             if joined_ms is not None:
-                usual_ms = ms + self._stretched(joined_ms - met.round.began_ms)
+                usual_ms = ms + self._stretched(joined_ms - real_round.round.began_ms)
             elif self.is_as_quick and (
-                met.round.outcome == FAILED or actor.goes_between(met.round.began_ms, met.round.ended_ms)
+                real_round.round.outcome == FAILED
+                or actor.stops_between(real_round.round.began_ms, real_round.round.ended_ms)
             ):
                 # it had not returned when this ended
-                usual_ms = max(usual_ms, met.round.ended_ms + 1)
+                usual_ms = max(usual_ms, real_round.round.ended_ms + 1)
         return max(actor.when_not_slow(usual_ms), ms)
 
     def _usual_ms(self, actor: Actor) -> int:
         """From the start of a rebalance until a member joins again."""
-        took_ms = self.cast.reaction(actor.process, self.ms, self.turn)
+        took_ms = self.clients.reaction(actor.process, self.ms, self.rebalance_number)
         if took_ms is None:  # no member ever did: anywhere between two heartbeats
-            took_ms = (actor.process.index * 7_919 + self.turn * 104_729) % self.cast.heartbeat_ms
+            took_ms = (actor.process.index * 7_919 + self.rebalance_number * 104_729) % self.clients.heartbeat_ms
         return self._stretched(took_ms)
 
     def _stretched(self, took_ms: int) -> int:
@@ -259,7 +260,7 @@ class Replay:
         interval_ms = self.schedule.setting.heartbeat_interval_ms
         if interval_ms is None:
             return took_ms
-        usual_ms = self.cast.heartbeat_ms
+        usual_ms = self.clients.heartbeat_ms
         noticed_ms = min(took_ms, usual_ms)
         return noticed_ms * interval_ms // usual_ms + took_ms - noticed_ms
 
@@ -315,8 +316,8 @@ _ACTS: Final[Mapping[Act, Callable[[Replay, Fact], None]]] = {
     Act.ASK: lambda replay, fact: replay.actors[fact.who].ask(),
     Act.START: lambda replay, fact: replay.actors[fact.who].start(),
     Act.LEAVE: Replay._leave,
-    Act.VANISH: lambda replay, fact: replay.actors[fact.who].vanish(),
-    Act.BACK: lambda replay, fact: replay.actors[fact.who].come_back(),
+    Act.VANISH: lambda replay, fact: replay.actors[fact.who].fall_silent(),
+    Act.BACK: lambda replay, fact: replay.actors[fact.who].resume(),
     Act.REJOIN: lambda replay, fact: replay._again(replay.actors[fact.who], changed=True),
     Act.LEAD: Replay._lead,
     Act.COUNTS: lambda replay, fact: replay._take_counts(fact.value or {}),

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from muster.pipeline.whatif.history import AFTER, BEFORE, CLASSIC, CONSUMER, FAR, Offer, Offers
-from muster.pipeline.whatif.processes import LEAVES, SILENT, SLOW, Absence, Cast, Process
+from muster.pipeline.whatif.processes import LEAVES, SILENT, SLOW, Absence, Clients, Process
 from muster.pipeline.whatif.settings import ON_THE_SERVER, Setting
 
 GAP_MS: Final = 600_000
@@ -35,26 +35,26 @@ class Restart(NamedTuple):
     new: Process
 
 
-def deploys(cast: Cast) -> list[list[Restart]]:
+def deploys(clients: Clients) -> list[list[Restart]]:
     """Each deploy as its restarts, in the order in which they stopped."""
     found: list[list[Restart]] = []
-    for restart in sorted(_restarts(cast), key=lambda one: (one.stop_ms, one.old.index)):
+    for restart in sorted(_restarts(clients), key=lambda one: (one.stop_ms, one.old.index)):
         last = found[-1] if found else None
         if last is not None and _goes_on(last, restart):
             last.append(restart)
         else:
             found.append([restart])
-    return [one for one in found if len(one) > 1 and 2 * len(one) >= _alive(cast, one[0].stop_ms)]
+    return [one for one in found if len(one) > 1 and 2 * len(one) >= _alive(clients, one[0].stop_ms)]
 
 
-def shifted(cast: Cast, at_a_time: int) -> tuple[dict[int, int], dict[int, int]]:
+def shifted(clients: Clients, at_a_time: int) -> tuple[dict[int, int], dict[int, int]]:
     """When processes start and stop with so many at a time (0: all), by index, if a deploy changes it.
 
     Each is away as long as it was. A deploy is not changed if a process would then start after its stop.
     """
     starts: dict[int, int] = {}
     stops: dict[int, int] = {}
-    for deploy in deploys(cast):
+    for deploy in deploys(clients):
         size = at_a_time or len(deploy)
         settle_ms = _settle_ms(deploy)
         begin_ms = deploy[0].stop_ms
@@ -71,9 +71,9 @@ def shifted(cast: Cast, at_a_time: int) -> tuple[dict[int, int], dict[int, int]]
     return starts, stops
 
 
-def _restarts(cast: Cast) -> list[Restart]:
+def _restarts(clients: Clients) -> list[Restart]:
     found = []
-    for new in cast.processes:
+    for new in clients.processes:
         old, start_ms = new.replaces, new.start_ms
         if old is not None and start_ms is not None and 0 <= start_ms - old.end_ms <= GAP_MS:
             found.append(Restart(old.end_ms, start_ms, old, new))
@@ -85,8 +85,8 @@ def _goes_on(deploy: list[Restart], restart: Restart) -> bool:
     return restart.stop_ms - last_ms <= GAP_MS and all(one.new.slot != restart.new.slot for one in deploy)
 
 
-def _alive(cast: Cast, ms: int) -> int:
-    return sum((one.start_ms is None or one.start_ms <= ms) and one.end_ms >= ms for one in cast.processes)
+def _alive(clients: Clients, ms: int) -> int:
+    return sum((one.start_ms is None or one.start_ms <= ms) and one.end_ms >= ms for one in clients.processes)
 
 
 def _settle_ms(deploy: list[Restart]) -> int:
@@ -121,7 +121,7 @@ class Act(Enum):
     ASK = "ask"
     START = "start"
     LEAVE = "leave"
-    VANISH = "vanish"
+    VANISH = "fall_silent"
     BACK = "back"
     REJOIN = "rejoin"
     LEAD = "lead"
@@ -168,7 +168,7 @@ class Part:
 class Schedule:
     """All facts under one setting, `facts` in their order."""
 
-    cast: Cast
+    clients: Clients
     setting: Setting
     parts: list[Part]
     facts: list[Fact]
@@ -180,7 +180,7 @@ class Schedule:
         setting = self.setting
         if setting.protocol is None and setting.assignor not in (None, *ON_THE_SERVER):
             return CLASSIC  # no server has this strategy
-        return setting.protocol or self.cast.history.protocol
+        return setting.protocol or self.clients.history.protocol
 
     def wanted(self) -> list[tuple[int, int]]:
         """When a process wants to read, or is being restarted, as intervals in order."""
@@ -211,7 +211,7 @@ class Schedule:
         )
         # a rebalance waits only for members that are silent or slow
         waits = any(one.kind != LEAVES or one.polled_ms is not None for part in parts for one in part.absences)
-        starts_empty = self.cast.history.given is None or bool(self.cast.history.emptied)
+        starts_empty = self.clients.history.given is None or bool(self.clients.history.emptied)
         shrinks = any(one.until_ms == FAR for part in parts for one in part.absences)
         setting = self.setting
         return (
@@ -227,15 +227,15 @@ class Schedule:
         )
 
 
-def plan(cast: Cast, setting: Setting) -> Schedule:
+def plan(clients: Clients, setting: Setting) -> Schedule:
     """The schedule of a history under a setting."""
-    history = cast.history
+    history = clients.history
     if setting.protocol == CLASSIC != history.protocol and setting.assignor is None:
         setting = replace(setting, assignor=USUAL_STRATEGY)  # no member had one
-    starts, stops = shifted(cast, setting.deploy) if setting.deploy is not None else ({}, {})
+    starts, stops = shifted(clients, setting.deploy) if setting.deploy is not None else ({}, {})
     parts = []
-    for process in cast.processes:
-        spell = process.spells[-1]
+    for process in clients.processes:
+        stay = process.stays[-1]
         index = process.index
         absences = process.absences
         if index in stops:
@@ -243,21 +243,21 @@ def plan(cast: Cast, setting: Setting) -> Schedule:
             absences = [*absences[:-1], absences[-1]._replace(from_ms=moved_ms)]
         if setting.rebalance_timeout_ms is not None:
             absences = [_with_patience(one, setting.rebalance_timeout_ms) for one in absences]
-        if setting.static and spell.instance_id is None:
+        if setting.static and stay.instance_id is None:
             # a static member sends no LeaveGroup: it shall return
             absences = [one._replace(kind=SILENT) if one.kind == LEAVES else one for one in absences]
         parts.append(
             Part(
                 process,
-                process.slot if setting.static and spell.instance_id is None else spell.instance_id,
-                setting.session_timeout_ms or spell.session_timeout_ms,
-                setting.rebalance_timeout_ms or spell.rebalance_timeout_ms,
+                process.slot if setting.static and stay.instance_id is None else stay.instance_id,
+                setting.session_timeout_ms or stay.session_timeout_ms,
+                setting.rebalance_timeout_ms or stay.rebalance_timeout_ms,
                 starts.get(index, process.start_ms),
                 absences,
             )
         )
     delay_ms = history.initial_delay_ms if setting.initial_delay_ms is None else setting.initial_delay_ms
-    return Schedule(cast, setting, parts, _facts(cast, parts), delay_ms)
+    return Schedule(clients, setting, parts, _facts(clients, parts), delay_ms)
 
 
 def _with_patience(absence: Absence, patience_ms: int) -> Absence:
@@ -267,8 +267,8 @@ def _with_patience(absence: Absence, patience_ms: int) -> Absence:
     return absence._replace(kind=SLOW)
 
 
-def _facts(cast: Cast, parts: list[Part]) -> list[Fact]:
-    history = cast.history
+def _facts(clients: Clients, parts: list[Part]) -> list[Fact]:
+    history = clients.history
     facts = [Fact(ms, -1, 0, Act.COUNTS, value=counts) for ms, counts in history.counts]
     facts += [Fact(ms, AFTER, 0, Act.DELETE) for ms in history.deleted]
     for part in parts:
@@ -278,24 +278,24 @@ def _facts(cast: Cast, parts: list[Part]) -> list[Fact]:
     for ms, member_id, rank in history.rejoins:
         if member_id is None:
             facts.append(Fact(ms, rank, 0, Act.LEAD))
-        elif member_id in cast.by_member:
-            facts.append(Fact(ms, rank, 0, Act.REJOIN, cast.by_member[member_id].index))
+        elif member_id in clients.by_member:
+            facts.append(Fact(ms, rank, 0, Act.REJOIN, clients.by_member[member_id].index))
     return sorted(fact._replace(order=order) for order, fact in enumerate(facts))
 
 
 def _start(part: Part) -> Iterator[Fact]:
-    process, spell = part.process, part.process.spells[0]
+    process, stay = part.process, part.process.stays[0]
     if part.start_ms is not None:
-        if spell.asked_ms is not None and part.start_ms == process.start_ms:
-            yield Fact(spell.asked_ms, BEFORE, 0, Act.ASK, process.index)
-        yield Fact(part.start_ms, spell.joined_rank, 0, Act.START, process.index)
+        if stay.asked_ms is not None and part.start_ms == process.start_ms:
+            yield Fact(stay.asked_ms, BEFORE, 0, Act.ASK, process.index)
+        yield Fact(part.start_ms, stay.joined_rank, 0, Act.START, process.index)
 
 
 def _absence(process: Process, absence: Absence) -> Iterator[Fact]:
     if absence.kind != SLOW:
         kind = Act.LEAVE if absence.kind == LEAVES else Act.VANISH
         yield Fact(absence.from_ms, absence.rank, 0, kind, process.index)
-    back = next((one for one in process.spells if one.joined_ms == absence.until_ms), None)
+    back = next((one for one in process.stays if one.joined_ms == absence.until_ms), None)
     # a process that was only slow joins again by itself then
     if absence.until_ms != FAR and (absence.kind != SLOW or back is not None):
         yield Fact(absence.until_ms, BEFORE if back is None else back.joined_rank, 0, Act.BACK, process.index)

@@ -47,7 +47,7 @@ class Setting:
     initial_delay_ms: int | None = None
     """group.initial.rebalance.delay.ms of the server."""
     heartbeat_interval_ms: int | None = None
-    """The time until a member notices a rebalance is scaled to this, from `Cast.heartbeat_ms`."""
+    """The time until a member notices a rebalance is scaled to this, from `Clients.heartbeat_ms`."""
     deploy: int | None = None
     """Restarts that came together are done so many members at a time; ALL_AT_ONCE: all of them."""
     protocol: str | None = None
@@ -55,12 +55,12 @@ class Setting:
 
     def to_json(self) -> str:
         """The changes as JSON."""
-        told: dict[str, object] = {}
+        stated: dict[str, object] = {}
         for key, field in _FIELDS.items():
             value = getattr(self, field)
             if value is not None and value is not False:
-                told[key] = _deploy_text(value) if key == "deploy" else value
-        return json.dumps(told, separators=(",", ":"))
+                stated[key] = _deploy_text(value) if key == "deploy" else value
+        return json.dumps(stated, separators=(",", ":"))
 
 
 _FIELDS: Final[Mapping[str, str]] = {
@@ -94,7 +94,7 @@ def parse(text: str) -> list[Setting]:
     name, colon, rest = text.partition(":")
     if not colon or "=" in name or "," in name or name == "deploy":
         name, rest = "", text
-    told: dict[str, Any] = {"name": name.strip()} if name.strip() else {}
+    stated: dict[str, Any] = {"name": name.strip()} if name.strip() else {}
     for part in rest.split(","):
         key, equals, value = part.strip().partition("=")
         if not key:
@@ -102,12 +102,12 @@ def parse(text: str) -> list[Setting]:
                 f"{text!r} has an empty part; key=value with commas between was expected, as in {_EXAMPLE}"
             )
         meant = _in_short(key, value.strip() if equals else None)
-        if meant.keys() & told.keys():
+        if meant.keys() & stated.keys():
             raise BadSetting(f"{text!r} says {', '.join(meant)} twice; for several settings give a JSON list")
-        told |= meant
-    if told.get("group.protocol") == CONSUMER and told.get("assignor") == _QUESTIONS["assignor"][1]:
-        told["assignor"] = list(ON_THE_SERVER)
-    return from_json(told)
+        stated |= meant
+    if stated.get("group.protocol") == CONSUMER and stated.get("assignor") == _QUESTIONS["assignor"][1]:
+        stated["assignor"] = list(ON_THE_SERVER)
+    return from_json(stated)
 
 
 _QUESTIONS: Final[Mapping[str, tuple[str, Any]]] = {
@@ -183,12 +183,12 @@ def distinct(settings: Iterable[Setting]) -> list[Setting]:
     return list(by_name.values())
 
 
-def _combinations(told: Mapping[str, Any]) -> list[Setting]:
-    values_of = {key: value if isinstance(value, list) else [value] for key, value in told.items() if key != "name"}
+def _combinations(stated: Mapping[str, Any]) -> list[Setting]:
+    values_of = {key: value if isinstance(value, list) else [value] for key, value in stated.items() if key != "name"}
     unknown = next((key for key in values_of if key not in _FIELDS), None)
     if unknown is not None:
         raise BadSetting(_unknown(unknown))
-    given = _given_name(told)
+    given = _given_name(stated)
     several = [_FIELDS[key] for key, values in values_of.items() if len(values) > 1]
     found = []
     for values in product(*values_of.values()):
@@ -205,8 +205,8 @@ def _combinations(told: Mapping[str, Any]) -> list[Setting]:
     return found
 
 
-def _given_name(told: Mapping[str, Any]) -> str | None:
-    name = told.get("name")
+def _given_name(stated: Mapping[str, Any]) -> str | None:
+    name = stated.get("name")
     if name is not None and (not isinstance(name, str) or not name):
         raise BadSetting(f"the name {name!r} is no text; give the setting a name of at least one letter, or none")
     return name

@@ -21,12 +21,12 @@ COLLECTING = {"collect", "toPandas", "toLocalIterator", "toArrow", "first", "tak
 SENDING = {"broadcast"}
 
 BOUNDED = {
-    ("tables/log_times.py", "_suspect", "collect"): "MOST_DAYS, and then the number of partitions of the log",
+    ("tables/log_times.py", "_suspect", "collect"): "MAX_DAYS, and then the number of partitions of the log",
     ("tables/epoch_states.py", "topic_names", "collect"): "the number of topics",
     ("tables/rebalances.py", "_from_empty", "broadcast"): "one row",
     ("tables/episodes.py", "_groups", "broadcast"): "one row",
     ("tables/commits.py", "_walked", "broadcast"): "one row",
-    ("tables/commits.py", "_told_of_all", "broadcast"): "one row",
+    ("tables/commits.py", "_same_in_all_rows", "broadcast"): "one row",
     ("tables/flapping.py", "observed", "broadcast"): "one row",
     ("tables/comparison.py", "comparison", "broadcast"): "one row",
     ("whatif/job.py", "what_if", "broadcast"): "one row",
@@ -75,7 +75,7 @@ def test_times_of_more_days_than_are_looked_at_are_all_looked_at(
     for partition, some in enumerate((times, sorted(times[:2]))):
         data = [batch([commit()], offset, timestamp_ms=at_ms) for offset, at_ms in enumerate(some)]
         write_segment(tmp_path, data, partition)
-    monkeypatch.setattr(log_times, "MOST_DAYS", most)
+    monkeypatch.setattr(log_times, "MAX_DAYS", most)
     decoded = spark.read.format("muster").option("path", str(tmp_path)).option("rows", "decoded").load()
     rows, changed = with_sound_times(decoded, 20_003 * day)
     assert changed is not None

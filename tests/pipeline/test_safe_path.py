@@ -38,7 +38,7 @@ def test_what_java_hands_on_does_not_mean_the_current_folder(tmp_path: Path, mon
     monkeypatch.setenv("PYTHONPATH", f":/elsewhere:.:{tmp_path}")
     safe_path.leave_current_folder()
     assert (sys.path, os.environ["PYTHONPATH"]) == (["/elsewhere"], "/elsewhere")
-    assert safe_path.of_workers() == {"spark.executorEnv.PYTHONSAFEPATH": "1"}
+    assert safe_path.worker_settings() == {"spark.executorEnv.PYTHONSAFEPATH": "1"}
 
 
 def test_in_musters_own_source_its_packages_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,4 +48,4 @@ def test_in_musters_own_source_its_packages_are_found(monkeypatch: pytest.Monkey
     monkeypatch.delenv("PYTHONPATH", raising=False)
     safe_path.leave_current_folder()
     assert sys.path == [str(root)]
-    assert safe_path.of_workers()["spark.executorEnv.PYTHONPATH"] == str(root)
+    assert safe_path.worker_settings()["spark.executorEnv.PYTHONPATH"] == str(root)

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.pipeline.session import ALL_CORES, LITTLE, MIDDLING_BYTES, SMALL_BYTES, of_a_new_one, open_session, suited
+from muster.pipeline.session import (
+    ALL_CORES,
+    LITTLE,
+    MIDDLING_BYTES,
+    SMALL_BYTES,
+    new_session_settings,
+    open_session,
+    settings_for,
+)
 from muster.pipeline.spark_home import java_home
 from muster.pipeline.stage import Source, bytes_of
 from tests.pipeline.conftest import TIMEOUT_S
@@ -34,7 +42,7 @@ def test_spark_is_quiet_and_its_workers_run_on_this_interpreter(spark: SparkSess
 def test_the_jars_that_most_classes_come_from_are_looked_into_first(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = of_a_new_one(local=True)["spark.driver.extraClassPath"].split(os.pathsep)
+    asked = new_session_settings(local=True)["spark.driver.extraClassPath"].split(os.pathsep)
     jvm = spark._jvm
     assert jvm is not None
     # Spark's own folder of settings stands before the jars
@@ -45,11 +53,11 @@ def test_the_jars_that_most_classes_come_from_are_looked_into_first(
     # each of them, and no other one of the same beginning
     assert [name.split("_")[0] for name in names[:4:3]] == ["spark-catalyst", "spark-sql"]
     assert len(names) >= 20  # another Spark may have fewer of them
-    assert "spark.driver.extraClassPath" not in of_a_new_one(local=False)
+    assert "spark.driver.extraClassPath" not in new_session_settings(local=False)
     # who has settings of Spark's in a file may have a class path there
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     (tmp_path / "spark-defaults.conf").touch()
-    assert "spark.driver.extraClassPath" not in of_a_new_one(local=True)
+    assert "spark.driver.extraClassPath" not in new_session_settings(local=True)
 
 
 def test_large_records_do_not_fill_a_worker(spark: SparkSession) -> None:
@@ -64,27 +72,27 @@ def test_a_garbage_collector_that_is_asked_for_everywhere_is_no_conflict(monkeyp
     def status(options: str) -> int:
         return subprocess.run([java, *options.split(), "-version"], capture_output=True, timeout=TIMEOUT_S).returncode
 
-    alone = of_a_new_one(local=True)["spark.driver.defaultJavaOptions"]
+    alone = new_session_settings(local=True)["spark.driver.defaultJavaOptions"]
     assert status(alone) == 0
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC")
     assert status(alone) == 1
-    assert status(of_a_new_one(local=True)["spark.driver.defaultJavaOptions"]) == 0
+    assert status(new_session_settings(local=True)["spark.driver.defaultJavaOptions"]) == 0
 
 
 def test_a_session_suits_the_log_unless_a_master_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
     java = "spark.driver.defaultJavaOptions"
-    master, settings = suited(ALL_CORES, SMALL_BYTES - 1)
+    master, settings = settings_for(ALL_CORES, SMALL_BYTES - 1)
     assert (master, settings.items() >= LITTLE.items()) == ("local[1]", True)
     assert settings[java].endswith("-XX:+UseSerialGC")
-    master, settings = suited(ALL_CORES, SMALL_BYTES)
+    master, settings = settings_for(ALL_CORES, SMALL_BYTES)
     assert (master, list(settings)) == (ALL_CORES, [java])
     assert "-XX:TieredStopAtLevel=1" in settings[java]
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
-    assert not any("GC" in suited(ALL_CORES, size)[1][java] for size in (0, SMALL_BYTES))
-    assert suited(ALL_CORES, MIDDLING_BYTES) == suited(ALL_CORES, None) == (ALL_CORES, {})
+    assert not any("GC" in settings_for(ALL_CORES, size)[1][java] for size in (0, SMALL_BYTES))
+    assert settings_for(ALL_CORES, MIDDLING_BYTES) == settings_for(ALL_CORES, None) == (ALL_CORES, {})
     for named in ("local[4]", "spark://master:7077", None):
-        assert suited(named, 0) == suited(named, SMALL_BYTES) == (named, {})
+        assert settings_for(named, 0) == settings_for(named, SMALL_BYTES) == (named, {})
 
 
 @pytest.mark.parametrize("log_bytes", [0, SMALL_BYTES])
@@ -92,7 +100,7 @@ def test_java_knows_all_that_it_is_told(log_bytes: int, monkeypatch: pytest.Monk
     monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
     home = java_home() or os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else "java"
-    told = suited(ALL_CORES, log_bytes)[1]["spark.driver.defaultJavaOptions"].split()
+    told = settings_for(ALL_CORES, log_bytes)[1]["spark.driver.defaultJavaOptions"].split()
     subprocess.run([java, "-Xmx1g", *told, "-version"], capture_output=True, timeout=TIMEOUT_S, check=True)
 
 

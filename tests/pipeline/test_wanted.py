@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, DECODED, MALFORMED, OFFSET_COMMIT
-from muster.pipeline.wanted import ALL, Wanted, is_kept, keeper, pattern_of, with_last_before
+from muster.pipeline.wanted import ALL, Wanted, batch_filter, is_kept, pattern_of, with_last_before
 from tests.pipeline.infer.epoch_model import Server, decoded_row
 from tests.pipeline.tables.history import START_MS
 
@@ -65,7 +65,7 @@ def test_spark_and_the_workers_keep_the_same(spark: SparkSession, wanted: Wanted
     rows = [{"kind": kind, "group": group, "log_timestamp_ms": when} for kind, group, when in ROWS]
     batch = pa.RecordBatch.from_pylist(rows, schema=DECODED)
     names = ["kind", "group", "log_timestamp_ms"]
-    by_workers = keeper(wanted)(batch).select(names).to_pylist()
+    by_workers = batch_filter(wanted)(batch).select(names).to_pylist()
     assert [tuple(row.values()) for row in by_workers] == kept
     frame = spark.createDataFrame(batch.to_pylist(), from_arrow_schema(DECODED)).coalesce(1)
     assert [tuple(row) for row in frame.where(is_kept(wanted)).select(*names).collect()] == kept

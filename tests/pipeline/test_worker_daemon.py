@@ -17,10 +17,10 @@ import json
 
 import pyarrow as pa
 
-from muster.pipeline.safe_path import of_workers
+from muster.pipeline.safe_path import worker_settings
 from muster.pipeline.session import LITTLE, ONE_CORE, open_session
 
-spark = open_session(ONE_CORE, LITTLE | of_workers(), knows_format=False)
+spark = open_session(ONE_CORE, LITTLE | worker_settings(), knows_format=False)
 
 
 def looked_through(batches):

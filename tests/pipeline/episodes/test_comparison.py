@@ -18,10 +18,10 @@ from muster.pipeline.episodes.comparison import (
     Episode,
     Span,
     chance,
+    departures,
     happenings,
     judgement,
     span,
-    turns,
 )
 
 
@@ -81,17 +81,17 @@ def test_sums_without_the_formation_and_a_long_loop_by_its_turns() -> None:
         Episode("first_formation", 2, 9, 1), Episode("rolling_restart", 8, 40, 4), Episode("rolling_restart", 8, 2, 4),
         Episode("crash_loop", 211, 100, 3),
     ]  # fmt: skip
-    assert [turns(one) for one in episodes[1:]] == [1, 1, 106]
+    assert [departures(one) for one in episodes[1:]] == [1, 1, 106]
     assert span(5, episodes) == Span(5, 227, 3, 108, 3, 142, ("2 rolling_restart", "1 crash_loop"))
 
 
 @pytest.mark.parametrize(
     ("lasted", "again", "expected"),
     [
-        (49, 0, (1, 0)),  # one bad build: its turns are no rate
+        (49, 0, (1, 0)),  # one bad build: its departures are no rate
         (50, 0, (20, 0)),
         (50, 10, (20, 15)),  # counted alike on both sides, although the second one was shorter
-        (10, 90, (1, 1)),  # the side with more turns decides
+        (10, 90, (1, 1)),  # the side with more departures decides
     ],
 )
 def test_a_loop_that_was_soon_over_is_one_happening(lasted: int, again: int, expected: tuple[int, int]) -> None:
@@ -101,7 +101,7 @@ def test_a_loop_that_was_soon_over_is_one_happening(lasted: int, again: int, exp
 
 
 def test_a_static_restart_without_a_rebalance_happens_once() -> None:
-    assert turns(Episode("crash_loop", 0, 0, 9)) == turns(Episode("restart", 0, 0, 9)) == 1
+    assert departures(Episode("crash_loop", 0, 0, 9)) == departures(Episode("restart", 0, 0, 9)) == 1
 
 
 @pytest.mark.parametrize(

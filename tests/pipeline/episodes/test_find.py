@@ -214,7 +214,7 @@ def test_who_was_silent_for_a_session_was_lost_whatever_it_is_taken_for() -> Non
 
 def test_a_death_that_commits_date_too_early_is_dated_by_its_rebalance() -> None:
     group = Group(*ABC).dies(1_000, "a", session_ms=10_000).is_lost_with_others(990)
-    group.spells[0] = group.spells[0]._replace(end_ms=ms(600))
+    group.stays[0] = group.stays[0]._replace(end_ms=ms(600))
     assert group.kinds() == ["coordinator_or_network_trouble"]
 
 
@@ -354,8 +354,8 @@ def test_each_rebalance_is_in_one_episode_and_the_order_of_rows_does_not_matter(
     assert all(one.kind in KINDS and 0 <= one.confidence <= 1 and one.from_ms <= one.until_ms for one in found)
     assert [one.rebalances for one in found] == [len(one.numbers) for one in found]
     assert sum(one.cost_ms for one in found) == sum(one.cost_ms for one in group.rebalances)
-    spells, rebalances = list(group.spells), list(group.rebalances)
-    random.Random(seed).shuffle(spells)
+    stays, rebalances = list(group.stays), list(group.rebalances)
+    random.Random(seed).shuffle(stays)
     random.Random(seed + 1).shuffle(rebalances)
-    again = [one._replace(numbers=()) for one in episodes(spells, rebalances)]
+    again = [one._replace(numbers=()) for one in episodes(stays, rebalances)]
     assert again == [one._replace(numbers=()) for one in found]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.pipeline.episodes.from_events import told
+from muster.pipeline.episodes.from_events import episodes_of_events
 from tests.pipeline.episodes.timeline import START_MS
 
 
@@ -41,7 +41,7 @@ def test_a_loop_in_a_group_that_was_there_before_its_events() -> None:
             completed(at_s + 22, generation + 1, [steady, back], "member_joined", trigger=back),
         ]
         there = back
-    found = told(values, START_MS + 500_000)
+    found = episodes_of_events(values, START_MS + 500_000)
     assert [one.kind for one in found.episodes] == ["other", "crash_loop"]
     assert found.verdict is not None
     assert found.verdict.text.startswith("a crash-loops: 8 rebalances, 16 s of 4 partitions unread since ")
@@ -58,11 +58,11 @@ def test_a_group_that_empties_and_one_of_which_nothing_is_told() -> None:
         event(50, "group_emptied", generation=2, took_ms=0),
         event(60, "group_deleted"),
     ]
-    found = told(values, START_MS + 60_000)
+    found = episodes_of_events(values, START_MS + 60_000)
     assert [one.kind for one in found.episodes] == ["first_formation", "whole_stop"]
     assert found.verdict is not None
     assert found.verdict.level == "fine"
-    assert told([], START_MS) == ([], None)
+    assert episodes_of_events([], START_MS) == ([], None)
 
 
 def test_epochs_of_a_group_of_the_consumer_protocol() -> None:
@@ -88,7 +88,7 @@ def test_epochs_of_a_group_of_the_consumer_protocol() -> None:
         event(900, "member_left", member=one),
         bumped(900, 5, "member_left", one, 0),
     ]
-    found = told(values, START_MS + 2_000_000)
+    found = episodes_of_events(values, START_MS + 2_000_000)
     assert [(one.kind, one.rebalances, one.cost_ms) for one in found.episodes] == [
         ("first_formation", 1, 0), ("scale_out", 1, 10_000), ("member_died", 1, 6_000), ("whole_stop", 1, 0),
     ]  # fmt: skip
@@ -102,5 +102,5 @@ def test_static_members_that_come_back() -> None:
         completed(3, 1, [old], "member_joined", trigger=old, before=[]),
         event(50, "member_replaced", member=new, replaced=old["member"]),
     ]
-    restart = told(values, START_MS + 60_000).episodes[1]
+    restart = episodes_of_events(values, START_MS + 60_000).episodes[1]
     assert (restart.kind, restart.members, restart.static) == ("restart", ("i",), True)

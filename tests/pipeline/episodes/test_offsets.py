@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from muster.pipeline.episodes import verdict
-from muster.pipeline.episodes.other_trouble import Back, Standing
+from muster.pipeline.episodes.other_trouble import Back, Stall
 from tests.pipeline.episodes.timeline import HOUR_S, Group, ms
 
 
 def told(
-    standing: list[Standing] | None = None, back: list[Back] | None = None, group: Group | None = None
+    stalled: list[Stall] | None = None, back: list[Back] | None = None, group: Group | None = None
 ) -> verdict.Verdict:
-    return verdict.verdict((group or Group("a")).episodes(), ms(6 * HOUR_S), None, standing or [], back or [])
+    return verdict.verdict((group or Group("a")).episodes(), ms(6 * HOUR_S), None, stalled or [], back or [])
 
 
-def stands(partition: int, from_s: float, until_s: float | None = None, lag: int | None = None) -> Standing:
-    return Standing("orders", partition, ms(from_s), None if until_s is None else ms(until_s), lag)
+def stands(partition: int, from_s: float, until_s: float | None = None, lag: int | None = None) -> Stall:
+    return Stall("orders", partition, ms(from_s), None if until_s is None else ms(until_s), lag)
 
 
 def test_a_partition_that_stands_still_needs_help() -> None:

@@ -125,13 +125,13 @@ def test_members_that_all_died_need_help_until_one_is_back() -> None:
     assert told(group.comes(1_900, "a", "b"), 2_000).level == "look"
 
 
-def test_a_group_is_restless_by_its_score_if_no_rule_knows_why() -> None:
+def test_a_group_is_unstable_by_its_score_if_no_rule_knows_why() -> None:
     group = Group("a", "b")
     for number in range(10):
         group.rebalances_for(1_000 + 60 * number, "leader_rejoined")
     assert told(group, 2_000, 49.9).level == "fine"
     assert told(group, 2_000, 50.0)[:2] == (
-        "help", "restless, for no single reason: 10 rebalances, 20 s of 6 partitions unread from 15:23 to 15:32"
+        "help", "unstable, for no single reason: 10 rebalances, 20 s of 6 partitions unread from 15:23 to 15:32"
     )  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def test_what_was_wanted_does_not_make_a_group_restless_for_no_reason() -> None:
     for number in range(5):
         group.comes(1_000 + 60 * number, "c", "d").leaves(1_030 + 60 * number, "c", "d")
     assert told(group, 1_330, 60.0)[:2] == (
-        "look", "restless: 5 scale-outs, 5 scale-ins: 10 rebalances, 20 s of 6 partitions unread since 15:23"
+        "look", "unstable: 5 scale-outs, 5 scale-ins: 10 rebalances, 20 s of 6 partitions unread since 15:23"
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.pipeline.episodes import find
-from muster.pipeline.episodes.model import EXPIRED, LEFT, REPLACED, Episode, Moment, Rebalance, Spell, Who
+from muster.pipeline.episodes.model import EXPIRED, LEFT, REPLACED, Episode, Moment, Rebalance, Stay, Who
 
 START_MS = 1_750_000_000_000
 HOUR_S = 3_600
@@ -13,7 +13,7 @@ class Group:
     """Everything in seconds since START_MS. A group begins with `names`, each a client id on a host of its own."""
 
     def __init__(self, *names: str, host: str | None = None, partitions: int = 6) -> None:
-        self.spells: list[Spell] = []
+        self.stays: list[Stay] = []
         self.rebalances: list[Rebalance] = []
         self.moments: list[Moment] = []
         self._alive: dict[str, int] = {}
@@ -32,10 +32,10 @@ class Group:
 
     def leaves(self, at_s: float, *names: str, how: str = LEFT, **other: object) -> Group:
         """All of them in one rebalance."""
-        ids = {name: self.spells[self._alive[name]].who.member_id for name in names}
+        ids = {name: self.stays[self._alive[name]].who.member_id for name in names}
         for name in names:
             number = self._alive.pop(name)
-            self.spells[number] = self.spells[number]._replace(
+            self.stays[number] = self.stays[number]._replace(
                 end_ms=ms(at_s), how=how, last_generation=self._generation, **self._of_spell(other)
             )
         cause = "session_expired" if how == EXPIRED else "member_left"
@@ -50,7 +50,7 @@ class Group:
     def is_replaced(self, at_s: float, name: str, host: str | None = None) -> Group:
         """A static member comes back without a rebalance."""
         old = self._alive.pop(name)
-        self.spells[old] = self.spells[old]._replace(end_ms=ms(at_s), how=REPLACED, last_generation=self._generation)
+        self.stays[old] = self.stays[old]._replace(end_ms=ms(at_s), how=REPLACED, last_generation=self._generation)
         self._begin(name, at_s, host=host, instance=True, generation=self._generation)
         return self
 
@@ -64,7 +64,7 @@ class Group:
         return self._rebalance(at_s, cause, name)
 
     def episodes(self) -> list[Episode]:
-        return find.episodes(self.spells, self.rebalances, self.moments)
+        return find.episodes(self.stays, self.rebalances, self.moments)
 
     def kinds(self) -> list[str]:
         """Without the first formation."""
@@ -77,8 +77,8 @@ class Group:
         client, where = name.split("#")[0], host or self._host or f"/10.0.0.{sum(name.encode()) % 251}"
         who = Who(f"{client}-{self._ids:04d}", name if instance else None, client, where)
         first = self._generation + 1 if generation is None else generation
-        self._alive[name] = len(self.spells)
-        self.spells.append(Spell(who, ms(at_s), None, None, first))
+        self._alive[name] = len(self.stays)
+        self.stays.append(Stay(who, ms(at_s), None, None, first))
 
     def _rebalance(
         self,
@@ -91,7 +91,7 @@ class Group:
         **_: object,
     ) -> Group:
         self._generation += 1
-        trigger = name if is_id or name is None else self.spells[self._alive[name]].who.member_id
+        trigger = name if is_id or name is None else self.stays[self._alive[name]].who.member_id
         had = len(self.rebalances) and self.rebalances[-1].members_after
         self.rebalances.append(
             Rebalance(

@@ -8,7 +8,7 @@ from confluent_kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from muster.pipeline.follow import refresh, run
-from muster.pipeline.follow.refresh import Seen, Watch, look
+from muster.pipeline.follow.refresh import ClusterState, Watch, request_state
 from muster.pipeline.follow.run import Follower, Following
 from muster.pipeline.follow.staging import reached
 from muster.pipeline.sources.cluster import Offsets
@@ -18,8 +18,8 @@ from muster.pipeline.wanted import Wanted
 from tests.pipeline.live import Live
 
 
-def seen(at_ms: int, **logged: int) -> Seen:
-    return Seen(Reach(at_ms, {}), {int(partition[1:]): end for partition, end in logged.items()})
+def seen(at_ms: int, **logged: int) -> ClusterState:
+    return ClusterState(Reach(at_ms, {}), {int(partition[1:]): end for partition, end in logged.items()})
 
 
 def test_a_look_counts_when_all_that_was_committed_by_then_is_staged() -> None:
@@ -59,7 +59,7 @@ def test_the_newest_look_that_counts() -> None:
 def test_topics_that_grow_while_nobody_commits_are_noticed() -> None:
     ends = {("read", 0): 5, ("unread", 0): 5}
     committed = 10
-    watch = Watch(lambda: Seen(Reach(1, dict(ends)), {0: committed}))
+    watch = Watch(lambda: ClusterState(Reach(1, dict(ends)), {0: committed}))
     assert watch.has_grown({0: 10})
     watch.newest({0: 10})
     assert watch.has_grown({0: 10})
@@ -124,7 +124,7 @@ def test_a_group_that_commits_to_the_end_is_never_late(
         spark, Following(live.client, str(tmp_path), Wanted(groups=("healthy",)), once=True, page_every=0)
     )
     positions: list[Offsets] = []
-    tend = follower._tend
+    tend = follower._refresh_if_due
 
     def tend_late(*, last: bool = False) -> bool:
         if last:
@@ -132,14 +132,14 @@ def test_a_group_that_commits_to_the_end_is_never_late(
             positions.append(reached(follower._store, follower.manifest.batch))
         return tend(last=last)
 
-    monkeypatch.setattr(follower, "_tend", tend_late)
+    monkeypatch.setattr(follower, "_refresh_if_due", tend_late)
     follower.run()
     assert follower.manifest.has_ends
     assert follower.manifest.judged < follower.manifest.batch
     assert lags(follower.tables()) == [0]
     assert follower.tables()["stalls"].where("status <> 'OK'").count() == 0
     monkeypatch.undo()
-    assert positions[-1].keys() == look(live.client).logged.keys()
+    assert positions[-1].keys() == request_state(live.client).logged.keys()
 
 
 def test_a_group_that_commits_no_more_gets_later(
@@ -157,12 +157,12 @@ def test_a_group_that_commits_no_more_gets_later(
     Follower(spark, following).run()
     follower = Follower(spark, following._replace(once=False, trigger_ms=0))
     request.addfinalizer(follower._store.close)
-    follower._tend()
+    follower._refresh_if_due()
     assert set(lags(follower.tables())) == {0}
-    follower._rested_until = 0
-    assert not follower._tend()
+    follower._next_refresh_s = 0
+    assert not follower._refresh_if_due()
     live.produce(group.topic, 7)
-    assert follower._tend()
+    assert follower._refresh_if_due()
     assert sum(lags(follower.tables())) == 7
     assert not follower.manifest.dirty
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.pipeline.follow import run
-from muster.pipeline.follow.run import Follower, _may_pass, _sentence
+from muster.pipeline.follow.run import Follower, _is_transient, _sentence
 from muster.pipeline.sources.cluster import ClusterError
 
 TOLD = """[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: Traceback (most recent call last):
@@ -18,14 +18,14 @@ muster.pipeline.sources.cluster.ClusterError: one:9092: Failed to query: Local: 
 
 
 def test_a_cluster_that_is_away_may_come_back() -> None:
-    assert _may_pass(ClusterError("one:9092: Local: Timed out"))
-    assert _may_pass(RuntimeError(TOLD))
+    assert _is_transient(ClusterError("one:9092: Local: Timed out"))
+    assert _is_transient(RuntimeError(TOLD))
     assert _sentence(RuntimeError(TOLD)) == "one:9092: Failed to query: Local: Timed out"
 
 
 def test_what_trying_again_does_not_mend() -> None:
-    assert not _may_pass(ClusterError("the topic was created anew or cut; begin with a new checkpoint"))
-    assert not _may_pass(RuntimeError("[STREAM_FAILED] no space left on device\nat java.lang"))
+    assert not _is_transient(ClusterError("the topic was created anew or cut; begin with a new checkpoint"))
+    assert not _is_transient(RuntimeError("[STREAM_FAILED] no space left on device\nat java.lang"))
     assert _sentence(RuntimeError("[STREAM_FAILED] no space left on device\nat java.lang")) == (
         "[STREAM_FAILED] no space left on device"
     )
@@ -37,7 +37,7 @@ class Tried(Follower):
     def __init__(self, failures: int, *, batch: int, once: bool, at_the_end: int = 0) -> None:
         self._what: Any = SimpleNamespace(once=once)
         self._stopped = threading.Event()
-        self._tell = lambda _: None
+        self._report_status = lambda _: None
         self._store: Any = SimpleNamespace(manifest=SimpleNamespace(version=0, shown=0, batch=batch))
         self._failures = iter(range(failures))
         self._at_the_end = iter(range(at_the_end))
@@ -47,7 +47,7 @@ class Tried(Follower):
         self.tries += 1
         self._fail(self._failures)
 
-    def _tend(self, *, last: bool = False) -> bool:
+    def _refresh_if_due(self, *, last: bool = False) -> bool:
         assert last
         self._fail(self._at_the_end)
         return True

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from muster.pipeline.infer.heartbeats import INTERVALS_MS, Hearing
+from muster.pipeline.infer.heartbeats import INTERVALS_MS, HeartbeatHabits
 
 SESSION_MS = 45_000
 
 
 def test_before_anything_is_seen_it_is_as_clients_have_it() -> None:
-    nothing = Hearing()
+    nothing = HeartbeatHabits()
     assert 2_000 < nothing.likely_ms(SESSION_MS) < 3_500
     # few set it to more than the half of a short session
     assert nothing.at_most_ms(6_000) < 3_500
@@ -19,7 +19,7 @@ def test_before_anything_is_seen_it_is_as_clients_have_it() -> None:
 @pytest.mark.parametrize("interval_ms", [500, 1_000, 2_000, 3_000, 5_000, 10_000])
 def test_it_is_learned_from_join_phases_that_end_with_heartbeats(interval_ms: int) -> None:
     """Members count from the last assignment; each interval is a little longer than it is set to."""
-    found = Hearing()
+    found = HeartbeatHabits()
     for times in (1, 2, 1, 3, 2, 1, 2, 1):
         gap_ms = round(times * interval_ms * 1.01) + 10
         found = found.with_gap(gap_ms + 15, gap_ms, 5)
@@ -29,7 +29,7 @@ def test_it_is_learned_from_join_phases_that_end_with_heartbeats(interval_ms: in
 
 
 def test_it_is_learned_from_beginnings_that_are_seen() -> None:
-    found = Hearing()
+    found = HeartbeatHabits()
     for delay_ms in (300, 950, 700, 100, 850, 420, 640, 990):
         found = found.with_delay(delay_ms)
     assert 800 <= found.likely_ms(SESSION_MS) <= 1_400
@@ -41,15 +41,15 @@ def test_it_is_learned_from_beginnings_that_are_seen() -> None:
 
 
 def test_few_rebalances_do_not_prove_that_heartbeats_are_frequent() -> None:
-    assert Hearing().with_delay(100).with_delay(90).at_most_ms(SESSION_MS) >= 2_000
+    assert HeartbeatHabits().with_delay(100).with_delay(90).at_most_ms(SESSION_MS) >= 2_000
 
 
 def test_a_gap_after_many_heartbeats_tells_nothing() -> None:
-    after = Hearing().with_gap(600_000, 600_000, 5)
-    assert after.probabilities(SESSION_MS) == pytest.approx(Hearing().probabilities(SESSION_MS))
+    after = HeartbeatHabits().with_gap(600_000, 600_000, 5)
+    assert after.probabilities(SESSION_MS) == pytest.approx(HeartbeatHabits().probabilities(SESSION_MS))
 
 
 def test_how_members_part() -> None:
-    assert Hearing().parts  # all clients do, unless they are told otherwise
-    assert not Hearing().with_commit(False).parts
-    assert Hearing().with_commit(False).with_commit(True).parts
+    assert HeartbeatHabits().parts  # all clients do, unless they are told otherwise
+    assert not HeartbeatHabits().with_commit(False).parts
+    assert HeartbeatHabits().with_commit(False).with_commit(True).parts

@@ -17,7 +17,7 @@ from muster.pipeline.decode import decode
 from muster.pipeline.schema import DECODED, RAW
 from muster.pipeline.sources.cluster import bounds, wanted_bounds
 from muster.pipeline.sources.options import BadOption, options_of
-from muster.pipeline.sources.segments import Asked, DamagedSegment, Reading, read_share, share_out
+from muster.pipeline.sources.segments import DamagedSegment, Reading, RowFilter, read_share, share_out
 from muster.protocol.hashing import group_partition
 from tests.pipeline.live import Live
 from tests.pipeline.raw import commit
@@ -100,13 +100,13 @@ def test_records_of_other_groups_are_not_even_decoded(wanted: str, others: list[
     raw = pa.RecordBatch.from_pydict(
         {name: pa.array(keys if name == "key" else none, RAW.field(name).type) for name in RAW.names}, schema=RAW
     )
-    asked = Asked(groups=("".join(f"[{one}]" if one in "*?[" else one for one in wanted),))
-    whole = [asked.of_decoded(one) for one in decode(raw)]
+    row_filter = RowFilter(groups=("".join(f"[{one}]" if one in "*?[" else one for one in wanted),))
+    whole = [row_filter.of_decoded(one) for one in decode(raw)]
     assert sum(one.num_rows for one in whole) == 1 + others.count(wanted)
-    narrow = [asked.of_decoded(one) for one in decode(asked.of_raw(raw))]
+    narrow = [row_filter.of_decoded(one) for one in decode(row_filter.of_raw(raw))]
     assert pa.Table.from_batches(narrow, DECODED).equals(pa.Table.from_batches(whole, DECODED))
-    if asked.names is not None:
-        assert asked.of_raw(raw).num_rows == 1 + others.count(wanted)
+    if row_filter.names is not None:
+        assert row_filter.of_raw(raw).num_rows == 1 + others.count(wanted)
 
 
 def test_only_the_columns_that_are_asked_for_come_out(spark: SparkSession, log: str) -> None:
@@ -125,9 +125,9 @@ def test_only_the_columns_that_are_asked_for_come_out(spark: SparkSession, log: 
         spark.read.format("muster").schema("offset string").option("path", log).load().count()
 
 
-def read_bytes(log: str, asked: Asked, **how: Any) -> tuple[int, Counter[int]]:
+def read_bytes(log: str, row_filter: RowFilter, **how: Any) -> tuple[int, Counter[int]]:
     """How many bytes of segments are read, and how many rows of each partition come of them."""
-    reading = Reading(asked=asked, **how)
+    reading = Reading(row_filter=row_filter, **how)
     shares = share_out(log, 2, reading)
     rows: Counter[int] = Counter()
     for share in shares:
@@ -137,18 +137,18 @@ def read_bytes(log: str, asked: Asked, **how: Any) -> tuple[int, Counter[int]]:
 
 
 def test_segments_without_a_row_that_is_asked_for_are_not_read(log: str) -> None:
-    whole, rows = read_bytes(log, Asked())
+    whole, rows = read_bytes(log, RowFilter())
     assert rows == {0: 12, 1: 12}
     # one of two partitions
-    assert read_bytes(log, Asked(frozenset((1,)))) == (whole // 2, {1: 12})
-    assert read_bytes(log, Asked(frozenset((7,)))) == (0, {})
+    assert read_bytes(log, RowFilter(frozenset((1,)))) == (whole // 2, {1: 12})
+    assert read_bytes(log, RowFilter(frozenset((7,)))) == (0, {})
     # until a time all have to be looked at: only the greatest time of a segment is known
-    assert read_bytes(log, Asked(until_ms=2_000)) == (whole, {0: 4, 1: 4})
+    assert read_bytes(log, RowFilter(until_ms=2_000)) == (whole, {0: 4, 1: 4})
     # the last of three segments, and of that the second of two batches
-    late, rows = read_bytes(log, Asked(since_ms=3_001))
+    late, rows = read_bytes(log, RowFilter(since_ms=3_001))
     assert (late, rows) == (whole // 3, {0: 2, 1: 2})
     # who wants to hear of every damage has them read
-    everything, rows = read_bytes(log, Asked(since_ms=3_001), fail_on_damage=True)
+    everything, rows = read_bytes(log, RowFilter(since_ms=3_001), fail_on_damage=True)
     assert (everything, rows) == (whole, {0: 2, 1: 2})
 
 
@@ -158,14 +158,14 @@ def test_a_segment_of_which_no_index_tells_is_read(tmp_path: Path, index: bytes 
     write_segment(tmp_path, batch([commit()], 1, timestamp_ms=2_000), base_offset=1)
     if index is not None:
         path.with_suffix(".timeindex").write_bytes(index)
-    size, rows = read_bytes(str(tmp_path), Asked(since_ms=2_000))
+    size, rows = read_bytes(str(tmp_path), RowFilter(since_ms=2_000))
     assert (size, rows) == (2 * path.stat().st_size, {0: 1})
 
 
 def test_damage_has_no_time_and_is_told_to_who_asks_for_everything(tmp_path: Path) -> None:
     write_segment(tmp_path, batch([commit()], 0, timestamp_ms=5_000) + b"torn batch")
-    late = Asked(since_ms=1)
-    assert read_bytes(str(tmp_path), Asked())[1] == {0: 2}
+    late = RowFilter(since_ms=1)
+    assert read_bytes(str(tmp_path), RowFilter())[1] == {0: 2}
     assert read_bytes(str(tmp_path), late)[1] == {0: 1}
     with pytest.raises(DamagedSegment, match="torn tail"):
         read_bytes(str(tmp_path), late, fail_on_damage=True)
@@ -176,16 +176,16 @@ def test_of_a_cluster_only_the_partition_of_a_group_is_read_and_what_is_new_enou
 ) -> None:
     first, last = bounds(live.client, Reading())
     group, at = "group-3", group_partition("group-3", len(bounds(live.client, Reading())[0]))
-    of_group = Reading(asked=Asked(groups=(group,)))
+    of_group = Reading(row_filter=RowFilter(groups=(group,)))
     assert wanted_bounds(live.client, of_group) == ({at: first[at]}, {at: last[at]})
-    assert wanted_bounds(live.client, Reading(asked=Asked(groups=("group-[3]",)))) == (first, last)
+    assert wanted_bounds(live.client, Reading(row_filter=RowFilter(groups=("group-[3]",)))) == (first, last)
     options = {"bootstrap.servers": live.bootstrap, "rows": "decoded"}
     everything = spark.read.format("muster").options(**options).load().select("group", "log_timestamp_ms").collect()
     mine = spark.read.format("muster").options(**options, groups=group).load().select("group", "log_timestamp_ms")
     assert sorted(mine.collect()) == sorted(row for row in everything if row.group == group)
     latest = max(row.log_timestamp_ms for row in everything)
     for since_ms in (latest, latest + 1):
-        reading = Reading(asked=Asked(since_ms=since_ms))
+        reading = Reading(row_filter=RowFilter(since_ms=since_ms))
         begin, end = wanted_bounds(live.client, reading)
         assert end == last
         assert all(begin[one] >= first[one] for one in first)

@@ -18,7 +18,7 @@ from muster.pipeline.sources.cluster import (
     Range,
     bounded,
     bounds,
-    knock,
+    check_reachable,
     ranges_between,
     read_ranges,
     share_ranges,
@@ -162,7 +162,7 @@ def listening(answer: bytes | None) -> Iterator[str]:
 def test_what_answers_is_no_broker(answer: bytes | None, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.pipeline.sources.cluster.FIRST_ANSWER_TIMEOUT_S", 1.0)
     with listening(answer) as address, pytest.raises(ClusterError) as error:
-        knock({"bootstrap.servers": address})
+        check_reachable({"bootstrap.servers": address})
     assert str(error.value) == (
         f"{address} cannot be reached: {told}: is a broker listening there, and does it speak PLAINTEXT "
         "(-X kafka.security.protocol=...)?"
@@ -173,11 +173,11 @@ def test_nobody_listens(live: Live) -> None:
     with pytest.raises(
         ClusterError, match=r"^127\.0\.0\.1:1 cannot be reached: Connect to \S+ failed: Connection refused:"
     ):
-        knock({"bootstrap.servers": "127.0.0.1:1"})
+        check_reachable({"bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(BadOption, match="No such configuration property"):
-        knock({**live.client, "no.such": "1"})
+        check_reachable({**live.client, "no.such": "1"})
     # one that is there is enough
-    knock({"bootstrap.servers": f"127.0.0.1:1,{live.bootstrap}"})
+    check_reachable({"bootstrap.servers": f"127.0.0.1:1,{live.bootstrap}"})
 
 
 def test_a_cluster_without_groups_is_an_error(tmp_path: Path, spark: SparkSession) -> None:

@@ -57,8 +57,8 @@ def test_one_analysis_is_parted_at_a_time(spark: SparkSession) -> None:
     for number in range(8):
         come_s, go_s = 600 * number + 60, 600 * number + 600
         member = {"group": "g", "member_id": f"a{number}", "client_id": "a", "host": "/h"}
-        spell = {"start_ms": ms(come_s), "first_generation": 2 * number, "last_generation": 2 * number}
-        memberships.append({**member, **spell, "end_ms": ms(go_s), "end_cause": "left"})
+        stay = {"start_ms": ms(come_s), "first_generation": 2 * number, "last_generation": 2 * number}
+        memberships.append({**member, **stay, "end_ms": ms(go_s), "end_cause": "left"})
         for step, at_s in ((0, come_s), (1, go_s)):
             generation = 2 * number + step
             rebalances.append(

@@ -10,7 +10,7 @@ from muster.pipeline.whatif import from_events, from_log
 from muster.pipeline.whatif.advice import Advice, advice, unadvised, words
 from muster.pipeline.whatif.compare import Comparison, Fidelity, WhatIf, compare
 from muster.pipeline.whatif.costs import Figures
-from muster.pipeline.whatif.history import EVENTS, EXPIRED, LEFT, LOG, Generation, History, Spell, planned
+from muster.pipeline.whatif.history import EVENTS, EXPIRED, LEFT, LOG, Generation, History, Stay, planned
 from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting, parse
 from tests.pipeline.whatif.reality import GROUP
 from tests.pipeline.whatif.test_compare import restart, running
@@ -32,7 +32,7 @@ def found(*rows: tuple[str, Figures | None], source: str = EVENTS, share: int = 
 def told(comparison: Comparison, **given: object) -> str | None:
     source = comparison.fidelity.source
     got: Advice | None = advice(history(source, **given), comparison)  # type: ignore[arg-type]
-    return None if got is None else got.told
+    return None if got is None else got.sentence
 
 
 STATIC = "static,session.timeout.ms=60000"
@@ -81,10 +81,10 @@ def test_a_group_of_the_consumer_protocol_is_told_what_it_can_have() -> None:
     assert advice(group, found(("assignor=sticky", HELPS))) is None
     got = advice(group, found(("session.timeout.ms=20000", HELPS)))
     assert got is not None
-    assert got.told.startswith("consumer.session.timeout.ms=20000 would have spared ")
+    assert got.sentence.startswith("consumer.session.timeout.ms=20000 would have spared ")
     got = advice(history(), found(("consumer", HELPS)))
     assert got is not None
-    assert got.told.startswith(f"group.protocol=consumer would have spared {HALF}")
+    assert got.sentence.startswith(f"group.protocol=consumer would have spared {HALF}")
 
 
 def test_no_heartbeat_of_an_inferred_log_and_no_other_deploy_for_a_stop_on_purpose() -> None:
@@ -108,9 +108,9 @@ def test_what_dead_members_had_by_luck_is_no_gain() -> None:
     group = history()
     quiet = found(("assignor=sticky", replace(ACTUAL, silent_partition_ms=40_000)))
     assert advice(group, quiet) is not None
-    spell = Spell("m", None, "c", "/h", 45_000, 60_000, 0)
-    spell.end, spell.end_ms, spell.heard_ms = EXPIRED, 100_000, 55_000
-    group.spells.append(spell)
+    stay = Stay("m", None, "c", "/h", 45_000, 60_000, 0)
+    stay.end, stay.end_ms, stay.heard_ms = EXPIRED, 100_000, 55_000
+    group.stays.append(stay)
     assert advice(group, quiet) is None
 
 
@@ -122,13 +122,13 @@ def test_members_that_come_or_stop_one_after_the_other_are_no_trouble() -> None:
     ]
     group.emptied[:] = [61_500]
     for came_ms, went_ms in ((0, 60_000), (5_000, 61_000), (9_000, 61_500), (90_000, None), (91_000, None)):
-        spell = Spell(f"m-{came_ms}", None, "c", "/h", 10_000, 60_000, came_ms)
-        spell.end, spell.end_ms = None if went_ms is None else LEFT, went_ms
-        group.spells.append(spell)
+        stay = Stay(f"m-{came_ms}", None, "c", "/h", 10_000, 60_000, came_ms)
+        stay.end, stay.end_ms = None if went_ms is None else LEFT, went_ms
+        group.stays.append(stay)
     assert planned(group) == set(range(7))
     assert advice(group, found((STATIC, HELPS))) is None
     assert advice(group, found(("delay=9s", HELPS))) is not None
-    group.spells[0].end = EXPIRED  # it died, and the others went on for a second
+    group.stays[0].end = EXPIRED  # it died, and the others went on for a second
     assert planned(group) == {0, 1, 2, 4, 5, 6}
 
 
@@ -136,9 +136,9 @@ def test_deaths_are_no_deploy_that_could_be_another_one() -> None:
     group = history()
     assert advice(group, found(("deploy=rolling:1", HELPS))) is not None
     for number in range(3):
-        spell = Spell(f"m-{number}", None, "c", "/h", 10_000, 60_000, 0)
-        spell.end, spell.end_ms = EXPIRED, 20_000 * number
-        group.spells.append(spell)
+        stay = Stay(f"m-{number}", None, "c", "/h", 10_000, 60_000, 0)
+        stay.end, stay.end_ms = EXPIRED, 20_000 * number
+        group.stays.append(stay)
     assert advice(group, found(("deploy=rolling:1", HELPS))) is None
 
 
@@ -183,7 +183,7 @@ def test_an_empty_group_may_wait_a_little_longer_but_not_less(asked_ms: int, is_
     got = advice(group, found((f"delay={asked_ms}", calm)))
     assert (got is not None) is is_told
     if got is not None:
-        assert got.told.endswith(f"an empty group would wait {asked_ms // 1000 - 3} s longer for company")
+        assert got.sentence.endswith(f"an empty group would wait {asked_ms // 1000 - 3} s longer for company")
     # how long it really waited is not known: a gain alone does not count
     assert advice(group, found(("delay=5000", replace(ACTUAL, paused_partition_ms=0)))) is None
 
@@ -191,7 +191,7 @@ def test_an_empty_group_may_wait_a_little_longer_but_not_less(asked_ms: int, is_
 @pytest.mark.parametrize("name", ["session.timeout.ms", "max.poll.interval.ms"])
 def test_no_shorter_timeout_because_no_log_tells_what_it_would_end_without_need(name: str) -> None:
     played = history()
-    played.spells.append(Spell("m", None, "c", "/h", 30_000, 30_000))
+    played.stays.append(Stay("m", None, "c", "/h", 30_000, 30_000))
     for value, is_told in (("29999", False), ("30000", True)):
         assert (advice(played, found((f"{name}={value}", HELPS))) is not None) is is_told
 
@@ -232,7 +232,7 @@ def test_a_group_that_restarts_its_members_is_advised_static_ids(source: str) ->
     got = advice(played, compare(played, parse('[{"static": true}, {"session.timeout.ms": 45000}]')))
     assert got is not None
     assert got.setting.static
-    assert got.told.startswith("static ids would have spared 6 of 7 rebalances")
+    assert got.sentence.startswith("static ids would have spared 6 of 7 rebalances")
 
 
 def test_a_group_at_rest_is_advised_nothing() -> None:
@@ -261,8 +261,8 @@ def test_why_nothing_is_advised() -> None:
         "none of the settings that were played is one for it"
     )
     slow = history()
-    slow.spells += [Spell("m", None, "c", "/h", 45_000, 60_000, 0)]
-    slow.spells[0].end, slow.spells[0].reason = LEFT, "consumer poll timeout has expired."
+    slow.stays += [Stay("m", None, "c", "/h", 45_000, 60_000, 0)]
+    slow.stays[0].end, slow.stays[0].reason = LEFT, "consumer poll timeout has expired."
     assert unadvised(slow, found(("assignor=sticky", HELPS))) == (
         "only a longer max.poll.interval.ms, or less work from poll to poll, heals who does not poll in time"
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from muster.pipeline.whatif import from_events, from_log
-from muster.pipeline.whatif.compare import FOREIGN, Comparison, compare
+from muster.pipeline.whatif.compare import OTHER_ASSIGNOR, Comparison, compare
 from muster.pipeline.whatif.costs import Figures
 from muster.pipeline.whatif.settings import parse
 from tests.pipeline.whatif.reality import GROUP, Consumer, Reality
@@ -286,7 +286,7 @@ def test_a_leader_that_assigns_in_its_own_way() -> None:
             for one, share in zip(value["members"], shares[1:] + shares[:1], strict=True):
                 one["assignment"] = share
     found = played(world, "session.timeout.ms=45000")
-    assert found.fidelity.why == FOREIGN
+    assert found.fidelity.why == OTHER_ASSIGNOR
 
 
 # ---- what cannot be replayed

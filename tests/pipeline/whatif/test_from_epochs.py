@@ -21,7 +21,7 @@ from muster.pipeline.whatif import from_epochs
 from muster.pipeline.whatif.advice import advice
 from muster.pipeline.whatif.compare import Comparison, compare
 from muster.pipeline.whatif.history import History
-from muster.pipeline.whatif.processes import hear, polled_too_late
+from muster.pipeline.whatif.processes import add_last_commits, polled_too_late
 from muster.pipeline.whatif.settings import DEFAULT_GRID, parse
 from muster.protocol.as_json import as_json
 from muster.protocol.messages.consumer_group_heartbeat import (
@@ -276,14 +276,14 @@ def test_who_polls_too_late_comes_back_under_its_id_and_is_advised_to_be_given_t
         members["b"].go_on()
         world.run(60_000)
     history = world.history()
-    assert [one.member_id for one in history.spells].count("b-1") == 4
-    hear(history, {"b-1": heard})
-    assert [polled_too_late(one) for one in history.spells if one.end is not None] == [True] * 3
+    assert [one.member_id for one in history.stays].count("b-1") == 4
+    add_last_commits(history, {"b-1": heard})
+    assert [polled_too_late(one) for one in history.stays if one.end is not None] == [True] * 3
     found = compare(history, DEFAULT_GRID)
     assert found.fidelity.share == 1.0
     got = advice(history, found)
     assert got is not None
-    assert got.told.startswith("max.poll.interval.ms=300000 would have spared 6 of 9 rebalances")
+    assert got.sentence.startswith("max.poll.interval.ms=300000 would have spared 6 of 9 rebalances")
 
 
 def test_sessions_are_as_long_as_who_died_had_been_silent() -> None:
@@ -294,8 +294,8 @@ def test_sessions_are_as_long_as_who_died_had_been_silent() -> None:
     world.died[place] = place[1] - 9_990
     history = world.history()
     assert history.session_ms == 10_000
-    assert {one.session_timeout_ms for one in history.spells} == {10_000}
-    assert [one.heard_ms for one in history.spells if one.end is not None] == [place[1] - 9_990]
+    assert {one.session_timeout_ms for one in history.stays} == {10_000}
+    assert [one.heard_ms for one in history.stays if one.end is not None] == [place[1] - 9_990]
 
 
 def test_a_log_that_begins_in_the_midst() -> None:

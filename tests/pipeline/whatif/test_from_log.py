@@ -50,7 +50,7 @@ def test_who_is_new_has_joined_and_who_is_missing_has_left() -> None:
     alone, both = [member("a", 0, 1)], [member("a", 0), member("b", 1)]
     found = history_of("g", [record(0, 1, *alone), record(60, 2, *both), record(90, 3, *alone)])
     assert causes(found) == [("member_joined", "b-1"), ("member_left", "b-1")]
-    (a, b) = found.spells
+    (a, b) = found.stays
     assert (a.joined_ms, a.end) == (None, None)
     assert (b.joined_ms, b.end, b.end_ms) == (START_MS + 59_995 - HEARTBEAT_MS, LEFT, START_MS + 89_995 - HEARTBEAT_MS)
     assert found.given is not None
@@ -59,7 +59,7 @@ def test_who_is_new_has_joined_and_who_is_missing_has_left() -> None:
 
 def test_who_is_known_to_have_died_was_silent_for_its_session() -> None:
     records = [record(0, 1, member("a", 0), member("b", 1)), record(60, 2, member("a", 0, 1))]
-    (_, b) = history_of("g", records, {"b-1": "expired"}).spells
+    (_, b) = history_of("g", records, {"b-1": "expired"}).stays
     assert (b.end, b.end_ms, b.heard_ms) == (EXPIRED, START_MS + 56_995, START_MS + 46_995)
 
 
@@ -97,14 +97,14 @@ def test_a_static_member_comes_back_without_a_generation() -> None:
     old, new = member("a", 0, instance_id="i"), member("a", 0, instance_id="i", member_id="a-2")
     found = history_of("g", [record(0, 1, old), record(60, 1, new)])
     assert (found.rounds, found.generations) == ([], [])
-    assert [(one.member_id, one.end) for one in found.spells] == [("a-1", "replaced"), ("a-2", None)]
+    assert [(one.member_id, one.end) for one in found.stays] == [("a-1", "replaced"), ("a-2", None)]
 
 
 def test_an_empty_group_and_one_that_was_deleted() -> None:
     gone = {"at_ms": START_MS + 120_000, "is_tombstone": True, "members": None}
     found = history_of("g", [record(0, 0), record(3, 1, member("a", 0)), record(60, 2), gone], end_ms=START_MS + 10**6)
     assert found.given is None
-    assert (found.initial_delay_ms, found.spells[0].joined_ms) == (2_995, START_MS)
+    assert (found.initial_delay_ms, found.stays[0].joined_ms) == (2_995, START_MS)
     assert (found.emptied, found.deleted) == ([START_MS + 60_000], [START_MS + 120_000])
     assert (found.last_ms, found.end_ms) == (START_MS + 120_000, START_MS + 10**6)
 
@@ -173,8 +173,8 @@ def test_a_member_for_which_the_second_round_waited_to_the_end_was_slow(
         cooperative(ended_s, 3, member("b", 1, 2, 3, **kind), member("a", 0, **kind)),
     ]
     found = history_of("g", records)
-    spell = next(one for one in found.spells if one.client_id == "c")
-    assert spell.end == end
-    assert polled_too_late(spell) == (end == JOIN_TIMEOUT)
+    stay = next(one for one in found.stays if one.client_id == "c")
+    assert stay.end == end
+    assert polled_too_late(stay) == (end == JOIN_TIMEOUT)
     if end == JOIN_TIMEOUT:
         assert found.rounds[-1].joins["b-1"] == START_MS + 60_001 + HEARTBEAT_MS

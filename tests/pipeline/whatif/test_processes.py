@@ -14,67 +14,67 @@ from muster.pipeline.whatif.history import (
     Offer,
     Refusal,
     Round,
-    Spell,
+    Stay,
 )
-from muster.pipeline.whatif.processes import LEAVES, SILENT, SLOW, Cast
+from muster.pipeline.whatif.processes import LEAVES, SILENT, SLOW, Clients
 
 
-def spell(name: str, joined_ms: int | None, end: str | None = None, end_ms: int | None = None, **other: Any) -> Spell:
+def stay(name: str, joined_ms: int | None, end: str | None = None, end_ms: int | None = None, **other: Any) -> Stay:
     client = name.partition("-")[0]
-    return Spell(name, None, client, f"/{client}", 10_000, 60_000, joined_ms, offers=[(0, (Offer("range", ("t",)),))],
+    return Stay(name, None, client, f"/{client}", 10_000, 60_000, joined_ms, offers=[(0, (Offer("range", ("t",)),))],
                  end=end, end_ms=end_ms, **other)  # fmt: skip
 
 
-def cast(*spells: Spell, **other: Any) -> Cast:
-    return Cast(History("g", EVENTS, spells=list(spells), **other))
+def clients(*stays: Stay, **other: Any) -> Clients:
+    return Clients(History("g", EVENTS, stays=list(stays), **other))
 
 
 def test_what_comes_in_the_place_of_another_has_its_slot() -> None:
-    found = cast(spell("a-1", 1_000, LEFT, 5_000), spell("a-2", 6_000), spell("b-1", 2_000))
-    one, two, three = sorted(found.processes, key=lambda process: process.spells[0].member_id)
+    found = clients(stay("a-1", 1_000, LEFT, 5_000), stay("a-2", 6_000), stay("b-1", 2_000))
+    one, two, three = sorted(found.processes, key=lambda process: process.stays[0].member_id)
     assert (one.slot, two.slot, three.slot) == ("a@a", "a@a", "b@b")
     assert two.replaces is one
     assert [(absence.kind, absence.until_ms) for absence in one.absences] == [(LEAVES, FAR)]
 
 
 def test_two_at_a_time_have_different_slots() -> None:
-    found = cast(spell("a-1", 1_000), spell("a-2", 2_000), spell("a-3", 3_000))
+    found = clients(stay("a-1", 1_000), stay("a-2", 2_000), stay("a-3", 3_000))
     assert [process.slot for process in found.processes] == ["a@a", "a@a#1", "a@a#2"]
 
 
 def test_who_was_refused_meanwhile_had_only_been_silent() -> None:
-    gone = spell("a-1", 1_000, EXPIRED, 20_000, heard_ms=10_000)
-    (process,) = cast(gone, spell("a-2", 30_000), refusals=[Refusal(29_900, "a", "/a")]).processes
-    assert [one.member_id for one in process.spells] == ["a-1", "a-2"]
+    gone = stay("a-1", 1_000, EXPIRED, 20_000, heard_ms=10_000)
+    (process,) = clients(gone, stay("a-2", 30_000), refusals=[Refusal(29_900, "a", "/a")]).processes
+    assert [one.member_id for one in process.stays] == ["a-1", "a-2"]
     assert [one[:3] for one in process.absences] == [(SILENT, 10_000, 30_000)]
 
 
 def test_who_was_not_is_a_new_process() -> None:
-    gone = spell("a-1", 1_000, EXPIRED, 20_000, heard_ms=10_000)
+    gone = stay("a-1", 1_000, EXPIRED, 20_000, heard_ms=10_000)
     for refusal in (Refusal(29_900, "b", "/b"), Refusal(9_000, "a", "/a")):
-        assert len(cast(gone, spell("a-2", 30_000), refusals=[refusal]).processes) == 2
+        assert len(clients(gone, stay("a-2", 30_000), refusals=[refusal]).processes) == 2
 
 
 def test_who_still_knows_what_it_had_goes_on() -> None:
-    gone = spell("a-1", 1_000, EXPIRED, 20_000, heard_ms=10_000)
-    assert len(cast(gone, spell("a-2", 30_000, remembers=True)).processes) == 1
+    gone = stay("a-1", 1_000, EXPIRED, 20_000, heard_ms=10_000)
+    assert len(clients(gone, stay("a-2", 30_000, remembers=True)).processes) == 1
 
 
 def test_who_did_not_poll_goes_on() -> None:
     reason = "consumer poll timeout has expired. This means ..."
-    (process,) = cast(spell("a-1", 1_000, LEFT, 5_000, reason=reason), spell("a-2", 9_000)).processes
+    (process,) = clients(stay("a-1", 1_000, LEFT, 5_000, reason=reason), stay("a-2", 9_000)).processes
     assert [one[:3] for one in process.absences] == [(LEAVES, 5_000, 9_000)]
 
 
 def test_who_did_not_join_in_time_was_slow_since_the_rebalance_began() -> None:
     rounds = [Round(40_000, "member_joined", "b-1"), Round(100_000, "join_timeout", "a-1")]
-    found = cast(spell("a-1", 1_000, JOIN_TIMEOUT, 100_000), spell("b-1", 40_000), rounds=rounds)
+    found = clients(stay("a-1", 1_000, JOIN_TIMEOUT, 100_000), stay("b-1", 40_000), rounds=rounds)
     assert [one[:3] for one in found.by_member["a-1"].absences] == [(SLOW, 40_000, FAR)]
 
 
 def test_the_real_rebalance_that_began_about_then() -> None:
     rounds = [Round(ms, "member_left", None) for ms in (10_000, 10_000, 40_000)]
-    found = cast(spell("a-1", 1_000), rounds=rounds)
+    found = clients(stay("a-1", 1_000), rounds=rounds)
     near = [found.near(ms) for ms in (9_500, 10_000, 25_000, 40_900)]
     # of those that began in one ms all but the last have failed
     expected = [rounds[1], rounds[1], None, rounds[2]]

@@ -7,8 +7,8 @@ import pytest
 from muster.pipeline.whatif import from_events
 from muster.pipeline.whatif.advice import advice
 from muster.pipeline.whatif.compare import Comparison, compare
-from muster.pipeline.whatif.history import LEFT, LOG, REPLACED, History, Spell
-from muster.pipeline.whatif.processes import hear, polled_too_late
+from muster.pipeline.whatif.history import LEFT, LOG, REPLACED, History, Stay
+from muster.pipeline.whatif.processes import add_last_commits, polled_too_late
 from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting, parse
 from tests.pipeline.whatif.reality import GROUP
 from tests.pipeline.whatif.test_compare import near, restart, running
@@ -22,7 +22,7 @@ def static_restart(*settings: str) -> Comparison:
     old, stopped_ms = members["b"].member_id, world.ms
     restart(world, members["b"], AWAY_MS)
     history = from_events.history_of(GROUP, world.events, world.ms)
-    hear(history, {old: [stopped_ms]})
+    add_last_commits(history, {old: [stopped_ms]})
     return compare(history, [Setting(), *(one for text in settings for one in parse(text))])
 
 
@@ -42,22 +42,22 @@ def test_a_shorter_session_would_have_put_it_out() -> None:
     assert (shorter.rebalances, shorter.detect_ms) == (2, 3_000)
 
 
-def _spell(name: str, silent_ms: int, end: str = LEFT, session_ms: int = 10_000) -> tuple[Spell, int]:
-    spell = Spell(name, "i" if end == REPLACED else None, "c", "/h", session_ms, 60_000, joined_ms=1_000)
-    spell.end, spell.end_ms = end, 500_000
-    return spell, 500_000 - silent_ms
+def _stay(name: str, silent_ms: int, end: str = LEFT, session_ms: int = 10_000) -> tuple[Stay, int]:
+    stay = Stay(name, "i" if end == REPLACED else None, "c", "/h", session_ms, 60_000, joined_ms=1_000)
+    stay.end, stay.end_ms = end, 500_000
+    return stay, 500_000 - silent_ms
 
 
-def _heard(*some: tuple[Spell, int]) -> list[Spell]:
-    history = History("g", LOG, spells=[one for one, _ in some])
-    hear(history, {one.member_id: [ms] for one, ms in some})
-    return history.spells
+def _heard(*some: tuple[Stay, int]) -> list[Stay]:
+    history = History("g", LOG, stays=[one for one, _ in some])
+    add_last_commits(history, {one.member_id: [ms] for one, ms in some})
+    return history.stays
 
 
 @pytest.mark.parametrize(("silent_ms", "heard_ms"), [(4_000, 496_000), (8_900, 491_100), (9_500, None), (0, None)])
 def test_who_was_silent_for_its_session_had_nothing_to_commit(silent_ms: int, heard_ms: int | None) -> None:
-    (spell,) = _heard(_spell("a", silent_ms, REPLACED))
-    assert spell.heard_ms == heard_ms
+    (stay,) = _heard(_stay("a", silent_ms, REPLACED))
+    assert stay.heard_ms == heard_ms
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,13 @@ def test_who_was_silent_for_its_session_had_nothing_to_commit(silent_ms: int, he
     [((60_000, 61_000), True), ((60_000,), False), ((30_000, 30_000), False), ((200_000, 200_000), False)],
 )
 def test_who_left_twice_when_it_had_to_poll_had_not_polled(silent: tuple[int, ...], told: bool) -> None:
-    spells = _heard(*(_spell(f"m-{number}", ms) for number, ms in enumerate(silent)))
-    assert [polled_too_late(one) for one in spells] == [told] * len(silent)
+    stays = _heard(*(_stay(f"m-{number}", ms) for number, ms in enumerate(silent)))
+    assert [polled_too_late(one) for one in stays] == [told] * len(silent)
 
 
 def test_a_client_without_a_time_to_poll_is_not_slow() -> None:
-    spells = _heard(*(_spell(f"m-{number}", 60_000, session_ms=60_000) for number in range(3)))
-    assert not any(map(polled_too_late, spells))
+    stays = _heard(*(_stay(f"m-{number}", 60_000, session_ms=60_000) for number in range(3)))
+    assert not any(map(polled_too_late, stays))
 
 
 def test_a_slow_poller_is_advised_to_be_given_time_and_nothing_else() -> None:
@@ -85,12 +85,12 @@ def test_a_slow_poller_is_advised_to_be_given_time_and_nothing_else() -> None:
         world.run(60_000)
         restart(world, members["b"], 2_000)
     history = from_events.history_of(GROUP, world.events, world.ms)
-    for spell in history.spells:
-        spell.rebalance_timeout_ms = 60_000
-    hear(history, heard)
+    for stay in history.stays:
+        stay.rebalance_timeout_ms = 60_000
+    add_last_commits(history, heard)
     found = compare(history, DEFAULT_GRID)
     assert not found.fidelity.withheld, found.fidelity
     got = advice(history, found)
     assert got is not None
-    assert got.told.startswith("max.poll.interval.ms=300000 would have spared 5 of 6 rebalances")
-    assert got.told.endswith("; a member that hangs would stay one for 4 min longer")
+    assert got.sentence.startswith("max.poll.interval.ms=300000 would have spared 5 of 6 rebalances")
+    assert got.sentence.endswith("; a member that hangs would stay one for 4 min longer")
