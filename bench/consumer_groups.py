@@ -1,5 +1,6 @@
-"""`python -m bench.consumer_groups`: groups of the new protocol (KIP-848) on Muster and, when Java is there, on a real
-Apache Kafka 4.3. `bench.run` has the same figures among its own.
+"""`python -m bench.consumer_groups`: groups of the new protocol (KIP-848) on Muster, and on a real Apache Kafka 4.3.
+
+Kafka needs Java. `bench.run` has the same figures among its own.
 """
 
 from __future__ import annotations

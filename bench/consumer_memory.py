@@ -1,5 +1,5 @@
 """`python -m bench.consumer_memory`: bytes of memory for each member of settled groups of the new protocol, by what the
-process grows. The members come as clients do, by heartbeats that are decoded from bytes. All that a group keeps
+process grows. The members join as clients do, by heartbeats that are decoded from bytes. All that a group keeps
 counts: members, targets, who has which partition, deadlines. `bench.memory` has the figure of classic members.
 """
 
@@ -42,7 +42,7 @@ _API: Final = api_named("ConsumerGroupHeartbeat")
 
 
 class Live:
-    """A core with groups whose members have come to their targets."""
+    """A core with groups whose members have reached their targets."""
 
     def __init__(self, partitions: int) -> None:
         self.image = TopicsImage({"orders": TopicImage("orders", bytes(range(16)), partitions)}, 1)
@@ -53,7 +53,7 @@ class Live:
         self._random = Random(7)
 
     def join(self, group_id: str) -> None:
-        """A group of so many members comes and settles."""
+        """A group of so many members joins and reaches its target."""
         self._pass()
         clients = [
             Client(f"client-{one % CLIENTS}", f"/10.0.{one % CLIENTS // 250}.{one % 250}") for one in range(MEMBERS)

@@ -79,7 +79,7 @@ def compact(log: UnifiedLog, manager: LogManager) -> float:
 
 
 async def lateness_ms(manager: LogManager, *, with_cleaner: bool) -> tuple[list[float], float]:
-    """How late calls that are wanted after 1 ms come, and the CPU share of all else meanwhile."""
+    """How late calls run that should run after 1 ms, and the CPU share of all else meanwhile."""
     loop = asyncio.get_running_loop()
     cleaner = Cleaner(manager, LoopClock(loop), SharedSync(loop.call_soon_threadsafe, threads=1))
     if with_cleaner:

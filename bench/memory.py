@@ -249,7 +249,7 @@ def _muster_load_ms(server: MusterServer) -> float:
 
 
 def _kafka_load_ms(workdir: Path, source: Path) -> float:
-    """Kafka goes by its own catalogue: the topic must be in it before its files are replaced."""
+    """Kafka uses its own catalogue: the topic must be in it before its files are replaced."""
     kafka = KafkaServer(workdir, {"offsets.topic.num.partitions": "1"})
     kafka.start()
     kafka.stop()

@@ -1,4 +1,4 @@
-"""`python -m bench.run`: Muster and, when Java is there, a real Apache Kafka 4.3, measured in turns; writes results.md.
+"""`python -m bench.run`: Muster and (if Java is installed) Apache Kafka 4.3, measured in turns; writes results.md.
 
 Both run with data directories, default settings (no initial rebalance delay) and are warmed up first.
 """
@@ -118,7 +118,7 @@ def unprepared_figures(target: Target, samples: Samples) -> None:
 
 
 def bare_figures(target: Target, heartbeats_of: Target, samples: Samples) -> None:
-    """The same heartbeats, answered without a look at them."""
+    """The same heartbeats, answered without reading them."""
     for connections in (100, 1000):
         load = target.load(heartbeats_of.heartbeats[connections], connections=connections)
         for name, value in of_load(f"heartbeat, {REPEATED}, {connections} connections", load).items():

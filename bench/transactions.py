@@ -1,6 +1,6 @@
 """What transactions cost a server: from the first record of one to its end, and reading what was committed.
 
-`python -m bench.transactions` measures these alone, Muster beside Kafka when Java is there, and prints the figures.
+`python -m bench.transactions` measures these alone, Muster beside Kafka if Java is installed, and prints the figures.
 """
 
 from __future__ import annotations

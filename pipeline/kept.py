@@ -26,7 +26,7 @@ NESTED_ROWS: Final = 1_024
 Open = Callable[[], "str | HadoopFile"]
 
 
-class Kept(NamedTuple):
+class ParquetTable(NamedTuple):
     """A table: its own columns, and its files in their order."""
 
     schema: pa.Schema
@@ -75,17 +75,17 @@ def _picked(batches: Iterator[pa.RecordBatch], numbers: np.ndarray[Any, Any]) ->
 
 def kept(
     spark: SparkSession, folders: Mapping[str, Sequence[str]], schemas: Mapping[str, pa.Schema]
-) -> dict[str, Kept]:
+) -> dict[str, ParquetTable]:
     """Tables by name, each in some folders of Parquet files."""
     return {
-        name: Kept(schemas[name], [file for folder in of for file in _files(spark, folder)])
+        name: ParquetTable(schemas[name], [file for folder in of for file in _files(spark, folder)])
         for name, of in folders.items()
     }  # fmt: skip
 
 
-def of_folder(folder: Path, schema: pa.Schema) -> Kept:
+def of_folder(folder: Path, schema: pa.Schema) -> ParquetTable:
     """A table in a folder of this machine."""
-    return Kept(schema, [partial(str, file) for file in sorted(folder.glob("*.parquet"))])
+    return ParquetTable(schema, [partial(str, file) for file in sorted(folder.glob("*.parquet"))])
 
 
 def _files(spark: SparkSession, folder: str) -> Sequence[Open]:

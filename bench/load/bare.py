@@ -14,7 +14,7 @@ from bench.scenarios import event_loop_factory
 
 
 class Bare(asyncio.Protocol):
-    """Answers like a Heartbeat v3 without an error; looks at the correlation id only."""
+    """Answers like a Heartbeat v3 without an error; reads only the correlation id."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""

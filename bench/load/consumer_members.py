@@ -102,7 +102,7 @@ class Settled(NamedTuple):
 
 
 class Crowd:
-    """Members of some groups on one server, that can come and go."""
+    """Members of some groups on one server, which can join and leave."""
 
     def __init__(self, host: str, port: int, server_cpu_s: Callable[[], float], topics: Mapping[str, int]) -> None:
         """`topics`: what all subscribe to, with the numbers of partitions."""

@@ -18,7 +18,7 @@ WARM_ANSWERS = 4
 
 
 class Load(NamedTuple):
-    """What came of one run."""
+    """The result of one run."""
 
     requests: int
     requests_per_s: float

@@ -60,7 +60,7 @@ class Comer:
         return (time.perf_counter() - since_s) * 1000
 
     def leave(self) -> None:
-        """It goes."""
+        """Leave the group."""
         self.epoch = LEAVING
         self.beat()
 

@@ -92,12 +92,12 @@ class _Linker:
         steps += [(stay.end_ms, 0, number) for number, stay in enumerate(self._stays) if stay.end_ms is not None]
         for _, kind, number in sorted(steps):
             if kind:
-                self._comes(number)
+                self._on_join(number)
             else:
-                self._goes(number)
+                self._on_departure(number)
         return self._followed
 
-    def _comes(self, number: int) -> None:
+    def _on_join(self, number: int) -> None:
         stay = self._stays[number]
         self._alive[stay.who.slot] += 1
         self._away = [one for one in self._away if not self._is_long_ago(one, stay)]
@@ -126,20 +126,20 @@ class _Linker:
             return 1, -(old.end_ms or 0)
         return None
 
-    def _goes(self, number: int) -> None:
+    def _on_departure(self, number: int) -> None:
         stay, slot = self._stays[number], self._stays[number].who.slot
         self._alive[slot] -= 1
         end_ms = stay.end_ms or 0
         self._new = [one for one in self._new if end_ms - self._stays[one].start_ms <= limits.OVERLAP_MS]
         before = next((one for one in self._new if self._took_over(number, one)), None)
-        if before is not None and (self._alive[slot] > 1 or not self._comes_back(number)):
+        if before is not None and (self._alive[slot] > 1 or not self._returns(number)):
             self._new.remove(before)
             self._followed[number] = before
             return
         self._away.append(number)
 
     def _took_over(self, gone: int, came: int) -> bool:
-        """Did a member join as the replacement of one that goes only now?"""
+        """Did a member join before the one that it replaces left?"""
         old, new = self._stays[gone], self._stays[came]
         if came == gone or new.start_ms <= old.start_ms or (new.end_ms or _FAR) <= (old.end_ms or 0):
             return False
@@ -153,7 +153,7 @@ class _Linker:
         is_near = (old.end_ms or 0) - new.start_ms < new.start_ms - old.start_ms
         return old.how not in DEATHS and is_near
 
-    def _comes_back(self, number: int) -> bool:
+    def _returns(self, number: int) -> bool:
         stay = self._stays[number]
         end_ms = stay.end_ms or 0
         return any(0 <= self._stays[one].start_ms - end_ms <= limits.RETURN_MS for one in self._starts[stay.who.slot])

@@ -25,7 +25,7 @@ _SHORT_POLLS_AMONG_LEAVES: Final = 0.85
 """The same share, if the time between polls was configured short."""
 _SHORT_POLL_MS: Final = 120_000
 _TWO_SLOW: Final = 0.2
-"""How often a member that does not poll is not the only one that goes."""
+"""How often a member that does not poll is not the only one that is missing."""
 _AWAY: Final = 3
 """A silence of so many usual intervals, and of a whole session, means that the coordinator was away."""
 _STATIC_LEAVES: Final = 0.05

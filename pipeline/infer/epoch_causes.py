@@ -17,7 +17,7 @@ from muster.pipeline.defaults import EPOCH_HEARTBEAT_MS, EPOCH_SESSION_MS, REBAL
 from muster.pipeline.infer.departures import EXPIRED, LEFT, REPLACED, departure
 from muster.pipeline.infer.epoch_image import Change, Gone, Member
 from muster.pipeline.infer.evidence import Activity, Habits, State, joined_activity, with_parting, with_state
-from muster.pipeline.infer.evidence import Member as Seen
+from muster.pipeline.infer.evidence import Member as JudgedRebalance
 from muster.pipeline.infer.history import NOT_KNOWN
 
 REVOCATION_TIMEOUT: Final = "revocation_timeout"
@@ -234,7 +234,7 @@ class _Judge:
         if by_silence is not None:
             return by_silence
         # what it had at its last sign of life is a sign of life, too
-        seen = self._seen(gone.member)
+        seen = self._judged_rebalances(gone.member)
         ends = departure(before._replace(at_ms=gone.heard_ms), after, seen, self._habits, came=False)
         if ends.how == EXPIRED:
             return events.SESSION_EXPIRED, EXPIRED, ends.certainty
@@ -300,16 +300,16 @@ class _Judge:
         return activity._replace(last_ms=gone.heard_ms)
 
     def _state(self, number: int, at_ms: int, members: Iterable[Member], activity: Mapping[str, Activity]) -> State:
-        seen = tuple(self._seen(one) for one in members)
+        seen = tuple(self._judged_rebalances(one) for one in members)
         return State(number, at_ms, at_ms, None, None, seen, frozenset(), {}, activity)
 
-    def _seen(self, one: Member) -> Seen:
+    def _judged_rebalances(self, one: Member) -> JudgedRebalance:
         count = sum(len(share.partitions) for share in one.assigned)
         # in these groups a commit is no heartbeat. The last commit may come so much later than the last heartbeat, with
         # which the session began
         known_ms = one.session_timeout_ms
         session_ms = known_ms - EPOCH_HEARTBEAT_MS if known_ms else self._session.ms - self._session.beat_ms
-        return Seen(
+        return JudgedRebalance(
             one.member_id,
             one.instance_id,
             one.client_id or "",

@@ -22,13 +22,13 @@ from muster.pipeline.infer.evidence import (
     with_state,
 )
 from muster.pipeline.infer.heartbeats import HeartbeatHabits
-from muster.pipeline.infer.start import SOON_MS, Seen, Start, start_of, waited_for
+from muster.pipeline.infer.start import SOON_MS, JudgedRebalance, Start, start_of, waited_for
 
 _CALM_MS: Final = 300
 """A leader that is not late syncs within this time."""
 
 
-def with_parting_commits(heartbeats: HeartbeatHabits, one: Seen) -> HeartbeatHabits:
+def with_parting_commits(heartbeats: HeartbeatHabits, one: JudgedRebalance) -> HeartbeatHabits:
     """Learn from the last commits of members that gave partitions up whether members commit at parting."""
     if one.before is None:
         return heartbeats
@@ -42,7 +42,7 @@ def with_parting_commits(heartbeats: HeartbeatHabits, one: Seen) -> HeartbeatHab
     return heartbeats
 
 
-def with_return_times(heartbeats: HeartbeatHabits, one: Seen) -> HeartbeatHabits:
+def with_return_times(heartbeats: HeartbeatHabits, one: JudgedRebalance) -> HeartbeatHabits:
     """Learn how soon members return, from a rebalance that waited only for those that stayed."""
     start = start_of(one, heartbeats)
     if one.before is None or start is None:
@@ -85,9 +85,9 @@ They show how often members send heartbeats, and so when a rebalance began.
 
 
 def rebalances(states: Iterable[State | None]) -> Iterator[Rebalance]:
-    """Each change of generation (`_seen`), with the time at which it began."""
+    """Each change of generation (`_judged_rebalances`), with the time at which it began."""
     heartbeats = HeartbeatHabits()
-    seen = _seen(states)
+    seen = _judged_rebalances(states)
     while some := list(islice(seen, LOOK_AHEAD)):
         for one in some:
             heartbeats = with_parting_commits(heartbeats, one)
@@ -97,7 +97,7 @@ def rebalances(states: Iterable[State | None]) -> Iterator[Rebalance]:
             yield Rebalance(one.before, one.after, one.verdict, start_of(one, heartbeats))
 
 
-def _seen(states: Iterable[State | None]) -> Iterator[Seen]:
+def _judged_rebalances(states: Iterable[State | None]) -> Iterator[JudgedRebalance]:
     """Each change of generation. None among the states is a tombstone: the group was deleted.
 
     Two records are no rebalance. A new group begins with a record of generation 0 without members. And a record repeats
@@ -123,11 +123,11 @@ def _seen(states: Iterable[State | None]) -> Iterator[Seen]:
             before = State(0, state.at_ms, state.joined_ms, None, None, (), frozenset(), {})
         is_first = before is None and was_first
         if before is None:
-            yield Seen(None, state, Verdict(None, None, NOT_KNOWN), habits)
+            yield JudgedRebalance(None, state, Verdict(None, None, NOT_KNOWN), habits)
         else:
             habits = with_parting(habits, before, state)
             formed_ms = formed_ms if before.members else state.at_ms
-            yield Seen(before, state, judge(before, state, habits), habits, formed_ms)
+            yield JudgedRebalance(before, state, judge(before, state, habits), habits, formed_ms)
             habits = with_gone(habits, before, state)
         before = state
         habits = with_state(habits, state)

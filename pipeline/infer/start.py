@@ -58,7 +58,7 @@ class Start(NamedTuple):
     """The log shows it to some ms."""
 
 
-class Seen(NamedTuple):
+class JudgedRebalance(NamedTuple):
     """A rebalance, as it is judged."""
 
     before: State | None
@@ -102,7 +102,7 @@ class _Case(NamedTuple):
         return Start(low, min(max(self.after.at_ms - length_ms, low), high), high)
 
 
-def start_of(one: Seen, heartbeats: HeartbeatHabits) -> Start | None:
+def start_of(one: JudgedRebalance, heartbeats: HeartbeatHabits) -> Start | None:
     """When the rebalance began. It is None if nothing shows that."""
     if one.before is None:
         return None

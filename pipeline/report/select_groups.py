@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from muster.pipeline.episodes.model import FORMATION, STOP
 from muster.pipeline.episodes.other_trouble import OF_COMMITS
 from muster.pipeline.episodes.verdict import FINE, LEVELS
-from muster.pipeline.kept import Kept
+from muster.pipeline.kept import ParquetTable
 from muster.pipeline.report.content import Row, Some, Story
 from muster.pipeline.report.selecting import (
     Batches,
@@ -124,7 +124,7 @@ def _by_group(rows: pa.Table, value: str) -> dict[str, Any]:
     return dict(zip(rows["group"].to_pylist(), rows[value].to_pylist(), strict=True))
 
 
-def _rows_by_group(table: Kept, *columns: str) -> dict[str, Row]:
+def _rows_by_group(table: ParquetTable, *columns: str) -> dict[str, Row]:
     """The rows of a table with one row for each group."""
     return {row["group"]: row for batch in table.batches("group", *columns) for row in batch.to_pylist()}
 
@@ -139,7 +139,7 @@ def _top_causes(counted: pa.Table) -> dict[str, str | None]:
     }
 
 
-def _longest(rebalances: Kept, counted: pa.Table, names: Sequence[str]) -> dict[str, Row]:
+def _longest(rebalances: ParquetTable, counted: pa.Table, names: Sequence[str]) -> dict[str, Row]:
     """The longest rebalance of each of these groups: its length, and the bounds of the length."""
     most = _by_group(grouped(counted.to_batches(), ["group"], most=("longest_ms", "max")), "most")
     wanted, longest = pa.array(names, pa.string()), pa.array([most.get(name) for name in names], pa.int64())
@@ -175,7 +175,7 @@ def buckets(tables: Tables, bucket_ms: int, limit: int) -> Sequence[Row]:
 class _Planned:
     """First formations, and stops on purpose, by group."""
 
-    def __init__(self, episodes: Kept) -> None:
+    def __init__(self, episodes: ParquetTable) -> None:
         rows = where(
             episodes.batches("group", "kind", "from_ms", "until_ms", "has_died"),
             lambda batch: pc.or_(
@@ -254,7 +254,7 @@ def _room(kind: str, names: Sequence[str]) -> Room:
     return Room(names, [kept(kind, place, len(names)) for place in range(len(names))])
 
 
-def _shares(generations: Kept, names: Sequence[str]) -> Newest:
+def _shares(generations: ParquetTable, names: Sequence[str]) -> Newest:
     """Members of generations by group."""
     columns = ("generation", "start_ms", "end_ms", "members")
     return newest(

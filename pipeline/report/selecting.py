@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muster.pipeline.kept import Kept
+from muster.pipeline.kept import ParquetTable
 from muster.pipeline.report.content import Row, Some
 
 LINES: Final = 40
@@ -20,7 +20,7 @@ LINES: Final = 40
 _MANY: Final = 200_000
 """So many rows are collected before they are made fewer."""
 
-Tables = Mapping[str, Kept]
+Tables = Mapping[str, ParquetTable]
 Batches = Iterable[pa.RecordBatch]
 Ints = np.ndarray[Any, Any]
 
@@ -135,7 +135,8 @@ class Newest(NamedTuple):
 
 
 def newest(
-    table: Kept, columns: Sequence[str], room: Room, *order: Key, weight: Callable[[pa.RecordBatch], Any] | None = None,
+    table: ParquetTable, columns: Sequence[str], room: Room, *order: Key,
+    weight: Callable[[pa.RecordBatch], Any] | None = None,
     weighed: Sequence[str] = (), made: Callable[[Batches], Batches] | None = None,
 ) -> Newest:  # fmt: skip
     """The first rows of each group in an order, as many as fit.
@@ -183,7 +184,7 @@ def _within(found: Sequence[pa.Table], order: Sequence[Key], sizes: Ints) -> pa.
 
 
 def _by_group(
-    table: Kept, columns: Sequence[str], wanted: pa.Table, made: Callable[[Batches], Batches] | None
+    table: ParquetTable, columns: Sequence[str], wanted: pa.Table, made: Callable[[Batches], Batches] | None
 ) -> dict[str, list[Row]]:
     numbers = wanted["number"].to_numpy()
     ascending = np.argsort(numbers)

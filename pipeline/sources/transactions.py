@@ -117,7 +117,7 @@ def parts_of(path: str, segments: Sequence[SegmentFile]) -> Iterator[Part]:
         for batches in _batches(system, segment):
             concerned = batches.only(batches.is_transactional)
             if len(concerned.position):
-                yield from _go_on(concerned, segment.partition, open_ones)
+                yield from _transactions_in(concerned, segment.partition, open_ones)
     yield from open_ones.values()
 
 
@@ -133,7 +133,7 @@ def _batches(system: fs.FileSystem, segment: SegmentFile) -> Iterator[Batches]:
             yield headers_of(stretch)
 
 
-def _go_on(batches: Batches, partition: int, open_ones: dict[int, Part]) -> Iterator[Part]:
+def _transactions_in(batches: Batches, partition: int, open_ones: dict[int, Part]) -> Iterator[Part]:
     kinds = kinds_of(batches)
     rows, _ = rows_of(batches)
     starts, ends, valid = rows.key

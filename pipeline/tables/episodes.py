@@ -78,7 +78,7 @@ def episodes_and_verdicts(
         rows = rows.unionByName(_stalled(stalls))
     if regressions is not None:
         rows = rows.unionByName(_back(regressions))
-    result = keep(by_group(rows, "at_ms", _tell, _RESULT))
+    result = keep(by_group(rows, "at_ms", _judge_group, _RESULT))
     return {
         "episodes": conform(result.where(~F.col("is_verdict")), "episodes"),
         "verdicts": conform(result.where(F.col("is_verdict")), "verdicts"),
@@ -173,7 +173,7 @@ def _groups(generations: DataFrame, walk: DataFrame, flapping: DataFrame, troubl
 # ---- Python's part
 
 
-def _tell(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _judge_group(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     stays: list[Stay] = []
     rebalances: list[Rebalance] = []
     stalled: list[Stall] = []

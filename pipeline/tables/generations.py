@@ -115,9 +115,9 @@ def ownership(held_by: DataFrame, epochs: DataFrame | None = None) -> DataFrame:
 
 
 def _intervals(held_by: DataFrame) -> DataFrame:
-    goes_on = (F.col("was_step") == F.col("step") - 1) & (F.col("was_member_id") == F.col("member_id"))
+    continues = (F.col("was_step") == F.col("step") - 1) & (F.col("was_member_id") == F.col("member_id"))
     in_order = Window.partitionBy(*_PARTITION).orderBy("step")
-    rows = held_by.withColumn("begins", F.when(goes_on, 0).otherwise(1))
+    rows = held_by.withColumn("begins", F.when(continues, 0).otherwise(1))
     rows = rows.withColumn("interval", F.sum("begins").over(in_order))
     return rows.groupBy(*_PARTITION, "interval").agg(
         *(F.first(name).alias(name) for name in HOLDER),

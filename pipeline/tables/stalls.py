@@ -65,14 +65,14 @@ def _stall(one: Row, member_commits: Mapping[str | None, Sequence[int]], owned: 
     have written, or the coordinator may have been away. If the partition commits this same offset again and again, it
     needs REPEATS_MS. If its owner is silent, it needs SETTLE_MS.
     """
-    goes_on = _makes_progress(member_commits.get(one["member_id"], ()), one["run_ms"] + SPAN_MS)
+    continues = _makes_progress(member_commits.get(one["member_id"], ()), one["run_ms"] + SPAN_MS)
     if owned is not None:
         times = _while_owned(one, owned.get((one["topic"], one["partition"]), ()))
         if times is None:
             return None
         one = {**one, "from_ms": times[0], "to_ms": times[1]}
     repeats = one["run_commits"] >= _AGAIN
-    wanted_ms = STILL_MS if goes_on else REPEATS_MS if repeats else None
+    wanted_ms = STILL_MS if continues else REPEATS_MS if repeats else None
     if not is_long(one, wanted_ms) or not _is_unread(one):
         return None
     lag = _lag(one)
@@ -179,10 +179,10 @@ def stalls(walk: DataFrame, owned: DataFrame | None = None) -> DataFrame:
         rows = rows.unionByName(owned.select("group", had.alias("owned")), allowMissingColumns=True)
     is_known = owned is not None
 
-    def tell(_: str, some: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def judge(_: str, some: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         return _of_group(some, is_known)
 
-    return conform(by_group(rows, "group", tell, TABLES["stalls"]), "stalls")
+    return conform(by_group(rows, "group", judge, TABLES["stalls"]), "stalls")
 
 
 def _of_group(rows: Iterable[dict[str, Any]], is_known: bool) -> Iterator[dict[str, Any]]:

@@ -111,7 +111,7 @@ def _above(topic: Ints, offsets: Ints, proven: Column, mark: Ints) -> tuple[Colu
     level = Parts(begins(known(topic[downwards]), known(height[downwards])))
     least = parts.least_so_far(proven.at(downwards))
     lowest, is_there = parts.latest(mark[downwards] >= 0)
-    # the rows of one height look at what is above all of them
+    # the rows of one height use what is above all of them
     higher = np.maximum(level.first - 1, 0)
     has_higher = level.first > parts.first
     above, next_mark = nothing(len(topic)), np.full(len(topic), -1, np.int64)

@@ -201,8 +201,8 @@ def what_happened(clients: Clients, wanted: Sequence[tuple[int, int]]) -> Figure
     names = {stay.member_id: stay.instance_id or stay.member_id for stay in history.stays}
     if history.given is not None:
         costs.given(_named(history.given, names), cooperative=is_cooperative(history.given.protocol))
-    for *_, tell in sorted(_cost_calls(clients, costs, names), key=lambda one: one[:2]):
-        tell()
+    for *_, calls in sorted(_cost_calls(clients, costs, names), key=lambda one: one[:2]):
+        calls()
     unassigned = sum(history.counts[-1][1].values()) if history.counts else 0
     return costs.figures(history.end_ms, unassigned=unassigned)
 
@@ -212,7 +212,7 @@ def _what_happened_in_epochs(history: History, wanted: Sequence[tuple[int, int]]
     names = {stay.member_id: stay.instance_id or stay.member_id for stay in history.stays}
     if history.given is not None:
         costs.given(_named(history.given, names))
-    tell: Mapping[str, Callable[[Incident], None]] = {
+    calls: Mapping[str, Callable[[Incident], None]] = {
         "back": lambda one: costs.back(one.who, one.ms),
         "vanished": lambda one: costs.vanished(one.who, one.ms),
         "gone": lambda one: costs.gone(one.who, one.ms),
@@ -221,9 +221,9 @@ def _what_happened_in_epochs(history: History, wanted: Sequence[tuple[int, int]]
         "settled": lambda _: costs.settled(),
         "emptied": lambda one: costs.emptied(one.ms),
     }
-    order = {what: rank for rank, what in enumerate(tell)}
+    order = {what: rank for rank, what in enumerate(calls)}
     for one in sorted(history.incidents, key=lambda one: (one.ms, order[one.what])):
-        tell[one.what](one)
+        calls[one.what](one)
     return costs.figures(history.end_ms)
 
 
@@ -250,5 +250,5 @@ def _cost_calls(
         if vanished_ms is not None:
             yield vanished_ms, _LAST + 2, partial(costs.vanished, name, vanished_ms)
         if stay.end_ms is not None:
-            tell = costs.back if stay.end == REPLACED else costs.gone
-            yield stay.end_ms, -1, partial(tell, name, stay.end_ms)
+            calls = costs.back if stay.end == REPLACED else costs.gone
+            yield stay.end_ms, -1, partial(calls, name, stay.end_ms)

@@ -163,9 +163,9 @@ class EpochReplay:
 
     def _settle(self, output: Output) -> None:
         for event in output.events:
-            tell = _TOLD.get(event.kind)
-            if tell is not None:
-                tell(self, event)
+            handler = _TOLD.get(event.kind)
+            if handler is not None:
+                handler(self, event)
         for record in output.records:
             key, value = record.key, record.value
             if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey) and value is not None:
@@ -208,7 +208,7 @@ class EpochReplay:
     def _replaced(self, event: Event) -> None:
         replaced(event, self.by_member, self.costs, self.ms)
 
-    # ---- what comes from outside
+    # ---- facts from outside
 
     def _take_counts(self, counts: Mapping[str, int]) -> None:
         by_name = self._image.by_name

@@ -101,9 +101,9 @@ class _Reader:
             history.unusable = "no generation of it is in the log"
 
     def feed(self, value: Value) -> None:
-        tell = _HANDLERS.get(value["kind"])
-        if tell is not None:
-            tell(self, value)
+        handler = _HANDLERS.get(value["kind"])
+        if handler is not None:
+            handler(self, value)
         self._is_first = False
 
     # ---- members

@@ -125,7 +125,7 @@ class _Reader:
         if first:
             self.history.first_generation = record["generation"]
         if self._members:
-            self._go(list(self._members), self._at_ms + 1 if at_ms == self._at_ms else at_ms)
+            self._leave(list(self._members), self._at_ms + 1 if at_ms == self._at_ms else at_ms)
             self.history.rounds.append(Round(at_ms, "member_left", None, ended_ms=at_ms, outcome=EMPTIED))
             self.history.emptied.append(at_ms)
         elif record["generation"] == 0:
@@ -173,7 +173,7 @@ class _Reader:
         gone = self._exchange(members, came, protocol, began_ms)
         grown = self._grow(shares, began_ms)
         follower = self._given_up(stayed) if is_cooperative(protocol) else None
-        self._go(gone, began_ms, ended_ms if came or follower else began_ms)
+        self._leave(gone, began_ms, ended_ms if came or follower else began_ms)
         if follower is None:
             cause, trigger = self._cause(record, members, came, gone, grown, began_ms)
         else:
@@ -318,7 +318,7 @@ class _Reader:
             if offers != stay.offers[-1][1]:
                 stay.offers.append((at_ms, offers))
 
-    def _go(self, names: Sequence[str], left_ms: int, removed_ms: int | None = None) -> None:
+    def _leave(self, names: Sequence[str], left_ms: int, removed_ms: int | None = None) -> None:
         for name in names:
             stay = self._stays[name]
             stay.end, stay.end_ms, stay.end_rank = LEFT, left_ms, AFTER

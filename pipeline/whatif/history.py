@@ -232,13 +232,13 @@ def planned(history: History) -> frozenset[int]:
     for number, one in enumerate(history.generations):
         before = history.generations[number - 1] if number else None
         # the second round of a cooperative strategy
-        goes_on = (
+        continues = (
             before is not None
             and number - 1 in found
             and before.shares.keys() == one.shares.keys()
             and one.stopped_ms - before.start_ms <= SECOND_ROUND_MS
         )
-        if goes_on or any(from_ms <= one.stopped_ms <= until_ms + _LATE_MS for from_ms, until_ms in spans):
+        if continues or any(from_ms <= one.stopped_ms <= until_ms + _LATE_MS for from_ms, until_ms in spans):
             found.add(number)
     return frozenset(found)
 

@@ -207,9 +207,9 @@ class Replay:
 
     def _settle(self, output: Output) -> None:
         for event in output.events:
-            tell = _TOLD.get(event.kind)
-            if tell is not None:
-                tell(self, event)
+            handler = _TOLD.get(event.kind)
+            if handler is not None:
+                handler(self, event)
         for respond, response in output.replies:
             respond(response)
 

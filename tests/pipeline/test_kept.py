@@ -10,7 +10,7 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from muster.pipeline import kept as module
-from muster.pipeline.kept import HadoopFile, Kept, kept, of_folder
+from muster.pipeline.kept import HadoopFile, ParquetTable, kept, of_folder
 
 SCHEMA = pa.schema([("group", pa.string()), ("n", pa.int64()), ("many", pa.list_(pa.int32()))])
 
@@ -58,7 +58,7 @@ def test_files_of_hadoop(folder: Path, spark: SparkSession, monkeypatch: pytest.
     assert len(here.files) == len(there.files) == 4
     wanted = [0, 6, 11, 19]
 
-    def rows(table: Kept) -> list[object]:
+    def rows(table: ParquetTable) -> list[object]:
         return [one for batch in table.rows(wanted, *SCHEMA.names) for one in batch.to_pylist()]
 
     assert rows(there) == rows(here) == [row(n % 10) for n in wanted]

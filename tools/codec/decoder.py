@@ -221,7 +221,7 @@ class Decoder(Source):
         self("if b[p]:")
         if self._counts:
             self._left_is_used = True
-            # the next array is looked at with the rest; tagged fields are never kept
+            # the next array is read with the rest; tagged fields are never kept
             self("    left -= b[p]")
         if not tagged:
             self("    p = skip_tags(b, p, end)")

@@ -1,4 +1,4 @@
-"""What docs/dev/groups.md shows of the core: its states, transitions and what a JoinGroup brings about."""
+"""What docs/dev/groups.md shows of the core: its states, transitions and the effects of a JoinGroup."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def state_diagram() -> str:
 
 
 def decision_table() -> str:
-    """What is done with a JoinGroup: a row for each kind of member that asks, a column for each state."""
+    """The effect of a JoinGroup: a row for each kind of member that asks, a column for each state."""
     states = dict.fromkeys(state for _, state in DECISIONS)
     rows = [(sender, *(_cell(DECISIONS[sender, state]) for state in states)) for sender in SENDERS]
     return table(("sender", *states), rows)

@@ -1,4 +1,4 @@
-"""Pages of docs/ with drawn parts: finding the parts, and writing them anew. Knows nothing of what is drawn."""
+"""Pages of docs/ with drawn parts: finding the parts, and writing them again. Knows nothing of what is drawn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PART = re.compile(r"(<!-- drawn: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def redrawn(page: str, parts: Parts) -> str:
-    """The page with all its drawn parts made anew. ValueError when the parts on the page are not those of `parts`."""
+    """The page with all its parts drawn again. ValueError when the parts on the page are not those of `parts`."""
     found = [match[2] for match in _PART.finditer(page)]
     if sorted(found) != sorted(parts):
         raise ValueError(f"the page has the drawn parts {found}, expected {list(parts)}, each once")

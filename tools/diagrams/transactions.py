@@ -1,4 +1,4 @@
-"""What docs/dev/transactions.md shows of the core: states, transitions, and what an EndTxn brings about."""
+"""What docs/dev/transactions.md shows of the core: states, transitions, and the effects of an EndTxn."""
 
 from __future__ import annotations
 

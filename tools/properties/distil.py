@@ -112,7 +112,7 @@ def documentation(found: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def main() -> None:
-    """Write the table and the documentation anew."""
+    """Write the table and the documentation."""
     jars = os.environ.get("KAFKA_JARS")
     if not jars:
         sys.exit("KAFKA_JARS is not set: name the directory that holds Kafka's jars")

@@ -4,7 +4,7 @@
 * `python -m tools.prose PATH …` prints all faults of these files, also those that are still allowed.
 * `python -m tools.prose --update` writes the remaining faults down, after sentences were rewritten. They must not grow.
 
-`allowed.json` has the number of faults that each file still has from before the rules. A file that is not there has
+`allowed.json` has the number of faults that each file still has from before the rules. A file without a number has
 none. The numbers only fall.
 """
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from muster.pipeline.kept import Kept, of_folder
+from muster.pipeline.kept import ParquetTable, of_folder
 from muster.pipeline.report import select_groups as module
 from muster.pipeline.report.content import About, Chosen
 from muster.pipeline.report.page import PAGE, pages
@@ -21,7 +21,7 @@ START = 1_750_000_000_000
 ABOUT = About("a log", {"commit": 3, "malformed": 1}, True, True)
 
 
-def tables(folder: Path, **rows: list[dict[str, Any]]) -> dict[str, Kept]:
+def tables(folder: Path, **rows: list[dict[str, Any]]) -> dict[str, ParquetTable]:
     """Every table, with these rows, in two files each; a column that is not given is null."""
     made = {}
     for name, schema in TABLES.items():

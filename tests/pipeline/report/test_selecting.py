@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from muster.pipeline.kept import Kept, of_folder
+from muster.pipeline.kept import ParquetTable, of_folder
 from muster.pipeline.report import selecting as module
 from muster.pipeline.report.selecting import Room, down, grouped, newest, some_of, up
 
@@ -36,7 +36,7 @@ def cut(some: list[dict[str, Any]], size: int = 11) -> Iterator[pa.RecordBatch]:
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Kept:
+def table(tmp_path: Path) -> ParquetTable:
     parquet.write_table(pa.Table.from_pylist(rows(), SCHEMA), tmp_path / "a.parquet", row_group_size=50)
     return of_folder(tmp_path, SCHEMA)
 
@@ -82,7 +82,7 @@ def test_sums_of_nothing() -> None:
 
 
 @pytest.mark.parametrize("many", [1, 20, 100_000])
-def test_the_newest_rows_of_each_group(monkeypatch: pytest.MonkeyPatch, table: Kept, many: int) -> None:
+def test_the_newest_rows_of_each_group(monkeypatch: pytest.MonkeyPatch, table: ParquetTable, many: int) -> None:
     monkeypatch.setattr(module, "_MANY", many)
     found = newest(table, ("n", "size"), Room(("g3", "g1", "nobody"), (5, 2, 9)), down("n"))
     for group, room in (("g3", 5), ("g1", 2)):
@@ -93,7 +93,7 @@ def test_the_newest_rows_of_each_group(monkeypatch: pytest.MonkeyPatch, table: K
     assert found.rows.keys() == found.totals.keys() == {"g3", "g1"}
 
 
-def test_rows_have_weights(table: Kept) -> None:
+def test_rows_have_weights(table: ParquetTable) -> None:
     """As long as all rows up to one fit, it is kept."""
     found = newest(
         table, ("n",), Room(("g2",), (6,)), down("n"), weight=lambda batch: batch["size"].fill_null(0),
