@@ -118,7 +118,7 @@ def test_a_group_that_commits_to_the_end_is_never_late(
     monkeypatch.setattr(
         refresh, "MADE", ("commits", "generations", "memberships", "rebalances", "regressions", *refresh.OF_NOW)
     )
-    after(run, "look")
+    after(run, "request_state")
     after(refresh, "staged")
     follower = Follower(
         spark, Following(live.client, str(tmp_path), Wanted(groups=("healthy",)), once=True, page_every=0)
