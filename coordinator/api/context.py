@@ -27,7 +27,7 @@ class Throttle(Protocol):
     def exempt(self) -> None:
         """Do not count the present request."""
 
-    def most_fetched(self) -> int:
+    def max_fetch_bytes(self) -> int:
         """The limit of one Fetch in bytes: a larger answer would always exceed the quota."""
 
     def fetched(self, size: int) -> int:

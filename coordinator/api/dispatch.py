@@ -115,7 +115,7 @@ class ConnectionRequests:
             or not data.startswith(known.route.head, start)
             or not data.startswith(known.route.client_bytes, start + 8)
         ):
-            known = self._turn_to(data, start, end)
+            known = self._switch_route(data, start, end)
             if known is None:
                 return None
             if known.cached is not None:
@@ -128,12 +128,12 @@ class ConnectionRequests:
         body = route.body_at(data, start, end)
         exchange = self.current = Exchange(self, route, data[start + 4 : start + 8])
         if end - body > route.large_bytes:
-            self._read_apart(exchange, data, body, end)
+            self._decode_in_thread(exchange, data, body, end)
             return None
         try:
             request = route.decode(data, body, end, FEW_ELEMENTS)
         except TooMany:
-            self._read_apart(exchange, data, body, end, MOST_ELEMENTS)
+            self._decode_in_thread(exchange, data, body, end, MOST_ELEMENTS)
             return None
         except REFUSALS:
             raise route.malformed(data, body, end) from None
@@ -179,7 +179,7 @@ class ConnectionRequests:
         self.current = self.sink = self.note_response = self.cached = self._route = None
         self._routes.clear()
 
-    def _read_apart(self, exchange: Exchange, data: bytes, body: int, end: int, most: int = 0) -> None:
+    def _decode_in_thread(self, exchange: Exchange, data: bytes, body: int, end: int, most: int = 0) -> None:
         """Decode a large request in the thread. Its handler runs on the event loop as always, and the next request
         waits as always.
 
@@ -202,14 +202,14 @@ class ConnectionRequests:
 
         def handle(request: Any, error: Exception | None) -> None:
             if self.current is exchange and isinstance(request, TooMany):
-                self._read_apart(exchange, data, body, end, MOST_ELEMENTS)
+                self._decode_in_thread(exchange, data, body, end, MOST_ELEMENTS)
                 return
             self.is_reading = False
             if self.current is not exchange:
                 return  # the connection has ended
-            self.sink.was_read()
+            self.sink.request_decoded()
             if isinstance(request, Message):
-                exchange.large_request = LargeRequest(request if route.lets_go else None, decoded)
+                exchange.large_request = LargeRequest(request if route.frees_request else None, decoded)
             if error is not None:
                 self._fault(route, error)
             elif isinstance(request, CloseConnection):
@@ -219,7 +219,7 @@ class ConnectionRequests:
                 self._run_intercepted(intercept, exchange, request)
             else:
                 self._run(route, request, exchange.of_many_rows)
-            if not route.lets_go:
+            if not route.frees_request:
                 decoded.give_back()  # the group holds the request by now
 
         self.is_reading = True
@@ -267,7 +267,7 @@ class ConnectionRequests:
         if self.sink is not None:
             self.sink.fail(CloseConnection("its request met a fault in the server", **route.facts()))
 
-    def _turn_to(self, data: bytes, start: int, end: int) -> ConnectionRoute | None:
+    def _switch_route(self, data: bytes, start: int, end: int) -> ConnectionRoute | None:
         """Find the route of a request whose kind differs from the last one. Sets `context`.
 
         None means that the request was answered here (ApiVersions of an unknown version).
@@ -293,7 +293,7 @@ class ConnectionRequests:
         return known
 
     def _find_route(self, data: bytes, start: int, end: int) -> Route | None:
-        """The route of a kind of request that is new to this connection. None: see `_turn_to`."""
+        """The route of a kind of request that is new to this connection. None: see `_switch_route`."""
         try:
             header, _ = frames.decode_request_header(data, start, end)
         except frames.UnknownRequest as error:

@@ -76,7 +76,7 @@ class Exchange:
         if requests.current is not self:
             requests.not_awaited(self.route)
             if self.large_request is not None:
-                requests.slices.worker.run(self._let_go, _nothing)
+                requests.slices.worker.run(self._free_request, _nothing)
             return
         slices = requests.slices
         if response is not None and (
@@ -84,11 +84,11 @@ class Exchange:
             or requests.channel.large_answer is not None
             or (self.route.may_be_large and _is_large(response))
         ):
-            self._answer_apart(response)
+            self._encode_in_thread(response)
             return
         requests.current = None
         if self.large_request is not None:
-            slices.worker.run(self._let_go, _nothing)
+            slices.worker.run(self._free_request, _nothing)
         if response is None:
             if requests.note_response is not None:
                 requests.note_response(None)
@@ -104,7 +104,7 @@ class Exchange:
         """
         requests = self._requests
         if response is not None and requests.current is self and _has_many_rows(response):
-            self._answer_apart(response)
+            self._encode_in_thread(response)
         else:
             self(response)
 
@@ -142,7 +142,7 @@ class Exchange:
 
     # ---- inside
 
-    def _answer_apart(self, response: Message) -> None:
+    def _encode_in_thread(self, response: Message) -> None:
         """Encode a large answer in the thread. An answer whose memory is not counted yet waits while others wait."""
         requests = self._requests
         unsent, channel, worker = requests.unsent, requests.channel, requests.slices.worker
@@ -162,7 +162,7 @@ class Exchange:
         """Encode a large answer, in the thread. The thread also frees the request. It frees the response too, unless
         other code holds its parts.
         """
-        self._let_go()
+        self._free_request()
         requests: Any = self._requests
         if requests.current is not self:
             return None  # the connection has ended
@@ -171,7 +171,7 @@ class Exchange:
             take_apart(response)
         return frame
 
-    def _let_go(self) -> None:
+    def _free_request(self) -> None:
         large, self.large_request = self.large_request, None
         if large is not None:
             if large.message is not None:
@@ -186,7 +186,7 @@ class Exchange:
         requests.current = None
         taken, requests.channel.large_answer = requests.channel.large_answer, None
         if frame is None:
-            self._cannot_be_said(error)
+            self._encoding_failed(error)
         else:
             requests.sink.answer(frame)
         if taken is not None:
@@ -197,7 +197,7 @@ class Exchange:
         try:
             return self._frame(response)
         except Exception as error:  # noqa: BLE001 - logged there
-            self._cannot_be_said(error)
+            self._encoding_failed(error)
             return None
 
     def _frame(self, response: Message) -> Answer:
@@ -210,7 +210,7 @@ class Exchange:
             note_response(response)
         return route.frame(response, self.correlation)
 
-    def _cannot_be_said(self, error: Exception | None) -> None:
+    def _encoding_failed(self, error: Exception | None) -> None:
         # a response that cannot be encoded is a bug; it must not hurt the answers of others in this iteration
         facts = self.route.facts()
         log.error("an answer could not be encoded", exc_info=error, **facts)

@@ -39,7 +39,7 @@ class Sink(Protocol):
     def mute(self, throttle_ms: int) -> None:
         """After an answer: handle no request for so long."""
 
-    def was_read(self) -> None:
+    def request_decoded(self) -> None:
         """The bytes of the present large request are not needed any more."""
 
 
@@ -52,7 +52,7 @@ class Requests(Protocol):
 
     @property
     def is_reading(self) -> bool:
-        """Whether the bytes of the present request are still needed. `Connection.was_read` reports their release."""
+        """Whether the bytes of the present request are still needed. `Sink.request_decoded` reports their release."""
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Handle the request in data[start:end]: return its answer, or call `Connection.answer` for it once, now or
@@ -113,6 +113,6 @@ class Layer:
         """See `Sink`."""
         self.sink.mute(throttle_ms)
 
-    def was_read(self) -> None:
+    def request_decoded(self) -> None:
         """See `Sink`."""
-        self.sink.was_read()
+        self.sink.request_decoded()

@@ -74,7 +74,7 @@ class ObservedRequests(Layer):
             self._api = _key_and_version(data, start)
         answer: Answer | None = self._requests.handle(data, start, end)
         if answer is not None:
-            self._tell(answer)
+            self._report(answer)
         else:
             self._handled_us = self._clock.mono_us()
         return answer
@@ -83,7 +83,7 @@ class ObservedRequests(Layer):
 
     def answer(self, answer: Answer | None) -> None:
         """The present request is answered."""
-        self._tell(answer)
+        self._report(answer)
         self.sink.answer(answer)
 
     # ---- inside ----
@@ -91,18 +91,18 @@ class ObservedRequests(Layer):
     def _note_response(self, response: Message | None) -> None:
         self._error_counts = {} if response is None else error_counts(self._api[0], response)
 
-    def _tell(self, answer: Answer | None) -> None:
+    def _report(self, answer: Answer | None) -> None:
         answered_us = self._clock.mono_us()
         counts, cached = self._error_counts, self._requests.cached
         if counts is None and cached is not None:
             counts = cached.error_counts  # no response was encoded
         size = 0 if answer is None else len(answer) if isinstance(answer, bytes) else sum(map(len, answer))
         handled_us = self._handled_us or answered_us
-        told = AnsweredRequest(
+        answered = AnsweredRequest(
             *self._api, counts or {}, self._request_bytes, size, self._arrived_us, handled_us, answered_us,
             getattr(self._requests, "throttle_ms", 0),
         )  # fmt: skip
-        self._observer.observe(told)
+        self._observer.observe(answered)
 
 
 def error_counts(api_key: int, response: Any) -> dict[int, int]:

@@ -66,11 +66,11 @@ class Route:
         "decode",
         "encode",
         "flexible",
+        "frees_request",
         "handler",
         "head",
         "header_size",
         "large_bytes",
-        "lets_go",
         "lowers",
         "may_be_large",
         "most_bytes",
@@ -99,7 +99,7 @@ class Route:
         self.decode = self._decode_and_raise if raises else served.request_decoder(version)
         """decode(data, body, end, most elements): the request in its newest shape. Raises `wire.REFUSALS`."""
         self.encode = served.response_encoder(version)
-        self.lets_go = served.key not in _KEPT
+        self.frees_request = served.key not in _KEPT
         self.may_be_large = served.key in GROUP_ANSWERS
         self.only_reads = served.key in ONLY_READS
         """See `ONLY_READS`."""

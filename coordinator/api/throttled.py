@@ -83,7 +83,7 @@ class ThrottledRequests(Layer):
         throttle_ms = self._count(answer)
         if not throttle_ms:
             return answer
-        self.sink.answer(self._said(answer, throttle_ms))
+        self.sink.answer(self._with_throttle_time(answer, throttle_ms))
         self.sink.mute(throttle_ms)
         return None
 
@@ -119,7 +119,7 @@ class ThrottledRequests(Layer):
         if self._is_inside:
             self._end_inside()
         throttle_ms = self._count(answer)
-        self.sink.answer(answer if answer is None or not throttle_ms else self._said(answer, throttle_ms))
+        self.sink.answer(answer if answer is None or not throttle_ms else self._with_throttle_time(answer, throttle_ms))
         if throttle_ms:
             self.sink.mute(throttle_ms)
 
@@ -130,7 +130,7 @@ class ThrottledRequests(Layer):
         if not self._is_inside:
             self._used_us += used_us
 
-    def most_fetched(self) -> int:
+    def max_fetch_bytes(self) -> int:
         """The limit of one Fetch in bytes: a larger answer would always exceed the quota."""
         quotas = self._quotas.consumer
         if not quotas.is_enabled:
@@ -243,7 +243,7 @@ class ThrottledRequests(Layer):
         self._sensors[place] = quotas.version, sensor
         return sensor
 
-    def _said(self, answer: Answer, throttle_ms: int) -> Answer:
+    def _with_throttle_time(self, answer: Answer, throttle_ms: int) -> Answer:
         """The answer, with the time that the client has to wait."""
         return with_throttle_time(answer, self._api_key, self._version, throttle_ms)
 

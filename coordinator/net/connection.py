@@ -66,13 +66,13 @@ class Connection(asyncio.Protocol):
     """See the module. `alive` is set at each sign of life. `host` is the peer's numeric address."""
 
     __slots__ = (
-        "_is_going_on",
         "_is_pumping",
         "_is_reading",
         "_limits",
         "_requests",
         "_shared",
         "_transport",
+        "_writes_rest",
         "alive",
         "channel",
         "core",
@@ -85,7 +85,7 @@ class Connection(asyncio.Protocol):
         self._limits = shared.limits
         self._transport: Any = None
         self._requests: Any = None
-        self._is_going_on = False
+        self._writes_rest = False
         self._is_pumping = False
         self._is_reading = True
         self.alive = True
@@ -181,7 +181,7 @@ class Connection(asyncio.Protocol):
             self.fail(CloseConnection(_SPEAKS_TLS if data.startswith(_TLS_HANDSHAKE) else str(error)))
             return
         if core.needs_memory:
-            self._account()
+            self._charge_memory()
         self._pump()
 
     def eof_received(self) -> bool:
@@ -316,11 +316,11 @@ class Connection(asyncio.Protocol):
             self.core.keep(data)
             self._write_out()
 
-    def was_read(self) -> None:
+    def request_decoded(self) -> None:
         """The bytes of the present large request are not needed any more."""
-        self.core.being_read(0)
+        self.core.decoding(0)
         if self.core.counted_bytes:
-            self._account()
+            self._charge_memory()
             self._settle()
 
     def authenticated(self, requests: Requests) -> None:
@@ -382,8 +382,8 @@ class Connection(asyncio.Protocol):
                 self.fail(reason)
                 break
             if core.counted_bytes:
-                core.being_read(end - start if self._requests.is_reading else 0)
-                self._account()
+                core.decoding(end - start if self._requests.is_reading else 0)
+                self._charge_memory()
             if answer is not None:
                 core.answered(answer)
             if core.output_bytes > OUTPUT_HIGH_BYTES:
@@ -403,12 +403,12 @@ class Connection(asyncio.Protocol):
         """
         core = self.core
         self._write(core.data_to_send(WRITTEN_AT_ONCE))
-        if core.waits_for & (REST | PEER | NODE) == REST and not self._is_going_on:
-            self._is_going_on = True
-            asyncio.get_running_loop().call_soon(self._go_on)
+        if core.waits_for & (REST | PEER | NODE) == REST and not self._writes_rest:
+            self._writes_rest = True
+            asyncio.get_running_loop().call_soon(self._write_rest)
 
-    def _go_on(self) -> None:
-        self._is_going_on = False
+    def _write_rest(self) -> None:
+        self._writes_rest = False
         core = self.core
         if core.waits_for & (REST | PEER) == REST and not core.has_ended:
             self._pump()
@@ -438,7 +438,7 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.pause_reading()
 
-    def _account(self) -> None:
+    def _charge_memory(self) -> None:
         """Count the received bytes of large requests, and the bytes not needed any more (queued.max.request.bytes)."""
         core = self.core
         if core.has_ended:

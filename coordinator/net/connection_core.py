@@ -104,7 +104,7 @@ class ConnectionCore:
     """
 
     __slots__ = (
-        "_being_read_bytes",
+        "_decoding_bytes",
         "_output",
         "_requests",
         "_requests_bytes",
@@ -122,7 +122,7 @@ class ConnectionCore:
         self.max_request_bytes = max_request_bytes
         self.counted_bytes = 0
         self.output_bytes = 0
-        self._being_read_bytes = 0
+        self._decoding_bytes = 0
         self._splitter = FrameSplitter(max_request_bytes)
         self._requests = _NONE_WAIT
         self._requests_bytes = 0
@@ -325,13 +325,13 @@ class ConnectionCore:
         """
         whole = sum([end - start for _, start, end in self._requests if end - start > SMALL_BYTES])
         splitter = self._splitter
-        awaited, came = splitter.awaited, 0
+        awaited, received = splitter.awaited, 0
         if awaited > SMALL_BYTES:
-            came = splitter.buffered
-            awaited -= came
+            received = splitter.buffered
+            awaited -= received
         else:
             awaited = 0
-        return whole + self._being_read_bytes, came, awaited
+        return whole + self._decoding_bytes, received, awaited
 
     def counted(self, size: int, *, may_read_on: bool) -> None:
         """So many bytes of its large requests are counted. If it may not continue reading, it waits for
@@ -347,13 +347,13 @@ class ConnectionCore:
         """The connection may continue reading."""
         self.waits_for &= ~MEMORY
 
-    def being_read(self, size: int) -> None:
+    def decoding(self, size: int) -> None:
         """The present request, of so many bytes, is still being decoded in another thread. 0 means that this
         has ended.
         """
-        self._being_read_bytes = size if size > SMALL_BYTES else 0
+        self._decoding_bytes = size if size > SMALL_BYTES else 0
 
     @property
-    def is_being_read(self) -> bool:
+    def is_decoding(self) -> bool:
         """A large request is still being decoded in another thread."""
-        return self._being_read_bytes > 0
+        return self._decoding_bytes > 0

@@ -308,7 +308,7 @@ class RequestMemory:
         for account in self._accounts.values():
             core, silent_ms = account.holder.core, now_ms - account.since_ms
             if not account.missing:
-                if account.moved or core.is_being_read:
+                if account.moved or core.is_decoding:
                     account.moved, account.since_ms = 0, now_ms
                 elif silent_ms >= BEHIND_MS and self._whole > self._most:
                     yield account

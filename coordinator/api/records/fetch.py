@@ -75,7 +75,7 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
         if _is_from_follower(request):
             throttle.exempt()
         else:
-            most_bytes = min(most_bytes, throttle.most_fetched())
+            most_bytes = min(most_bytes, throttle.max_fetch_bytes())
     committed = request.isolation_level == READ_COMMITTED
     room = node.unsent.room()
     min_bytes = min(request.min_bytes, most_bytes, room or most_bytes)

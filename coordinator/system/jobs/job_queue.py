@@ -65,13 +65,13 @@ class JobQueue:
         self.worker: Worker = worker or AtOnce()
         self.is_large = False
         """Whether the job whose result is being delivered took many steps."""
-        self._fresh: deque[_Running] = deque()
+        self._new: deque[_Running] = deque()
         """Jobs that have not had their first share."""
-        self._begun: deque[_Running] = deque()
+        self._started: deque[_Running] = deque()
         self._behind: deque[_Running] = deque()
         """Jobs for which no client waits."""
         self._used_ms = 0
-        self._is_asked = False
+        self._is_scheduled = False
         self._is_running = False
         self._stopped = False
         self.meter: Callable[[Owner, int], object] | None = None
@@ -83,22 +83,22 @@ class JobQueue:
         A job needs later iterations when it takes longer than this iteration's slice, or waits for a result. An
         exception within this call is raised, a later one is passed to the owner.
         """
-        self._enter(_Running(job, done, owner), self._go_on)
+        self._enter(_Running(job, done, owner), self._run_steps)
 
-    def _enter(self, running: _Running, go_on: Callable[[_Running, int], bool]) -> None:
+    def _enter(self, running: _Running, run_steps: Callable[[_Running, int], bool]) -> None:
         """Do the steps that fit into this iteration's slice."""
         if self._used_ms >= SLICE_MS:
-            self._fresh.append(running)
-            self._ask()
+            self._new.append(running)
+            self._schedule()
             return
         began_ms = self._clock.mono_ms()
-        goes_on = go_on(running, began_ms + SLICE_MS - self._used_ms)
+        continues = run_steps(running, began_ms + SLICE_MS - self._used_ms)
         used_ms = self._clock.mono_ms() - began_ms
-        if goes_on:
-            self._begun.append(running)
-        if goes_on or used_ms:
+        if continues:
+            self._started.append(running)
+        if continues or used_ms:
             self._used_ms += used_ms
-            self._ask()
+            self._schedule()
 
     def run_behind(self, job: Job[T], done: Callable[[T], object], owner: Owner) -> None:
         """Run a job for which no client waits, such as a walk over all partitions.
@@ -111,15 +111,15 @@ class JobQueue:
     def _enter_behind(self, running: _Running) -> None:
         if self._used_ms or self._behind or self._is_running:
             self._behind.append(running)
-            self._ask()
+            self._schedule()
             return
         began_ms = self._clock.mono_ms()
-        goes_on = self._go_on_safely(running, began_ms + SHARE_MS)
+        continues = self._run_steps_safely(running, began_ms + SHARE_MS)
         self._used_ms += self._clock.mono_ms() - began_ms
-        if goes_on:
+        if continues:
             self._behind.append(running)
-        if goes_on or self._used_ms:
-            self._ask()
+        if continues or self._used_ms:
+            self._schedule()
 
     def run_small(self, work: Callable[[], object]) -> bool:
         """Do work that takes much less than a slice, and waits for nothing: it needs no job.
@@ -136,51 +136,51 @@ class JobQueue:
         used_ms = self._clock.mono_ms() - began_ms
         if used_ms and not was_running:
             self._used_ms += used_ms
-            self._ask()
+            self._schedule()
         return True
 
     def stop(self) -> None:
         """Close all jobs, and begin no other: the server stops."""
         self._stopped = True
-        for waiting in (self._fresh, self._begun, self._behind):
+        for waiting in (self._new, self._started, self._behind):
             for running in waiting:
                 running.job.close()
             waiting.clear()
         self.worker.close()
 
-    def _ask(self) -> None:
-        if not self._is_asked:
-            self._is_asked = True
-            self._clock.call_soon(self._turn)
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._clock.call_soon(self._run_slice)
 
-    def _turn(self) -> None:
+    def _run_slice(self) -> None:
         """Run one slice for all jobs."""
-        self._is_asked = False
+        self._is_scheduled = False
         began_ms = now_ms = self._clock.mono_ms()
         end_ms = began_ms + SLICE_MS - (SHARE_MS if self._behind else 0)
-        while (self._fresh or self._begun) and now_ms < end_ms:
-            running = self._fresh.popleft() if self._fresh else self._begun.popleft()
-            alone = not (self._fresh or self._begun)
-            if self._go_on_safely(running, end_ms if alone else min(now_ms + SHARE_MS, end_ms)):
-                self._begun.append(running)
+        while (self._new or self._started) and now_ms < end_ms:
+            running = self._new.popleft() if self._new else self._started.popleft()
+            alone = not (self._new or self._started)
+            if self._run_steps_safely(running, end_ms if alone else min(now_ms + SHARE_MS, end_ms)):
+                self._started.append(running)
             now_ms = self._clock.mono_ms()
         if self._behind:
             running = self._behind.popleft()
-            if self._go_on_safely(running, now_ms + SHARE_MS):
+            if self._run_steps_safely(running, now_ms + SHARE_MS):
                 self._behind.append(running)
             now_ms = self._clock.mono_ms()
         self._used_ms = now_ms - began_ms
-        if self._fresh or self._begun or self._behind or self._used_ms:
-            self._ask()
+        if self._new or self._started or self._behind or self._used_ms:
+            self._schedule()
 
-    def _go_on_safely(self, running: _Running, until_ms: int) -> bool:
+    def _run_steps_safely(self, running: _Running, until_ms: int) -> bool:
         try:
-            return self._go_on(running, until_ms)
+            return self._run_steps(running, until_ms)
         except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
             running.owner.fault(error)
             return False
 
-    def _go_on(self, running: _Running, until_ms: int) -> bool:
+    def _run_steps(self, running: _Running, until_ms: int) -> bool:
         """Run the next steps. False: the job has ended, or its result will continue it."""
         was_running, self._is_running = self._is_running, True
         began_us = 0 if self.meter is None else self._clock.mono_us()
@@ -213,14 +213,14 @@ class JobQueue:
                     return True
                 continue
             if type(asked) is OffloadedWork:
-                later = self._apart(asked.work)
+                later = self._offload(asked.work)
             else:
                 assert isinstance(asked, PendingResult)
                 later = asked
             if not later.is_there:
                 later.when_there(partial(self._resume, running, later))
                 return False
-            _take(running, later)
+            _set_result(running, later)
             # a result that arrives at once is a step like any other
             if clock.mono_ms() >= until_ms:
                 return True
@@ -232,7 +232,7 @@ class JobQueue:
         finally:
             self.is_large = was_large
 
-    def _apart(self, work: Callable[[], Any]) -> PendingResult:
+    def _offload(self, work: Callable[[], Any]) -> PendingResult:
         later = PendingResult()
         self.worker.run(work, lambda result, error: later(result if error is None else _Failed(error)))
         return later
@@ -240,15 +240,15 @@ class JobQueue:
     def _resume(self, running: _Running, later: PendingResult) -> None:
         if self._stopped:
             return
-        _take(running, later)
+        _set_result(running, later)
         if running.is_behind:
             self._enter_behind(running)
         elif self._is_running:
             # not within another job's step: each step could deliver the result of the next, without end
-            self._fresh.append(running)
-            self._ask()
+            self._new.append(running)
+            self._schedule()
         else:
-            self._enter(running, self._go_on_safely)
+            self._enter(running, self._run_steps_safely)
 
 
 class _Failed:
@@ -260,7 +260,7 @@ class _Failed:
         self.error = error
 
 
-def _take(running: _Running, later: PendingResult) -> None:
+def _set_result(running: _Running, later: PendingResult) -> None:
     """Keep a result for the job's next step."""
     value = later.value
     if type(value) is _Failed:

@@ -50,7 +50,7 @@ class Connection:
     def answer(self, answer: Any) -> None:
         self.answers.append(answer)
 
-    def was_read(self) -> None:
+    def request_decoded(self) -> None:
         """It counts no memory."""
 
     def part(self, data: bytes) -> None:

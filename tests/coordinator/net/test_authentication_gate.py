@@ -69,7 +69,7 @@ class Dispatcher:
             self.sink.fail(CloseConnection("its answer could not be encoded"))
             return None
         if content == b"read":
-            self.sink.was_read()
+            self.sink.request_decoded()
         return answer
 
     def decide(self, token: bytes) -> None:

@@ -388,7 +388,7 @@ class Traffic:
             self.take(chunk)
         elif event == "answer" and self.echo.parked is not None:
             self.echo.is_reading = False
-            self.connection.was_read()
+            self.connection.request_decoded()
             self.echo.release()
         elif event == "slow" and not self.is_slow and not self.has_ended:
             self.is_slow = True
@@ -585,7 +585,7 @@ class TestBackPressure:
         assert bench.echo.seen[-1].startswith(b"read")
         assert bench.limits.memory.left <= left + 4, "it is being read"
         bench.echo.is_reading = False
-        bench.connection.was_read()
+        bench.connection.request_decoded()
         assert bench.limits.memory.left == 100_000
 
     async def test_a_connection_that_waits_for_memory_gives_back_what_it_has_used(self) -> None:

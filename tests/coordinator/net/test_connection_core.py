@@ -241,10 +241,10 @@ class TestInput:
         assert core.next_request() is not None
         core.answered(None)
         assert core.next_request() is not None
-        core.being_read(2 * SMALL_BYTES)
-        assert core.is_being_read
+        core.decoding(2 * SMALL_BYTES)
+        assert core.is_decoding
         assert core.large_requests() == (2 * SMALL_BYTES, 0, 0)
-        core.being_read(0)
+        core.decoding(0)
         assert core.large_requests() == (0, 0, 0)
         assert core.needs_memory, "until it was counted that it has none"
         core.counted(0, may_read_on=True)

@@ -40,7 +40,7 @@ class Connection:
         self.host = host
         self.core: Any = self
         self.reads_on = True
-        self.is_being_read = False
+        self.is_decoding = False
         self.size = size
         self.came = self.whole = 0
         self.waits = self.is_closed = False
@@ -58,7 +58,7 @@ class Connection:
         else:
             self.waits = not self.memory.charge(self, 0, self.came, self.size - self.came)
 
-    def was_read(self) -> None:
+    def request_decoded(self) -> None:
         """Its whole request is done with."""
         self.whole = 0
         self.memory.charge(self, 0, 0, 0)
@@ -92,7 +92,7 @@ def send_all(connection: Connection, clock: ManualClock, *, ms_a_chunk: int = 1,
         else:
             connection.send()
             clock.advance(ms_a_chunk)
-    connection.was_read()
+    connection.request_decoded()
     return waited_ms
 
 
@@ -119,7 +119,7 @@ class TestRules:
             for one in crowd:
                 one.send()
                 if one.is_done and one.whole:
-                    one.was_read()
+                    one.request_decoded()
             clock.advance(10)
             assert memory.left >= MB - (10 * MB + 20 * CHUNK + MB)
         assert all(one.is_done for one in crowd)
@@ -136,7 +136,7 @@ class TestRules:
         late.send()
         assert late.waits
         for one in whole[:2]:
-            one.was_read()
+            one.request_decoded()
         clock.advance(1)
         assert not late.waits
 
@@ -177,7 +177,7 @@ class TestRules:
         memory = RequestMemory(clock, MB)
         read, behind, waiting = Connection(memory, MB), Connection(memory, 2 * MB), Connection(memory, MB)
         memory.charge(read, MB, 0, 0)
-        read.is_being_read = True
+        read.is_decoding = True
         memory.charge(behind, 2 * MB, 0, 0)
         waiting.send()
         assert waiting.waits
@@ -309,7 +309,7 @@ class TestStrangers:
             for one in (*hogs, patient):
                 one.send()
                 if one.whole:
-                    one.was_read()
+                    one.request_decoded()
             clock.advance(10)
         assert patient.is_done
         assert all(one.is_done for one in hogs)
@@ -346,7 +346,7 @@ def test_honest_clients_that_together_send_far_more_than_the_memory_all_finish(s
             one.send()
         for one in crowd:
             if one.whole:
-                one.was_read()
+                one.request_decoded()
         clock.advance(20)
         if all(one.is_done for one in crowd):
             break
@@ -397,14 +397,14 @@ def test_nobody_waits_for_ever(data: st.DataObject) -> None:
             clock.advance(100)
         for one in crowd:
             if one.whole:
-                one.was_read()
+                one.request_decoded()
         assert memory.left == most - sum(one.held for one in crowd)
     steps = 0
     while any(not (one.is_done or one.is_closed) for one in honest):
         for one in honest:
             one.send(100)
             if one.whole:
-                one.was_read()
+                one.request_decoded()
         clock.advance(50)
         steps += 1
         assert steps * 50 <= 2 * (PATIENCE_MS + STALLED_MS) * (len(crowd) + 1)

@@ -72,7 +72,7 @@ class Peer:
     def answer(self, answer: Any) -> None:
         self.answers.append(bytes(answer))
 
-    def was_read(self) -> None:
+    def request_decoded(self) -> None:
         """It counts no memory."""
 
     def part(self, data: bytes) -> None:

@@ -43,7 +43,7 @@ class Connection:
     def answer(self, answer: Any) -> None:
         self.answers.append((self.number, answer if isinstance(answer, bytes) else b"".join(answer)))
 
-    def was_read(self) -> None:
+    def request_decoded(self) -> None:
         """It counts no memory."""
 
     def fail(self, refused: CloseConnection) -> None:
