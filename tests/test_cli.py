@@ -149,7 +149,7 @@ def test_help_and_version_load_nothing_of_the_server() -> None:
     assert not {"asyncio", "structlog", "aiokafka", "muster.protocol", "muster.coordinator.config"} & loaded
 
 
-@pytest.mark.parametrize("module", ["read_groups", "offsets", "resetting", "removing", "plans"])
+@pytest.mark.parametrize("module", ["read_groups", "offsets", "reset_offsets", "delete_groups", "option_values"])
 def test_commands_of_groups_load_nothing_of_the_server(module: str) -> None:
     code = f"import sys; import muster.cli.groups.{module}; print(*sys.modules)"
     loaded = set(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from muster.cli.groups.plans import as_csv, check_form, check_groups, group_names, output_form
+from muster.cli.groups.option_values import as_csv, check_form, check_groups, group_names, output_form
 from muster.cli.groups.read_groups import Description, NoGroup, all_groups, find_group, share_offsets, why_refused
 from muster.cli.output import print_json, print_table, ranges, say
 from muster.cli.running_server import run_with_client

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from threading import Event
 from typing import Any, Final
 
-from muster.cli.groups.plans import check_groups, check_name, group_names
+from muster.cli.groups.option_values import check_groups, check_name, group_names
 from muster.cli.groups.read_groups import Description, NoGroup, all_groups, find_group
 from muster.cli.output import print_json, print_table, ranges, say, say_sentence, table_width, terminal_width
 from muster.cli.running_server import run_with_client

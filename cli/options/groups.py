@@ -136,7 +136,7 @@ def _add_changes(verbs: Any, shared: argparse.ArgumentParser) -> None:
     delete_offsets.add_argument("group", metavar="GROUP")
     _add_topics(delete_offsets)
     _add_execute(delete_offsets)
-    delete_offsets.set_defaults(run="groups.removing:run_delete_offsets")
+    delete_offsets.set_defaults(run="groups.delete_groups:run_delete_offsets")
     remove = verbs.add_parser(
         "remove-member",
         parents=[shared],
@@ -156,7 +156,7 @@ def _add_changes(verbs: Any, shared: argparse.ArgumentParser) -> None:
     remove.add_argument("--all-members", action="store_true", help="every member")
     remove.add_argument("--reason", metavar="TEXT", help="for the log of the coordinator")
     _add_execute(remove)
-    remove.set_defaults(run="groups.removing:run_remove_members")
+    remove.set_defaults(run="groups.delete_groups:run_remove_members")
     delete = verbs.add_parser(
         "delete",
         parents=[shared],
@@ -166,7 +166,7 @@ def _add_changes(verbs: Any, shared: argparse.ArgumentParser) -> None:
     delete.add_argument("groups", nargs="*", metavar="GROUP")
     delete.add_argument("--all-groups", action="store_true", help="all groups of consumers")
     _add_execute(delete)
-    delete.set_defaults(run="groups.removing:run_delete_groups")
+    delete.set_defaults(run="groups.delete_groups:run_delete_groups")
 
 
 def _add_reset(verbs: Any, shared: argparse.ArgumentParser) -> None:
@@ -197,7 +197,7 @@ def _add_reset(verbs: Any, shared: argparse.ArgumentParser) -> None:
     )
     _add_execute(reset)
     reset.add_argument("--export", action="store_true", help="print the new offsets as CSV, for --from-file")
-    reset.set_defaults(run="groups.resetting:run_reset")
+    reset.set_defaults(run="groups.reset_offsets:run_reset")
 
 
 def _add_topics(parser: Any) -> None:

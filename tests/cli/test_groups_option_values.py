@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from muster.cli import main
-from muster.cli.groups import plans
-from muster.cli.groups.plans import Chosen, Planned
+from muster.cli.groups import option_values
+from muster.cli.groups.option_values import Chosen, Planned
 from muster.cli.parser import joined
 from muster.coordinator.config.checks import ConfigError
 
@@ -28,13 +28,13 @@ HERE = ["--bootstrap-server", "127.0.0.1:1"]
     ],
 )
 def test_topics_and_partitions(word: str, chosen: Chosen) -> None:
-    assert plans.chosen_topics([word]) == [chosen]
+    assert option_values.chosen_topics([word]) == [chosen]
 
 
 @pytest.mark.parametrize("word", ["", ":1", "t:", "t:x", "t:-1", "t:3-1", "t:0-9999999", "t:1,", "t:٣"])
 def test_what_names_no_partitions(word: str) -> None:
     with pytest.raises(ConfigError) as said:
-        plans.chosen_topics([word])
+        option_values.chosen_topics([word])
     assert str(said.value) == f"--topic '{word}': TOPIC was expected, or TOPIC:0,1,2 for some of its partitions"
 
 
@@ -54,13 +54,13 @@ def test_what_names_no_partitions(word: str) -> None:
     ],
 )
 def test_durations(text: str, ms: int) -> None:
-    assert plans.duration_ms("--by-duration", text) == ms
+    assert option_values.duration_ms("--by-duration", text) == ms
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "soon", "1", "P1M", "PT1X", "1.5h", "PT1H1H"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ConfigError, match="a duration such as PT1H30M, P7D, 30m or 2h was expected"):
-        plans.duration_ms("--by-duration", text)
+        option_values.duration_ms("--by-duration", text)
 
 
 @pytest.mark.parametrize(
@@ -74,37 +74,37 @@ def test_what_is_no_duration(text: str) -> None:
     ],
 )
 def test_times(text: str, ms: int) -> None:
-    assert plans.time_ms("--to-datetime", text) == ms
+    assert option_values.time_ms("--to-datetime", text) == ms
 
 
 @pytest.mark.parametrize("text", ["", "now", "2026-01-31", "2026-01-31 08:00", "2026-13-31T08:00:00", "T", "12T"])
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(ConfigError, match="a time such as 2026-01-31T08:00"):
-        plans.time_ms("--to-datetime", text)
+        option_values.time_ms("--to-datetime", text)
 
 
 @pytest.mark.parametrize(("text", "number"), [("0", 0), ("+7", 7), ("9223372036854775807", (1 << 63) - 1)])
 def test_offsets(text: str, number: int) -> None:
-    assert plans.whole_number("--to-offset", text) == number
-    assert plans.whole_number("--shift-by", f"-{number}", -(1 << 63)) == -number
+    assert option_values.whole_number("--to-offset", text) == number
+    assert option_values.whole_number("--shift-by", f"-{number}", -(1 << 63)) == -number
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "many", "9223372036854775808", "1_000"])
 def test_what_is_no_offset(text: str) -> None:
     with pytest.raises(ConfigError, match="an offset, 0 or more, was expected"):
-        plans.whole_number("--to-offset", text)
+        option_values.whole_number("--to-offset", text)
 
 
 def test_a_plan_of_kafkas_tool_is_read_and_written(tmp_path: Path) -> None:
     """With groups as with several groups, without as with one; quoted as Kafka's tool does."""
     file = tmp_path / "plan.csv"
     file.write_text('"a, b","orders",0,5\n\n orders , 1 , 7 \n')
-    assert plans.read_plan(file) == [Planned("a, b", "orders", 0, 5), Planned(None, "orders", 1, 7)]
+    assert option_values.read_plan(file) == [Planned("a, b", "orders", 0, 5), Planned(None, "orders", 1, 7)]
     rows = [("a, b", ("orders", 0), 5), ("c", ("pay", 1), 7)]
-    written = plans.as_csv(rows, with_group=True)
+    written = option_values.as_csv(rows, with_group=True)
     file.write_text(written)
-    assert [(one.group, (one.topic, one.partition), one.offset) for one in plans.read_plan(file)] == rows
-    assert plans.as_csv(rows, with_group=False) == "orders,0,5\npay,1,7\n"
+    assert [(one.group, (one.topic, one.partition), one.offset) for one in option_values.read_plan(file)] == rows
+    assert option_values.as_csv(rows, with_group=False) == "orders,0,5\npay,1,7\n"
 
 
 @pytest.mark.parametrize(
@@ -122,16 +122,16 @@ def test_a_file_that_is_no_plan(tmp_path: Path, text: str, sentence: str) -> Non
     file = tmp_path / "plan.csv"
     file.write_text(text)
     with pytest.raises(ConfigError) as said:
-        plans.read_plan(file)
+        option_values.read_plan(file)
     assert str(said.value).startswith(f"--from-file {file}{sentence}")
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file or directory"):
-        plans.read_plan(tmp_path / "none")
+        option_values.read_plan(tmp_path / "none")
     (tmp_path / "bytes").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="is no text in UTF-8"):
-        plans.read_plan(tmp_path / "bytes")
+        option_values.read_plan(tmp_path / "bytes")
 
 
 ALL = "--to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime, --by-duration, --from-file"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from muster.cli.groups import read_groups, show_groups
+from muster.cli.groups.delete_groups import check_inactive, consumer_groups, find_consumer_group
 from muster.cli.groups.offsets import offsets
 from muster.cli.groups.read_groups import find_group
-from muster.cli.groups.removing import check_inactive, consumer_groups, find_consumer_group
 from muster.client.connection import RequestFailed
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode

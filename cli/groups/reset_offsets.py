@@ -11,9 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from muster.cli.groups.delete_groups import all_partitions, check_inactive, consumer_groups, say_nothing_changed
 from muster.cli.groups.offsets import Committed, commit, fetch_committed, say_csv, say_refused
-from muster.cli.groups.plans import ResetPlan, Scenario, check_form, reset_plan
-from muster.cli.groups.removing import all_partitions, check_inactive, consumer_groups, say_nothing_changed
+from muster.cli.groups.option_values import ResetPlan, Scenario, check_form, reset_plan
 from muster.cli.output import print_json, print_table, say
 from muster.cli.running_server import run_with_client
 from muster.client.connection import RequestFailed

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from muster.cli.groups import offsets
-from muster.cli.groups.plans import Chosen, check_groups, check_name, group_names, wanted_topics
+from muster.cli.groups.option_values import Chosen, check_groups, check_name, group_names, wanted_topics
 from muster.cli.groups.read_groups import Description, Member, NoGroup, all_groups, find_group
 from muster.cli.output import print_json, print_table, say
 from muster.cli.running_server import run_with_client
