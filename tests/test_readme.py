@@ -30,7 +30,7 @@ README = "README.md"
 BIN = Path(sys.executable).parent
 TRIED = {"make", "first-steps", "quickstart", "install", "serve", "cluster", "test", "control", "analyze"}
 VARIES = (
-    (r"\d\d\d\d-\d\d-\d\d", r"\\d{4}-\\d\\d-\\d\\d"),
+    (r"\d\d\d\d\\-\d\d\\-\d\d", r"\\d{4}-\\d\\d-\\d\\d"),
     (r"\d\d:\d\d:\d\d", r"\\d\\d:\\d\\d:\\d\\d"),
     (r"[\d.]+\\ (?:ms|s)\b", r"[\\d.]+ (?:ms|s)"),
     (r"(ann|bob|cid)\\-[0-9a-f]{8}", r"\\w+-[0-9a-f]{8}"),
