@@ -74,15 +74,11 @@ def in_steps(job: Any = None, /, *, changes: bool = False, forwarded: bool = Fal
     if job is None:
         return partial(in_steps, changes=changes, forwarded=forwarded)
 
+    run = Node.run_forwarded if forwarded else Node.run_to_end if changes else Node.run
+
     @wraps(job)
     def handle(node: Node, context: RequestContext, request: Any, respond: Respond) -> None:
-        work = job(node, context, request)
-        if forwarded:
-            node.run_to_end(context, respond, node.on_the_newest(work))
-        elif changes:
-            node.run_to_end(context, respond, work)
-        else:
-            node.run(context, respond, work)
+        run(node, context, respond, job(node, context, request))
 
     return handle
 
@@ -218,12 +214,6 @@ class Node:
         """Give `done` the result of a job, unless the connection ends before (`coordinator.system.jobs`)."""
         self.slices.run(job, done, context.channel)
 
-    def on_the_newest(self, job: Job[Message | None]) -> Job[Message | None]:
-        """Run the job after this node has applied all earlier decisions."""
-        if self.controller is not None:
-            yield from self.controller.catching_up()
-        return (yield from job)
-
     def run_behind(self, job: Job[None]) -> None:
         """Run work that no client waits for, a part in each iteration of the event loop."""
         self.slices.run_behind(job, _nothing, _NOBODY)
@@ -233,3 +223,12 @@ class Node:
         more.
         """
         self.slices.run(job, respond, _Staying(context.channel))
+
+    def run_forwarded(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
+        """`run_to_end` for a job that begins after this node has applied all earlier decisions of any node."""
+        self.run_to_end(context, respond, self._after_catching_up(job))
+
+    def _after_catching_up(self, job: Job[Message | None]) -> Job[Message | None]:
+        if self.controller is not None:
+            yield from self.controller.catching_up()
+        return (yield from job)

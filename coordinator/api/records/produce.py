@@ -166,10 +166,11 @@ class _Produce:
             self._append_all()
 
     def _append_all(self) -> None:
-        for number, row in enumerate(self._accepted.values()):
+        for row in self._accepted.values():
             if not self._append(row):
-                rest = [*self._accepted.values()][number:]
-                self._node.run(self._context, lambda _: self.one_done(), self._appending(rest))
+                rows = [*self._accepted.values()]
+                rest = self._appending(rows[rows.index(row) :])
+                self._node.run(self._context, lambda _: self.one_done(), rest)
                 return
         self.one_done()
 
@@ -327,10 +328,12 @@ class _Produce:
     def _append(self, row: _Row) -> bool:
         """Append a batch, or put the refusal into the answer. False: nothing was done, and `_prepare` comes first."""
         header, checked, wanted = row.header, row.checked, row.wanted
-        guard: Any = None if wanted is None else wanted.verdict
-        if isinstance(guard, ApiError | LogError):
-            fail(row.answer, as_produce_error(guard, produce_knows(self._context.api_version)))
-            return True
+        guard: Any = None
+        if wanted is not None:
+            guard = wanted.verdict
+            if isinstance(guard, ApiError | LogError):
+                fail(row.answer, as_produce_error(guard, produce_knows(self._context.api_version)))
+                return True
         try:
             partition = self._partition_of(row)
             log = partition.log
