@@ -405,6 +405,7 @@ class _Produce:
 
     def _response(self) -> ProduceResponse | None:
         """The answer. It is None for acks=0."""
+        self._accepted = {}  # rows refer to this object: no cycle stays after the request
         if self._request.acks == ACKS_NONE:
             self._end_connection_on_error()
             return None
