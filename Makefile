@@ -68,7 +68,7 @@ SHARED_OUT ?= -n 2 --dist loadgroup
 test: venv ## run the tests; those of the core must take every branch of it
 	@PYTHONHASHSEED=1 COVERAGE_FILE=$(VENV)/.coverage $(BIN)/python -m coverage run -m pytest -q tests/coordinator/groups tests/coordinator/transactions tests/coordinator/state_machine
 	@COVERAGE_FILE=$(VENV)/.coverage $(BIN)/python -m coverage report
-	@PYTHONHASHSEED=1 $(BIN)/python -m pytest -q tests/stories/test_virtual.py tests/protocol/test_generated.py
+	@PYTHONHASHSEED=1 $(BIN)/python -m pytest -q tests/stories/test_virtual.py::test_story_on_the_core tests/protocol/test_generated.py
 	@PYTHONHASHSEED=2 $(BIN)/python -m pytest -q $(SHARED_OUT)
 
 simulate: venv ## play random histories of many groups, with faults (ARGS='--seeds 20000 --start 0', with --consumers, --nodes, --brokers or --cluster)

@@ -95,6 +95,8 @@ class NodeDriver:
         )
         self.clients: dict[str, list[Client]] = {}
         self.replies: list[Reply] = []
+        self.idle_ms = 0
+        """Spent on requests since time passed: the next step of time is shorter by so much."""
 
     def run(self) -> str:
         """The story's text as it went."""
@@ -120,9 +122,12 @@ class NodeDriver:
         if isinstance(action, Send):
             self._send(action)
         elif isinstance(action, Advance):
-            self.world.run(lambda: False, action.ms)
+            self.world.run(lambda: False, max(action.ms - self.idle_ms, action.ms // 2))
+            self.idle_ms = 0
         elif isinstance(action, Await):
             self.world.run(lambda: self._has([action.actor]), action.high + 300)
+            self.world.run(lambda: False, 1)  # what others hear at the same time
+            self.idle_ms = 0
         elif isinstance(action, Drop):
             for client in self.clients.pop(action.actor, []):
                 client.open.clear()
@@ -136,6 +141,7 @@ class NodeDriver:
         return set(actors) <= {reply.actor for reply in self.replies}
 
     def _send(self, send: Send) -> None:
+        began_ms = self.world.ms
         for _ in range(MOST_TRIES):
             stamp(send.body, self.world.wall_ms)
             self._client(send.actor).send(send)
@@ -153,6 +159,7 @@ class NodeDriver:
             asked = {"TransactionalIds": [send.body["TransactionalId"]]}
             while not is_at_rest(self._ask("DescribeTransactions", 0, asked)):
                 self.world.run(lambda: False, AGAIN_MS)
+        self.idle_ms += self.world.ms - began_ms
 
     def _client(self, actor: str) -> Client:
         clients = self.clients.setdefault(actor, [])

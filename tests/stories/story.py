@@ -121,6 +121,11 @@ class Story:
         self.own_topics = {name: int(count) for name, count in own_topics.items()}
 
     @property
+    def takes_time(self) -> bool:
+        """Whether it waits for something that only time brings."""
+        return any(isinstance(item, Step) and item.line.split()[0] in ("advance", "await") for item in self.items)
+
+    @property
     def title(self) -> str:
         for item in self.items:
             if isinstance(item, str) and item.startswith("#"):
