@@ -83,7 +83,7 @@ async def lateness_ms(manager: LogManager, *, with_cleaner: bool) -> tuple[list[
     loop = asyncio.get_running_loop()
     cleaner = Cleaner(manager, LoopClock(loop), SharedSync(loop.call_soon_threadsafe, threads=1))
     if with_cleaner:
-        cleaner.look()
+        cleaner.check_logs()
     late: list[float] = []
     begin, used, own = time.perf_counter(), time.process_time(), time.thread_time()
     for _ in range(TICKS):

@@ -323,8 +323,8 @@ class DatabaseLog:
         if written:
             self._writer.request_write(self)  # more facts may have to be written
 
-    def bring(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:
-        """Fetch an absent segment: see `segments.absence.Bring`."""
+    def fetch_segment(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:
+        """Fetch an absent segment: see `segments.absence.FetchSegment`."""
         segments = self._segments
         segment = segments[segments.index_for(base_offset)]
         if self._is_closed:

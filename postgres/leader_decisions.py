@@ -99,7 +99,7 @@ class LeaderDecisions:
         """
         state, prefers = self._metadata_log.topics.state, self._settings.auto_leader_rebalance_enable
         version = state.version
-        moves = yield from leader_balancer.changes(state, live, prefers=prefers, most=MAX_MOVES)
+        moves = yield from leader_balancer.changes(state, live, prefers=prefers, max_moves=MAX_MOVES)
         records = [*before, *moves, *after]
         for start in range(0, len(records), WRITTEN_AT_ONCE):
             if state.version != version:

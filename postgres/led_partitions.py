@@ -256,7 +256,7 @@ class LedPartitions:
             place = wanted.topic, wanted.partition
             self._topics.logs.note_copy(*place, found.end_offset, start_offset, found.absent)
         del self._fetching[key]
-        self._topics.open.arrive(topic, wanted.partition)
+        self._topics.open.open_led_partition(topic, wanted.partition)
         partition = self._topics.open.partition(wanted.topic, wanted.partition)
         if partition is not None and local_replica.is_read_in_parts(wanted.topic):
             # The producers must be known when the next segment begins, because its checkpoint has them.

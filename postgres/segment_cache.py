@@ -136,7 +136,7 @@ class SegmentCache:
             except DamagedLog as error:
                 log.error("a segment is damaged in the database", path=error.path, position=error.position,
                           what="it cannot be read: what is before and behind it can")  # fmt: skip
-                coming.segment.cannot_arrive(error)
+                coming.segment.fail_fetch(error)
                 failure = error
             except OSError as error:
                 if coming.log.lacks(coming.segment):
@@ -180,7 +180,7 @@ class SegmentCache:
                     raise StoreAway("another node leads its log, and has removed it")
                 what = f"{writing.size} bytes of it are there, and {segment.size} were written"
                 raise DamagedLog(segment.place(writing.size), what)
-            segment.arrive()
+            segment.make_present()
             self._figures.segments_fetched += 1
         finally:
             if segment.is_absent:
@@ -231,7 +231,7 @@ class SegmentCache:
                 continue
             self.bytes -= segment.size
             try:
-                doomed = segment.leave()
+                doomed = segment.evict()
             except (LogError, OSError) as error:
                 of.failed(f"the file of a segment cannot be removed: {error}")
                 return

@@ -17,7 +17,7 @@ from muster.coordinator.log import batches
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, JobQueue, PendingResult, to_its_end
 from muster.coordinator.topics.errors import ApiError
-from muster.coordinator.topics.leader_balancer import losers
+from muster.coordinator.topics.leader_balancer import losing_nodes
 from muster.coordinator.topics.metadata_log import LEADER_EPOCH, encode
 from muster.coordinator.topics.topics import Topics
 from muster.postgres.lease import ReadBarrier
@@ -84,7 +84,7 @@ class SharedMetadataLog:
         these leases are over.
         """
         state = self.topics.state
-        base, needing = state.version, losers(state, records)
+        base, needing = state.version, losing_nodes(state, records)
         encoded: list[tuple[None, bytes]] = []
         for record in records:
             encoded.append((None, encode(record)))
@@ -196,7 +196,7 @@ class SharedMetadataLog:
         self.lost(f"the metadata log was shortened behind offset {self.known}, up to which this node knows it")
 
     async def _apply(self, row: MetadataRow) -> None:
-        await to_its_end(self.slices, self.topics.taking_in(row.data))
+        await to_its_end(self.slices, self.topics.applying_batches(row.data))
         self._writers.discard(row.writer)
         self.bytes_read += len(row.data)
 

@@ -140,7 +140,7 @@ class EventWriter:
                 self._lost += len(rows)
             else:
                 self._keep(rows)
-            if not (isinstance(error, LogOffline) and error.is_told):
+            if not (isinstance(error, LogOffline) and error.is_reported):
                 log.error("events cannot be written and are lost until their log can be opened again",
                           **self._place, error=str(error))  # fmt: skip
 

@@ -65,10 +65,10 @@ def _rows(path: str, data: bytes) -> list[str]:
     return lines[2:]
 
 
-def _number(text: str, most: int) -> int:
-    """Return a number from 0 to `most` in plain digits; -1 for any other text."""
+def _number(text: str, maximum: int) -> int:
+    """Return a number from 0 to `maximum` in plain digits; -1 for any other text."""
     number = int(text) if _NUMBER.fullmatch(text) else -1
-    return number if number <= most else -1
+    return number if number <= maximum else -1
 
 
 def _table(rows: Sequence[str]) -> bytes:
@@ -80,7 +80,7 @@ def decode_offsets(path: str, data: bytes) -> dict[Partition, int]:
     offsets: dict[Partition, int] = {}
     for row in _rows(path, data):
         words = row.split()
-        numbers = [_number(word, most) for word, most in zip(words[1:], (MAX_INT32, MAX_INT64), strict=False)]
+        numbers = [_number(word, maximum) for word, maximum in zip(words[1:], (MAX_INT32, MAX_INT64), strict=False)]
         if len(words) != 3 or -1 in numbers:
             raise MalformedCheckpoint(f"{path} has the row {row!r}, expected: topic partition offset")
         offsets[words[0], numbers[0]] = numbers[1]
@@ -97,7 +97,7 @@ def decode_epochs(path: str, data: bytes) -> list[tuple[int, int]]:
     entries: list[tuple[int, int]] = []
     for row in _rows(path, data):
         words = row.split()
-        numbers = [_number(word, most) for word, most in zip(words, (MAX_INT32, MAX_INT64), strict=False)]
+        numbers = [_number(word, maximum) for word, maximum in zip(words, (MAX_INT32, MAX_INT64), strict=False)]
         if len(words) != 2 or -1 in numbers:
             raise MalformedCheckpoint(f"{path} has the row {row!r}, expected: epoch offset")
         entries.append((numbers[0], numbers[1]))

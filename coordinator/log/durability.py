@@ -42,11 +42,11 @@ class Availability:
 
     def fail(self, path: str, error: OSError) -> LogOffline:
         """Take the log offline, unless it is offline already. Returns the error to raise."""
-        is_told = isinstance(error, DirectoryGone)
-        failure = LogOffline(path, error.strerror or str(error), is_told=is_told)
+        is_reported = isinstance(error, DirectoryGone)
+        failure = LogOffline(path, error.strerror or str(error), is_reported=is_reported)
         if self.failure is None:
             self.failure = failure
-            if not is_told:
+            if not is_reported:
                 _logger.error("a log is offline", topic=self._topic, partition=self._partition, path=path,
                               reason=failure.reason)  # fmt: skip
             self.when_offline(failure)
@@ -63,11 +63,11 @@ class Availability:
     def raise_if_offline(self) -> None:
         """Raises LogOffline when the log is offline."""
         if self.failure is not None:
-            raise LogOffline(self.failure.path, self.failure.reason, is_told=self.failure.is_told)
+            raise LogOffline(self.failure.path, self.failure.reason, is_reported=self.failure.is_reported)
 
-    def come_back(self) -> None:
+    def go_online(self) -> None:
         """Go on with the files that the log has kept open: the data directory is back."""
-        if self.failure is not None and self.failure.is_told:
+        if self.failure is not None and self.failure.is_reported:
             self.failure = None
 
     def close(self, path: str) -> LogOffline:
@@ -147,13 +147,13 @@ class Durability(Protocol):
     def when_synced(self, position: int, callback: Waiter) -> None: ...  # noqa: D102
     def appended(self, count: int) -> None: ...  # noqa: D102
     def rolled(self, old: Segment) -> None: ...  # noqa: D102
-    def removed(self, doomed: Sequence[Segment]) -> None: ...  # noqa: D102
+    def removed(self, removed: Sequence[Segment]) -> None: ...  # noqa: D102
     def replaced(  # noqa: D102
         self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]
     ) -> None: ...
     def compacted_to(self, offset: int) -> None: ...  # noqa: D102
     def cut_to(self, end_offset: int) -> None: ...  # noqa: D102
-    def bring(  # noqa: D102
+    def fetch_segment(  # noqa: D102
         self, base_offset: int, then: Callable[[Exception | None], object], /
     ) -> Callable[[], object]: ...
     def in_background(  # noqa: D102
@@ -295,7 +295,7 @@ class DiskDurability:
         # so that recovery after a kill checks the new segment and not the whole log
         self._start_sync()
 
-    def removed(self, doomed: Sequence[Segment]) -> None:
+    def removed(self, removed: Sequence[Segment]) -> None:
         """Note that these segments are no longer part of the log."""
 
     def replaced(self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
@@ -313,8 +313,8 @@ class DiskDurability:
         self.durable_offset = min(self.durable_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
 
-    def bring(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:  # noqa: ARG002
-        """Fetch an absent segment, see `segments.absence.Bring`. With this engine all segments are here."""
+    def fetch_segment(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:  # noqa: ARG002
+        """Fetch an absent segment, see `segments.absence.FetchSegment`. With this engine all segments are here."""
         then(None)
         return lambda: None
 

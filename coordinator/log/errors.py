@@ -136,16 +136,16 @@ class LogOffline(LogError):
 
     error_code = 56
 
-    def __init__(self, path: str, reason: str, *, is_told: bool = False) -> None:
-        """`is_told`: the failure is the same for all logs, and was logged once for all of them."""
+    def __init__(self, path: str, reason: str, *, is_reported: bool = False) -> None:
+        """`is_reported`: the failure is the same for all logs, and was logged once for all of them."""
         super().__init__(f"{path} is offline: {reason}")
         self.path = path
         self.reason = reason
-        self.is_told = is_told
+        self.is_reported = is_reported
 
 
 class SegmentAbsent(LogError):
-    """The segment to read is not on this machine now; `UnifiedLog.bring` fetches it.
+    """The segment to read is not on this machine now; `UnifiedLog.fetch_segment` fetches it.
 
     Callers that cannot wait answer KAFKA_STORAGE_ERROR.
     """

@@ -70,7 +70,7 @@ DELETE_SUFFIX: Final = "-delete"
 """The partition was deleted; a thread removes its files later."""
 STRAY_SUFFIX: Final = "-stray"
 """The folder belongs to no existing topic; it is left alone."""
-MOST_BYTES: Final = 255
+MAX_BYTES: Final = 255
 """The limit of file systems for a name."""
 _OTHER_NAME = re.compile(
     r"(?P<topic>.+)-(?P<index>\d{1,10})\.(?P<uuid>[0-9a-f]{32})(?P<suffix>-delete|-stray)", re.ASCII
@@ -91,7 +91,7 @@ def other_name(partition: Partition, uuid: bytes, suffix: str) -> str:
     """Return a new name for the folder of a partition. `uuid`: 16 bytes that no other folder of it has."""
     topic, index = partition
     rest = f"-{index}.{uuid.hex()}{suffix}"
-    return topic[: MOST_BYTES - len(rest)] + rest
+    return topic[: MAX_BYTES - len(rest)] + rest
 
 
 def read_other_name(name: str) -> OtherName | None:

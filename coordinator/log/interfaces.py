@@ -114,8 +114,8 @@ class Log(Protocol):
         Raises OffsetOutOfRange, SegmentAbsent or LogOffline.
         """
 
-    def bring(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:
-        """Fetch the segment that SegmentAbsent has named, see `segments.absence.Bring`."""
+    def fetch_segment(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:
+        """Fetch the segment that SegmentAbsent has named, see `segments.absence.FetchSegment`."""
 
     def replay(self, offset: int | None = None, *, chunk_bytes: int = ...) -> Iterator[bytes]:
         """Yield all whole batches from `offset` (default: the start) to the present end, in chunks. Raises

@@ -66,7 +66,7 @@ class Maintenance:
             self._repeat(name, interval_ms, action)
             if name not in self._running:  # else the last walk still runs
                 self._running.add(name)
-                self._manager.behind(guarded())
+                self._manager.run_job(guarded())
 
         self._timers[name] = self._clock.call_at(self._clock.now().mono_ms + interval_ms, ring, interval_ms)
 

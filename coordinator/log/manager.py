@@ -67,7 +67,7 @@ class LogManager:
         self.needs_recovery = False
         """Whether the directory has logs and the last stop was not clean; valid after `open`."""
         self._last_stops: LastStops
-        self.behind: Callable[[Job[Any]], object] = at_once
+        self.run_job: Callable[[Job[Any]], object] = at_once
         """Runs a walk over all logs. A server sets its job queue here."""
 
     # -- the directory
@@ -125,11 +125,11 @@ class LogManager:
         elif was_gone is not None:
             _logger.warning("the data directory is back", directory=self.storage.root, what="the logs go on")
         if gone is not None or was_gone is not None:
-            self.behind(updating_availability(self.logs(), self.storage.root, lambda: self.gone))
+            self.run_job(updating_availability(self.logs(), self.storage.root, lambda: self.gone))
 
     def _raise_if_gone(self) -> None:
         if self.gone is not None:
-            raise LogOffline(self.storage.root, self.gone.strerror or "", is_told=True)
+            raise LogOffline(self.storage.root, self.gone.strerror or "", is_reported=True)
 
     # -- logs
 
@@ -429,13 +429,13 @@ def enforcing_retention(logs: Iterable[UnifiedLog], wall_ms: int) -> Job[int]:
     """
     removed = 0
     for log in logs:
-        went = SEGMENTS_AT_ONCE
-        while went >= SEGMENTS_AT_ONCE:
+        count = SEGMENTS_AT_ONCE
+        while count >= SEGMENTS_AT_ONCE:
             try:
-                went = log.enforce_retention(wall_ms, SEGMENTS_AT_ONCE)
+                count = log.enforce_retention(wall_ms, SEGMENTS_AT_ONCE)
             except LogOffline:
-                went = 0
-            removed += went
+                count = 0
+            removed += count
             yield None
     return removed
 
@@ -450,7 +450,7 @@ def updating_availability(
     for number, log in enumerate(logs, 1):
         gone = why_gone()
         if gone is None:
-            log.come_back()
+            log.go_online()
         elif log.failure is None:
             log.go_offline(directory, gone)
         if not number % LOGS_AT_ONCE:

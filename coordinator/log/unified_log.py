@@ -39,7 +39,7 @@ from muster.coordinator.log.records.headers import (
 )
 from muster.coordinator.log.records.markers import EndMarker, build_marker
 from muster.coordinator.log.segments import reading
-from muster.coordinator.log.segments.absence import with_what_it_needs
+from muster.coordinator.log.segments.absence import with_absent_segments
 from muster.coordinator.log.segments.leader_epochs import LeaderEpochs, store_epochs
 from muster.coordinator.log.segments.log_segments import LogSegments, count_given_up, retention_rules
 from muster.coordinator.log.segments.reading import TimestampOffset
@@ -169,9 +169,9 @@ class UnifiedLog:
         """Take the log offline, as after a failed write: its files cannot be trusted."""
         self._availability.fail(path, error)
 
-    def come_back(self) -> None:
+    def go_online(self) -> None:
         """Go on with the files that the log has kept open: the data directory is back."""
-        self._availability.come_back()
+        self._availability.go_online()
 
     def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback`, which must be quick, after each append and when more is durable.
@@ -397,15 +397,17 @@ class UnifiedLog:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> Job[TimestampOffset | None]:
         """A job that finds the first record with a timestamp of `timestamp_ms` or later; its result may be None."""
-        return with_what_it_needs(self.bring, lambda: reading.offset_for_timestamp(self.segments, timestamp_ms))
+        return with_absent_segments(
+            self.fetch_segment, lambda: reading.offset_for_timestamp(self.segments, timestamp_ms)
+        )
 
     def offset_of_max_timestamp(self) -> Job[TimestampOffset | None]:
         """A job that finds the first record with the greatest timestamp (ListOffsets -3); None if the log is empty."""
-        return with_what_it_needs(self.bring, lambda: reading.offset_of_max_timestamp(self.segments))
+        return with_absent_segments(self.fetch_segment, lambda: reading.offset_of_max_timestamp(self.segments))
 
-    def bring(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:
-        """Fetch the segment that SegmentAbsent has named, see `absence.Bring`."""
-        return self.durability.bring(base_offset, then)
+    def fetch_segment(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:
+        """Fetch the segment that SegmentAbsent has named, see `absence.FetchSegment`."""
+        return self.durability.fetch_segment(base_offset, then)
 
     # -- removing
 
@@ -419,17 +421,17 @@ class UnifiedLog:
         self._remove_segments(0, self.segments.count_below_start())
         return self.start_offset
 
-    def enforce_retention(self, wall_ms: int, most: int = MAX_INT64) -> int:
+    def enforce_retention(self, wall_ms: int, max_segments: int = MAX_INT64) -> int:
         """Remove the segments that `retention.ms` and `retention.bytes` give up; return how many.
 
-        `most`: the limit for each property. When the result is as large or larger, more may remain.
+        `max_segments`: the limit for each property. When the result is as large or larger, more may remain.
         """
         if self.failure is not None:
             return 0
         segments = self.segments
         removed = 0
         for why, is_given_up in retention_rules(segments, wall_ms, topic=self.topic, partition=self.partition):
-            count = count_given_up(segments, self.durable_offset, is_given_up, most)
+            count = count_given_up(segments, self.durable_offset, is_given_up, max_segments)
             if count == 0:
                 continue
             if count == len(segments):
@@ -439,8 +441,8 @@ class UnifiedLog:
                          start_offset=start_offset)  # fmt: skip
             self._raise_start(start_offset)
             removed += self._remove_segments(0, count)
-        removed += self._remove_segments(0, min(segments.count_below_start(), most))
-        if removed < most:
+        removed += self._remove_segments(0, min(segments.count_below_start(), max_segments))
+        if removed < max_segments:
             for segment in segments[:-1]:
                 segment.release()
         return removed
@@ -457,11 +459,11 @@ class UnifiedLog:
         many.
         """
         names: list[str] = []
-        doomed = self.segments.take_out(first, last)
+        removed = self.segments.take_out(first, last)
         if self._producers is not None:
-            self._producers.removed(doomed)
-        self.durability.removed(doomed)
-        for segment in doomed:
+            self._producers.removed(removed)
+        self.durability.removed(removed)
+        for segment in removed:
             with self._availability.failing(segment.file.path):
                 names.append(segment.discard())
 

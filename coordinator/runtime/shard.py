@@ -301,7 +301,7 @@ class CoordinatorShard(Generic[S]):
         All waiting requests are answered. The shard is built again after a while.
         """
         self.trouble = error
-        if isinstance(error, LogOffline) and error.is_told:
+        if isinstance(error, LogOffline) and error.is_reported:
             delay_ms = AWAY_MS
         else:
             delay_ms = RETRY_MS[min(self._failures, len(RETRY_MS) - 1)]

@@ -56,11 +56,11 @@ class Data:
         self._cleaner: Cleaner | None = None
         self.is_bounded = PROCESS_FILES.ask()
         """Whether the number of the process's files is limited."""
-        OF_THIS_PROCESS.most = PROCESS_FILES.most_logs if self.is_bounded else None
+        OF_THIS_PROCESS.limit = PROCESS_FILES.most_logs if self.is_bounded else None
         sync = None if config.data_dir is None else machine.workers(post, SYNC_THREADS)
         storage, settings = machine.storage(config.data_dir), config.settings(LogSettings)
         self.logs = LogManager(storage, settings, sync=sync, engine=machine.engine())
-        self.logs.behind = lambda job: slices.run_behind(job, _nothing, _Walks())
+        self.logs.run_job = lambda job: slices.run_behind(job, _nothing, _Walks())
         self.identity = self.logs.open(
             cluster_id=config.cluster_id, node_id=config.node_id, draw_uuid=machine.draw_uuid
         )

@@ -36,14 +36,14 @@ class PendingChanges:
     """Knows which changes are durable, by the version of the metadata log's state."""
 
     __slots__ = (
-        "_doomed",
         "_image",
         "_is_published",
+        "_is_syncing",
         "_publish",
         "_published",
         "_remove",
-        "_settling",
         "_sync",
+        "_unneeded",
         "_version",
         "_waiters",
         "version",
@@ -69,20 +69,20 @@ class PendingChanges:
         self._remove = remove
         self.version = version()
         """All changes before this version are durable and published."""
-        self._settling = False
+        self._is_syncing = False
         self._is_published = True
         self._published = 0
         """The version of the newest image that was published."""
         self._waiters = Waiters()
-        self._doomed: deque[tuple[int, Sequence[str]]] = deque()
+        self._unneeded: deque[tuple[int, Sequence[str]]] = deque()
 
-    def changed(self, *, topics: bool, doomed: Sequence[str] = ()) -> None:
-        """Note a change, of topics (`topics`) or of something else. `doomed`: folders of deleted topics."""
+    def changed(self, *, topics: bool, unneeded: Sequence[str] = ()) -> None:
+        """Note a change, of topics (`topics`) or of something else. `unneeded`: folders of deleted topics."""
         if topics:
             self._is_published = False
-        if doomed:
-            self._doomed.append((self._version(), doomed))
-        self._settle()
+        if unneeded:
+            self._unneeded.append((self._version(), unneeded))
+        self._sync_changes()
 
     def when_durable(self, callback: Waiter) -> None:
         """Call `callback(None)` when all changes so far are durable and published: at once if they are.
@@ -94,35 +94,35 @@ class PendingChanges:
             callback(None)
         else:
             self._waiters.add(version, callback)
-            self._settle()
+            self._sync_changes()
 
     def resume(self) -> None:
         """Go on after the log works again."""
         if self.version < self._version() or not self._is_published:
-            self._settle()
+            self._sync_changes()
 
     def publish(self) -> None:
         """Publish the present image at once: at a start, before the first client connects."""
         self._is_published = True
-        self._tell(self._image())
+        self._publish_newer(self._image())
 
-    def _tell(self, image: TopicsImage) -> None:
+    def _publish_newer(self, image: TopicsImage) -> None:
         if image.version > self._published:
             self._published = image.version
             self._publish(image)
 
-    def _settle(self) -> None:
-        if self._settling:
+    def _sync_changes(self) -> None:
+        if self._is_syncing:
             return
-        self._settling = True
+        self._is_syncing = True
         version = self._version()
         # the present image: a change during the sync must not be published with it
         image = None if self._is_published else self._image()
         self._is_published = True
-        self._sync(lambda failure: self._settled(version, image, failure))
+        self._sync(lambda failure: self._synced(version, image, failure))
 
-    def _settled(self, version: int, image: TopicsImage | None, failure: LogOffline | None) -> None:
-        self._settling = False
+    def _synced(self, version: int, image: TopicsImage | None, failure: LogOffline | None) -> None:
+        self._is_syncing = False
         if failure is not None:
             if image is not None:
                 self._is_published = False
@@ -130,15 +130,15 @@ class PendingChanges:
             return
         self.version = version
         if image is not None:
-            self._tell(image)
-        doomed: list[str] = []
-        while self._doomed and self._doomed[0][0] <= version:
-            doomed += self._doomed.popleft()[1]
-        if doomed:
-            self._remove(doomed)
+            self._publish_newer(image)
+        unneeded: list[str] = []
+        while self._unneeded and self._unneeded[0][0] <= version:
+            unneeded += self._unneeded.popleft()[1]
+        if unneeded:
+            self._remove(unneeded)
         self._waiters.release(version)
         if version < self._version() or not self._is_published:
-            self._settle()
+            self._sync_changes()
 
 
 CLOSED_AT_ONCE: Final = 20
@@ -195,7 +195,7 @@ class Catalogue:
         durable.
         """
         self.see_brokers()
-        self.dynamic_configs.take_in(self.state)
+        self.dynamic_configs.apply(self.state)
         self.pending = PendingChanges(
             lambda: self.state.version, self._when_written, self.state.image, publish, self._remove
         )
@@ -253,7 +253,7 @@ class Catalogue:
                 encoded.append(encode(record))
                 if isinstance(record, PartitionRecord):
                     index = record.partition_id
-                    self.strays.clear_way(name, index)
+                    self.strays.clear_folder(name, index)
                     made[index] = None
                     made[index] = self.open.open_partition(name, topic_id, index, record.leader_epoch, config)
                 yield None
@@ -269,7 +269,7 @@ class Catalogue:
     def forgetting(self, topic: Topic) -> Job[None]:
         """Close and remove the logs of a topic that the records have deleted."""
         self.open.forget(topic)
-        doomed: list[str] = []
+        unneeded: list[str] = []
         try:
             for start in range(0, len(topic.partitions), CLOSED_AT_ONCE):
                 indexes = range(start, min(start + CLOSED_AT_ONCE, len(topic.partitions)))
@@ -277,10 +277,10 @@ class Catalogue:
                     partition = topic.partitions[index]
                     if partition is not None:
                         partition.close()
-                doomed += self.logs.delete(topic.name, *indexes, topic_id=topic.topic_id)
+                unneeded += self.logs.delete(topic.name, *indexes, topic_id=topic.topic_id)
                 yield None
         finally:
-            self.pending.changed(topics=True, doomed=doomed)
+            self.pending.changed(topics=True, unneeded=unneeded)
 
     def _remove(self, folders: Sequence[str]) -> None:
         """Remove the folders of deleted topics. What a stop leaves behind is removed at the next start."""

@@ -70,14 +70,14 @@ class ClusterImage(NamedTuple):
     leaders: Mapping[str, Sequence[Leader]]
     is_whole: bool = True
 
-    def away(self, replicas: Sequence[int]) -> Sequence[int]:
+    def unavailable(self, replicas: Sequence[int]) -> Sequence[int]:
         """Return the replicas whose broker is not alive."""
         if self.is_whole:
             return ()
         brokers = self.brokers
         return [one for one in replicas if one not in brokers or brokers[one].fenced]
 
-    def lives(self, broker_id: int) -> bool:
+    def is_alive(self, broker_id: int) -> bool:
         """Whether the broker is registered and not fenced, so that answers to clients name it."""
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced

@@ -26,7 +26,7 @@ from muster.protocol.messages.metadata_records.config_record import ConfigRecord
 _FIELDS = tuple((field.name, field.name.replace("_", ".")) for field in dataclasses.fields(LogConfig))
 
 
-MOST_MADE: Final = 1_000
+MAX_MADE: Final = 1_000
 """So many `LogConfig`s are cached, one for each different set of configs; others are made again on demand."""
 
 
@@ -60,7 +60,7 @@ class TopicConfigs:
         key = frozenset(configs.items())
         made = self._made.get(key)
         if made is None:
-            if len(self._made) >= MOST_MADE:
+            if len(self._made) >= MAX_MADE:
                 self._made.clear()
             effective = effective_topic(configs, self.broker.value)
             values: dict[str, Any] = {field: effective[name] for field, name in _FIELDS}
@@ -107,12 +107,12 @@ class DynamicConfigs:
         """Apply the configs in records of the metadata log that have changed the state."""
         given = [one for one in records if isinstance(one, ConfigRecord)]
         if any(one.resource_type == BROKER_RESOURCE for one in given):
-            self.take_in(state)
+            self.apply(state)
         for name in dict.fromkeys([one.resource_name for one in given if one.resource_type == GROUP_RESOURCE]):
             for callback in self._of_groups:
                 callback(name, state.resource_configs(GROUP_RESOURCE, name))
 
-    def take_in(self, state: MetadataState) -> None:
+    def apply(self, state: MetadataState) -> None:
         """Apply the configs of all brokers and of this one. A job updates the logs, a few topics in each iteration."""
         cluster_wide = state.resource_configs(BROKER_RESOURCE, ALL_BROKERS)
         own = state.resource_configs(BROKER_RESOURCE, self._own_name)

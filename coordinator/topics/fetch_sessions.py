@@ -23,9 +23,9 @@ EVICTION_MS = 120_000
 Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
 """
 
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """The limit of memory for all sessions. Kafka limits only their number; a request may name 250,000 partitions."""
-MOST_SESSION_BYTES = MOST_BYTES // 4
+MAX_SESSION_BYTES = MAX_BYTES // 4
 """The limit of memory for one session: some 40,000 partitions."""
 ROW_BYTES = 400
 """The bytes of a row, without the name of its topic."""
@@ -68,7 +68,7 @@ class FetchRow:
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
 
-    def tell(self, error_code: int, high_watermark: int, log_start_offset: int, worth: bool) -> bool:
+    def note_answer(self, error_code: int, high_watermark: int, log_start_offset: int, worth: bool) -> bool:
         """Whether the answer must have this row. Remembers what the reader then knows.
 
         `worth`: the row has records or a diverging epoch. An error is always in the answer, and so is its end.
@@ -135,7 +135,7 @@ class FetchSession:
 
 def may_have_session(rows: int) -> bool:
     """Whether a session may have so many partitions."""
-    return rows * ROW_BYTES <= MOST_SESSION_BYTES
+    return rows * ROW_BYTES <= MAX_SESSION_BYTES
 
 
 def next_epoch(epoch: int) -> int:
@@ -180,7 +180,7 @@ class FetchContext:
         """
         return self._session is not None and self._session.epoch != self._wanted_epoch
 
-    def told(self, row: FetchRow) -> None:
+    def note_records(self, row: FetchRow) -> None:
         """Note that `row` was answered with records."""
         if self._session is not None:
             self._session.serve_last(row.key)
@@ -189,7 +189,7 @@ class FetchContext:
 class FetchSessions:
     """All sessions of this node.
 
-    They are at most `slots` sessions (max.incremental.fetch.session.cache.slots), with `MOST_BYTES` together.
+    They are at most `slots` sessions (max.incremental.fetch.session.cache.slots), with `MAX_BYTES` together.
     """
 
     __slots__ = ("_by_id", "_bytes", "_draw_id", "_slots")
@@ -234,7 +234,7 @@ class FetchSessions:
             before = session.bytes
             session.update(rows, forgotten)
             self._bytes += session.bytes - before
-            if session.bytes > MOST_SESSION_BYTES or self._bytes > MOST_BYTES:
+            if session.bytes > MAX_SESSION_BYTES or self._bytes > MAX_BYTES:
                 # as if it had made way for another one: the reader names all of its partitions, and goes on without
                 self._end(session_id)
                 return FetchContext((), error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -253,7 +253,7 @@ class FetchSessions:
         if not may_have_session(len(rows)):
             return NO_SESSION
         size = bytes_of(rows)
-        if self._slots <= 0 or size > MOST_SESSION_BYTES or not self._find_bytes(size, now_ms):
+        if self._slots <= 0 or size > MAX_SESSION_BYTES or not self._find_bytes(size, now_ms):
             return NO_SESSION
         if len(self._by_id) >= self._slots and not self._evict_for(len(rows), now_ms):
             return NO_SESSION
@@ -274,13 +274,13 @@ class FetchSessions:
 
         So a few large sessions do not keep out many small ones.
         """
-        while self._bytes + size > MOST_BYTES:
-            going = next(iter(self._by_id.values()))
-            if now_ms - going.used_ms <= EVICTION_MS:
-                going = max(self._by_id.values(), key=lambda session: session.bytes)
-                if going.bytes <= size:
+        while self._bytes + size > MAX_BYTES:
+            evicted = next(iter(self._by_id.values()))
+            if now_ms - evicted.used_ms <= EVICTION_MS:
+                evicted = max(self._by_id.values(), key=lambda session: session.bytes)
+                if evicted.bytes <= size:
                     return False
-            self._end(going.session_id)
+            self._end(evicted.session_id)
         return True
 
     def _touch(self, session: FetchSession, now_ms: int) -> None:

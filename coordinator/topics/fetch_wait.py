@@ -28,7 +28,7 @@ def do_at_once(job: Job[None]) -> None:
 class FetchWait:
     """One parked reader. `ready` is called once: the reader then reads again and answers."""
 
-    __slots__ = ("_available", "_behind", "_committed", "_min_bytes", "_ready", "_sizes", "_timer", "over")
+    __slots__ = ("_available", "_committed", "_min_bytes", "_ready", "_run_job", "_sizes", "_timer", "over")
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class FetchWait:
         wait_ms: int,
         committed: bool,
         ready: Callable[[], object],
-        behind: Callable[[Job[None]], object] = do_at_once,
+        run_job: Callable[[Job[None]], object] = do_at_once,
     ) -> None:
         """`available`: bytes that were readable when the reader parked. It waits until `min_bytes` are readable.
 
-        `behind`: runs jobs for which no client waits.
+        `run_job`: runs jobs for which no client waits.
         """
-        self._behind = behind
+        self._run_job = run_job
         self._min_bytes = min_bytes
         self._available = available
         self._committed = committed
@@ -110,7 +110,7 @@ class FetchWait:
                 for partition in sizes:
                     partition.stop_waiting(self)
             else:
-                self._behind(self._leaving(sizes))
+                self._run_job(self._leaving(sizes))
 
     def _leaving(self, partitions: Iterable[Partition]) -> Job[None]:
         """Stop watching, as a job: many readers may stop at once, each with very many partitions."""

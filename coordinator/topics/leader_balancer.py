@@ -26,20 +26,22 @@ from muster.protocol.messages.metadata_records.remove_topic_record import Remove
 _EVENLY = frozenset((GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
 """Topics whose replicas no operator assigns."""
 
-Wish = tuple[int, tuple[int, ...]]
+Placement = tuple[int, tuple[int, ...]]
 """The wanted leader and replicas of a partition."""
 
 
-LOOKED_AT_ONCE: Final = 1_000
+CHECKED_AT_ONCE: Final = 1_000
 """Partitions that are checked in one step."""
 
 
-def changes(state: MetadataState, live: Sequence[int], *, prefers: bool, most: int) -> Job[list[PartitionChangeRecord]]:
+def changes(
+    state: MetadataState, live: Sequence[int], *, prefers: bool, max_moves: int
+) -> Job[list[PartitionChangeRecord]]:
     """Return the records after which live nodes lead all partitions, evenly. An empty list means that nothing changes.
 
-    `prefers`: move leaders back to the first replicas, and give new nodes their share. `most`: the limit of such moves
-    at once. The moves of one topic are made all or not at all. Otherwise, once a topic names a new node, the rest would
-    stay.
+    `prefers`: move leaders back to the first replicas, and give new nodes their share. `max_moves`: the limit of such
+    moves at once. The moves of one topic are made all or not at all. Otherwise, once a topic names a new node, the rest
+    would stay.
 
     The result is invalid if the state changes meanwhile: compare `state.version`.
     """
@@ -47,39 +49,39 @@ def changes(state: MetadataState, live: Sequence[int], *, prefers: bool, most: i
         return []
     moved = 0
     chosen: list[PartitionChangeRecord] = []
-    wishes: dict[str, list[Wish]] = {}
+    placements: dict[str, list[Placement]] = {}
     for topic in list(state.topics.values()):
         if topic.name in EVENTS_OF:
             continue
-        wishes[topic.name] = wanted = yield from _wishes(topic, live, prefers=prefers)
+        placements[topic.name] = wanted = yield from _placements(topic, live, prefers=prefers)
         records = yield from _records(topic, wanted, live)
         must = [record for record in records if topic.partitions[record.partition_id].leader not in live]
         may = len(records) - len(must)
-        if may <= most - moved or not moved:
+        if may <= max_moves - moved or not moved:
             chosen += records
             moved += may
         else:
             chosen += must
         yield None
-    told = {(record.topic_id, record.partition_id) for record in chosen}
-    for name, told_of in EVENTS_OF.items():
-        history, of = state.topics.get(name), state.topics.get(told_of)
-        if history is not None and of is not None and told_of in wishes:
+    changed = {(record.topic_id, record.partition_id) for record in chosen}
+    for name, source in EVENTS_OF.items():
+        history, of = state.topics.get(name), state.topics.get(source)
+        if history is not None and of is not None and source in placements:
             wanted = [
                 (
-                    wishes[of.name][index]
-                    if (of.topic_id, index) in told
+                    placements[of.name][index]
+                    if (of.topic_id, index) in changed
                     else (of.partitions[index].leader, of.partitions[index].replicas)
                 )
                 if index < len(of.partitions)
-                else _wish(one, live, {})
+                else _placement(one, live, {})
                 for index, one in enumerate(history.partitions)
             ]
             chosen += yield from _records(history, wanted, live)
     return chosen
 
 
-def losers(state: MetadataState, records: Sequence[Message]) -> list[int]:
+def losing_nodes(state: MetadataState, records: Sequence[Message]) -> list[int]:
     """Return the nodes that lose partitions by these records, before the state takes in the records."""
     found: set[int] = set()
     for record in records:
@@ -92,7 +94,7 @@ def losers(state: MetadataState, records: Sequence[Message]) -> list[int]:
     return sorted(found)
 
 
-def _wish(one: PartitionState, live: Collection[int], led: dict[int, int]) -> Wish:
+def _placement(one: PartitionState, live: Collection[int], led: dict[int, int]) -> Placement:
     """Return the leader and replicas of a partition whose leader is not alive."""
     for replica in one.replicas:
         if replica in live:
@@ -100,7 +102,7 @@ def _wish(one: PartitionState, live: Collection[int], led: dict[int, int]) -> Wi
     return min(live, key=lambda node: (led.get(node, 0), node)), one.replicas
 
 
-def _wishes(topic: TopicState, live: Sequence[int], *, prefers: bool) -> Job[list[Wish]]:
+def _placements(topic: TopicState, live: Sequence[int], *, prefers: bool) -> Job[list[Placement]]:
     led = dict.fromkeys(live, 0)
     kept: list[int | None] = []
     named: set[int] = set()
@@ -113,24 +115,24 @@ def _wishes(topic: TopicState, live: Sequence[int], *, prefers: bool) -> Job[lis
             led[leader] += 1
         kept.append(leader if leader in led else None)
         named.update(one.replicas)
-        if not (number + 1) % LOOKED_AT_ONCE:
+        if not (number + 1) % CHECKED_AT_ONCE:
             yield None
-    found: list[Wish] = []
+    found: list[Placement] = []
     for number, (one, kept_by) in enumerate(zip(partitions, kept, strict=True)):
         if kept_by is None:
-            wish = _wish(one, live, led)
-            led[wish[0]] += 1
-            found.append(wish)
+            placement = _placement(one, live, led)
+            led[placement[0]] += 1
+            found.append(placement)
         else:
             found.append((kept_by, one.replicas))
-        if not (number + 1) % LOOKED_AT_ONCE:
+        if not (number + 1) % CHECKED_AT_ONCE:
             yield None
     if prefers and (topic.name in _EVENLY or not named.issuperset(live)):
         yield from _spread(found, led, live)
     return found
 
 
-def _spread(wanted: list[Wish], led: dict[int, int], live: Sequence[int]) -> Job[None]:
+def _spread(wanted: list[Placement], led: dict[int, int], live: Sequence[int]) -> Job[None]:
     """Move partitions to nodes that lead few from nodes that lead many, until the numbers differ by one at most.
 
     The last partitions move first. A node that has got a partition never loses one here: the node that gave it led
@@ -140,23 +142,23 @@ def _spread(wanted: list[Wish], led: dict[int, int], live: Sequence[int]) -> Job
     for index, (leader, _) in enumerate(wanted):
         theirs[leader].append(index)
     for number in count(1):
-        poor = min(live, key=lambda node: (led[node], node))
-        rich = max(live, key=lambda node: (led[node], node))
-        if led[rich] - led[poor] < 2:
+        least = min(live, key=lambda node: (led[node], node))
+        busiest = max(live, key=lambda node: (led[node], node))
+        if led[busiest] - led[least] < 2:
             return
-        index = theirs[rich].pop()
-        others = [one for one in wanted[index][1] if one != poor]
-        wanted[index] = poor, (poor, *others)[: max(len(wanted[index][1]), 1)]
-        led[rich] -= 1
-        led[poor] += 1
-        if not number % LOOKED_AT_ONCE:
+        index = theirs[busiest].pop()
+        others = [one for one in wanted[index][1] if one != least]
+        wanted[index] = least, (least, *others)[: max(len(wanted[index][1]), 1)]
+        led[busiest] -= 1
+        led[least] += 1
+        if not number % CHECKED_AT_ONCE:
             yield None
 
 
-def _records(topic: TopicState, wanted: Sequence[Wish], live: Collection[int]) -> Job[list[PartitionChangeRecord]]:
+def _records(topic: TopicState, wanted: Sequence[Placement], live: Collection[int]) -> Job[list[PartitionChangeRecord]]:
     found: list[PartitionChangeRecord] = []
     for index, (leader, replicas) in enumerate(wanted):
-        if not (index + 1) % LOOKED_AT_ONCE:
+        if not (index + 1) % CHECKED_AT_ONCE:
             yield None
         now = topic.partitions[index]
         isr = in_sync(replicas, leader, live)

@@ -85,24 +85,24 @@ def change(place: Place, leader: int, live: Collection[int]) -> PartitionChangeR
     )
 
 
-def successor(place: Place, live: Sequence[int], turn: int) -> int:
+def successor(place: Place, live: Sequence[int], number: int) -> int:
     """Return the next leader of a partition: the first live replica.
 
-    Without a live replica it is a live broker, chosen by the number `turn`.
+    Without a live replica it is a live broker, chosen by the number `number`.
     """
     for replica in place.state.replicas:
         if replica in live:
             return replica
-    return live[turn % len(live)] if live else NO_LEADER
+    return live[number % len(live)] if live else NO_LEADER
 
 
-def settled(place: Place, live: Sequence[int], turn: int) -> PartitionChangeRecord | None:
+def settled(place: Place, live: Sequence[int], number: int) -> PartitionChangeRecord | None:
     """Return the record that gives a partition a live leader, and keeps a live one; None when nothing changes.
 
-    `turn`: see `successor`.
+    `number`: see `successor`.
     """
     leader = place.state.leader
-    return change(place, leader if leader in live else successor(place, live, turn), live)
+    return change(place, leader if leader in live else successor(place, live, number), live)
 
 
 def reassigned(
@@ -136,14 +136,14 @@ def preferred(place: Place, live: Collection[int]) -> int | None:
     return first if first in live and place.state.leader != first else None
 
 
-def of_strangers(state: MetadataState, racks: Mapping[int, str | None]) -> list[Message]:
+def fence_missing_brokers(state: MetadataState, racks: Mapping[int, str | None]) -> list[Message]:
     """Return the records that fence, at a start, brokers of the metadata log that this process does not have.
 
     Their partitions get other leaders.
     """
-    strangers = [one for one in state.brokers if one not in racks and not state.brokers[one].fenced]
-    live = living(state, without=strangers)
-    records: list[Message] = [fenced(state, one) for one in strangers]
+    missing = [one for one in state.brokers if one not in racks and not state.brokers[one].fenced]
+    live = living(state, without=missing)
+    records: list[Message] = [fenced(state, one) for one in missing]
     for topic in state.topics.values():
         for index, partition in enumerate(topic.partitions):
             if partition.leader not in live or len(partition.isr) != len(partition.replicas):

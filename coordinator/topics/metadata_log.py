@@ -124,7 +124,7 @@ class MetadataLog:
         for chunk in self.log.replay():
             self.unknown += _replay(self.state, chunk)
 
-    def take_in(self, data: bytes, decoded: DecodedBatches) -> None:
+    def apply_batches(self, data: bytes, decoded: DecodedBatches) -> None:
         """Take in whole batches that another process wrote, and that follow the known ones. `decoded`: from
         `decoding`.
         """

@@ -45,7 +45,7 @@ class MetadataSnapshot:
         self._configs = {key: dict(values) for key, values in state.configs.items()}
         self._next_producer_id = state.next_producer_id
         self._quotas = {entity: dict(values) for entity, values in state.quotas.items()}
-        self._as_they_came = [*state.acls.values(), *state.scram.values(), *state.tokens.values()]
+        self._records_as_written = [*state.acls.values(), *state.scram.values(), *state.tokens.values()]
 
     def records(self) -> Iterator[Message]:
         """Yield the records in an order in which they can be taken in: first those to which others refer."""
@@ -78,7 +78,7 @@ class MetadataSnapshot:
             parts = [EntityData(entity_type, entity_name) for entity_type, entity_name in entity]
             for key, limit in quotas.items():
                 yield ClientQuotaRecord(entity=parts, key=key, value=limit, remove=False)
-        yield from self._as_they_came
+        yield from self._records_as_written
 
     def _partition(self, topic_id: bytes, index: int, one: PartitionState) -> PartitionRecord:
         return PartitionRecord(
@@ -92,9 +92,9 @@ class MetadataSnapshot:
             directories=list(one.directories),
         )
 
-    def parts(self, wall_ms: int, most: int = PART_RECORDS) -> Iterator[bytes]:
-        """Yield the records as batches of `most` records; `wall_ms` is their timestamp."""
+    def parts(self, wall_ms: int, max_records: int = PART_RECORDS) -> Iterator[bytes]:
+        """Yield the records as batches of `max_records` records; `wall_ms` is their timestamp."""
         records, offset = self.records(), 0
-        while part := [(None, encode(record)) for record in islice(records, most)]:
+        while part := [(None, encode(record)) for record in islice(records, max_records)]:
             yield bytes(batches.build(part, timestamp_ms=wall_ms, base_offset=offset, leader_epoch=LEADER_EPOCH))
             offset += len(part)

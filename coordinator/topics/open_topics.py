@@ -60,9 +60,9 @@ class Topic:
         return partition
 
 
-LOOKED_AT_ONCE: Final = 2_000
+CHECKED_AT_ONCE: Final = 2_000
 """Partitions whose logs are checked each second for failures: some 5 ms, since few are in the CPU's caches."""
-LOOKED_AT_IN_A_STEP: Final = 200
+CHECKED_IN_A_STEP: Final = 200
 """Partitions that are checked without a pause."""
 NOTHING_MADE: Mapping[int, Partition | None] = MappingProxyType({})
 
@@ -99,9 +99,9 @@ class OpenTopics:
         self.waits_for_sync = waits_for_sync
         self.is_one_of_several = False
         """Whether other processes lead partitions. Then only partitions that this process leads are open, after
-        `arrive`.
+        `open_led_partition`.
         """
-        self._to_look_at: list[str] = []
+        self._to_check: list[str] = []
         """Names of topics that `failed_logs` has still to check, the next one last."""
 
     def open(self, state: TopicState, made: Mapping[int, Partition | None] = NOTHING_MADE) -> None:
@@ -153,7 +153,7 @@ class OpenTopics:
         self._set_leaders(topic)
         return left
 
-    def arrive(self, state: TopicState, index: int) -> None:
+    def open_led_partition(self, state: TopicState, index: int) -> None:
         """Open the log of a partition that this node leads, once the log is here. Raises DamagedLog or LogOffline."""
         topic = self.by_id[state.topic_id]
         topic.partitions[index] = self._open_one(state, index, self._config_of(state.name))
@@ -163,7 +163,7 @@ class OpenTopics:
         """Whether this process has the log of a partition, or should have it."""
         return not self.is_one_of_several or self.partition(name, index) is not None
 
-    def relieve(self, moved: Mapping[TopicState, Iterable[int]], node_id: int) -> list[Partition]:
+    def release_partitions(self, moved: Mapping[TopicState, Iterable[int]], node_id: int) -> list[Partition]:
         """Replace or close partitions whose leaders have new epochs; `node_id` is this process.
 
         Returns the partitions that this process leads no more. They refuse everything and are closed to clients; their
@@ -247,7 +247,7 @@ class OpenTopics:
         topic = self.by_name[name]
         partition = topic.partitions[index]
         if partition is None and self.is_one_of_several:
-            raise LogOffline(f"{name}-{index}", "this node has it not, or not yet", is_told=True)
+            raise LogOffline(f"{name}-{index}", "this node has it not, or not yet", is_reported=True)
         if partition is None:
             damage = self._logs.offline.get((name, index))
             if damage is not None:
@@ -268,19 +268,19 @@ class OpenTopics:
 
     def failed_logs(self) -> Found:
         """Find the logs that are offline and may be tried again. Of very many partitions, each call checks a part."""
-        looked = paused = 0
-        if not self._to_look_at:
-            self._to_look_at = list(reversed(self.by_name))
-        while self._to_look_at and looked < LOOKED_AT_ONCE:
-            topic = self.by_name.get(self._to_look_at.pop())
+        checked = paused = 0
+        if not self._to_check:
+            self._to_check = list(reversed(self.by_name))
+        while self._to_check and checked < CHECKED_AT_ONCE:
+            topic = self.by_name.get(self._to_check.pop())
             if topic is None or topic.name in _OF_SHARDS:
                 continue
-            looked += len(topic.partitions)
-            if looked - paused >= LOOKED_AT_IN_A_STEP:
-                paused = looked
+            checked += len(topic.partitions)
+            if checked - paused >= CHECKED_IN_A_STEP:
+                paused = checked
                 yield None
             for index, partition in enumerate(topic.partitions):
-                if index and not index % LOOKED_AT_IN_A_STEP:
+                if index and not index % CHECKED_IN_A_STEP:
                     yield None
                 # each second for each partition: these two checks suffice for nearly all
                 if partition is None and self.is_one_of_several:

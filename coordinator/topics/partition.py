@@ -67,12 +67,12 @@ class Partition:
 
     # -- appending
 
-    def check(self, batch: Batch, header: BatchHeader, now: Now, most: Allowed) -> Checked:
+    def check(self, batch: Batch, header: BatchHeader, now: Now, limits: Allowed) -> Checked:
         """Check the one batch of a client's row (Produce v3+). Return what `append` takes. It may run in any thread.
 
         `header` is from `only_batch`. `most`: the limits of the unpacked batch. Raises `ApiError` or a `BatchError`.
         """
-        return checked(batch, header, self.log.config, now.wall_ms, self.topic, self.index, most)
+        return checked(batch, header, self.log.config, now.wall_ms, self.topic, self.index, limits)
 
     def loading_producers(self) -> Job[None]:
         """A job after which the state of producers is in memory: then appends with a producer id take no time.
@@ -136,12 +136,12 @@ class Partition:
         """
         return self.log.read(offset, max_bytes, min_one_message=min_one_message, up_to=up_to)
 
-    def aborted_at_hand(self, offset: int, records: bytes) -> list[AbortedTransaction] | None:
+    def aborted_in_memory(self, offset: int, records: bytes) -> list[AbortedTransaction] | None:
         """Return the aborted transactions in `records`, if they are few and known without reading a file.
 
         This is nearly always possible. None: the caller uses `aborted`.
         """
-        return self.log.producers.aborted_at_hand(offset, len(records)) if records else []
+        return self.log.producers.aborted_in_memory(offset, len(records)) if records else []
 
     def aborted(self, offset: int, records: bytes) -> Job[list[AbortedTransaction]]:
         """A job that finds the aborted transactions in `records`, however many they are."""

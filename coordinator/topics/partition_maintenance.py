@@ -21,9 +21,9 @@ from muster.coordinator.topics.settings import TopicSettings
 
 _logger = structlog.get_logger("muster.topics")
 
-LOOK_EVERY_MS: Final = 1_000
+CHECK_EVERY_MS: Final = 1_000
 """How often this module searches for offline logs."""
-MOST_LOOKS_APART: Final = 32
+MAX_CHECKS_APART: Final = 32
 """After each failure the pause between two tries doubles, up to so many searches."""
 
 
@@ -34,24 +34,24 @@ class OfflineRetry:
         self,
         clock: Clock,
         find: Callable[[], Found | None],
-        behind: Callable[[Job[Any]], object] = at_once,
+        run_job: Callable[[Job[Any]], object] = at_once,
     ) -> None:
-        """`find`: the offline logs that may be tried now; None ends the search for ever. `behind`: runs a job for which
-        no client waits.
+        """`find`: the offline logs that may be tried now; None ends the search for ever. `run_job`: runs a job for
+        which no client waits.
         """
         self._clock = clock
-        self._behind = behind
+        self._run_job = run_job
         self._find = find
-        self._apart = 1
+        self._checks_apart = 1
         self._left = 1
         self._reasons: dict[tuple[str, int], str] = {}
         """The last logged reason why each log is offline, so that a retry does not log the same line."""
 
     def start(self) -> None:
         """Begin to search."""
-        self._clock.machine.call_at(self._clock.machine.mono_ms() + LOOK_EVERY_MS, self._look)
+        self._clock.machine.call_at(self._clock.machine.mono_ms() + CHECK_EVERY_MS, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         found = self._find()
         if found is None:
             return
@@ -59,7 +59,7 @@ class OfflineRetry:
         if self._left > 0:
             self.start()
         else:
-            self._behind(self._trying(found))
+            self._run_job(self._trying(found))
 
     def _trying(self, found: Found) -> Job[None]:
         """Try the logs one by one: opening one may take as long as at a start."""
@@ -78,13 +78,13 @@ class OfflineRetry:
                 failed |= self._fails(*one)
                 yield None
         finally:
-            self._apart = min(self._apart * 2, MOST_LOOKS_APART) if failed else 1
-            self._left = self._apart
+            self._checks_apart = min(self._checks_apart * 2, MAX_CHECKS_APART) if failed else 1
+            self._left = self._checks_apart
             self.start()
 
-    def _fails(self, topic: str, partition: int, mend: Callable[[], object]) -> bool:
+    def _fails(self, topic: str, partition: int, reopen: Callable[[], object]) -> bool:
         try:
-            mend()
+            reopen()
         except LogError as error:
             reason = str(error)
             if self._reasons.get((topic, partition)) != reason:
@@ -96,7 +96,7 @@ class OfflineRetry:
         return False
 
 
-LOOKED_AT_ONCE: Final = 100
+CHECKED_AT_ONCE: Final = 100
 """Partitions whose producers are checked in one step, if they have few producers."""
 
 
@@ -112,7 +112,7 @@ class PartitionMaintenance:
         """Begin."""
         self._expire_producers_later()
         catalogue = self._catalogue
-        OfflineRetry(catalogue.clock, self._offline, lambda job: catalogue.logs.behind(job)).start()
+        OfflineRetry(catalogue.clock, self._offline, lambda job: catalogue.logs.run_job(job)).start()
 
     def _offline(self) -> Found | None:
         """Return the logs that `OfflineRetry` is to open again; None when the logs are closed."""
@@ -136,18 +136,18 @@ class PartitionMaintenance:
 
     def _expire_producers(self) -> None:
         if self._catalogue.logs.is_open:
-            self._catalogue.logs.behind(self._expiring_producers())
+            self._catalogue.logs.run_job(self._expiring_producers())
 
     def _expiring_producers(self) -> Job[None]:
         now, expiration_ms = self._catalogue.clock.now(), self._settings().producer_id_expiration_ms
-        looked = 0
+        checked = 0
         try:
             for topic in list(self._catalogue.open.by_name.values()):
                 for partition in list(topic.partitions):
                     if partition is not None:
                         yield from partition.expiring_producers(now, expiration_ms)
-                    looked += 1
-                    if not looked % LOOKED_AT_ONCE:
+                    checked += 1
+                    if not checked % CHECKED_AT_ONCE:
                         yield None
         finally:
             self._expire_producers_later()

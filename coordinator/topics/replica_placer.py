@@ -52,20 +52,20 @@ class _Brokers:
     Each broker has one replica of a partition at most.
     """
 
-    __slots__ = ("_dealt", "_offset", "_turn", "brokers")
+    __slots__ = ("_dealt", "_number", "_offset", "brokers")
 
     def __init__(self, brokers: Iterable[int], draw: Draw) -> None:
         self.brokers = sorted(brokers)
         self._offset = draw(len(self.brokers)) if self.brokers else 0
-        self._turn = self._dealt = 0
+        self._number = self._dealt = 0
 
-    def next(self, turn: int) -> int:
+    def next(self, number: int) -> int:
         """The next broker for the partition of this number, or _NOBODY."""
         brokers = self.brokers
         if not brokers:
             return _NOBODY
-        if turn != self._turn:
-            self._turn, self._dealt = turn, 0
+        if number != self._number:
+            self._number, self._dealt = number, 0
             self._offset = (self._offset + 1) % len(brokers)
         if self._dealt >= len(brokers):
             return _NOBODY
@@ -77,7 +77,7 @@ class _Brokers:
 class _Stripes:
     """The racks, and which rack is next."""
 
-    __slots__ = ("_draw", "_place", "_racks", "_turn", "_usable")
+    __slots__ = ("_draw", "_number", "_place", "_racks", "_usable")
 
     def __init__(self, racks: Mapping[int, str | None], fenced: frozenset[int], usable: int, draw: Draw) -> None:
         self._draw = draw
@@ -91,7 +91,7 @@ class _Stripes:
             for name in names
         ]
         self._place = draw(len(names))
-        self._turn = 0
+        self._number = 0
 
     def of(self, partitions: int, factor: int) -> list[list[int]]:
         """Return the brokers of so many partitions."""
@@ -99,16 +99,16 @@ class _Stripes:
 
     def _next(self, factor: int) -> list[int]:
         racks, count = self._racks, len(self._racks)
-        if self._turn == self._usable and self._usable > 1:
+        if self._number == self._usable and self._usable > 1:
             # each broker was first once: another order, so that the same rows do not repeat
             _shuffle(racks, self._draw)
             for unfenced, fenced in racks:
                 _shuffle(unfenced.brokers, self._draw)
                 _shuffle(fenced.brokers, self._draw)
-            self._turn = 0
-        turn, start = self._turn, self._place % count
+            self._number = 0
+        number, start = self._number, self._place % count
         of_leader = start
-        while (leader := racks[of_leader][0].next(turn)) == _NOBODY:
+        while (leader := racks[of_leader][0].next(number)) == _NOBODY:
             of_leader = (of_leader + 1) % count
         found, place, passed_over = [leader], start, of_leader
         while len(found) < factor:
@@ -116,13 +116,13 @@ class _Stripes:
                 passed_over = _NOBODY  # the leader's rack was used once
             else:
                 unfenced, fenced = racks[place]
-                one = unfenced.next(turn)
+                one = unfenced.next(number)
                 if one == _NOBODY:
-                    one = fenced.next(turn)
+                    one = fenced.next(number)
                 if one != _NOBODY:
                     found.append(one)
             place = (place + 1) % count
-        self._turn += 1
+        self._number += 1
         self._place = start + 1
         return found
 

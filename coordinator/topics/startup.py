@@ -75,15 +75,15 @@ def adopted(
         wanted.topic_id = topic_id
     records = decide_creation(wanted, home, wanted.partitions, 1)
     _with_epochs(records, logs, wanted.name)
-    take_over(logs, wanted.name, wanted.topic_id, wanted.partitions)
+    adopt_copied(logs, wanted.name, wanted.topic_id, wanted.partitions)
     return records + _producer_ids(logs, state, home, wanted.name, indexes)
 
 
-def before_take_over(
+def records_before_adoption(
     logs: LogManager, state: MetadataState, home: Home, topic: str, topic_id: bytes, partitions: int
 ) -> list[Message]:
-    """Return the records to write before `take_over`, for partitions that were copied after the topic was created."""
-    return _producer_ids(logs, state, home, topic, list(_foreign(logs, topic, topic_id, partitions)))
+    """Return the records to write before `adopt_copied`: some partitions were copied after the topic was created."""
+    return _producer_ids(logs, state, home, topic, list(_with_other_topic_id(logs, topic, topic_id, partitions)))
 
 
 def on_disk(logs: LogManager, topic: str) -> list[int]:
@@ -134,7 +134,7 @@ def _id_on_disk(logs: LogManager, topic: str, index: int) -> bytes | None:
     try:
         return logs.folders.topic_id_on_disk(topic, index)
     except MalformedCheckpoint:
-        return None  # `take_over` logs this
+        return None  # `adopt_copied` logs this
 
 
 def _with_epochs(records: Sequence[Message], logs: LogManager, topic: str) -> None:
@@ -147,7 +147,7 @@ def _with_epochs(records: Sequence[Message], logs: LogManager, topic: str) -> No
     _logger.info(f"{_WHAT[topic]} found in the data directory are taken over", partitions=len(there), of=of)
 
 
-def _foreign(logs: LogManager, topic: str, topic_id: bytes, partitions: int) -> Iterator[int]:
+def _with_other_topic_id(logs: LogManager, topic: str, topic_id: bytes, partitions: int) -> Iterator[int]:
     """Yield the partitions on the disk whose topic id is another one, is missing, or cannot be read."""
     for index in on_disk(logs, topic):
         if index < partitions:
@@ -158,9 +158,9 @@ def _foreign(logs: LogManager, topic: str, topic_id: bytes, partitions: int) -> 
                 yield index
 
 
-def take_over(logs: LogManager, topic: str, topic_id: bytes, partitions: int) -> None:
+def adopt_copied(logs: LogManager, topic: str, topic_id: bytes, partitions: int) -> None:
     """Write the topic's id of the metadata log to partitions that were copied later, or whose id cannot be read."""
-    for index in _foreign(logs, topic, topic_id, partitions):
+    for index in _with_other_topic_id(logs, topic, topic_id, partitions):
         try:
             if logs.folders.topic_id_on_disk(topic, index) is None:
                 continue  # opening the log writes the id
@@ -220,7 +220,7 @@ def _chunks(file: File) -> Iterator[bytes]:
 
 KEEP_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """The configs of a topic that was created again."""
-MOST_NAMES: Final = 100
+MAX_NAMES: Final = 100
 """The most topics that one log line names."""
 
 Folders = Mapping[str, Mapping[int, bytes | None]]
@@ -241,7 +241,7 @@ def open_metadata_log(logs: LogManager) -> tuple[Log, bool]:
     return log, log.start_offset > 0 or log.end_offset < was_synced_to
 
 
-def tells_nothing(logs: LogManager, state: MetadataState) -> bool:
+def has_lost_all_topics(logs: LogManager, state: MetadataState) -> bool:
     """Whether the metadata log never had a topic, although the data directory has records of topics."""
     is_empty = not state.topics and not state.deleted
     partitions = [one for one in logs.folders.on_disk() if one[0] != METADATA_TOPIC] if is_empty else []
@@ -264,7 +264,7 @@ def lost_topics(
     # no id may be given out twice; giving out one takes more than a millisecond
     start = max(state.next_producer_id, wall_ms)
     records.append(ProducerIdsRecord(broker_id=home.node_id, broker_epoch=0, next_producer_id=start))
-    _tell(records)
+    _report_lost(records)
     return records
 
 
@@ -326,7 +326,7 @@ def _certain(folders: Folders, state: MetadataState) -> Iterator[tuple[str, Sequ
             yield name, new, ids
 
 
-def _tell(records: Sequence[Message]) -> None:
+def _report_lost(records: Sequence[Message]) -> None:
     """Log what was lost, and which topics `records` create again."""
     topics = [record.name for record in records if isinstance(record, TopicRecord)]
     partitions = sum(isinstance(record, PartitionRecord) for record in records)
@@ -334,7 +334,7 @@ def _tell(records: Sequence[Message]) -> None:
         "the metadata log has lost records",
         topics_made_again=len(topics),
         partitions_made_again=partitions,
-        topics=topics[:MOST_NAMES],
+        topics=topics[:MAX_NAMES],
         what=f"{METADATA_TOPIC}-0 has lost records: nothing is deleted, and topics that it does not know are made "
         "again from their folders; their configs are lost, so they keep all records until you set retention.ms",
     )
@@ -371,16 +371,16 @@ def load_own(
     metadata_log.load(clock.now(), catalogue.configs.broker.static.text(MIN_INSYNC_REPLICAS))
     metadata_log.begin(catalogue.racks, draw_uuid, clock.now())
     catalogue.begin(publish)
-    lost = lost or tells_nothing(logs, catalogue.state)
+    lost = lost or has_lost_all_topics(logs, catalogue.state)
     if lost:
         catalogue.append(lost_topics(logs, catalogue.state, catalogue.home, internal, draw_uuid, clock.now().wall_ms))
     for name in ADOPTED:
         _adopt(catalogue, name, internal, partitions_are_given)
-    Strays(logs, catalogue.state, lost=lost).look()
+    Strays(logs, catalogue.state, lost=lost).reconcile()
     logs.forget_others({METADATA_TOPIC, *catalogue.state.topics})
     # whatever was lost, everything that is created from here on is known
     catalogue.strays = Strays(logs, catalogue.state, lost=False)
-    catalogue.append(leadership.of_strangers(catalogue.state, catalogue.racks))
+    catalogue.append(leadership.fence_missing_brokers(catalogue.state, catalogue.racks))
     catalogue.see_brokers()
 
 
@@ -395,8 +395,8 @@ def _adopt(
     state = catalogue.state.topics.get(name)
     if state is not None:
         place = name, state.topic_id, len(state.partitions)
-        catalogue.write(before_take_over(logs, catalogue.state, home, *place))
-        take_over(logs, *place)
+        catalogue.write(records_before_adoption(logs, catalogue.state, home, *place))
+        adopt_copied(logs, *place)
         return
     wanted = internal(name) if on_disk(logs, name) else None
     if wanted is not None:

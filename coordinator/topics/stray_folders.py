@@ -18,7 +18,7 @@ from muster.coordinator.log.file_names import DELETE_SUFFIX, STRAY_SUFFIX, Other
 from muster.coordinator.topics.metadata_state import MetadataState
 from muster.coordinator.topics.names import METADATA_TOPIC, PARTITIONS_PROPERTIES
 
-MOST_LINES: Final = 20
+MAX_LINES: Final = 20
 """The most log lines of one kind at one start; further folders are only counted."""
 _NOT_RECORDS: Final = (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS)
 
@@ -39,12 +39,12 @@ class Strays:
         self._logs = logs
         self._state = state
         self._lost = lost
-        self._told: Counter[str] = Counter()
+        self._reported: Counter[str] = Counter()
         self._renamed = False
 
     # -- at a start
 
-    def look(self) -> None:
+    def reconcile(self) -> None:
         """Make the folders agree with the metadata log, before any other log is opened."""
         renamed = self._logs.folders.renamed_folders()
         for folder, other in renamed:
@@ -53,14 +53,14 @@ class Strays:
         for name, index in self._logs.folders.on_disk():
             if name != METADATA_TOPIC:
                 self._folder(name, index)
-        self._tell_of_missing()
+        self._report_missing()
         strays = sum(other.suffix == STRAY_SUFFIX for _, other in renamed)
         if strays:
             _logger.info("folders that were set aside earlier are left alone", folders=strays,
                          what_to_do=f"`muster log check {self._logs.storage.root}` names them")  # fmt: skip
-        for event, count in self._told.items():
-            if count > MOST_LINES:
-                _logger.warning(f"{event}: there are more such", more=count - MOST_LINES,
+        for event, count in self._reported.items():
+            if count > MAX_LINES:
+                _logger.warning(f"{event}: there are more such", more=count - MAX_LINES,
                                 what_to_do=f"`muster log check {self._logs.storage.root}` names them")  # fmt: skip
         if self._renamed:
             # a new topic must never find an old folder of the same name
@@ -75,11 +75,11 @@ class Strays:
                 return
             if topic_id in self._state.topics_by_id:
                 return  # folders were exchanged: opening the log reports that, and it stays offline
-            if not self._is_dead(name, topic_id):
-                self._take_over(name, index, topic_id, topic.topic_id)
+            if not self._was_deleted(name, topic_id):
+                self._adopt(name, index, topic_id, topic.topic_id)
                 return
         if name in PARTITIONS_PROPERTIES:
-            self._tell("a partition that its topic has no room for is left alone", topic=name, partition=index,
+            self._report("a partition that its topic has no room for is left alone", topic=name, partition=index,
                        what_to_do=f"start with a larger {PARTITIONS_PROPERTIES[name]} in a data directory of its own, "
                        "or remove it when you need it no more")  # fmt: skip
             return
@@ -102,14 +102,14 @@ class Strays:
                 logs.folders.put_back(folder, name, index)
                 self._renamed = True
                 return
-        if self._is_dead(name, topic_id) or self._is_unborn(folder):
+        if self._was_deleted(name, topic_id) or self._was_never_created(folder):
             logs.remove([folder])
         elif self._lost:
-            self._tell("a deleted topic's folder is kept: the metadata log has lost records", folder=folder,
+            self._report("a deleted topic's folder is kept: the metadata log has lost records", folder=folder,
                        what_to_do="remove it when you need it no more")  # fmt: skip
         else:
             aside = logs.folders.rename(folder, (name, index), STRAY_SUFFIX)
-            self._told_aside(name, index, aside, "it is called deleted, and the metadata log does not say so")
+            self._report_stray(name, index, aside, "it is called deleted, and the metadata log does not say so")
 
     def _read_id(self, name: str, index: int) -> tuple[bytes | None, bool]:
         """Return the topic id in a folder (None: it has no id), and whether the id can be read."""
@@ -118,7 +118,7 @@ class Strays:
         except (MalformedCheckpoint, OSError):
             return None, False
 
-    def _take_over(self, name: str, index: int, found: bytes, topic_id: bytes) -> None:
+    def _adopt(self, name: str, index: int, found: bytes, topic_id: bytes) -> None:
         """Serve a folder in the place of a topic's partition whose id is of an unknown topic.
 
         One damaged character, or a backup, can cause this.
@@ -131,23 +131,23 @@ class Strays:
         except OSError as error:
             _logger.error("the id of a topic cannot be written again", path=f"{storage.root}/{path}", reason=str(error))
             return
-        self._tell("the id of a topic was written again", path=f"{storage.root}/{path}", topic=name, partition=index,
+        self._report("the id of a topic was written again", path=f"{storage.root}/{path}", topic=name, partition=index,
                    found=checkpoints.encode_uuid(found), topic_id=checkpoints.encode_uuid(topic_id),
                    reason="no topic of that id was ever here: the folder is served as that of the topic whose name it "
                    "has; the old file is kept beside as partition.metadata.damaged")  # fmt: skip
 
-    def _tell_of_missing(self) -> None:
+    def _report_missing(self) -> None:
         there = set(self._logs.folders.on_disk())
         for topic in self._state.topics.values():
             for index in range(len(topic.partitions)):
                 if (topic.name, index) not in there:
-                    self._tell("the folder of a partition is not there: it is made anew, empty", topic=topic.name,
+                    self._report("the folder of a partition is not there: it is made anew, empty", topic=topic.name,
                                partition=index, what_to_do="if it held records, stop, put the folder back from a "
                                "backup and start again")  # fmt: skip
 
     # -- one folder
 
-    def clear_way(self, name: str, index: int) -> None:
+    def clear_folder(self, name: str, index: int) -> None:
         """Remove or rename what is in the place of a new log. Raises OSError."""
         if self._logs.folders.has_folder(name, index):
             self._clear(name, index)
@@ -157,7 +157,7 @@ class Strays:
     def _clear(self, name: str, index: int) -> None:
         logs = self._logs
         topic_id, readable = self._read_id(name, index)
-        if self._is_dead(name, topic_id) or self._is_unborn(f"{name}-{index}"):
+        if self._was_deleted(name, topic_id) or self._was_never_created(f"{name}-{index}"):
             self._renamed = True
             logs.remove(logs.delete(name, index))
             return
@@ -177,25 +177,25 @@ class Strays:
                           reason=error.strerror or str(error))  # fmt: skip
             return
         self._renamed = True
-        self._told_aside(name, index, aside, reason)
+        self._report_stray(name, index, aside, reason)
 
-    def _is_dead(self, name: str, topic_id: bytes | None) -> bool:
+    def _was_deleted(self, name: str, topic_id: bytes | None) -> bool:
         """Whether the metadata log says that the topic of this id and name was deleted."""
         return topic_id is not None and not self._lost and self._state.deleted.get(topic_id) == name
 
-    def _is_unborn(self, folder: str) -> bool:
+    def _was_never_created(self, folder: str) -> bool:
         """Whether the folder is from a topic whose creation did not end."""
         return not self._lost and never_held_records(self._logs, folder)
 
     # -- reporting
 
-    def _told_aside(self, name: str, index: int, aside: str, reason: str) -> None:
+    def _report_stray(self, name: str, index: int, aside: str, reason: str) -> None:
         root = self._logs.storage.root
-        self._tell("a folder that belongs to no topic was set aside", topic=name, partition=index, folder=aside,
+        self._report("a folder that belongs to no topic was set aside", topic=name, partition=index, folder=aside,
                    reason=reason, what_to_do=f"stop, then `muster log repair {root} --partition {aside}` makes its "
                    "topic again; or remove the folder when you need it no more")  # fmt: skip
 
-    def _tell(self, event: str, **facts: Any) -> None:
-        self._told[event] += 1
-        if self._told[event] <= MOST_LINES:
+    def _report(self, event: str, **facts: Any) -> None:
+        self._reported[event] += 1
+        if self._reported[event] <= MAX_LINES:
             _logger.warning(event, **facts)

@@ -202,8 +202,8 @@ class Topics:
     def _internal(self, name: str) -> NewTopic | None:
         if name not in INTERNAL_TOPICS:
             return None
-        told = self.by_name.get(EVENTS_OF.get(name, ""))
-        count = None if told is None else len(told.partitions)
+        decoded = self.by_name.get(EVENTS_OF.get(name, ""))
+        count = None if decoded is None else len(decoded.partitions)
         return internal_topic(name, self.draw_uuid(), self.settings, count)
 
     def growing(
@@ -286,9 +286,9 @@ class Topics:
             yield from _deciding(self._keeper, lambda: records)
         else:
             self._catalogue.write(records)
-            self._tell(records)
+            self._report_changes(records)
 
-    def _tell(self, records: Sequence[Message]) -> None:
+    def _report_changes(self, records: Sequence[Message]) -> None:
         """Pass records of access control entries and of quotas to their subscribers."""
         acls = [record for record in records if type(record).__name__ in _OF_ACLS]
         quotas: list[Any] = [record for record in records if type(record).__name__ == "ClientQuotaRecord"]
@@ -299,17 +299,17 @@ class Topics:
             for of_quotas in self._quota_subscribers:
                 of_quotas(quotas)
 
-    def taking_in(self, data: bytes) -> Job[None]:
+    def applying_batches(self, data: bytes) -> Job[None]:
         """Take in whole batches of the keeper's metadata log, which follow the known ones."""
         metadata_log, state = self.metadata_log, self.state
-        told = yield from decoding(data)
-        metadata_log.take_in(data, told)
-        records = told.records
+        decoded = yield from decoding(data)
+        metadata_log.apply_batches(data, decoded)
+        records = decoded.records
         gone = [
             self.by_id[one.topic_id] for one in records if type(one) is RemoveTopicRecord and one.topic_id in self.by_id
         ]
         self.dynamic_configs.written(records, state)
-        self._tell(records)
+        self._report_changes(records)
         self._catalogue.see_brokers()
         for touched in {state.touched_by(record): None for record in records}:
             if touched is not None:
@@ -319,7 +319,7 @@ class Topics:
             name, index = place.topic.name, place.partition
             if self.open.leaders[name][index] != (place.state.leader, place.topic.leader_epoch(index)):
                 moved.setdefault(place.topic, []).append(index)
-        left = self.open.relieve(moved, self.home.node_id)
+        left = self.open.release_partitions(moved, self.home.node_id)
         for forgotten in gone:
             yield from self._catalogue.forgetting(forgotten)
         self._catalogue.pending.changed(topics=True)

@@ -20,7 +20,7 @@ from muster.coordinator.log import (
     UnsupportedCompression,
     batches,
 )
-from muster.coordinator.log.records.compression import CODECS, LITTLE, ZSTD, Allowed
+from muster.coordinator.log.records.compression import CODECS, SMALL, ZSTD, Allowed
 from muster.coordinator.log.records.headers import (
     COMPRESSION_MASK,
     CONTROL,
@@ -50,7 +50,7 @@ ANY_AGE_MS = 2**63 - 1
 _LEGACY_OVERHEAD: Final = 14
 """The least size of a message of magic 0."""
 
-MOST_FAULTS = 10_000
+MAX_FAULTS = 10_000
 """The most refused records that an answer names; Kafka names all."""
 _SHOWN = 3
 """The most refused records in the sentence of an answer."""
@@ -123,20 +123,20 @@ def _size_of_batch(data: Buffer, position: int) -> int | None:
     return length + LENGTH_OVERHEAD if length + LENGTH_OVERHEAD <= left else None
 
 
-def is_little(batch: Batch, header: BatchHeader) -> bool:
-    """Whether to try with `LITTLE` first. The batch may have more records than its header says."""
-    return len(batch) <= LITTLE.unpacked_bytes and header.record_count <= LITTLE.parts
+def is_small(batch: Batch, header: BatchHeader) -> bool:
+    """Whether to try with `SMALL` first. The batch may have more records than its header says."""
+    return len(batch) <= SMALL.unpacked_bytes and header.record_count <= SMALL.parts
 
 
 def checked(
-    batch: Batch, header: BatchHeader, config: LogConfig, wall_ms: int, topic: str, partition: int, most: Allowed
+    batch: Batch, header: BatchHeader, config: LogConfig, wall_ms: int, topic: str, partition: int, limits: Allowed
 ) -> Checked:
     """Return what a partition stores of a client's batch.
 
     The batch gets the topic's own codec (compression.type), and the greatest timestamp of its records, whatever the
     header says. The log sets the offsets later. `header` is from `only_batch`.
 
-    Raises a `BatchError` (MoreThanAllowed: more than `most`), or `InvalidRecords` of topics. INVALID_RECORD: keys are
+    Raises a `BatchError` (MoreThanAllowed: more than `limits`), or `InvalidRecords` of topics. INVALID_RECORD: keys are
     missing in a compacted topic. INVALID_TIMESTAMP: a timestamp is out of the topic's range.
     """
     attributes, size = header.attributes, header.length + LENGTH_OVERHEAD
@@ -154,7 +154,7 @@ def checked(
     )
     if not is_right:
         raise _fault(batch, header, config.max_message_bytes)
-    found = batches.plain(batch, header, most)
+    found = batches.plain(batch, header, limits)
     compression = attributes & COMPRESSION_MASK
     unpacked_bytes = len(found.data) if compression else 0
     stamps, claims = config.stamps_append_time, attributes & LOG_APPEND_TIME != 0
@@ -235,7 +235,7 @@ def _check_each(batch: batches.Plain, config: LogConfig, wall_ms: int, partition
         else:
             continue
         found += 1
-        if found <= MOST_FAULTS:
+        if found <= MAX_FAULTS:
             faults.append((index, fault))
     if wrong_time:
         sentence = "One or more records have been rejected due to invalid timestamp"

@@ -76,7 +76,7 @@ def loaded(log: Any) -> Any:
 
 async def brought(log: Any, base_offset: int) -> Exception | None:
     done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-    log.bring(base_offset, done.set_result)
+    log.fetch_segment(base_offset, done.set_result)
     return await done
 
 
@@ -427,7 +427,7 @@ async def test_the_end_of_a_term_while_a_segment_comes(tables: Counting) -> None
     async with seated(tables, cache_bytes=PLENTY) as node:
         log = node.open()
         tables.held = asyncio.Event()
-        log.bring(0, answers.append)
+        log.fetch_segment(0, answers.append)
         await asyncio.sleep(0)
         rows = dict(tables.below.tables.rows_of)
     assert tables.below.tables.rows_of == rows
@@ -442,14 +442,14 @@ async def test_a_log_that_goes_to_another_node_while_a_segment_comes(tables: Cou
     async with seated(tables, cache_bytes=PLENTY) as node:
         log = node.open()
         tables.held = asyncio.Event()
-        log.bring(0, answers.append)
+        log.fetch_segment(0, answers.append)
         await asyncio.sleep(0)
         node.logs.let_go("orders", 0)
         node.writer.pending.leave(ORDERS, 0)
         tables.held.set()
         await until(lambda: bool(answers))
         assert isinstance(answers[0], LogOffline)
-        log.bring(0, answers.append)
+        log.fetch_segment(0, answers.append)
         assert isinstance(answers[1], LogOffline)
 
 
@@ -459,7 +459,7 @@ async def test_a_segment_that_goes_while_it_comes(tables: Counting) -> None:
     async with seated(tables, cache_bytes=PLENTY) as node:
         log = loaded(node.open())
         tables.held = asyncio.Event()
-        log.bring(0, answers.append)
+        log.fetch_segment(0, answers.append)
         await asyncio.sleep(0)
         second = log.segments[1].base_offset
         log.delete_records_before(second)

@@ -28,7 +28,7 @@ SIZES: Final = (600, 1_200, 6_000) if IS_WHOLE else (60, 120, 600, 1_200)
 SLACK: Final = 4_000
 """So much more is no growth: a log line here, an entry of a cache there."""
 
-_LIMITS: Final = re.compile(r"_?([A-Z_]*AT_ONCE|MANY_STEPS|FEW_[A-Z]+|MANY_ROWS|LOOKED_AT_IN_A_STEP|SLICE|FEW)")
+_LIMITS: Final = re.compile(r"_?([A-Z_]*AT_ONCE|MANY_STEPS|FEW_[A-Z]+|MANY_ROWS|CHECKED_IN_A_STEP|SLICE|FEW)")
 _LEAST, _MOST = 50, 100_000
 """Smaller ones bound no work that is worth it, larger ones are bytes."""
 

@@ -83,7 +83,7 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
     read = yield from read_rows(node, context, fetch.rows, terms, taken)
     if request.max_wait_ms <= 0 or read.bytes >= min_bytes or read.failed or not read.partitions:
         for log, base_offset in read.absent:
-            log.bring(base_offset, lambda _: None)  # the reader will ask again
+            log.fetch_segment(base_offset, lambda _: None)  # the reader will ask again
         return (yield from _answer(node, context, fetch, read, by_id))
     partitions, available, absent = read.partitions, read.bytes, read.absent
     # the records are read again after the wait, so that they take no memory during it
@@ -110,9 +110,9 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
         later(None)  # the job ends normally and keeps nothing
 
     forget = context.channel.on_close(give_up)
-    brought = [log.bring(base_offset, lambda _: wait.finish()) for log, base_offset in absent]
+    fetches = [log.fetch_segment(base_offset, lambda _: wait.finish()) for log, base_offset in absent]
     if later_ones:
-        brought.append(_count(node, context, len(fetch.rows), wait))
+        fetches.append(_count(node, context, len(fetch.rows), wait))
     try:
         if later_ones:
             yield from wait.watching(later_ones)
@@ -120,7 +120,7 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
                 yield OffloadedWork(lambda: take_apart(request))  # `fetch` has its rows
         yield later
     finally:
-        for no_more in brought:
+        for no_more in fetches:
             no_more()
     forget()
     if fetch.overtaken():
@@ -230,11 +230,11 @@ def _worth_telling(
     told = []
     for row, data in results:
         worth = bool(data.records) or data.diverging_epoch is not None
-        news = row.tell(data.error_code, data.high_watermark, data.log_start_offset, worth)
+        news = row.note_answer(data.error_code, data.high_watermark, data.log_start_offset, worth)
         if news or not fetch.incremental:
             told.append((row, data))
             if data.records:
-                fetch.told(row)
+                fetch.note_records(row)
         yield None
     return told
 

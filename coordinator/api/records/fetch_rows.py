@@ -176,7 +176,7 @@ def _read(
         # Kafka drops a first batch that does not fit. With the batch it drops the aborted transactions that it found.
         has_dropped = not records and room > 0 and row.fetch_offset < data.last_stable_offset
         if terms.committed and not has_dropped:
-            aborted = partition.aborted_at_hand(row.fetch_offset, records)
+            aborted = partition.aborted_in_memory(row.fetch_offset, records)
             if aborted is None:
                 aborted = yield from partition.aborted(row.fetch_offset, records)
             # The log's objects have the encoded fields. Making the protocol's objects would take as long as finding

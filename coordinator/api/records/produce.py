@@ -40,7 +40,7 @@ from muster.coordinator.system.jobs import Job, OffloadedWork, PendingResult
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.open_topics import Topic
 from muster.coordinator.topics.partition import Partition
-from muster.coordinator.topics.validation import Batch, Checked, first_batch, is_little, only_batch
+from muster.coordinator.topics.validation import Batch, Checked, first_batch, is_small, only_batch
 from muster.protocol.errors import ErrorCode, error_name
 from muster.protocol.messages.produce import (
     PartitionProduceData,
@@ -339,7 +339,7 @@ class _Produce:
             log = partition.log
             row.log_start_offset = log.start_offset
             if checked is None:
-                if not is_little(row.records, header):
+                if not is_small(row.records, header):
                     return False
                 checked = row.checked = partition.check(row.records, header, self._now, self._unpacking.at_once)
                 self._unpacking.note(checked.unpacked_bytes)

@@ -134,18 +134,18 @@ def _partitions(node: Node, topic: Topic, start: int, end: int) -> list[Describe
         leader, replicas = leaders[index], state.replicas
         online = leader.broker_id != NO_BROKER and topic.is_online(index)
         # a leader that was found dead a moment ago is not the leader; another one follows soon
-        lives = online and (cluster.is_whole or cluster.lives(leader.broker_id))
+        is_alive = online and (cluster.is_whole or cluster.is_alive(leader.broker_id))
         rows.append(
             DescribeTopicPartitionsResponsePartition(
-                0 if lives else ErrorCode.LEADER_NOT_AVAILABLE,
+                0 if is_alive else ErrorCode.LEADER_NOT_AVAILABLE,
                 index,
-                leader.broker_id if lives else NO_BROKER,
+                leader.broker_id if is_alive else NO_BROKER,
                 leader.epoch,
                 replicas,
                 state.isr if online else (),
                 (),
                 (),
-                cluster.away(replicas) if online else replicas,
+                cluster.unavailable(replicas) if online else replicas,
             )
         )
     return rows

@@ -38,18 +38,18 @@ class Cleaner:
         self._timer: Timer | None = None
         self._stop = Event()
         self._running: dict[Partition, CleaningJob] = {}
-        self._coming: set[Partition] = set()
+        self._fetching: set[Partition] = set()
         """Logs with a segment that is being fetched."""
         self._uncleanable: set[Partition] = set()
         self._stuck: set[Partition] = set()
-        """Logs whose compaction failed; they are tried again at the next `look`."""
+        """Logs whose compaction failed; they are tried again at the next `check_logs`."""
         self._undecided: dict[Partition, int] = {}
         """Logs with an open transaction. No more of them can be compacted before the clean part ends after this
         offset.
         """
         self._due: list[tuple[float, int, Partition]] = []
         """A heap of the due logs of the last survey whose compaction has not begun: the dirtiest first."""
-        self._is_looking = self._look_again = False
+        self._is_checking = self._check_again = False
         self._clean_up_to = load_offsets(manager.storage, checkpoints.CLEANER_OFFSETS)
         self._file = OffsetCheckpointFile(manager.storage, checkpoints.CLEANER_OFFSETS)
         self._is_saving = False
@@ -67,7 +67,7 @@ class Cleaner:
 
     def _ring(self) -> None:
         self._arm()
-        self.look()
+        self.check_logs()
 
     def stop(self, *, clean: bool = True) -> None:
         """Stop the running compactions (within some ms) and begin no others. A half compaction is done again next time.
@@ -89,7 +89,7 @@ class Cleaner:
         """Whether no compaction runs."""
         return not self._running
 
-    def look(self) -> None:
+    def check_logs(self) -> None:
         """Begin with the dirtiest due logs, as far as threads are free; the others follow."""
         self._stuck.clear()
         self._due.clear()
@@ -103,13 +103,13 @@ class Cleaner:
     def _begin_due(self) -> None:
         if self._free <= 0:
             return
-        if self._is_looking:
-            self._look_again = True
+        if self._is_checking:
+            self._check_again = True
             return
-        self._is_looking = True
-        self._manager.behind(self._looking())
+        self._is_checking = True
+        self._manager.run_job(self._checking())
 
-    def _looking(self) -> Job[None]:
+    def _checking(self) -> Job[None]:
         """Begin with the logs of the last survey. When none of them is due any more, survey all logs."""
         try:
             yield from self._beginning()
@@ -117,16 +117,16 @@ class Cleaner:
                 yield from self._surveying()
                 yield from self._beginning()
         finally:
-            self._is_looking = False
-        if self._look_again:
-            self._look_again = False
+            self._is_checking = False
+        if self._check_again:
+            self._check_again = False
             self._begin_due()
 
     def _beginning(self) -> Job[None]:
         while self._due and self._free > 0:
             log = self._manager.get(*heappop(self._due)[2])
             found = None if log is None else self._examined(log)
-            if found is not None and found.is_due and not self._brings(found):
+            if found is not None and found.is_due and not self._fetches_absent(found):
                 self._begin(found)
             yield None
 
@@ -141,7 +141,7 @@ class Cleaner:
         heapify(due)
         self._due = due
 
-    def _brings(self, found: LogToClean) -> bool:
+    def _fetches_absent(self, found: LogToClean) -> bool:
         """Fetch segments that are not here. True while some are missing; the log is then examined again later."""
         log, key = found.log, (found.log.topic, found.log.partition)
         absent = next((segment for segment in found.segments if segment.is_absent), None)
@@ -149,13 +149,13 @@ class Cleaner:
             return False
 
         def then(failure: Exception | None) -> None:
-            self._coming.discard(key)
+            self._fetching.discard(key)
             if failure is None:
                 self._begin_due()
 
-        if key not in self._coming and len(self._coming) < max(self._manager.settings.log_cleaner_threads, 1):
-            self._coming.add(key)
-            log.bring(absent.base_offset, then)
+        if key not in self._fetching and len(self._fetching) < max(self._manager.settings.log_cleaner_threads, 1):
+            self._fetching.add(key)
+            log.fetch_segment(absent.base_offset, then)
         return True
 
     def _examined(self, log: UnifiedLog) -> LogToClean | None:
@@ -203,7 +203,7 @@ class Cleaner:
         self._changes += 1
         if not self._is_saving:
             self._is_saving = True
-            self._manager.behind(self._saving())
+            self._manager.run_job(self._saving())
 
     def _saving(self) -> Job[None]:
         try:

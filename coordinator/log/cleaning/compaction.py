@@ -179,15 +179,15 @@ class Compaction:
                     self._throttle.spent(used)
 
     def _feed(
-        self, file: File, part: Part, take: Callable[[bytes], int], is_enough: Callable[[], bool] = lambda: False
+        self, file: File, part: Part, process: Callable[[bytes], int], is_enough: Callable[[], bool] = lambda: False
     ) -> None:
-        """Pass the batches of a segment to `take`, which returns how many bytes it has processed."""
+        """Pass the batches of a segment to `process`, which returns how many bytes it has processed."""
         position, wanted = 0, CHUNK_BYTES
         while position < part.size and not is_enough():
             data = file.pread(min(wanted, part.size - position), position)
-            used = take(data)
+            used = process(data)
             if used == 0 and is_old(data):
-                used = self._feed_old(file, position, data, take, is_enough)
+                used = self._feed_old(file, position, data, process, is_enough)
             if used == 0:
                 wanted = whole_batches(data)[1]
                 if wanted <= len(data) or wanted > part.size - position:
@@ -197,15 +197,15 @@ class Compaction:
             self._throttle.spent(used)
 
     def _feed_old(
-        self, file: File, position: int, data: bytes, take: Callable[[bytes], int], is_enough: Callable[[], bool]
+        self, file: File, position: int, data: bytes, process: Callable[[bytes], int], is_enough: Callable[[], bool]
     ) -> int:
-        """Pass the old messages at the start of `data` to `take`, as batches v2 under the same codec."""
+        """Pass the old messages at the start of `data` to `process`, as batches v2 under the same codec."""
         used, start = whole_batches(data)[0], 0
         try:
             for start, end in runs(data[:used]):
                 if is_enough():
                     break
-                take(_compressed(as_batch(data[start:end]), read_header(data, start).compression))
+                process(_compressed(as_batch(data[start:end]), read_header(data, start).compression))
                 self._met_old_format = True
         except BatchError as error:
             raise type(error)(f"{file.path} cannot be read at byte {position + start}: {error}") from error
@@ -244,11 +244,11 @@ def grouped(parts: list[Part], config: LogConfig) -> list[list[Part]]:
     groups: list[list[Part]] = []
     # an entry of the offset index takes 8 bytes, one of the time index 12. Each interval has one entry at most.
     interval = max(config.index_interval_bytes, HEADER_SIZE)
-    most_bytes = min(config.segment_bytes, (config.segment_index_bytes // 12 - 1) * interval)
+    max_bytes = min(config.segment_bytes, (config.segment_index_bytes // 12 - 1) * interval)
     size = 0
     for part in parts:
         reach = part.next_base - 1 - groups[-1][0].base_offset if groups else 0
-        if groups and size + part.size <= most_bytes and reach < 1 << 31:
+        if groups and size + part.size <= max_bytes and reach < 1 << 31:
             groups[-1].append(part)
             size += part.size
         else:

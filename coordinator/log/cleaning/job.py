@@ -212,9 +212,9 @@ class CleaningJob:
                 # opening the log again finishes the swap
                 self.log.go_offline(swapped.file.path, OSError(str(self.failure)))
             elif self.log.failure is None:
-                swapped.settle()
+                swapped.end_swap()
                 if self.log.knows_producers:
-                    self.log.producers.settled(swapped)
+                    self.log.producers.swap_ended(swapped)
             self._is_renamed = False
         cleaned, self._cleaned = self._cleaned, None
         if self.failure is not None or self.stopped:

@@ -184,7 +184,7 @@ class ProducerFiles:
         if index is not None:
             self.indexes = dict(sorted([*self.indexes.items(), (first, index)]))
 
-    def settled(self, base_offset: int) -> None:
+    def swap_ended(self, base_offset: int) -> None:
         """Note that the index that replaced others has its own name now."""
         index = self.indexes.get(base_offset)
         if index is not None:

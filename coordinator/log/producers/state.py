@@ -18,7 +18,7 @@ from muster.coordinator.system.jobs import Job, at_once
 KEPT_BATCHES = 5
 """Remembered batches per producer: as many as may be in flight (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 
-LOOKED_AT_ONCE: Final = 500
+CHECKED_AT_ONCE: Final = 500
 """Producers that are checked for expiration in one step."""
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
@@ -201,6 +201,6 @@ class Producers:
             if producer is not None and is_idle and now_ms - producer.last_timestamp_ms >= after_ms:
                 del known[producer_id]
                 gone += 1
-            if not number % LOOKED_AT_ONCE:
+            if not number % CHECKED_AT_ONCE:
                 yield None
         return gone

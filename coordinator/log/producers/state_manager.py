@@ -58,7 +58,7 @@ FEW_ABORTED: Final = 100
 """With fewer aborted transactions of one index, a job does not pause."""
 MUCH_BYTES: Final = 64 * 1024 * 1024
 """After a read of so many bytes a snapshot is written at once, for the next start."""
-MOST_ENDED: Final = 500
+MAX_ENDED: Final = 500
 """When more transactions have ended, those with durable markers are forgotten: maybe no one reads this log."""
 _STABLE_OFFSET: Final = attrgetter("last_stable_offset")
 
@@ -67,7 +67,7 @@ class ProducerStateManager:
     """The producers of one log, up to its end."""
 
     __slots__ = (
-        "_at", "_durable_offset", "_files", "_loading", "_most_ended", "_position", "_producers", "_seen", "_segments",
+        "_at", "_durable_offset", "_files", "_loading", "_max_ended", "_position", "_producers", "_seen", "_segments",
         "is_loaded", "verifications",
     )  # fmt: skip
 
@@ -82,7 +82,7 @@ class ProducerStateManager:
         """`durable_offset`: returns how far the log is durable now. `keeps_batches`: see `ProducerFiles`."""
         self._segments = segments
         self._durable_offset = durable_offset
-        self._most_ended = MOST_ENDED
+        self._max_ended = MAX_ENDED
         self.is_loaded = False
         """Whether the state reaches to the end of the log. Each append keeps it so."""
         self.verifications = Verifications()
@@ -211,9 +211,9 @@ class ProducerStateManager:
         """
         producers = self._producers
         aborted = producers.marked(marker, offset, timestamp_ms)
-        if producers.ended_count > self._most_ended:
+        if producers.ended_count > self._max_ended:
             producers.forget_ended(self._durable_offset())
-            self._most_ended = max(MOST_ENDED, 2 * producers.ended_count)
+            self._max_ended = max(MAX_ENDED, 2 * producers.ended_count)
         self.verifications.marked(marker.producer_id, marker.producer_epoch)
         if aborted is not None:
             self._files.aborted(aborted)
@@ -238,9 +238,9 @@ class ProducerStateManager:
         else:
             self._stop_loading()
 
-    def settled(self, segment: Segment) -> None:
+    def swap_ended(self, segment: Segment) -> None:
         """Note that the files of a segment that replaced others have their own names now."""
-        self._files.settled(segment.base_offset)
+        self._files.swap_ended(segment.base_offset)
 
     def cut(self) -> None:
         """Note that the log was cut: the state may have too much. Raises OSError."""
@@ -345,7 +345,7 @@ class ProducerStateManager:
         """Whether any transaction in the log was aborted. Only after `is_loaded`."""
         return bool(self._files.indexes)
 
-    def aborted_at_hand(self, offset: int, size: int) -> list[AbortedTransaction] | None:
+    def aborted_in_memory(self, offset: int, size: int) -> list[AbortedTransaction] | None:
         """The result of `aborted_in` when it is small and in memory, as nearly always; None: use `aborted_in`.
 
         A job and its generators take twice the time. Only after `is_loaded`.
@@ -358,7 +358,7 @@ class ProducerStateManager:
         for base_offset, index in indexes.items():
             if base_offset < first:
                 continue
-            is_last = index.add_at_hand(found, offset, end)
+            is_last = index.add_from_memory(found, offset, end)
             if is_last:
                 break
             if is_last is None or len(found) > FEW_ABORTED:

@@ -158,35 +158,39 @@ class Plain(NamedTuple):
     """Whether a record is too large to be copied."""
 
 
-def plain(data: Buffer, header: BatchHeader, most: Allowed) -> Plain:
+def plain(data: Buffer, header: BatchHeader, limits: Allowed) -> Plain:
     """Return the one batch in `data`, from a client, uncompressed, for the functions below.
 
     Raises MoreThanAllowed. Raises InvalidRecords where a batch of the log would raise CorruptBatch. Its CRC was right,
     so it did not arrive damaged. After an answer CORRUPT_MESSAGE a client would send it again for ever.
     """
-    if len(data) <= UNCOUNTED_BYTES and not header.attributes & COMPRESSION_MASK and header.record_count <= most.parts:
+    if (
+        len(data) <= UNCOUNTED_BYTES
+        and not header.attributes & COMPRESSION_MASK
+        and header.record_count <= limits.parts
+    ):
         return Plain(data, header, False)
     try:
-        found = unpack(data, header, most.unpacked_bytes)
+        found = unpack(data, header, limits.unpacked_bytes)
     except CorruptBatch as error:
         raise InvalidRecords(str(error)) from error
     parts, largest = header.record_count, 0
-    if parts <= most.parts and not _is_surely_little(len(found), parts, most):
-        parts, largest = count_parts(found, parts, most.parts)
-    if parts > most.parts:
+    if parts <= limits.parts and not _is_surely_small(len(found), parts, limits):
+        parts, largest = count_parts(found, parts, limits.parts)
+    if parts > limits.parts:
         raise MoreThanAllowed(
             f"the batch has {header.record_count} records with {parts - header.record_count} headers or more, it may "
-            f"have at most {most.parts} of both together"
+            f"have at most {limits.parts} of both together"
         )
     return Plain(found, header, largest > LARGE_RECORD_BYTES)
 
 
-def _is_surely_little(size: int, records: int, most: Allowed) -> bool:
+def _is_surely_small(size: int, records: int, limits: Allowed) -> bool:
     """Whether so many bytes have no room for too many headers or a large record. Then nobody has to count them."""
     if size <= UNCOUNTED_BYTES:
         return True
     room = size - HEADER_SIZE - records * _LEAST_RECORD
-    return size <= LARGE_RECORD_BYTES and records + room // _LEAST_HEADER <= most.parts
+    return size <= LARGE_RECORD_BYTES and records + room // _LEAST_HEADER <= limits.parts
 
 
 def _read(batch: Plain) -> Iterable[LogRecord]:

@@ -57,7 +57,7 @@ class Allowed(NamedTuple):
     """The limit for records and headers together."""
 
 
-LITTLE: Final = Allowed(1024 * 1024, 2_000)
+SMALL: Final = Allowed(1024 * 1024, 2_000)
 """The limits for a batch that is read on the event loop: it takes some two milliseconds."""
 
 
@@ -75,7 +75,7 @@ class Unpacking:
     def __init__(self) -> None:
         self._left = REQUEST_UNPACKED_BYTES
         self._used = False
-        self.at_once = LITTLE
+        self.at_once = SMALL
         """The limits of the next batch, if it is read on the event loop."""
 
     def allowed(self, max_message_bytes: int) -> Allowed:
@@ -90,8 +90,8 @@ class Unpacking:
         if unpacked_bytes:
             self._left = max(self._left - unpacked_bytes, 0)
             self._used = True
-            if self._left < LITTLE.unpacked_bytes:
-                self.at_once = Allowed(self._left, LITTLE.parts)
+            if self._left < SMALL.unpacked_bytes:
+                self.at_once = Allowed(self._left, SMALL.parts)
 
 
 def unpack(batch: Buffer, header: BatchHeader, limit: int) -> Buffer:

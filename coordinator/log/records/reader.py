@@ -112,11 +112,11 @@ def _slice(data: memoryview, at: int) -> tuple[memoryview | None, int]:
     return (None, at) if size < 0 else (data[at : at + size], at + size)
 
 
-def count_parts(data: Buffer, count: int, most: int) -> tuple[int, int]:
+def count_parts(data: Buffer, count: int, max_parts: int) -> tuple[int, int]:
     """Return how many records and headers a batch of `count` records has, and the size of its largest record.
 
-    It stops soon after `most`. It does not read the headers, so their claimed number costs no time. When a record is
-    not valid, it counts the records before.
+    It stops soon after `max_parts`. It does not read the headers, so their claimed number costs no time. When a record
+    is not valid, it counts the records before.
     """
     parts, largest, at = count, 0, HEADER_SIZE
     with suppress(IndexError, ValueError):
@@ -148,7 +148,7 @@ def count_parts(data: Buffer, count: int, most: int) -> tuple[int, int]:
             if data[here]:
                 headers, _ = varint(data, here)
                 parts += max(headers, 0)
-                if parts > most:
+                if parts > max_parts:
                     break
             at = end
     return parts, largest

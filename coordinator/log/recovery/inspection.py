@@ -165,9 +165,9 @@ class Inspection:
         """
         self._without = without
         entries = [entry for entry in self._storage.entries(self._directory) if entry.name not in without]
-        self._look_at_names(entries)
+        self._check_names(entries)
         if checkpoints.PARTITION_METADATA not in without:
-            self._look_at_topic_id()
+            self._check_topic_id()
         sizes = _with_suffix(entries, LOG_SUFFIX)
         if not any(_is_leftover(entry) for entry in entries):
             for base in sorted(_with_suffix(entries, INDEX_SUFFIX).keys() - sizes.keys()):
@@ -175,11 +175,11 @@ class Inspection:
         next_offset = 0
         bases = sorted(sizes)
         for base, follower in zip_longest(bases, bases[1:]):
-            next_offset = max(self._look_at_segment(base, sizes[base], max(next_offset, base), follower), next_offset)
+            next_offset = max(self._check_segment(base, sizes[base], max(next_offset, base), follower), next_offset)
         self.end_offset = max(next_offset, self._last_stop.start_offset)
-        self._look_for_lost_end()
+        self._check_for_lost_end()
 
-    def _look_at_names(self, entries: list[Entry]) -> None:
+    def _check_names(self, entries: list[Entry]) -> None:
         for entry in entries:
             if _is_leftover(entry):
                 self._find(NOTE, entry.name, None, "left by an interrupted change; the next start puts it right")
@@ -188,7 +188,7 @@ class Inspection:
             ):
                 self._find(DAMAGE, entry.name, None, "a folder is in the place of the file: move it away")
 
-    def _look_for_lost_end(self) -> None:
+    def _check_for_lost_end(self) -> None:
         recovery_point = self._last_stop.recovery_point
         has_bad_tail = bool(self.segments) and self.segments[-1].is_bad_to_the_end
         if self.end_offset < recovery_point and not has_bad_tail:
@@ -200,7 +200,7 @@ class Inspection:
             )
             self._find(DAMAGE, name, None, problem)
 
-    def _look_at_topic_id(self) -> None:
+    def _check_topic_id(self) -> None:
         name = checkpoints.PARTITION_METADATA
         path = f"{self._directory}/{name}" if self._directory else name
         data = self._storage.load(path)
@@ -242,7 +242,7 @@ class Inspection:
         file = self._storage.file(f"{self._directory}/{name}" if self._directory else name).path
         self.findings.append(Finding(severity, file, position, problem))
 
-    def _look_at_segment(self, base: int, size: int, next_offset: int, follower: int | None) -> int:
+    def _check_segment(self, base: int, size: int, next_offset: int, follower: int | None) -> int:
         """Check one segment; return the offset after it. `follower`: the base offset of the next segment."""
         name = f"{self._directory}/{segment_name(base)}" if self._directory else segment_name(base)
         index = _IndexCheck(self._storage, name, base, size, self._without)

@@ -43,8 +43,8 @@ def clear(storage: Storage, directory: str, absent: Collection[int] = ()) -> Non
     `absent`: the base offsets of segments that are part of the log and not on this machine.
     """
     leftovers = _Leftovers(storage, directory, absent)
-    if not leftovers.are_there():
-        for name in leftovers.remove_orphans():
+    if not leftovers.exist():
+        for name in leftovers.remove_unmatched_indexes():
             _logger.error("a segment is missing", path=f"{storage.root}/{directory}/{name}{LOG_SUFFIX}",
                           what="its index is there, and it is not: its records are gone unless a backup has the file",
                           what_to_do="stop, put the file back and start again")  # fmt: skip
@@ -52,7 +52,7 @@ def clear(storage: Storage, directory: str, absent: Collection[int] = ()) -> Non
     leftovers.remove_unfinished()
     leftovers.finish_swaps()
     leftovers.remove_rest_of_swaps()
-    leftovers.remove_orphans()
+    leftovers.remove_unmatched_indexes()
 
 
 class _Leftovers:
@@ -64,7 +64,7 @@ class _Leftovers:
         self._absent = {segment_name(base_offset) for base_offset in absent}
         self._files = {entry.name: entry for entry in storage.entries(directory) if not entry.is_directory}
 
-    def are_there(self) -> bool:
+    def exist(self) -> bool:
         return any(base_offset_of(name) is None and is_leftover(name) for name in self._files)
 
     def _remove(self, name: str) -> None:
@@ -135,14 +135,14 @@ class _Leftovers:
             elif is_replaces_note(name):
                 self._remove(name)
 
-    def remove_orphans(self) -> list[str]:
+    def remove_unmatched_indexes(self) -> list[str]:
         """Remove indexes without their segment. Returns the names of the former segments, without suffix.
 
         The removal of a segment renames its log file first and removes that file last.
         """
         logged = {name[:20] for name in self._files if name.endswith(LOG_SUFFIX)} | self._absent
-        orphans = [name for name in self._files if name[:20] not in logged and base_offset_of(name) is not None]
-        orphans = [name for name in orphans if not name.endswith(SNAPSHOT_SUFFIX)]
-        for name in orphans:
+        unmatched = [name for name in self._files if name[:20] not in logged and base_offset_of(name) is not None]
+        unmatched = [name for name in unmatched if not name.endswith(SNAPSHOT_SUFFIX)]
+        for name in unmatched:
             self._remove(name)
-        return list(dict.fromkeys(name[:20] for name in orphans))
+        return list(dict.fromkeys(name[:20] for name in unmatched))

@@ -156,7 +156,7 @@ class LogLoader:
         leftovers.clear(self.storage, self.directory, [figures.base_offset for figures in self.absent])
         for figures in self.absent:
             segment = self._segment(figures.base_offset, self.wall_ms)
-            segment.be_absent(figures)
+            segment.make_absent(figures)
             self._segments.append(segment)
         for entry in self.storage.entries(self.directory):
             base_offset = base_offset_of(entry.name)

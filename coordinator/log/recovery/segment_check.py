@@ -34,7 +34,7 @@ from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.storage.interfaces import File
 from muster.protocol.message_sets import MIN_SIZES, may_be_message
 
-MOST_TORN_BYTES = 128 * 1024 * 1024
+MAX_TORN_BYTES = 128 * 1024 * 1024
 """The most bytes of a torn tail: more than any batch has."""
 _CHUNK = 1024 * 1024
 _SECTOR = 512
@@ -123,7 +123,7 @@ def is_torn(file: File, position: int, end: int, next_offset: int) -> bool:
     They are no whole batch. The append was cut short, or a power cut left zeros in place of some blocks. Other bytes
     were whole once, or are not from Muster.
     """
-    if end - position > MOST_TORN_BYTES:
+    if end - position > MAX_TORN_BYTES:
         return only_zeros(file, position, end)
     return _is_short(file, position, end, next_offset) or _has_empty_sector(file, position, end)
 

@@ -14,7 +14,7 @@ from muster.coordinator.log.storage.interfaces import Buffer
 from muster.coordinator.system.jobs import Job, PendingResult
 
 T = TypeVar("T")
-Bring = Callable[[int, Callable[[Exception | None], object]], Callable[[], object]]
+FetchSegment = Callable[[int, Callable[[Exception | None], object]], Callable[[], object]]
 """`bring(base_offset, then)`: fetch the file of that segment, then call `then(None)`, or `then(error)` when it fails.
 
 If the file is here, it calls `then` at once. It returns a function that ends the wait.
@@ -78,7 +78,7 @@ class AbsentFile:
         """Do nothing: no handle is open."""
 
 
-def with_what_it_needs(bring: Bring, work: Callable[[], Job[T]]) -> Job[T]:
+def with_absent_segments(fetch_segment: FetchSegment, work: Callable[[], Job[T]]) -> Job[T]:
     """A job that reads a log and fetches each absent segment that it needs; after a fetch, `work` begins again.
 
     Raises what `work` raises, or why a segment cannot be fetched.
@@ -88,7 +88,7 @@ def with_what_it_needs(bring: Bring, work: Callable[[], Job[T]]) -> Job[T]:
             return (yield from work())
         except SegmentAbsent as absent:
             later = PendingResult()
-            forget = bring(absent.base_offset, later)
+            forget = fetch_segment(absent.base_offset, later)
         try:
             failure = yield later
         finally:

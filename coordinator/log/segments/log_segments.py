@@ -146,12 +146,12 @@ class LogSegments(Sequence[Segment]):
         So a crash leaves no gap: files are removed from the start on, or from the end backwards. When the last segment
         is removed, `append` or `cut_last` must follow.
         """
-        doomed = self._segments[first:last]
+        removed = self._segments[first:last]
         if last == len(self._segments):
-            doomed.reverse()
+            removed.reverse()
         del self._segments[first:last], self._bases[first:last]
         self._sealed_bytes = -1
-        return doomed
+        return removed
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
         """Put the compacted segment `new` in the place of `old`, neighbours in the log. Files are not changed."""
@@ -206,14 +206,19 @@ def retention_rules(
 
 
 def count_given_up(
-    segments: LogSegments, durable_offset: int, is_given_up: Callable[[Segment], bool], most: int
+    segments: LogSegments, durable_offset: int, is_given_up: Callable[[Segment], bool], max_count: int
 ) -> int:
-    """Return how many segments from the first on are given up, at most `most`, and only durable ones."""
+    """Return how many segments from the first on are given up, at most `max_count`, and only durable ones."""
     count = 0
     for index, segment in enumerate(segments):
         is_last = index + 1 == len(segments)
         end_offset = segments.end_offset if is_last else segments[index + 1].base_offset
-        if count >= most or end_offset > durable_offset or (is_last and segment.size == 0) or not is_given_up(segment):
+        if (
+            count >= max_count
+            or end_offset > durable_offset
+            or (is_last and segment.size == 0)
+            or not is_given_up(segment)
+        ):
             break
         count += 1
     return count
@@ -225,7 +230,7 @@ def _is_older(segment: Segment, oldest_ms: int, topic: str, partition: int) -> b
         if segment.largest_timestamp() >= oldest_ms:
             return False
         # the values of an absent segment were kept with its bytes, and not in an index
-        if segment.is_absent or _tells_its_time(segment):
+        if segment.is_absent or _has_its_timestamp(segment):
             return True
     except CorruptBatch as error:
         _logger.error("a segment is kept: it is damaged, so nobody knows how old its records are", topic=topic,
@@ -236,7 +241,7 @@ def _is_older(segment: Segment, oldest_ms: int, topic: str, partition: int) -> b
     return segment.largest_timestamp() < oldest_ms
 
 
-def _tells_its_time(segment: Segment) -> bool:
+def _has_its_timestamp(segment: Segment) -> bool:
     """Whether the batch with the greatest timestamp, by the index, has that timestamp.
 
     If not, the time index was damaged. It is rebuilt, and `largest_timestamp` is right from then on. Raises

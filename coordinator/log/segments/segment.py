@@ -101,12 +101,12 @@ class Segment:
         left).
         """
         self.file.close()
-        doomed = "" if self.is_absent else self.name + LOG_SUFFIX + DELETED_SUFFIX
-        if doomed:
-            self._storage.rename(self.name + LOG_SUFFIX, doomed)
+        name = "" if self.is_absent else self.name + LOG_SUFFIX + DELETED_SUFFIX
+        if name:
+            self._storage.rename(self.name + LOG_SUFFIX, name)
         for suffix in SUFFIXES[1:]:
             self._storage.remove(self.name + suffix)
-        return doomed
+        return name
 
     def adopt(self, size: int) -> None:
         """Use an existing file of `size` bytes. Its indexes are read when they are first needed."""
@@ -117,7 +117,7 @@ class Segment:
         self._tail_floor = MAX_RELATIVE_OFFSET
 
     def adopt_cleaned(self, cleaned: CleanedFile, swap_name: str) -> None:
-        """Use the file of a compaction, which is named `swap_name` until `settle`."""
+        """Use the file of a compaction, which is named `swap_name` until `end_swap`."""
         self.adopt(cleaned.size)
         self._index, self._time_index = cleaned.index, cleaned.time_index
         self.first_timestamp, self.max_timestamp = cleaned.first_timestamp, cleaned.max_timestamp
@@ -126,7 +126,7 @@ class Segment:
         self.file.pread(1, 0)  # opens the file
         self.is_held = True
 
-    def settle(self) -> None:
+    def end_swap(self) -> None:
         """Note that all its files have their own names now."""
         self.file.close()
         self.file = self._storage.file(self.name + LOG_SUFFIX)
@@ -146,22 +146,22 @@ class Segment:
             self.base_offset, self.size, self.first_timestamp, self.max_timestamp, self.max_timestamp_offset
         )
 
-    def leave(self) -> str:
+    def evict(self) -> str:
         """Make it absent: its file need not be here any more. The file has the returned name and may be removed later.
 
         Raises LogError or OSError.
         """
         figures = self.figures()
         self.file.close()
-        doomed = self.name + LOG_SUFFIX + DELETED_SUFFIX
-        self._storage.rename(self.name + LOG_SUFFIX, doomed)
+        name = self.name + LOG_SUFFIX + DELETED_SUFFIX
+        self._storage.rename(self.name + LOG_SUFFIX, name)
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             self._storage.remove(self.name + suffix)
-        self.be_absent(figures)
-        return doomed
+        self.make_absent(figures)
+        return name
 
-    def be_absent(self, figures: SegmentFigures) -> None:
-        """Note that its file is not here: reads raise SegmentAbsent until `arrive`."""
+    def make_absent(self, figures: SegmentFigures) -> None:
+        """Note that its file is not here: reads raise SegmentAbsent until `make_present`."""
         self.adopt(figures.size)
         self._forget_tail()
         _, _, self.first_timestamp, self.max_timestamp, self.max_timestamp_offset = figures
@@ -169,12 +169,12 @@ class Segment:
         self.file = AbsentFile(self.file.path, self.base_offset)
         self.is_absent = True
 
-    def arrive(self) -> None:
+    def make_present(self) -> None:
         """Note that its file is here, whole and with its indexes."""
         self.file = self._storage.file(self.name + LOG_SUFFIX)
         self.is_absent = False
 
-    def cannot_arrive(self, failure: LogError) -> None:
+    def fail_fetch(self, failure: LogError) -> None:
         """Note that its file cannot be fetched: reads raise `failure` in place of SegmentAbsent."""
         self.file = AbsentFile(self.file.path, self.base_offset, failure)
 

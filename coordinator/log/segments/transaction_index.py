@@ -22,9 +22,9 @@ ENTRY: Final = Struct(">hqqqq")
 ENTRY_SIZE: Final = ENTRY.size
 ENTRIES_AT_ONCE: Final = 1000
 """Entries that are read between two steps of a job: half a millisecond."""
-MOST_KEPT: Final = 512
+MAX_KEPT: Final = 512
 """The most entries of one segment in memory."""
-_KEPT: Final = MOST_KEPT // 2
+_KEPT: Final = MAX_KEPT // 2
 """At least so many of the newest entries are in memory, and at most twice as many."""
 _LAST_OFFSET: Final = attrgetter("last_offset")
 
@@ -137,7 +137,7 @@ class TransactionIndex:
             yield self._read(first, last)
             first = last
 
-    def add_at_hand(self, found: list[AbortedTransaction], offset: int, end: int) -> bool | None:
+    def add_from_memory(self, found: list[AbortedTransaction], offset: int, end: int) -> bool | None:
         """Add the entries for a reader from `offset` to `end` to `found`, if they are in memory.
 
         They are the entries with markers from `offset` on. The first with a last stable offset at or above `end` is the

@@ -120,7 +120,8 @@ class DiskFile:
     """A `storage.File` with a descriptor that is opened at its first use."""
 
     __slots__ = (
-        "_closing", "_descriptor", "_files", "_guard", "_is_away", "_mode", "_name", "_place", "_syncs", "path", "used"
+        "_closing", "_descriptor", "_files", "_guard", "_is_closed_until_used", "_mode", "_name", "_place", "_syncs",
+        "path", "used",
     )  # fmt: skip
 
     def __init__(self, path: str, mode: int, place: Place, name: str, files: OpenFiles = OF_THIS_PROCESS) -> None:
@@ -128,7 +129,7 @@ class DiskFile:
         self.path = path
         self.used = False
         self._files = files
-        self._is_away = False
+        self._is_closed_until_used = False
         self._mode = mode
         self._place = place
         self._name = name
@@ -139,23 +140,23 @@ class DiskFile:
 
     def _open(self, more: int = 0) -> int:
         # a file that was only put away is not created again: if it was removed, its bytes are lost
-        more = 0 if self._is_away else more
+        more = 0 if self._is_closed_until_used else more
         self._descriptor = self._place.open(self._name, self._mode | more)
-        self._is_away = False
+        self._is_closed_until_used = False
         self._files.opened(self)
         return self._descriptor
 
     def _create(self) -> int:
         return self._open(os.O_CREAT)
 
-    def put_away(self) -> bool:
+    def close_until_used(self) -> bool:
         """Close it until its next use. False while it is in use, or when it may be renamed."""
         if not self._name.endswith(".log") or not self._guard.acquire(blocking=False):
             return False
         try:
             if self._descriptor < 0 or self._syncs:
                 return False
-            descriptor, self._descriptor, self._is_away = self._descriptor, -1, True
+            descriptor, self._descriptor, self._is_closed_until_used = self._descriptor, -1, True
             os.close(descriptor)
             return True
         finally:
@@ -255,7 +256,7 @@ class DiskFile:
         """Close its descriptor, once no sync needs it any more."""
         with self._guard:
             descriptor, self._descriptor = self._descriptor, -1
-            self._is_away = False
+            self._is_closed_until_used = False
             self._files.closed(self)
             if descriptor >= 0 and self._syncs:
                 self._closing.append(descriptor)
@@ -264,7 +265,7 @@ class DiskFile:
             os.close(descriptor)
 
 
-class Held:
+class LockedDirectory:
     """A data directory that was taken."""
 
     def __init__(self, lock: DirectoryLock, place: Place) -> None:
@@ -391,8 +392,8 @@ class FileStorage:
         finally:
             os.close(descriptor)
 
-    def lock(self) -> Held:
+    def lock(self) -> LockedDirectory:
         """Take the data directory for this server alone."""
         lock = DirectoryLock(self.root)
         self._place.take()
-        return Held(lock, self._place)
+        return LockedDirectory(lock, self._place)

@@ -12,7 +12,7 @@ LOCK_FILE = ".lock"
 
 # POSIX record locks belong to a process. They do not stop a second holder in the same process. They end when the
 # process closes any descriptor of the file.
-_held_here: set[str] = set()
+_locked_here: set[str] = set()
 
 
 class DirectoryLock:
@@ -21,7 +21,7 @@ class DirectoryLock:
     def __init__(self, directory: str) -> None:
         """Raises DirectoryLocked when another server, in this process or elsewhere, holds `directory`."""
         self._key = os.path.realpath(directory)
-        if self._key in _held_here:
+        if self._key in _locked_here:
             raise DirectoryLocked(directory, os.getpid())
         path = Path(directory) / LOCK_FILE
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -33,7 +33,7 @@ class DirectoryLock:
             if not isinstance(error, BlockingIOError | PermissionError):
                 raise
             raise DirectoryLocked(directory, pid) from error
-        _held_here.add(self._key)
+        _locked_here.add(self._key)
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
 
@@ -42,7 +42,7 @@ class DirectoryLock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-            _held_here.discard(self._key)
+            _locked_here.discard(self._key)
 
 
 def _holder(descriptor: int) -> int | None:

@@ -20,7 +20,7 @@ class Open(Protocol):
     used: bool
     """Whether it was used again since it was opened, or since this was last reset."""
 
-    def put_away(self) -> bool:
+    def close_until_used(self) -> bool:
         """Close it until its next use. False when that is not possible now."""
 
 
@@ -31,8 +31,8 @@ class OpenFiles:
     That thread uses no file at that moment.
     """
 
-    def __init__(self, most: Callable[[], int] | None = None) -> None:
-        self.most = most
+    def __init__(self, limit: Callable[[], int] | None = None) -> None:
+        self.limit = limit
         self._thread = threading.get_ident()
         self._guard = threading.Lock()
         self._open: dict[Open, None] = {}
@@ -45,23 +45,23 @@ class OpenFiles:
         file.used = False
         with self._guard:
             self._open[file] = None
-            if self.most is not None and threading.get_ident() == self._thread:
-                over = len(self._open) - self.most()
+            if self.limit is not None and threading.get_ident() == self._thread:
+                over = len(self._open) - self.limit()
                 # two at a time, so that the number falls when connections need more
                 for _ in range(min(over, 2)):
-                    self._put_one_away(file)
+                    self._close_one(file)
 
     def closed(self, file: Open) -> None:
         """Note that a file was closed. It does nothing when the file was not open."""
         with self._guard:
             self._open.pop(file, None)
 
-    def _put_one_away(self, newest: Open) -> None:
+    def _close_one(self, newest: Open) -> None:
         # the oldest file that was not used since its last check; a used one moves to the end once more
         for _ in range(min(TRIES, 2 * len(self._open))):
             file = next(iter(self._open))
             del self._open[file]
-            if file is not newest and not file.used and file.put_away():
+            if file is not newest and not file.used and file.close_until_used():
                 return
             file.used = False
             self._open[file] = None

@@ -22,7 +22,7 @@ Sync = tuple[Callable[[], object], Callable[["OSError | None"], object]]
 """A function that syncs some files, and a function that gets the result."""
 GATHER_MS: Final = 5
 """The longest time that a sync of many files waits for other requests."""
-QUIET_TURNS: Final = 2
+QUIET_ITERATIONS: Final = 2
 """After so many iterations of the event loop without another request for a sync, none is expected."""
 Waiter = Callable[[LogOffline | None], object]
 
@@ -106,9 +106,9 @@ class SharedSync:
 
     def _gather(self, clock: Clock) -> None:
         self._seen, self._quiet, self._until_ms = self.wanted, 0, clock.mono_ms() + GATHER_MS
-        clock.call_soon(self._look)
+        clock.call_soon(self._check_for_more)
 
-    def _look(self) -> None:
+    def _check_for_more(self) -> None:
         """Begin a round when no other request arrives."""
         if self._clock is None or self._closed:
             return
@@ -116,8 +116,8 @@ class SharedSync:
             self._quiet += 1
         else:
             self._seen, self._quiet = self.wanted, 0
-        if self._quiet < QUIET_TURNS and self._clock.mono_ms() < self._until_ms:
-            self._clock.call_soon(self._look)
+        if self._quiet < QUIET_ITERATIONS and self._clock.mono_ms() < self._until_ms:
+            self._clock.call_soon(self._check_for_more)
         else:
             self._begin_round()
 

@@ -380,9 +380,9 @@ class Elsewhere:
             pass
         self.log.roll(1)
         self.segment = self.log.segments[0]
-        self.doomed = self.segment.leave()
+        self.doomed = self.segment.evict()
         self.waiting: list[Any] = []
-        self.log.durability.bring = self.bring
+        self.log.durability.fetch_segment = self.bring
 
     def bring(self, base_offset: int, then: Any) -> Any:
         assert base_offset == 0
@@ -391,7 +391,7 @@ class Elsewhere:
 
     def arrive(self) -> None:
         self.segment._storage.rename(self.doomed, self.segment.name + ".log")
-        self.segment.arrive()
+        self.segment.make_present()
         for then in tuple(self.waiting):
             then(None)
 
@@ -426,7 +426,7 @@ def test_what_cannot_be_brought_is_told(node: Node) -> None:
     away = Elsewhere(node, "a")
     answers = send(node, fetch_request(node, ("a", 0, 0), max_wait_ms=500))
     failure = DamagedLog(away.segment.place(0), "it is damaged")
-    away.segment.cannot_arrive(failure)
+    away.segment.fail_fetch(failure)
     away.waiting[0](failure)
     assert rows(answers.one(), node) == [("a", 0, ErrorCode.KAFKA_STORAGE_ERROR, 0)]
 

@@ -58,7 +58,7 @@ class Bench:
     def _open(self) -> tuple[FakeLog, int]:
         self.opened += 1
         if not self.is_here:
-            raise LogOffline("__group_events-7", "this node has it not, or not yet", is_told=True)
+            raise LogOffline("__group_events-7", "this node has it not, or not yet", is_reported=True)
         return self.log, 3
 
     def tell(self, *happened: Event) -> None:

@@ -151,7 +151,7 @@ def test_the_next_leader_writes_what_waits_when_a_partition_moves(bench: Bench) 
     bench.fails = True  # its log is about to be closed
 
     def gone() -> Any:
-        raise LogOffline("__transaction_events-7", "this node has it not, or not yet", is_told=True)
+        raise LogOffline("__transaction_events-7", "this node has it not, or not yet", is_reported=True)
 
     bench.journal._writer._open_log = gone
     with capture_logs() as logs:

@@ -99,7 +99,7 @@ class Storm:
                 self.log.roll(NOW)
             elif chance < 0.7:
                 self.compactions += self.cleaner.is_idle
-                self.cleaner.look()
+                self.cleaner.check_logs()
                 if self.draw.random() < 0.7:
                     self.later.settle()
             elif chance < 0.72:

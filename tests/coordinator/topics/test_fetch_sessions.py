@@ -104,7 +104,7 @@ def test_partitions_that_had_records_are_served_last() -> None:
     sessions = make()
     session_id = begin(sessions, 0, 1, 2)
     context = follow(sessions, session_id, 1)
-    context.told(context.rows[0])
+    context.note_records(context.rows[0])
     assert asked(follow(sessions, session_id, 2)) == [1, 2, 0]
 
 
@@ -119,14 +119,14 @@ def test_a_parked_request_learns_that_its_session_went_on() -> None:
 
 def test_a_row_is_told_when_there_is_news() -> None:
     row = FetchRow(key(0), 0, 1000)
-    assert row.tell(0, 5, 0, worth=False)
-    assert not row.tell(0, 5, 0, worth=False)
-    assert row.tell(0, 5, 0, worth=True)
-    assert row.tell(0, 6, 0, worth=False)
-    assert row.tell(0, 6, 2, worth=False)
-    assert row.tell(3, -1, -1, worth=False)
-    assert row.tell(3, -1, -1, worth=False)
-    assert row.tell(0, 6, 2, worth=False)
+    assert row.note_answer(0, 5, 0, worth=False)
+    assert not row.note_answer(0, 5, 0, worth=False)
+    assert row.note_answer(0, 5, 0, worth=True)
+    assert row.note_answer(0, 6, 0, worth=False)
+    assert row.note_answer(0, 6, 2, worth=False)
+    assert row.note_answer(3, -1, -1, worth=False)
+    assert row.note_answer(3, -1, -1, worth=False)
+    assert row.note_answer(0, 6, 2, worth=False)
 
 
 def test_when_full_only_a_larger_session_takes_an_old_ones_place() -> None:
@@ -163,14 +163,14 @@ def named(number: int, topics: int, characters: int = 0) -> list[FetchRow]:
 
 
 def test_one_that_is_too_large_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_SESSION_BYTES", 10_000)
+    monkeypatch.setattr(module, "MAX_SESSION_BYTES", 10_000)
     sessions = make()
     assert sessions.create(named(1, 10, 1_000), False, 0) == 0
     assert sessions.create(named(1, 10, 10), False, 0) == 1
 
 
 def test_one_that_grows_too_large_ends_as_if_it_had_made_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_SESSION_BYTES", 10_000)
+    monkeypatch.setattr(module, "MAX_SESSION_BYTES", 10_000)
     sessions = make()
     session_id = begin(sessions, 0)
     assert follow(sessions, session_id, 1, *range(20)).error_code == 0
@@ -180,7 +180,7 @@ def test_one_that_grows_too_large_ends_as_if_it_had_made_way(monkeypatch: pytest
 
 
 def test_large_ones_make_way_for_smaller_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_BYTES", 50_000)
+    monkeypatch.setattr(module, "MAX_BYTES", 50_000)
     sessions = make(1_000)
     assert sessions.create(named(1, 50), False, 0) == 1
     assert sessions.create(named(2, 60), False, 1) == 2
@@ -194,8 +194,8 @@ def test_large_ones_make_way_for_smaller_ones(monkeypatch: pytest.MonkeyPatch) -
 def test_sessions_never_take_more_than_they_may(data: st.DataObject) -> None:
     sessions, known = make(5), dict[int, int]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "MOST_BYTES", 20_000)
-        patch.setattr(module, "MOST_SESSION_BYTES", 9_000)
+        patch.setattr(module, "MAX_BYTES", 20_000)
+        patch.setattr(module, "MAX_SESSION_BYTES", 9_000)
         for number in range(data.draw(st.integers(1, 25))):
             now_ms = number * data.draw(st.sampled_from([1, EVICTION_MS]))
             partitions = data.draw(st.lists(st.integers(0, 30), max_size=25))

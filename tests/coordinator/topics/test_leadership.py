@@ -116,11 +116,11 @@ def test_other_replicas_are_there_at_once(replicas: list[int], told: tuple[int, 
 
 def test_brokers_that_are_not_here_any_more_lead_nothing() -> None:
     log = Log([1], [2], [3])
-    log.write(*leadership.of_strangers(log.state, {1: None, 2: None}))
+    log.write(*leadership.fence_missing_brokers(log.state, {1: None, 2: None}))
     assert [log.told(index)[0] for index in range(3)][:2] == [1, 2]
     assert log.told(2)[0] in (1, 2)
     assert log.state.brokers[3].fenced
-    assert leadership.of_strangers(log.state, {1: None, 2: None}) == []
+    assert leadership.fence_missing_brokers(log.state, {1: None, 2: None}) == []
 
 
 def test_a_broker_that_is_no_longer_registered_is_forgotten() -> None:

@@ -15,7 +15,7 @@ from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import MetadataLog
 from muster.coordinator.topics.metadata_state import TOPIC_RESOURCE
 from muster.coordinator.topics.names import METADATA_TOPIC
-from muster.coordinator.topics.partition_maintenance import LOOK_EVERY_MS
+from muster.coordinator.topics.partition_maintenance import CHECK_EVERY_MS
 from muster.coordinator.topics.topics import Topics
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
@@ -109,12 +109,12 @@ def test_the_metadata_log_comes_back_by_itself_when_there_is_space_again() -> No
         at_once(topics.setting_configs(TOPIC_RESOURCE, "before", {"retention.ms": "1"}))
     assert topics.metadata_log.log.failure is not None
     with capture_logs() as told:
-        clock.advance(LOOK_EVERY_MS)
+        clock.advance(CHECK_EVERY_MS)
     assert (told[-1]["event"], told[-1]["topic"]) == ("a log is online again", METADATA_TOPIC)
     assert refused(topics, "meanwhile") == ErrorCode.KAFKA_STORAGE_ERROR
     assert topics.state.topic_configs("before") == {}
     disk.full = False
-    clock.advance(LOOK_EVERY_MS)
+    clock.advance(CHECK_EVERY_MS)
     at_once(topics.setting_configs(TOPIC_RESOURCE, "before", {"retention.ms": "2"}))
     add_topic(topics, "after")
     topics.logs.close()
@@ -130,7 +130,7 @@ def test_a_metadata_log_that_has_lost_records_stays_offline() -> None:
     topics.metadata_log.log.go_offline("x", OSError(5, "Input/output error"))
     topics.state.version += 1
     with capture_logs() as told:
-        clock.advance(LOOK_EVERY_MS)
+        clock.advance(CHECK_EVERY_MS)
     assert "records" in told[-1]["reason"]
     with pytest.raises(ApiError):
         add_topic(topics, "other")
@@ -142,7 +142,7 @@ def test_what_was_refused_is_cut_off_the_metadata_log() -> None:
     version = topics.state.version
     topics.metadata_log.log.append(1, batch(), wall_ms=0)
     topics.metadata_log.log.go_offline("x", OSError(5, "Input/output error"))
-    clock.advance(LOOK_EVERY_MS)
+    clock.advance(CHECK_EVERY_MS)
     assert topics.metadata_log.log.end_offset == version
 
 
@@ -156,7 +156,7 @@ def test_a_partition_comes_back_by_itself_when_there_is_space_again() -> None:
         produce(partition, batch(b"lost"), NOW)
     assert [topics.by_name["t"].is_online(index) for index in range(2)] == [False, True]
     disk.full = False
-    clock.advance(LOOK_EVERY_MS)
+    clock.advance(CHECK_EVERY_MS)
     assert topics.by_name["t"].is_online(0)
     assert produce(partition, batch(b"after"), NOW).base_offset == 1
 
@@ -169,14 +169,14 @@ def test_the_longer_it_fails_the_more_seldom_it_is_tried(monkeypatch: pytest.Mon
     began_ms = clock.now().mono_ms
 
     def fail(*_: object, **__: object) -> None:
-        tried.append((clock.now().mono_ms - began_ms) // LOOK_EVERY_MS)
+        tried.append((clock.now().mono_ms - began_ms) // CHECK_EVERY_MS)
         raise LogOffline("x", "Input/output error")
 
     monkeypatch.setattr(topics.logs, "reopen", fail)
-    clock.advance(100 * LOOK_EVERY_MS)
+    clock.advance(100 * CHECK_EVERY_MS)
     assert tried == [1, 3, 7, 15, 31, 63, 95]
     monkeypatch.undo()
-    clock.advance(100 * LOOK_EVERY_MS)
+    clock.advance(100 * CHECK_EVERY_MS)
     assert topics.by_name["t"].is_online(0)
 
 
@@ -192,7 +192,7 @@ def test_a_partition_that_could_not_be_opened_is_opened_later() -> None:
         topics.by_name["t"].existing(0)
     assert refusal.value.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     storage.unreadable = ""
-    clock.advance(LOOK_EVERY_MS)
+    clock.advance(CHECK_EVERY_MS)
     partition = topics.open.partition("t", 0)
     assert partition is not None
     assert partition.log.end_offset == 1
@@ -212,7 +212,7 @@ def test_nothing_is_opened_after_the_end() -> None:
     topics = make_topics(storage, clock)
     add_topic(topics)
     topics.logs.close()
-    clock.advance(10 * LOOK_EVERY_MS)
+    clock.advance(10 * CHECK_EVERY_MS)
     assert not storage.locked
     assert topics.logs.logs() == []
 
@@ -233,7 +233,7 @@ def test_a_broken_partition_metadata_takes_that_one_partition_offline(data: byte
     (line,) = [line for line in told if line["log_level"] == "error"]
     assert (line["event"], line["path"]) == ("a log is damaged", f"memory:/{METADATA}")
     assert "muster log repair memory: --partition t-1" in line["what_to_do"]
-    clock.advance(10 * LOOK_EVERY_MS)  # an operator decides
+    clock.advance(10 * CHECK_EVERY_MS)  # an operator decides
     assert not topics.by_name["t"].is_online(1)
     assert storage.files[METADATA] == data
     with pytest.raises(DamagedLog):
@@ -270,7 +270,7 @@ def test_a_topic_can_be_deleted_on_a_disk_that_takes_no_files() -> None:
 
 
 def test_of_very_many_partitions_some_are_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_topics, "LOOKED_AT_ONCE", 3)
+    monkeypatch.setattr(open_topics, "CHECKED_AT_ONCE", 3)
     topics = make_topics(MemoryStorage())
     for name in "abc":
         add_topic(topics, name, 2)

@@ -6,9 +6,9 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.log import LogOffline
 from muster.coordinator.system.clock import ManualClock
-from muster.coordinator.topics.partition_maintenance import LOOK_EVERY_MS, MOST_LOOKS_APART, OfflineRetry
+from muster.coordinator.topics.partition_maintenance import CHECK_EVERY_MS, MAX_CHECKS_APART, OfflineRetry
 
-LONG_MS = 10 * MOST_LOOKS_APART * LOOK_EVERY_MS
+LONG_MS = 10 * MAX_CHECKS_APART * CHECK_EVERY_MS
 
 
 def test_why_a_log_stays_offline_is_logged_once_and_when_that_changes() -> None:

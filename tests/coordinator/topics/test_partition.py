@@ -80,7 +80,7 @@ def test_a_compacted_topic_needs_keys() -> None:
 
 
 def test_an_answer_names_so_many_records_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation, "MOST_FAULTS", 2)
+    monkeypatch.setattr(validation, "MAX_FAULTS", 2)
     for configs, wanted in (
         ({"cleanup_policy": "compact"}, batch(b"a", b"b", b"c", key=None)),
         ({"message_timestamp_before_max_ms": "1000"}, batch(b"a", b"b", b"c", at_ms=1)),
@@ -282,8 +282,8 @@ def test_readers_of_committed_records_stop_at_an_open_transaction_and_hear_of_ab
     records = target.read(0, 1 << 20, True, target.last_stable_offset())
     aborted = at_once(target.aborted(0, records))
     assert [(t.producer_id, t.first_offset, t.last_offset) for t in aborted] == [(7, 1, 3)]
-    assert target.aborted_at_hand(0, records) == aborted
-    assert at_once(target.aborted(4, b"")) == target.aborted_at_hand(4, b"") == []
+    assert target.aborted_in_memory(0, records) == aborted
+    assert at_once(target.aborted(4, b"")) == target.aborted_in_memory(4, b"") == []
 
 
 def test_a_leader_epoch_that_is_not_ours_is_refused() -> None:

@@ -35,7 +35,7 @@ def state_of(**topics: Sequence[int | tuple[int, ...]]) -> MetadataState:
 
 
 def play(state: MetadataState, live: Sequence[int], *, prefers: bool = True, most: int = 1_000) -> list[Message]:
-    records: list[Message] = [*at_once(leader_balancer.changes(state, live, prefers=prefers, most=most))]
+    records: list[Message] = [*at_once(leader_balancer.changes(state, live, prefers=prefers, max_moves=most))]
     for record in records:
         state.evolve(record)
     return records
@@ -95,7 +95,7 @@ def test_the_share_of_a_new_node_costs_a_look_at_each_partition_and_not_one_for_
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        records = at_once(leader_balancer.changes(state, [1, 2, 3], prefers=True, most=1_000))
+        records = at_once(leader_balancer.changes(state, [1, 2, 3], prefers=True, max_moves=1_000))
     finally:
         sys.setprofile(before)
     assert len(records) == partitions // 3
@@ -111,7 +111,7 @@ def test_many_partitions_are_looked_at_in_steps() -> None:
         nonlocal calls
         calls += event == "call"
 
-    job = leader_balancer.changes(state, [2, 4], prefers=True, most=1_000)
+    job = leader_balancer.changes(state, [2, 4], prefers=True, max_moves=1_000)
     before = sys.getprofile()
     sys.setprofile(count)
     try:
@@ -122,7 +122,7 @@ def test_many_partitions_are_looked_at_in_steps() -> None:
                 calls = 0
     finally:
         sys.setprofile(before)
-    assert max(steps) < 20 * leader_balancer.LOOKED_AT_ONCE
+    assert max(steps) < 20 * leader_balancer.CHECKED_AT_ONCE
     assert sum(steps) > 5_000
 
 
@@ -190,6 +190,12 @@ def test_in_the_end_all_is_well(nodes: int) -> None:
 
 def test_who_loses_something() -> None:
     state = state_of(orders=[1, 2, 3])
-    assert leader_balancer.losers(state, at_once(leader_balancer.changes(state, [2, 3], prefers=True, most=9))) == [1]
-    assert leader_balancer.losers(state, [RemoveTopicRecord(topic_id=state.topics["orders"].topic_id)]) == [1, 2, 3]
-    assert leader_balancer.losers(state, [RemoveTopicRecord(topic_id=b"x" * 16)]) == []
+    assert leader_balancer.losing_nodes(
+        state, at_once(leader_balancer.changes(state, [2, 3], prefers=True, max_moves=9))
+    ) == [1]
+    assert leader_balancer.losing_nodes(state, [RemoveTopicRecord(topic_id=state.topics["orders"].topic_id)]) == [
+        1,
+        2,
+        3,
+    ]
+    assert leader_balancer.losing_nodes(state, [RemoveTopicRecord(topic_id=b"x" * 16)]) == []

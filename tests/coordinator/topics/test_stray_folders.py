@@ -211,8 +211,8 @@ def test_thousands_of_strays_take_a_few_lines() -> None:
         storage.make_directory(f"s-{index}")
         storage.save(f"s-{index}/{LOG}", b"records")
     _, told = start(storage)
-    assert len(told) == strays.MOST_LINES + 1
-    assert told[-1]["more"] == 100 - strays.MOST_LINES
+    assert len(told) == strays.MAX_LINES + 1
+    assert told[-1]["more"] == 100 - strays.MAX_LINES
     assert len(folders(storage)) == 100
     storage_of(_)
     with capture_logs() as again:

@@ -239,7 +239,7 @@ def _keeps_replaced_segments(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _takes_without_telling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_metadata_log, "losers", lambda *_: [])
+    monkeypatch.setattr(shared_metadata_log, "losing_nodes", lambda *_: [])
 
 
 def _claims_to_know_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +349,7 @@ def _keeps_what_it_has_half_of(monkeypatch: pytest.MonkeyPatch) -> None:
                 pass
         writing.close()
         if coming.log.lacks(segment):
-            segment.arrive()
+            segment.make_present()
 
     monkeypatch.setattr(SegmentCache, "_fetch", fetch)
 

@@ -23,7 +23,7 @@ from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.producers.state import KEPT_BATCHES
 from muster.coordinator.log.records.headers import whole_batches
 from muster.coordinator.log.records.markers import EndMarker
-from muster.coordinator.log.segments.absence import with_what_it_needs
+from muster.coordinator.log.segments.absence import with_absent_segments
 from muster.coordinator.properties.live import Live
 from muster.coordinator.server.machine import Machine
 from muster.coordinator.system.jobs import Job, JobQueue, PendingResult, to_its_end
@@ -376,7 +376,7 @@ class ToyServer:
             while offset < log.end_offset:
                 offset = max(offset, log.start_offset)
                 durable_offset = log.durable_offset
-                data = yield from with_what_it_needs(log.bring, lambda: _read(log, offset))  # noqa: B023
+                data = yield from with_absent_segments(log.fetch_segment, lambda: _read(log, offset))  # noqa: B023
                 if partition.closed or log.failure is not None:
                     return
                 offset = found.add(data, offset, log)
@@ -404,8 +404,8 @@ class ToyServer:
                 world.fault(f"{who}: {log.directory}: producer {producer_id} has batches at {there}, known are {has}")
         told: set[Any] = set()
         for segment in list(log.segments):
-            part = yield from with_what_it_needs(
-                log.bring,
+            part = yield from with_absent_segments(
+                log.fetch_segment,
                 lambda: log.producers.aborted_in(max(segment.base_offset, log.start_offset), 1 << 20),  # noqa: B023
             )
             told.update((one.producer_id, one.last_offset) for one in part)

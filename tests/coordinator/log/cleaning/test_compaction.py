@@ -50,7 +50,7 @@ class Bench:
     def compact(self) -> None:
         """With all that was written so far in segments that may be compacted."""
         self.log.roll(self.clock.now().wall_ms)
-        self.cleaner.look()
+        self.cleaner.check_logs()
         self.later.settle()
         assert self.cleaner.is_idle
 
@@ -110,7 +110,7 @@ def test_the_active_segment_is_left_alone() -> None:
     bench.log.roll(NOW)
     bench.put((b"k", b"3"))
     bench.put((b"k", b"4"))
-    bench.cleaner.look()
+    bench.cleaner.check_logs()
     bench.later.settle()
     assert bench.rows() == [(1, b"k", b"2"), (2, b"k", b"3"), (3, b"k", b"4")]
 
@@ -260,7 +260,7 @@ class TestProducers:
         bench.put((b"a", b"2"))
         bench.log.roll(NOW)
         bench.put((b"b", b"1"), producer_id=7, producer_epoch=0, base_sequence=1)
-        bench.cleaner.look()
+        bench.cleaner.check_logs()
         bench.later.settle()
         # who does not know the end of the log keeps more
         assert [header.base_offset for header in bench.headers()] == ([1, 2] if is_known else [0, 1, 2])
@@ -276,7 +276,7 @@ class TestProducers:
         assert bench.rows() == [(1, b"k", b"1"), (2, b"k", b"2"), (3, b"k", b"3")]
         with structlog.testing.capture_logs() as told:
             bench.compact()  # nothing but the same transaction
-            bench.cleaner.look()
+            bench.cleaner.check_logs()
             assert bench.cleaner.is_idle  # nor is it looked at again and again
         assert told == []
         bench.mark(batches.CONTROL_ABORT)
@@ -390,12 +390,12 @@ def test_damage_ends_it_and_nothing_is_dropped() -> None:
     name = "t-0/00000000000000000000.log"
     bench.storage.files[name][65] ^= 1
     before = dict(bench.storage.files)
-    bench.cleaner.look()
+    bench.cleaner.check_logs()
     bench.later.settle()
     assert bench.cleaner.is_idle
     assert bench.storage.files == before
     # as on Kafka it is not tried again and again
-    bench.cleaner.look()
+    bench.cleaner.check_logs()
     assert bench.cleaner.is_idle
     assert bench.later.jobs == []
 
@@ -416,7 +416,7 @@ class TestMeanwhile:
         for index in range(60):
             bench.put((b"k%d" % (index % 7), b"v%d" % index))
         bench.log.roll(NOW)
-        bench.cleaner.look()
+        bench.cleaner.check_logs()
         return bench
 
     def test_the_log_is_read_and_written_between_any_two_steps(self) -> None:

@@ -41,7 +41,7 @@ def read_by_a_client(log: UnifiedLog, stable: int, draw: random.Random) -> list[
     while position < stable:
         data = log.read(position, draw.choice([1, 80, 300, 2000]), up_to=stable)
         aborted = at_once(log.producers.aborted_in(position, len(data)))
-        at_hand = log.producers.aborted_at_hand(position, len(data))
+        at_hand = log.producers.aborted_in_memory(position, len(data))
         assert at_hand is None or at_hand == aborted
         pairs = [(entry.producer_id, entry.first_offset) for entry in aborted]
         records: Any = PartitionRecords(

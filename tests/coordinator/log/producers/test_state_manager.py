@@ -74,7 +74,7 @@ def state(log: UnifiedLog) -> list[tuple[object, ...]]:
 
 def aborted(log: UnifiedLog, offset: int = 0) -> list[tuple[int, ...]]:
     found = at_once(log.producers.aborted_in(offset, 1 << 20))
-    at_hand = log.producers.aborted_at_hand(offset, 1 << 20)
+    at_hand = log.producers.aborted_in_memory(offset, 1 << 20)
     assert at_hand is None or at_hand == found
     return [tuple(one) for one in found]
 
@@ -359,10 +359,10 @@ def test_a_long_index_is_looked_up_in_its_file(count: int) -> None:
             is_kept = number > count - 256 or count <= 256
             for last in {number, count - 1} if number < count else ():
                 at_hand = list[AbortedTransaction]()
-                is_here = known.add_at_hand(at_hand, 10 * number + 5, 10 * last + 6)
+                is_here = known.add_from_memory(at_hand, 10 * number + 5, 10 * last + 6)
                 assert is_here or (is_here is None and not is_kept)
                 assert at_hand == (transactions(range(number, last + 1)) if is_here else [])
-            behind = known.add_at_hand([], 10 * number + 5, 10 * count + 6)
+            behind = known.add_from_memory([], 10 * number + 5, 10 * count + 6)
             assert behind is False or (behind is None and not is_kept)
     for number in (count - 1, count // 2, 0):
         again.truncate(10 * number + 5)
@@ -372,17 +372,17 @@ def test_a_long_index_is_looked_up_in_its_file(count: int) -> None:
 
 def test_ends_of_transactions_are_forgotten_though_nobody_reads(storage: MemoryStorage) -> None:
     manager, log = opened(storage)
-    for number in range(2 * state_manager.MOST_ENDED):
+    for number in range(2 * state_manager.MAX_ENDED):
         send(log, 7, number)
         end(log, 7, committed=True)
-    assert log.producers.producers.ended_count <= state_manager.MOST_ENDED
+    assert log.producers.producers.ended_count <= state_manager.MAX_ENDED
     manager.close(clean=False)
     _, again = opened(storage)
-    assert again.producers.producers.ended_count <= state_manager.MOST_ENDED
+    assert again.producers.producers.ended_count <= state_manager.MAX_ENDED
 
 
 def test_those_that_are_not_durable_are_kept(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_manager, "MOST_ENDED", 2)
+    monkeypatch.setattr(state_manager, "MAX_ENDED", 2)
     _, log = opened(storage)
     for number in range(6):
         send(log, 7, number)
