@@ -208,7 +208,7 @@ async def test_compaction_takes_the_place_of_what_it_was_made_from(store: TableS
         rows = len(store.tables.rows_of)
         workers = SharedSync(asyncio.get_running_loop().call_soon_threadsafe, threads=1)
         cleaner = Cleaner(node.logs, node.clock, workers, cpu_share=1.0)
-        cleaner.look()
+        cleaner.check_logs()
         await until(lambda: cleaner.is_idle)
         await node.settled()
         cleaner.stop()
