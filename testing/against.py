@@ -21,8 +21,7 @@ from muster.testcontrol.views import DEAD, GroupView, Offsets, others
 from muster.testcontrol.waits import has_consumed, is_stable, names, stable_words
 from muster.testing.admin_groups import coordinator_of, describe, group_ids, remove_member, reset
 from muster.testing.admin_topics import AdminTopics
-from muster.testing.lifecycle import Lifecycle
-from muster.testing.loop_bridge import FORKED, LoopBridge, LoopThread
+from muster.testing.loop_bridge import FORKED, Lifecycle, LoopBridge, LoopThread
 from muster.testing.server_lines import ServerLines
 from muster.testing.verbs import Topics
 

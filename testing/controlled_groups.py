@@ -14,8 +14,7 @@ from muster.testcontrol.nodes import NodeView
 from muster.testcontrol.views import GroupView
 from muster.testing.admin_topics import AdminTopics
 from muster.testing.against import AdminGroups, AdminNodes
-from muster.testing.control_client import Control
-from muster.testing.controlled_faults import ControlledFaults
+from muster.testing.controlled_faults import Control, ControlledFaults
 
 
 class ControlledGroups(AdminGroups):

@@ -11,7 +11,7 @@ from muster.client.kafka_client import KafkaClient
 from muster.testcontrol import checks
 from muster.testcontrol.topics import NewRecord, Record
 from muster.testing.admin_topics import AdminTopics
-from muster.testing.control_client import Control
+from muster.testing.controlled_faults import Control
 
 MAX_RECORDS: Final = 1_000
 """The most records of one request to the control."""

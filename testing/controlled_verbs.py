@@ -10,8 +10,7 @@ from muster.client.kafka_client import KafkaClient
 from muster.testcontrol.errors import CannotBeDone
 from muster.testcontrol.virtual_time import TimeView
 from muster.testing.against import ClusterVerbs
-from muster.testing.control_client import Control
-from muster.testing.controlled_faults import ControlledFaults, ControlledScenarios, ControlledTime
+from muster.testing.controlled_faults import Control, ControlledFaults, ControlledScenarios, ControlledTime
 from muster.testing.controlled_groups import ControlledGroups, ControlledNodes
 from muster.testing.controlled_topics import ControlledTopics
 

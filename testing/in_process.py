@@ -21,10 +21,9 @@ from muster.coordinator.config.listeners import parse_address
 from muster.testcontrol.errors import CannotBeDone
 from muster.testing import beside
 from muster.testing.against import Against, ClusterVerbs, refused
-from muster.testing.control_client import Control, NoAnswer
+from muster.testing.controlled_faults import Control, NoAnswer
 from muster.testing.controlled_verbs import ControlledVerbs
-from muster.testing.lifecycle import Lifecycle
-from muster.testing.loop_bridge import LoopBridge
+from muster.testing.loop_bridge import Lifecycle, LoopBridge
 from muster.testing.server_lines import Line, ServerLines
 from muster.testing.settings import Given, config_of, ports_to_keep
 from muster.testing.verbs import Runner

@@ -1,9 +1,15 @@
-"""A server in a thread of this process, with an event loop of its own."""
+"""A server in a thread of this process, with an event loop of its own.
+
+A process that is forked from one with servers gets copies of their sockets, and closes them. With such a copy a
+connection would stay open after the server has closed it. The server also could not bind its port again.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,12 +18,45 @@ from muster.coordinator.server import Server
 from muster.testcontrol.errors import CannotBeDone
 from muster.testcontrol.machine import ControlledMachine
 from muster.testcontrol.server_control import ServerControl
-from muster.testing import forked, server_lines
-from muster.testing.lifecycle import Lifecycle
-from muster.testing.loop_bridge import FORKED, LoopBridge, LoopThread
+from muster.testing import server_lines
+from muster.testing.loop_bridge import FORKED, Lifecycle, LoopBridge, LoopThread
 from muster.testing.server_lines import ServerLines
 from muster.testing.settings import Given, config_of, ports_to_keep
 from muster.testing.verbs import Verbs
+
+Descriptors = Callable[[], Iterable[int]]
+
+_SERVERS: dict[int, Descriptors] = {}
+
+
+def close_in_forks(server: object, descriptors: Descriptors) -> None:
+    """From now on a forked process closes the sockets of this server."""
+    if not _SERVERS and not _is_registered:
+        os.register_at_fork(after_in_child=_give_up)
+        _is_registered.append(True)
+    _SERVERS[id(server)] = descriptors
+
+
+def forget_server(server: object) -> None:
+    """The server has ended."""
+    _SERVERS.pop(id(server), None)
+
+
+_is_registered: list[bool] = []
+
+
+def _give_up() -> None:
+    """Runs in the new process. Its objects still know the numbers, so each number gets another file instead of none."""
+    found = {one for descriptors in _SERVERS.values() for one in descriptors() if one >= 0}
+    _SERVERS.clear()
+    if not found:
+        return
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for descriptor in found:
+        with suppress(OSError):
+            os.dup2(nothing, descriptor, inheritable=False)
+    os.close(nothing)
+
 
 LOOPBACK: Final = "127.0.0.1"
 """The address by which clients of this machine reach a server that listens on all addresses."""
@@ -66,7 +105,7 @@ class InThread:
                 raise
             self._control = control
             self._life.began()
-            forked.has_sockets(control, lambda: _descriptors(control.server))
+            close_in_forks(control, lambda: _descriptors(control.server))
             bound = [node.bound for node in control.server.nodes]
             self._ports = ports_to_keep(config, [[one.port for one in some] for some in bound])
             self.bootstrap_servers = ",".join(show(some[0].host or LOOPBACK, some[0].port) for some in bound)
@@ -93,7 +132,7 @@ class InThread:
         try:
             thread.run(how(control))
         finally:
-            forked.has_none(control)
+            forget_server(control)
             self._end()
 
     def _end(self) -> None:

@@ -88,7 +88,7 @@ def test_properties_import_nothing_of_the_other_rooms() -> None:
 STRING_IMPORTS = {
     "coordinator/system/lazy_import.py": "the helper",
     "assignors/custom.py": "a class of the user",
-    "testing/play/stand_ins.py": "a client library, if it is installed",
+    "testing/play/playing.py": "a client library, if it is installed",
 }
 """Where a module may be imported by its name as text; other places use `lazy` or an `import` in a function. `protocol`
 may do it too: the names of its messages are generated.

@@ -13,8 +13,7 @@ from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.jobs import AtOnce, Worker
 from muster.testcontrol.clock import MovableClock
 from muster.testcontrol.machine import ControlledMachine
-from muster.testing.play.loop import BEGAN_S, PlayLoop
-from muster.testing.play.wire import End
+from muster.testing.play.loop import BEGAN_S, End, PlayLoop
 
 BEGAN_WALL_MS: Final = 1_767_225_600_000
 """The wall time at which each play begins, 2026-01-01 UTC, so that a history can be compared with its times."""
