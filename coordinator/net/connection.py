@@ -171,7 +171,7 @@ class Connection(asyncio.Protocol):
             self.answer(answer)
 
     def _receive(self, data: bytes) -> None:
-        """`data_received` without its fast path."""
+        """`data_received` for any other chunk than one whole request."""
         core = self.core
         try:
             core.receive_data(data)
@@ -425,7 +425,7 @@ class Connection(asyncio.Protocol):
             self._transport.writelines(output)
 
     def _settle(self) -> None:
-        """Continue or pause reading. When nothing waits any more, use the fast path again."""
+        """Continue or pause reading. When nothing waits any more, whole requests need no queue again."""
         core = self.core
         if self._is_pumping or core.has_ended:
             return

@@ -68,7 +68,7 @@ def at_once(job: Job[T]) -> T:
         if isinstance(asked, OffloadedWork):
             try:
                 value = asked.work()
-            except Exception as failed:  # noqa: BLE001 - the job gets it, as in slices
+            except Exception as failed:  # noqa: BLE001 - the job gets it, as in the queue
                 error = failed
         elif asked is not None:
             if not asked.is_there:
