@@ -29,7 +29,7 @@ def run(shard: GroupShard, group_id: str, decide: Callable[[Step, Any], None]) -
     raised: list[Exception] = []
 
     def of_core(core: GroupCore, now: Now) -> Output:
-        step = Step(core.state, now, shard.most_bytes)
+        step = Step(core.state, now, shard.max_bytes)
         group = core.state.groups.get(group_id)
         try:
             if group is None:
@@ -64,7 +64,7 @@ def rebalanced(step: Step, group: Any) -> None:
 
     state = group.state
     step.record(records.group_epoch(group.group_id, group.epoch + 1, group.metadata_hash))
-    history.bumped(step, group, events.ASKED, state=state)
+    history.epoch_bumped(step, group, events.ASKED, state=state)
 
 
 def expired(member_id: str) -> Callable[[Step, Any], None]:

@@ -56,7 +56,7 @@ Notice: TypeAlias = (
     | IntervalConfigured
 )
 """The input of the core besides requests."""
-MOST_AT_ONCE: Final = 500
+MAX_DEADLINES_AT_ONCE: Final = 500
 """Deadlines that are handled at once: some 5 ms. The others follow, as in a large group with only silent members."""
 
 
@@ -98,8 +98,8 @@ class GroupCore:
         """The number of groups."""
         return len(self._state.groups)
 
-    def handle(self, command: Command | Notice, now: Now, most_bytes: int = NO_LIMIT) -> Output:
-        """Handle one command, or a notice. `most_bytes`: the present `max.message.bytes` of `__consumer_offsets`.
+    def handle(self, command: Command | Notice, now: Now, max_bytes: int = NO_LIMIT) -> Output:
+        """Handle one command, or a notice. `max_bytes`: the present `max.message.bytes` of `__consumer_offsets`.
 
         Raises TypeError for a request that the core does not answer.
         """
@@ -107,7 +107,7 @@ class GroupCore:
         decide = HANDLERS.get(type(what))
         if decide is None:
             raise TypeError(f"the core does not answer {type(what).__name__}")
-        step = Step(self._state, now, most_bytes)
+        step = Step(self._state, now, max_bytes)
         decide(step, command, what)
         return step
 
@@ -128,10 +128,10 @@ class GroupCore:
         return consumer_heartbeat.prepare_heartbeat(self._state, request, client)
 
     def prepare_commit(
-        self, request: OffsetCommitRequest, most_bytes: int = NO_LIMIT, version: int = NEWEST_COMMIT
+        self, request: OffsetCommitRequest, max_bytes: int = NO_LIMIT, version: int = NEWEST_COMMIT
     ) -> CommitTemplate | None:
         """Prepare a commit that is expected again with other offsets. None when it cannot be prepared."""
-        return commits.prepare_commit(self._state, request, most_bytes, version)
+        return commits.prepare_commit(self._state, request, max_bytes, version)
 
     def prepared_commit(
         self,
@@ -139,13 +139,13 @@ class GroupCore:
         offsets: Sequence[int],
         leader_epochs: Sequence[int],
         now: Now,
-        most_bytes: int = NO_LIMIT,
+        max_bytes: int = NO_LIMIT,
     ) -> list[bytes] | None:
         """Do the work of `handle` for such a request when all is well. Returns the records, packed by `records.pack`.
 
         None: the request is to be handled, and nothing has changed.
         """
-        return commits.commit_prepared(self._state, commit, offsets, leader_epochs, now, most_bytes)
+        return commits.commit_prepared(self._state, commit, offsets, leader_epochs, now, max_bytes)
 
     def advance(self, now: Now, waits: LateAnswers = NO_LATE_ANSWERS) -> Output:
         """Handle the deadlines that are due by `now`, in the order of their times.
@@ -155,7 +155,7 @@ class GroupCore:
         """
         step = Step(self._state, now, late_answers=waits)
         deadlines, groups = self._state.deadlines, self._state.groups
-        for _ in range(MOST_AT_ONCE):
+        for _ in range(MAX_DEADLINES_AT_ONCE):
             deadline = deadlines.pop_due(now.mono_ms)
             if deadline is None:
                 break
@@ -207,8 +207,8 @@ class GroupCore:
         replies: list[Reply] = []
         for group in state.groups.values():
             replies += UNLOADED[type(group)](group, error_code)
-        replies.extend(state.orphans.values())
-        state.orphans.clear()
+        replies.extend(state.abandoned.values())
+        state.abandoned.clear()
         state.groups.clear()
         state.deadlines.clear()
         return Output(replies)

@@ -135,7 +135,7 @@ DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = {
     JOIN_PHASE: rebalance.on_join_deadline,
     SYNC_PHASE: rebalance.on_sync_deadline,
     rebalance.PENDING: rebalance.on_pending_deadline,
-    parked_requests.ORPHAN: parked_requests.on_abandoned_deadline,
+    parked_requests.ABANDONED: parked_requests.on_abandoned_deadline,
     member.SESSION: leave.on_deadline,
     member.REVOCATION: leave.on_rebalance_deadline,
     member.JOIN: leave.on_rebalance_deadline,

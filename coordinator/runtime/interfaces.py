@@ -27,8 +27,8 @@ class StateMachine(Protocol):
     deadlines: Deadlines
     """The deadlines, by which the runtime sets its timer."""
 
-    def handle(self, command: Any, now: Now, most_bytes: int) -> Output:
-        """Decide one command. Its records may have `most_bytes` bytes."""
+    def handle(self, command: Any, now: Now, max_bytes: int) -> Output:
+        """Decide one command. Its records may have `max_bytes` bytes."""
 
     def advance(self, now: Now, waits: LateAnswers) -> Output:
         """Handle the deadlines that are due; `waits`: how long answers waited."""

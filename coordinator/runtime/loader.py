@@ -25,21 +25,21 @@ shard_log = structlog.get_logger("muster.shard")
 class Unreadable:
     """The unreadable records of one load."""
 
-    __slots__ = ("_partition", "_told")
+    __slots__ = ("_partition", "_reported")
 
     def __init__(self, partition: int) -> None:
         """`partition`: for log lines."""
         self._partition = partition
-        self._told: set[tuple[int, int | None]] = set()
+        self._reported: set[tuple[int, int | None]] = set()
 
-    def tell(self, error: UnknownRecord | MalformedMessage) -> None:
+    def report(self, error: UnknownRecord | MalformedMessage) -> None:
         """A record could not be decoded: it is damaged, or of an unknown kind. Each unknown kind is logged once."""
         if not isinstance(error, UnknownRecord):
             shard_log.error("skipped a record that cannot be read", partition=self._partition, error=str(error))
             return
         what = (error.type, error.version)
-        if what not in self._told:
-            self._told.add(what)
+        if what not in self._reported:
+            self._reported.add(what)
             shard_log.warning("records of an unknown kind are left alone", partition=self._partition, what=str(error))
 
 
@@ -47,7 +47,7 @@ log = structlog.get_logger("muster.server")
 
 LOAD_CHUNK_BYTES: Final = 256 * 1024
 """Bytes of a log that are replayed in one step: some 10 ms."""
-TELL_EVERY_MS: Final = 2_000
+LOG_EVERY_MS: Final = 2_000
 
 
 def replay(partition_log: Log, reader: RecordReader, core: StateMachine, clock: Clock) -> Iterator[int]:
@@ -91,7 +91,7 @@ class Loader:
         self._done = done
         self._loads: list[tuple[Iterator[None], int]] = []
         self._total = self._finished = self._begun = 0
-        self._told_ms = 0
+        self._logged_ms = 0
 
     def add(self, steps: Iterator[None], size_bytes: int) -> None:
         """`steps`: the result of `CoordinatorShard.start`, for a log of `size_bytes` bytes."""
@@ -104,8 +104,8 @@ class Loader:
         while self._loads and self._clock.machine.mono_ms() <= end:
             self._step()
         if self._loads:
-            self._tell()
-            self._clock.call_soon(self._turn)
+            self._log_progress()
+            self._clock.call_soon(self._next_step)
         else:
             self._done()
 
@@ -124,20 +124,20 @@ class Loader:
         else:
             self._begun = min(self._begun + LOAD_CHUNK_BYTES, size_bytes)
 
-    def _turn(self) -> None:
+    def _next_step(self) -> None:
         if not self._loads:
             return
         self._step()
         if self._loads:
-            if self._clock.machine.mono_ms() - self._told_ms >= TELL_EVERY_MS:
-                self._tell()
-            self._clock.call_soon(self._turn)
+            if self._clock.machine.mono_ms() - self._logged_ms >= LOG_EVERY_MS:
+                self._log_progress()
+            self._clock.call_soon(self._next_step)
         else:
             log.info(f"all {self._what} are loaded")
             self._done()
 
-    def _tell(self) -> None:
-        self._told_ms = self._clock.machine.mono_ms()
+    def _log_progress(self) -> None:
+        self._logged_ms = self._clock.machine.mono_ms()
         done = self._finished + self._begun
         log.info(f"the {self._what} are being loaded", percent=100 * done // max(self._total, 1),
                  mb_done=done // 1_000_000, mb=self._total // 1_000_000, partitions_left=len(self._loads))  # fmt: skip

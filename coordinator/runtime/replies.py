@@ -105,7 +105,7 @@ class AppendQueue:
         self._is_timed = False
         self._flush()
 
-    def take_all(self) -> list[Batch]:
+    def remove_all(self) -> list[Batch]:
         """Remove and return all batches. They will not be appended."""
         batches, self.batches = self.batches, []
         return batches
@@ -158,31 +158,31 @@ class PendingReplies:
         if now_ms - began_ms > LATE_MS:
             self._waits.late(began_ms, now_ms)
         while self.parked and self.parked[0].position <= durable:
-            self.give(self.parked.popleft().replies)
+            self.send(self.parked.popleft().replies)
 
-    def take_all(self) -> list[Reply]:
+    def remove_all(self) -> list[Reply]:
         """Remove and return the parked replies. They will not be released."""
         parked, self.parked = self.parked, deque()
         return [reply for one in parked for reply in one.replies]
 
-    def give(self, replies: Sequence[Reply]) -> None:
+    def send(self, replies: Sequence[Reply]) -> None:
         """Send replies. Those to a large group leave over several iterations of the loop, so that others are served."""
         if len(replies) > ANSWERS_AT_ONCE:
             if not self._leaving:
-                self._clock.call_soon(self._give_some)
+                self._clock.call_soon(self._send_some)
             self._leaving.extend(replies[ANSWERS_AT_ONCE:])
             replies = replies[:ANSWERS_AT_ONCE]
         for respond, response in replies:
             respond(response)
 
-    def _give_some(self) -> None:
+    def _send_some(self) -> None:
         leaving = self._leaving
         some = [leaving.popleft() for _ in range(min(ANSWERS_AT_ONCE, len(leaving)))]
         if leaving:
-            self._clock.call_soon(self._give_some)
-        self.give(some)
+            self._clock.call_soon(self._send_some)
+        self.send(some)
 
-    def give_rest(self) -> None:
+    def send_rest(self) -> None:
         """Send now all replies that are leaving."""
         while self._leaving:
             respond, response = self._leaving.popleft()

@@ -65,7 +65,7 @@ log = structlog.get_logger("muster.server")
 
 CHECKED: Final = 100
 """Names of each partition that are checked: if one is on a wrong partition, nearly all are."""
-MOST_COUNTED: Final = 10_000
+MAX_COUNTED: Final = 10_000
 """Names of each partition that are counted when some are on a wrong partition."""
 
 
@@ -79,7 +79,7 @@ def check_placement(names: Sequence[Iterable[str]], what: str, topic: str, numbe
     found = [(name, index) for index, here in enumerate(names) for name in islice(here, CHECKED)]
     if all(group_partition(name, count) == index for name, index in found):
         return
-    every = [(name, index) for index, here in enumerate(names) for name in islice(here, MOST_COUNTED)]
+    every = [(name, index) for index, here in enumerate(names) for name in islice(here, MAX_COUNTED)]
     probably = partitions_of(found)
     log.error(
         f"{what} lie on partitions of {topic} where nobody looks for them: {lost}",

@@ -109,11 +109,11 @@ class CoordinatorShard(Generic[S]):
         now = self._clock.now()
         output = core.handle(command, now, self.log.config.max_message_bytes)
         if output.records or self.queue.batches or self.replies.parked or output.events:
-            self._settle(output, now, producer)
+            self._queue_output(output, now, producer)
         else:
             if self._observer is not None:
                 self._observer.flush()  # the replies may show events that were reported before
-            self.replies.give(output.replies)
+            self.replies.send(output.replies)
         if core.deadlines.earliest_ms < self.timer.due_ms:
             self.rearm()
 
@@ -126,7 +126,7 @@ class CoordinatorShard(Generic[S]):
         core = self.core
         if core is not None:
             now = self._clock.now()
-            self._settle(decide(core, now), now, None, waits_ms)
+            self._queue_output(decide(core, now), now, None, waits_ms)
             self.rearm()
 
     def append(self, rows: Sequence[Any], size: int, respond: Respond, response: Message) -> None:
@@ -176,9 +176,9 @@ class CoordinatorShard(Generic[S]):
             ended(append_error(error))
             return
         end = EndTransaction(*producer, is_committed)
-        told = self._events_of_end(core, end, now)
+        answers = self._events_of_end(core, end, now)
         core.replay_end_transaction(end, now)
-        self._tell_and_answer(told, (), now, now.mono_ms)
+        self._report_and_reply(answers, (), now, now.mono_ms)
         self.log.when_durable(
             self.log.end_offset, lambda error: ended(ErrorCode.NONE if error is None else append_error(error))
         )
@@ -222,8 +222,8 @@ class CoordinatorShard(Generic[S]):
         self._term += 1
         self.timer.cancel()
         core, self.core, self.state_error = self.core, None, ErrorCode.NOT_COORDINATOR
-        self.replies.take_all()
-        self.queue.take_all()
+        self.replies.remove_all()
+        self.queue.remove_all()
         if core is not None:
             core.resign(ErrorCode.NOT_COORDINATOR)  # the timers and the requests of the core end
 
@@ -239,22 +239,22 @@ class CoordinatorShard(Generic[S]):
         self.timer.cancel()
         # This is first, for an answer may cause the next request of its connection.
         core, self.core, self.state_error = self.core, None, error_code
-        self.replies.give_rest()
-        parked, gathered = self.replies.take_all(), self.queue.take_all()
-        told: list[Reply] = [
+        self.replies.send_rest()
+        parked, gathered = self.replies.remove_all(), self.queue.remove_all()
+        answers: list[Reply] = [
             (respond, self._errors.with_error(response, parked_error_code)) for respond, response in parked
         ]
-        told += (
+        answers += (
             (respond, self._errors.with_error(response, waiting_error_code))
             for batch in gathered
             for respond, response in batch.replies
         )
         if core is not None:
-            told += core.resign(waiting_error_code).replies
+            answers += core.resign(waiting_error_code).replies
         if gradually:
-            self.replies.give(told)
+            self.replies.send(answers)
             return
-        for respond, response in told:
+        for respond, response in answers:
             respond(response)
 
     def _load(self, term: int) -> Iterator[None]:
@@ -321,7 +321,7 @@ class CoordinatorShard(Generic[S]):
 
     # ---- outputs
 
-    def _settle(self, output: Output, now: Now, producer: Producer | None, waits_ms: int = 0) -> None:
+    def _queue_output(self, output: Output, now: Now, producer: Producer | None, waits_ms: int = 0) -> None:
         """Gather the records of an output. Its events and answers follow all records that are to be appended.
 
         `waits_ms`: see `run`.
@@ -349,7 +349,7 @@ class CoordinatorShard(Generic[S]):
             if self.queue.at_once:
                 self.flush()
         else:
-            self._tell_and_answer(output.events, output.replies, now, now.mono_ms)
+            self._report_and_reply(output.events, output.replies, now, now.mono_ms)
 
     def flush(self) -> None:
         """Append all gathered records, batch by batch."""
@@ -367,11 +367,11 @@ class CoordinatorShard(Generic[S]):
                 self._failed("an append failed", error)
                 return
             # Records without a reply are parked as well: their changes are not shown before the records are durable.
-            self._tell_and_answer(batch.events, batch.replies, now, batch.began_ms)
+            self._report_and_reply(batch.events, batch.replies, now, batch.began_ms)
             if self._failures and not self.replies.parked and term == self._term:
                 self._failures = 0
 
-    def _tell_and_answer(self, events: Sequence[Any], replies: Sequence[Reply], now: Now, began_ms: int) -> None:
+    def _report_and_reply(self, events: Sequence[Any], replies: Sequence[Reply], now: Now, began_ms: int) -> None:
         """Report events, and send replies as soon as the log is durable up to here.
 
         Their requests arrived at `began_ms` or later.
@@ -385,7 +385,7 @@ class CoordinatorShard(Generic[S]):
         log, pending = self.log, self.replies
         position = log.end_offset
         if log.durable_offset >= position and not pending.parked:
-            pending.give(replies)
+            pending.send(replies)
         else:
             pending.park(position, replies, began_ms)
             log.when_durable(position, self._when_durable(self._term))

@@ -93,7 +93,7 @@ class Deadlines:
         heap = self._heap
         while heap and heap[0][0] != heap[0][2].queued_ms:
             self._drop_top()
-        self._look()
+        self._update_earliest()
         return heap[0][0] if heap else None
 
     def pop_due(self, mono_ms: int) -> Due | None:
@@ -108,11 +108,11 @@ class Deadlines:
             deadline.queued_ms = NEVER
             if deadline.due_ms <= mono_ms:
                 self.rang_ms, deadline.due_ms = deadline.due_ms, NEVER
-                self._look()
+                self._update_earliest()
                 return deadline
             if deadline.due_ms != NEVER:
                 self._queue(deadline)
-        self._look()
+        self._update_earliest()
         return None
 
     def next_once_ms(self) -> int:
@@ -142,7 +142,7 @@ class Deadlines:
             heapq.heappop(self._heap)
             deadline.due_ms += times * deadline.every_ms
             self._queue(deadline)
-            self._look()
+            self._update_earliest()
 
     def clear(self) -> None:
         """Forget everything: the core is given up."""
@@ -159,7 +159,7 @@ class Deadlines:
         if deadline.due_ms < self.earliest_ms:
             self.earliest_ms = deadline.due_ms
 
-    def _look(self) -> None:
+    def _update_earliest(self) -> None:
         self.earliest_ms = self._heap[0][0] if self._heap else NEVER
 
     def _drop_top(self) -> None:
@@ -180,7 +180,7 @@ class Deadlines:
             self._stale = 0
 
 
-MOST: Final = 4_096
+MAX_LATE_ANSWERS: Final = 4_096
 """Late answers that are kept. The oldest are dropped."""
 
 
@@ -194,7 +194,7 @@ class LateAnswers:
 
     def __init__(self) -> None:
         self.since_ms = NEVER
-        self._late: deque[tuple[int, int]] = deque(maxlen=MOST)
+        self._late: deque[tuple[int, int]] = deque(maxlen=MAX_LATE_ANSWERS)
 
     def late(self, began_ms: int, ended_ms: int) -> None:
         """A request that arrived at `began_ms` was answered only at `ended_ms`. Call it in the order of the ends."""

@@ -40,7 +40,7 @@ def _none(_topic: str, _partition: int) -> int:
 
 def handle(step: Step, command: TransactionCommand, request: AddPartitionsToTxnRequest) -> None:
     """Answer an AddPartitionsToTxn: each of its transactions by itself."""
-    left = step.most_bytes - partitions_module.HEADER
+    left = step.max_bytes - partitions_module.HEADER
     rows = []
     for row in request.transactions:
         topics: dict[str, list[int]] = {}
@@ -55,7 +55,7 @@ def handle(step: Step, command: TransactionCommand, request: AddPartitionsToTxnR
 
 def handle_one(step: Step, command: TransactionCommand, asked: PartitionsAsked) -> None:
     """Answer the server's own check."""
-    error_of, _ = _decide(step, command, asked, step.most_bytes - partitions_module.HEADER)
+    error_of, _ = _decide(step, command, asked, step.max_bytes - partitions_module.HEADER)
     errors: Mapping[tuple[str, int], int] = NO_ERRORS
     if error_of is not _none:
         errors = {place: error for place in asked.all_with(0) if (error := error_of(*place))}
@@ -98,7 +98,7 @@ def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: 
     used = partitions_module.of_record(asked.transactional_id, names_size)
     if used > left:
         # A transaction that is too large alone is refused, as on Kafka. Else the client may send it again.
-        is_alone_too_large = used > step.most_bytes - partitions_module.HEADER
+        is_alone_too_large = used > step.max_bytes - partitions_module.HEADER
         error = ErrorCode.UNKNOWN_SERVER_ERROR if is_alone_too_large else ErrorCode.CONCURRENT_TRANSACTIONS
         return error, 0
     step.change(
@@ -149,9 +149,9 @@ def _addition(present: Partitions, asked: Mapping[str, Sequence[int]]) -> _Addit
     count = sum(map(len, present.values())) + sum(map(len, asked.values()))
     if count <= FEW:
         return _of_few(_key(present), _key(asked))
-    if count > partitions_module.MOST_PARTITIONS:
-        is_too_much = sum(map(len, asked.values())) > partitions_module.MOST_PARTITIONS
-        if is_too_much or count - _in_both(present, asked) > partitions_module.MOST_PARTITIONS:
+    if count > partitions_module.MAX_PARTITIONS:
+        is_too_much = sum(map(len, asked.values())) > partitions_module.MAX_PARTITIONS
+        if is_too_much or count - _in_both(present, asked) > partitions_module.MAX_PARTITIONS:
             return None
     return _added(present, asked)
 

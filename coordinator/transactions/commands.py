@@ -48,7 +48,7 @@ class TransactionCommand(Command):
         self.client_transaction_version = client_transaction_version
         self.spare_producer_id = spare_producer_id
 
-    def take_spare(self) -> int:
+    def use_spare_id(self) -> int:
         """Use the fresh producer id, and return it. -1 when the command has none."""
         taken, self.spare_producer_id = self.spare_producer_id, -1
         return taken

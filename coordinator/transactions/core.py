@@ -82,12 +82,12 @@ class TransactionCore:
                 found |= wanted & {one.producer_id, one.previous_producer_id, one.next_producer_id}
         return found
 
-    def handle(self, command: TransactionCommand | MarkersWritten, now: Now, most_bytes: int = NO_LIMIT) -> Output:
-        """Handle one command. `most_bytes`: the present `max.message.bytes` of `__transaction_state`.
+    def handle(self, command: TransactionCommand | MarkersWritten, now: Now, max_bytes: int = NO_LIMIT) -> Output:
+        """Handle one command. `max_bytes`: the present `max.message.bytes` of `__transaction_state`.
 
         Raises TypeError for a request that the core does not answer.
         """
-        step = Step(self._state, now, most_bytes)
+        step = Step(self._state, now, max_bytes)
         if isinstance(command, MarkersWritten):
             end_txn.written(step, command)
             return step

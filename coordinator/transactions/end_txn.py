@@ -48,15 +48,15 @@ NO_CLIENT = Client("", "")
 
 
 def fence(
-    step: Step, one: Transaction, cause: str, take_spare: Callable[[], int], client: Client = NO_CLIENT
+    step: Step, one: Transaction, cause: str, use_spare_id: Callable[[], int], client: Client = NO_CLIENT
 ) -> tuple[Reply | None, int]:
     """Abort an open transaction with the next epoch, so that its producer is fenced.
 
-    Returns the work for the time when that is durable, and the error. `take_spare`: returns the producer id for the
+    Returns the work for the time when that is durable, and the error. `use_spare_id`: returns the producer id for the
     next transaction, when this was the last epoch.
     """
     fencing = after(one.transactional_id, one.state, FENCED)
-    return prepare(step, one, FENCE_ABORTED, TV_2, cause, take_spare, client, state=fencing)
+    return prepare(step, one, FENCE_ABORTED, TV_2, cause, use_spare_id, client, state=fencing)
 
 
 def prepare(
@@ -65,7 +65,7 @@ def prepare(
     event: str,
     version: int,
     cause: str,
-    take_spare: Callable[[], int],
+    use_spare_id: Callable[[], int],
     client: Client,
     *,
     state: str | None = None,
@@ -79,7 +79,7 @@ def prepare(
     next_producer_id, start_ms = NO_PRODUCER_ID, one.start_ms
     if version >= TV_2:
         if one.is_exhausted:
-            next_producer_id = take_spare()
+            next_producer_id = use_spare_id()
             if next_producer_id == NO_PRODUCER_ID:
                 return None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         last_producer_epoch = producer_epoch
@@ -236,7 +236,7 @@ def handle(step: Step, command: TransactionCommand, request: EndTxnRequest) -> N
     if one is not None and not error:
         if action != DONE_ALREADY:
             version = TV_2 if is_new else TV_0
-            markers, error = prepare(step, one, action, version, events.BY_CLIENT, command.take_spare, command.client)
+            markers, error = prepare(step, one, action, version, events.BY_CLIENT, command.use_spare_id, command.client)
         if is_new and not error:
             producer = producer_after(one)
     if error:

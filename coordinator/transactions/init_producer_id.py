@@ -58,7 +58,7 @@ def handle(step: Step, command: TransactionCommand, request: InitProducerIdReque
             error = _new_id(step, command, request)
         elif not (error := _fenced(one, request)):
             if one.state == ONGOING:
-                markers, error = end_txn.fence(step, one, events.NEW_PRODUCER, command.take_spare, command.client)
+                markers, error = end_txn.fence(step, one, events.NEW_PRODUCER, command.use_spare_id, command.client)
                 error = error or ErrorCode.CONCURRENT_TRANSACTIONS
             else:
                 error = _next_epoch(step, command, request, one)
@@ -84,7 +84,7 @@ def _fenced(one: Transaction, request: InitProducerIdRequest) -> int:
 
 
 def _new_id(step: Step, command: TransactionCommand, request: InitProducerIdRequest) -> int:
-    producer_id = command.take_spare()
+    producer_id = command.use_spare_id()
     if producer_id == NO_PRODUCER_ID:
         return NO_SPARE
     one = Transaction(request.transactional_id or "")
@@ -99,7 +99,7 @@ def _next_epoch(step: Step, command: TransactionCommand, request: InitProducerId
     expected, epoch = request.producer_epoch, one.producer_epoch
     cause = events.SAME_PRODUCER if is_same else events.NEW_PRODUCER
     if one.is_exhausted and (not is_same or expected == epoch):
-        producer_id = command.take_spare()
+        producer_id = command.use_spare_id()
         if producer_id == NO_PRODUCER_ID:
             return NO_SPARE
         following = _Next(producer_id, 0, epoch if is_same else NO_PRODUCER_EPOCH)

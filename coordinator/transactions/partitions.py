@@ -17,7 +17,7 @@ from typing import Final
 
 from muster.protocol.hashing import java_string_hash
 
-MOST: Final = 1_000
+MAX_ORDERED: Final = 1_000
 """Partitions that are put in Kafka's order: some 2 ms."""
 _MASK: Final = 0xFFFFFFFF
 _LEAST_BUCKETS: Final = 16
@@ -44,7 +44,7 @@ def _merged(
 ) -> dict[str, dict[int, None]]:
     merged = {topic: dict.fromkeys(partitions) for topic, partitions in present.items()}
     before, count = _count(merged), _count(added)
-    if before + count > MOST:
+    if before + count > MAX_ORDERED:
         for topic, ids in added.items():
             merged.setdefault(topic, {}).update(ids)
         return merged
@@ -95,7 +95,7 @@ def _buckets_of_copy(count: int) -> int:
 
 HEADER: Final = 61
 """Bytes of a batch before its records."""
-MOST_PARTITIONS: Final = 50_000
+MAX_PARTITIONS: Final = 50_000
 """Most partitions of one transaction: to add them takes some 30 ms."""
 _A_RECORD: Final = 160
 """More bytes than a record has without its names and partitions."""

@@ -147,16 +147,16 @@ _SAID_ONLY: Final = (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS)
 class Step(Output):
     """The output while it grows, with its input: the state, the time, and how many bytes its records may have."""
 
-    __slots__ = ("most_bytes", "now", "state")
+    __slots__ = ("max_bytes", "now", "state")
 
     replies: list[Reply]
     records: list[Record]
     events: list[Event]
 
-    def __init__(self, state: State, now: Now, most_bytes: int = NO_LIMIT) -> None:
+    def __init__(self, state: State, now: Now, max_bytes: int = NO_LIMIT) -> None:
         self.state = state
         self.now = now
-        self.most_bytes = most_bytes
+        self.max_bytes = max_bytes
         self.replies = []
         self.records = []
         self.events = []

@@ -21,7 +21,7 @@ from muster.coordinator.transactions.transaction import EXPIRED, IDLE, NEVER_TIM
 
 SLICE: Final = 10_000
 """Open transactions that are checked at once: a millisecond."""
-MOST_ABORTS: Final = 200
+MAX_ABORTS: Final = 200
 """Transactions that are aborted at once: some 5 ms."""
 SLICE_AFTER_MS: Final = 1
 
@@ -55,7 +55,7 @@ def on_timeouts_deadline(step: Step, timeouts: Timeouts) -> None:
             aborted += 1
             if markers is not None:
                 step.replies.append(markers)
-        if looked_at >= SLICE or aborted >= MOST_ABORTS:
+        if looked_at >= SLICE or aborted >= MAX_ABORTS:
             state.deadlines.set(timeouts, step.now.mono_ms + SLICE_AFTER_MS)
             return
     timeouts.left = None
@@ -70,7 +70,7 @@ EXPIRY: Final = "expiry"
 """Kind of the deadline of a check."""
 EXPIRY_SLICE: Final = 10_000
 """Ids that are checked at once: a millisecond."""
-MOST_REMOVED: Final = 500
+MAX_REMOVED: Final = 500
 """Ids that are removed at once: some milliseconds, and some 10 kB of tombstones."""
 EXPIRY_SLICE_AFTER_MS: Final = 1
 BELIEVABLE_MS: Final = 60_000
@@ -131,6 +131,6 @@ def _slice(step: Step, left: Iterator[str]) -> bool:
         if one is not None and one.updated_ms <= newest_ms and one.state in IDLE:
             step.event(events.EXPIRED, one, idle_ms=wall_ms - one.updated_ms, state=one.state)
             step.remove(one, EXPIRED)
-        if looked_at >= EXPIRY_SLICE or len(step.records) >= MOST_REMOVED:
+        if looked_at >= EXPIRY_SLICE or len(step.records) >= MAX_REMOVED:
             return False
     return True

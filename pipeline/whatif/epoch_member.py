@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import AWAY, LEAVING
+from muster.coordinator.groups.consumer.member import LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.state_machine.interface import Client
 from muster.pipeline.whatif.costs import EpochCosts
@@ -119,7 +119,7 @@ class EpochActor:
 
     def leave(self) -> None:
         """It stops, and leaves the group."""
-        self._stop(LEAVING)
+        self._stop(LEAVE_GROUP_MEMBER_EPOCH)
 
     def fall_silent(self) -> None:
         """It is silent from now on. A static member announces that it will return."""
@@ -127,7 +127,7 @@ class EpochActor:
         if self.member_id in replay.by_member:
             replay.costs.vanished(self.name, replay.ms)
         if self.part.instance_id is not None:
-            self._stop(AWAY)
+            self._stop(LEAVE_GROUP_STATIC_MEMBER_EPOCH)
         self.is_away = True
         self._life += 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from muster.coordinator.runtime.group_coordinator.background_work import Nobody
+from muster.coordinator.runtime.group_coordinator.background_work import NoClient
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics import leadership
 from muster.coordinator.topics.leadership import Place
@@ -210,7 +210,7 @@ async def led_by(scenario: Scenario, place: Place, decide: object) -> None:
         except Exception as error:  # noqa: BLE001 - raised below
             failed.append(error)
 
-    server.slices.run(guarded(), lambda _: done.set(), Nobody("the leader of a partition could not be changed"))
+    server.slices.run(guarded(), lambda _: done.set(), NoClient("the leader of a partition could not be changed"))
     await done.wait()
     if failed:
         raise CannotBeDone(f"the leader could not be changed: {failed[0]}")

@@ -90,7 +90,7 @@ def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommit
         )
         size += sum(least_bytes(request.group_id, topic) for topic in topics)
         yield None
-    too_large = size > node.routing.shard(request.group_id).most_bytes
+    too_large = size > node.routing.shard(request.group_id).max_bytes
     found: _Refused = {}
 
     def ask(piece: OffsetCommitRequest, token: PendingResult) -> None:

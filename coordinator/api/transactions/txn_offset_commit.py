@@ -145,7 +145,7 @@ class _Commit:
                 error = append_error(verdict)
             else:
                 guard = verdict
-        if not error and len(pieces) > 1 and size > shard.most_bytes:
+        if not error and len(pieces) > 1 and size > shard.max_bytes:
             error = ErrorCode.UNKNOWN_SERVER_ERROR
 
         def ask(piece: TxnOffsetCommitRequest, token: PendingResult) -> None:

@@ -220,7 +220,7 @@ class ClassicGroup:
         self.parked_joins += older is None
         return older
 
-    def take_join(self, member: Member) -> Respond | None:
+    def unpark_join(self, member: Member) -> Respond | None:
         """Return the function that answers the member's parked JoinGroup, and unpark it. None when no JoinGroup is
         parked.
         """

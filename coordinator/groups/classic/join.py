@@ -58,7 +58,7 @@ class JoinCommand(Command):
         self.supports_skip_assignment = supports_skip_assignment
 
 
-MOST_METADATA_BYTES: Final = 32 * 1024 * 1024
+MAX_METADATA_BYTES: Final = 32 * 1024 * 1024
 """The limit for the sum, over all members of a group, of each member's longest metadata.
 
 The leader's answer has the metadata of all members. A larger group could not be written into a record either.
@@ -238,11 +238,11 @@ def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 def _fits(group: ClassicGroup, member_id: str, request: JoinGroupRequest) -> bool:
     """Whether an answer to the leader could have the metadata of all members. Kafka has no such limit."""
     size = max([len(one.metadata) for one in request.protocols], default=0)
-    if size + group.support.metadata_bytes <= MOST_METADATA_BYTES:
+    if size + group.support.metadata_bytes <= MAX_METADATA_BYTES:
         return True
     member = group.members.get(member_id)
     before = 0 if member is None else longest(member.protocols)
-    return size + group.support.metadata_bytes - before <= MOST_METADATA_BYTES
+    return size + group.support.metadata_bytes - before <= MAX_METADATA_BYTES
 
 
 # ---- actions

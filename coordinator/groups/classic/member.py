@@ -200,11 +200,11 @@ def _names(protocols: Protocols) -> tuple[str, ...]:
 
 SHORT: Final = 64 * 1024
 """Equal metadata up to this many bytes is decoded once. Longer metadata is decoded for each member."""
-MOST_BYTES: Final = 16 * 1024 * 1024
+MAX_GROUP_METADATA_BYTES: Final = 16 * 1024 * 1024
 """Bytes of a whole group's metadata. With more bytes the topics are unknown."""
 
 
-MOST_NAMES: Final = 100_000
+MAX_TOPIC_NAMES: Final = 100_000
 """Names that all members claim together, which are decoded for the history: some 30 ms."""
 _NAMES_AT: Final = slice(2, 6)
 """The bytes of a subscription with the number of its topics."""
@@ -220,7 +220,7 @@ class Subscriptions:
         if len(distinct) > 1:
             # A hash of long metadata has to read all of it.
             distinct = {one if len(one) <= SHORT else id(one): one for one in distinct}.values()
-        is_known = metadata is not None and sum(map(len, distinct)) <= MOST_BYTES
+        is_known = metadata is not None and sum(map(len, distinct)) <= MAX_GROUP_METADATA_BYTES
         self._metadata: tuple[bytes, ...] | None = tuple(distinct) if is_known else None  # None until it is decoded
         self._topics: frozenset[str] | None = None
 
@@ -228,8 +228,8 @@ class Subscriptions:
     def is_long(self) -> bool:
         """Whether members name too many topics for the history."""
         if self._metadata is None:
-            return len(self._topics or ()) > MOST_NAMES
-        return sum([int.from_bytes(one[_NAMES_AT], signed=True) for one in self._metadata]) > MOST_NAMES
+            return len(self._topics or ()) > MAX_TOPIC_NAMES
+        return sum([int.from_bytes(one[_NAMES_AT], signed=True) for one in self._metadata]) > MAX_TOPIC_NAMES
 
     def topics(self) -> frozenset[str] | None:
         """The topics that members subscribe to. None when they are unknown."""

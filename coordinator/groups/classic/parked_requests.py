@@ -19,7 +19,7 @@ from muster.protocol.message import Message
 from muster.protocol.messages.join_group import JoinGroupResponse
 from muster.protocol.messages.sync_group import SyncGroupResponse
 
-ORPHAN: Final = "orphan"
+ABANDONED: Final = "orphan"
 """Kind of the deadline at which an abandoned request is answered."""
 
 
@@ -44,7 +44,7 @@ def park_join(step: Step, group: ClassicGroup, member: Member, respond: Respond)
     has_joined(step, member)
     older = group.park_join(member, respond)
     if older is not None:
-        _orphan(step, member, older, join_refusal(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
+        _abandon(step, member, older, join_refusal(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
 
 
 def has_joined(step: Step, member: Member) -> None:
@@ -57,12 +57,12 @@ def park_sync(step: Step, member: Member, respond: Respond) -> None:
     """Park the member's SyncGroup until the leader's assignment arrives, in place of an older one."""
     older, member.parked_sync = member.parked_sync, respond
     if older is not None:
-        _orphan(step, member, older, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        _abandon(step, member, older, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
 
 
 def answer_join(step: Step, group: ClassicGroup, member: Member, response: JoinGroupResponse) -> None:
     """Answer the member's parked JoinGroup, if any."""
-    respond = group.take_join(member)
+    respond = group.unpark_join(member)
     if respond is not None:
         step.reply(respond, response)
 
@@ -95,21 +95,21 @@ def drop_member(step: Step, group: ClassicGroup, member_id: str) -> Member | Non
         step.state.deadlines.cancel(member)
         if member.parked_sync is not None:
             response = SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-            _orphan(step, member, member.parked_sync, response)
+            _abandon(step, member, member.parked_sync, response)
             member.parked_sync = None
     return group.remove(member_id)
 
 
 def on_abandoned_deadline(step: Step, _: object, deadline: Due) -> None:
     """Answer an abandoned request."""
-    step.reply(*step.state.orphans.pop(deadline))
+    step.reply(*step.state.abandoned.pop(deadline))
 
 
 def unload(group: ClassicGroup, error: int) -> list[Reply]:
     """The core is given up (Kafka's onUnloaded). Returns the answers to the group's parked requests."""
     replies: list[Reply] = []
     for member in group.members.values():
-        respond = group.take_join(member)
+        respond = group.unpark_join(member)
         if respond is not None:
             replies.append((respond, join_refusal(member.member_id, error)))
         if member.parked_sync is not None:
@@ -118,7 +118,7 @@ def unload(group: ClassicGroup, error: int) -> list[Reply]:
     return replies
 
 
-def _orphan(step: Step, member: Member, respond: Respond, response: Message) -> None:
-    deadline = Deadline(ORPHAN, "", member.member_id)
-    step.state.orphans[deadline] = (respond, response)
+def _abandon(step: Step, member: Member, respond: Respond, response: Message) -> None:
+    deadline = Deadline(ABANDONED, "", member.member_id)
+    step.state.abandoned[deadline] = (respond, response)
     step.state.deadlines.set(deadline, step.now.mono_ms + member.session_timeout_ms)

@@ -193,7 +193,7 @@ def _put_off_phase(step: Step, group: ClassicGroup, deadline: Deadline) -> bool:
 
 def _answer_joins(step: Step, group: ClassicGroup) -> None:
     for member in group.members.values():
-        respond = group.take_join(member)
+        respond = group.unpark_join(member)
         if respond is not None:
             step.reply(respond, present(group, member, full=member.member_id == group.leader_id))
         member.is_new = False

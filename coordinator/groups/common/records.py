@@ -90,7 +90,7 @@ def is_too_large(
     `texts`: at least the number of characters and bytes in `records`, or in `made` if that is given. So the exact size
     is computed only near the limit.
     """
-    most, count = step.most_bytes, len(records) + times * len(made)
+    most, count = step.max_bytes, len(records) + times * len(made)
     if HEADER + count * RECORD_BYTES + 4 * times * texts <= most:
         return False
     # A record that is repeated is packed once.

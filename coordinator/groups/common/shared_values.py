@@ -11,7 +11,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 KEPT: Final = 10_000
 """Values kept at most. Then all are dropped, and members that join later share new ones."""
-LONGEST: Final = 1_024
+MAX_SHARED_LENGTH: Final = 1_024
 """Longer metadata and names are not shared: they would stay here after their last member is gone."""
 
 
@@ -30,7 +30,7 @@ class SharedValues:
         found: _T | None = known.get(value)
         if found is not None:
             return found
-        if isinstance(value, str) and len(value) > LONGEST:
+        if isinstance(value, str) and len(value) > MAX_SHARED_LENGTH:
             return value
         if len(known) >= KEPT:
             known.clear()
@@ -54,13 +54,13 @@ class SharedValues:
         """
         offered = ((name, metadata),)
         # A hash of long metadata has to read all of it.
-        known: Protocols | None = self._known.get(offered) if len(metadata) <= LONGEST else None
+        known: Protocols | None = self._known.get(offered) if len(metadata) <= MAX_SHARED_LENGTH else None
         return self.protocols(offered) if known is None else known
 
     def protocols(self, offered: Iterable[tuple[str, bytes]]) -> Protocols:
         """The protocols that a member offers, in values that other members and its own protocols share."""
         of, given = self.of, tuple(offered)
-        if sum([len(data) for _, data in given]) > LONGEST:
-            return tuple([(of(name), of(data) if len(data) <= LONGEST else data) for name, data in given])
+        if sum([len(data) for _, data in given]) > MAX_SHARED_LENGTH:
+            return tuple([(of(name), of(data) if len(data) <= MAX_SHARED_LENGTH else data) for name, data in given])
         known: Protocols | None = self._known.get(given)
         return of(tuple([(of(name), of(data)) for name, data in given])) if known is None else known

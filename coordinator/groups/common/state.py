@@ -39,8 +39,19 @@ class State:
     """The groups of one partition of the offsets topic, of all types in one map, their offsets and deadlines."""
 
     __slots__ = (
-        "_replay", "_replay_other", "_replay_transactional", "configs", "deadlines", "downgrade", "groups", "helpers",
-        "image", "offsets", "orphans", "settings", "shared",
+        "_replay",
+        "_replay_other",
+        "_replay_transactional",
+        "abandoned",
+        "configs",
+        "deadlines",
+        "downgrade",
+        "groups",
+        "helpers",
+        "image",
+        "offsets",
+        "settings",
+        "shared",
         "topic_deletion",
     )  # fmt: skip
 
@@ -75,7 +86,7 @@ class State:
         """The iteration over all groups for offsets of deleted topics (`offsets.topic_deletion`). None when it is not
         running.
         """
-        self.orphans: dict[Due, Reply] = {}
+        self.abandoned: dict[Due, Reply] = {}
         """Parked requests that no client waits for: the time of each answer, and the answer
         (`classic.parked_requests`).
         """
@@ -107,18 +118,18 @@ class Step(Output):
     It also has the number of bytes that a batch of records may have.
     """
 
-    __slots__ = ("late_answers", "most_bytes", "now", "state")
+    __slots__ = ("late_answers", "max_bytes", "now", "state")
 
     replies: list[Reply]
     records: list[Record]
     events: list[Event]
 
     def __init__(
-        self, state: State, now: Now, most_bytes: int = NO_LIMIT, late_answers: LateAnswers = NO_LATE_ANSWERS
+        self, state: State, now: Now, max_bytes: int = NO_LIMIT, late_answers: LateAnswers = NO_LATE_ANSWERS
     ) -> None:
         self.state = state
         self.now = now
-        self.most_bytes = most_bytes
+        self.max_bytes = max_bytes
         self.late_answers = late_answers
         self.replies = []
         self.records = []

@@ -20,7 +20,11 @@ from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import records
 from muster.coordinator.groups.consumer.assignments import CurrentAssignment, partition_sets
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import AWAY, LEAVING, ConsumerMember
+from muster.coordinator.groups.consumer.member import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    ConsumerMember,
+)
 from muster.coordinator.state_machine.interface import Record
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import (
@@ -70,17 +74,17 @@ _BLANKS = "".join(map(chr, range(33)))
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, settings: GroupSettings) -> None:
     """Check the fields of a heartbeat. Raises Refused."""
     epoch = request.member_epoch
-    if version >= ID_BY_MEMBER or epoch > 0 or epoch == LEAVING:
+    if version >= ID_BY_MEMBER or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH:
         _check_text(request.member_id, "MemberId can't be empty.")
     _check_text(request.group_id, "GroupId can't be empty.")
     _check_text(request.instance_id, "InstanceId can't be empty.")
     _check_text(request.rack_id, "RackId can't be empty.")
     if epoch == 0:
         _check_first(request)
-    elif epoch == AWAY:
+    elif epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         if request.instance_id is None:
             raise _invalid("InstanceId can't be null.")
-    elif epoch < AWAY:
+    elif epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         raise _invalid("MemberEpoch is invalid.")
     assignor, known = request.server_assignor, names_of(settings.group_consumer_assignors)
     if assignor is not None and assignor not in known:
@@ -133,7 +137,7 @@ def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) 
 
 def check_released(member: ConsumerMember, member_id: str, instance_id: str) -> None:
     """A static member is replaced only when it has announced that it leaves. Raises Refused."""
-    if member.position.epoch != AWAY:
+    if member.position.epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         raise Refused(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
@@ -181,9 +185,9 @@ def check_names(step: Step, names: Collection[str], besides: int = 0) -> None:
     This is checked before anything is made of the names. `besides`: bytes of the record without the names. Raises
     Refused.
     """
-    if len(names) > FEW_NAMES or sum(map(len, names)) > step.most_bytes:
+    if len(names) > FEW_NAMES or sum(map(len, names)) > step.max_bytes:
         distinct = distinct_names(names)
-        if distinct is None or 3 * (besides + sum(map(len, distinct)) + len(distinct)) > step.most_bytes:
+        if distinct is None or 3 * (besides + sum(map(len, distinct)) + len(distinct)) > step.max_bytes:
             raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
@@ -208,7 +212,7 @@ def check_bytes(step: Step, protocols: Iterable[tuple[str, bytes]]) -> int:
     bytes.
     """
     count = sum([len(metadata) for _, metadata in protocols])
-    if 3 * count > step.most_bytes:
+    if 3 * count > step.max_bytes:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     return count
 

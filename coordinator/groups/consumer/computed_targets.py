@@ -58,7 +58,7 @@ def computed(step: Step, command: AssignmentComputed) -> None:
         group.computing_epoch = NO_ASSIGNMENT
         group.failed_epoch = wanted.epoch if command.assignment is None else NO_ASSIGNMENT
         if command.assignment is None:
-            history.failed(step, group, wanted.epoch, wanted.assignor)
+            history.target_failed(step, group, wanted.epoch, wanted.assignor)
         elif target.is_too_early(step, group, wanted):
             target.bring_up_to_date(step, group, since_ms=wanted.since_ms)
             if group.computing_epoch:

@@ -21,7 +21,7 @@ from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.member import (
-    LEAVING,
+    LEAVE_GROUP_MEMBER_EPOCH,
     NOBODY,
     START,
     ConsumerMember,
@@ -48,7 +48,7 @@ def handle(
     try:
         checks.check_request(request, command.version, step.state.settings)
         response: ConsumerGroupHeartbeatResponse | None
-        if request.member_epoch <= LEAVING:
+        if request.member_epoch <= LEAVE_GROUP_MEMBER_EPOCH:
             response = leave.answer(step, request, group)
         else:
             response = _beat(step, command, request, group)
@@ -270,9 +270,9 @@ def refresh(
         before = group.state_before(int(cause == events.NEW_MEMBER))
         step.record(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
         if bump:
-            history.bumped(step, group, cause, trigger_of(member.member_id, member), state=before)
+            history.epoch_bumped(step, group, cause, trigger_of(member.member_id, member), state=before)
         else:
-            history.bumped(step, group, events.TOPICS_CHANGED, before=group.hashed_topics, state=before)
+            history.epoch_bumped(step, group, events.TOPICS_CHANGED, before=group.hashed_topics, state=before)
     if group.has_partition_metadata:
         step.record(records.no_partition_metadata(group.group_id))
     group.hashed_version, group.hashed_topics = version, step.state.image.by_name

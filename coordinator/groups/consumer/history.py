@@ -17,16 +17,16 @@ from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssig
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import STABLE, UNREVOKED_PARTITIONS, ConsumerMember, Position, trigger_of
 from muster.coordinator.groups.consumer.reconciliation_facts import (
-    MOST_SLOW,
+    MAX_SLOWEST,
     MemberProgress,
     ReconciliationFacts,
     is_settled,
     size,
 )
 
-MOST_TOLD: Final = 20
+MAX_MEMBER_EVENTS: Final = 20
 """Members of one reconciliation with an event of their own about their way to the target. Also: changed topics."""
-MOST_PARTITIONS: Final = 100
+MAX_PARTITIONS: Final = 100
 """Partitions that a member gave up, reported one by one. Also: topics that it subscribes to."""
 
 Change = tuple[str, TargetAssignment, TargetAssignment]
@@ -57,7 +57,7 @@ def joined(step: Step, group: ConsumerGroup, member: ConsumerMember, reason: str
         protocol_type=group.protocol_type,
         reason=reason,
         protocol="consumer" if description.classic is None else "classic",
-        subscribed=list(description.topics[:MOST_PARTITIONS]),
+        subscribed=list(description.topics[:MAX_PARTITIONS]),
         pattern=description.pattern or None,
         assignor=description.assignor,
     )
@@ -71,7 +71,7 @@ def replaced(step: Step, group: ConsumerGroup, old: ConsumerMember, member: Cons
     step.event(events.MEMBER_REPLACED, group.group_id, member=facts, replaced=old.member_id, reason=None)
 
 
-def gone_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
+def static_member_left(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
     """A static member has announced that it will return."""
     step.event(events.MEMBER_AWAY, group.group_id, member=_facts(step, member))
     if group.reconciliation is not None:
@@ -80,7 +80,9 @@ def gone_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
             _finished(step, group, group.reconciliation)
 
 
-def gone(step: Step, group: ConsumerGroup, members: Iterable[ConsumerMember], cause: str, reasons: Any = None) -> None:
+def members_removed(
+    step: Step, group: ConsumerGroup, members: Iterable[ConsumerMember], cause: str, reasons: Any = None
+) -> None:
     """These members are about to be removed. `reasons`: as the clients gave them, by member id."""
     reconciliation = _reconciliation(step, group)
     for member in members:
@@ -100,7 +102,7 @@ def gone(step: Step, group: ConsumerGroup, members: Iterable[ConsumerMember], ca
 # ---- epochs and targets
 
 
-def bumped(
+def epoch_bumped(
     step: Step,
     group: ConsumerGroup,
     cause: str,
@@ -140,7 +142,7 @@ def _changed_topics(
 ) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for name in group.names:
-        if len(rows) == MOST_TOLD:
+        if len(rows) == MAX_MEMBER_EVENTS:
             break
         then, now = before.get(name), image.by_name.get(name)
         if then is not now:
@@ -151,12 +153,12 @@ def _changed_topics(
     return rows
 
 
-def wanted(step: Step, group: ConsumerGroup) -> None:
+def target_requested(step: Step, group: ConsumerGroup) -> None:
     """The targets of the epoch are being computed elsewhere."""
     _reconciliation(step, group).wanted_ms = step.now.mono_ms
 
 
-def assigned(step: Step, group: ConsumerGroup, assignor: str, changes: Sequence[Change]) -> None:
+def target_assigned(step: Step, group: ConsumerGroup, assignor: str, changes: Sequence[Change]) -> None:
     """The targets are in force."""
     reconciliation, now_ms = _reconciliation(step, group), step.now.mono_ms
     took_ms = 0 if reconciliation.wanted_ms is None else now_ms - reconciliation.wanted_ms
@@ -175,7 +177,7 @@ def assigned(step: Step, group: ConsumerGroup, assignor: str, changes: Sequence[
     )
 
 
-def failed(step: Step, group: ConsumerGroup, epoch: int, assignor: str) -> None:
+def target_failed(step: Step, group: ConsumerGroup, epoch: int, assignor: str) -> None:
     """The assignor could not compute the targets."""
     reconciliation, now_ms = _reconciliation(step, group), step.now.mono_ms
     took_ms = 0 if reconciliation.wanted_ms is None else now_ms - reconciliation.wanted_ms
@@ -194,7 +196,7 @@ def _reconciliation(step: Step, group: ConsumerGroup) -> ReconciliationFacts:
 # ---- on the way to the target
 
 
-def moved(step: Step, group: ConsumerGroup, member: ConsumerMember, before: Position) -> None:
+def position_changed(step: Step, group: ConsumerGroup, member: ConsumerMember, before: Position) -> None:
     """A member has moved a step nearer to its target."""
     reconciliation, now_ms, after, member_id = (
         _reconciliation(step, group),
@@ -240,14 +242,14 @@ def _arrived(
         "waited_ms": progress.waited_ms,
         "took_ms": took_ms,
     }
-    if len(reconciliation.slowest) < MOST_SLOW or took_ms > reconciliation.slowest[-1]["took_ms"]:
+    if len(reconciliation.slowest) < MAX_SLOWEST or took_ms > reconciliation.slowest[-1]["took_ms"]:
         reconciliation.slowest.append(row)
         reconciliation.slowest.sort(key=lambda one: -one["took_ms"])
-        del reconciliation.slowest[MOST_SLOW:]
-    if reconciliation.told >= MOST_TOLD:
+        del reconciliation.slowest[MAX_SLOWEST:]
+    if reconciliation.reported >= MAX_MEMBER_EVENTS:
         return
-    reconciliation.told += 1
-    waits_for = sorted(progress.waits_for, key=lambda who: -progress.waits_for[who])[:MOST_SLOW]
+    reconciliation.reported += 1
+    waits_for = sorted(progress.waits_for, key=lambda who: -progress.waits_for[who])[:MAX_SLOWEST]
     step.event(
         events.MEMBER_RECONCILED,
         group.group_id,
@@ -288,7 +290,7 @@ def _finished(step: Step, group: ConsumerGroup, reconciliation: ReconciliationFa
                 "partitions": one.partitions,
                 "took_ms": (one.until_ms or now_ms) - one.since_ms,
             }
-            for one in slow[:MOST_SLOW]
+            for one in slow[:MAX_SLOWEST]
         ],
     )
 
@@ -300,7 +302,7 @@ def _named(who: Trigger) -> dict[str, str | None]:
 def _listed(gave_up: Sequence[CurrentAssignment], image: TopicsImage) -> list[dict[str, object]]:
     """The first of the partitions, by the names of their topics."""
     rows: list[dict[str, object]] = []
-    left = MOST_PARTITIONS
+    left = MAX_PARTITIONS
     for current in gave_up:
         for topic_id, partitions, _ in current:
             if left <= 0:

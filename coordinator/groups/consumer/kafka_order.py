@@ -41,7 +41,7 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
     ConsumerGroupTargetAssignmentMetadataKey,
 )
 
-MOST: Final = 200
+MAX_ORDERED: Final = 200
 """Names that are put in the order of a TimelineHashMap: some ms when all have to be hashed.
 
 More names stay in their order of insertion.
@@ -225,7 +225,7 @@ def timeline(names: Iterable[str], slots: int) -> list[str]:
     Of two names in one slot the later one is first.
     """
     found = list(names)
-    if len(found) > MOST:
+    if len(found) > MAX_ORDERED:
         return found
     shift = 65 - slots.bit_length()
     found.reverse()

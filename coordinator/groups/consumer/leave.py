@@ -17,8 +17,8 @@ from muster.coordinator.groups.consumer.assignments import NOTHING, without_epoc
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import (
-    AWAY,
     JOIN,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     REVOCATION,
     SYNC,
     ConsumerMember,
@@ -48,7 +48,7 @@ def answer(step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | No
         member = checks.known_member(group, member_id)
     else:
         member = checks.known_static_member(group, member_id, instance_id)
-    if instance_id is not None and request.member_epoch == AWAY:
+    if instance_id is not None and request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         _go_away(step, group, member)
     else:
         remove(step, group, [member], events.LEFT)
@@ -57,10 +57,12 @@ def answer(step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | No
 
 def _go_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
     """A static member keeps its partitions, but not its pending revocation. Its session continues."""
-    position = member.position._replace(epoch=AWAY, assigned=without_epochs(member.position.assigned), revoking=NOTHING)
+    position = member.position._replace(
+        epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH, assigned=without_epochs(member.position.assigned), revoking=NOTHING
+    )
     step.record(records.current(group.group_id, member.member_id, position))
     stop_timer(step.state.deadlines, member, REVOCATION)
-    history.gone_away(step, group, member)
+    history.static_member_left(step, group, member)
 
 
 def remove(
@@ -75,7 +77,7 @@ def remove(
     If only classic members stay, the group may become a classic group instead (`migration`). `cause` and `reasons`, by
     member id: for the history.
     """
-    history.gone(step, group, members, cause, reasons)
+    history.members_removed(step, group, members, cause, reasons)
     downgrade = step.state.downgrade
     if downgrade is not None and downgrade.is_allowed(step, group, members):
         downgrade.after_leave(step, group, members, cause)
@@ -91,7 +93,7 @@ def remove(
     step.record(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
     first = members[0]
     reason = None if reasons is None else reasons.get(first.member_id)
-    history.bumped(step, group, cause, trigger_of(first.member_id, first, reason), state=state)
+    history.epoch_bumped(step, group, cause, trigger_of(first.member_id, first, reason), state=state)
 
 
 def forget(step: Step, group: ConsumerGroup, members: list[ConsumerMember]) -> None:

@@ -78,9 +78,9 @@ JOIN: Final = "join of a classic member"
 """Kind of the deadline by which a classic member that was asked to join again must do so."""
 SYNC: Final = "sync of a classic member"
 """Kind of the deadline by which a classic member that has joined must sync."""
-LEAVING: Final = -1
+LEAVE_GROUP_MEMBER_EPOCH: Final = -1
 """The epoch by which a member says that it leaves. It also stands for a member that has left."""
-AWAY: Final = -2
+LEAVE_GROUP_STATIC_MEMBER_EPOCH: Final = -2
 """The epoch of a static member that will return within its session timeout."""
 ANY_TIMEOUT: Final = -1
 """The rebalance timeout of a member that never sent one."""

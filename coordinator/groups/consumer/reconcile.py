@@ -89,7 +89,7 @@ def maybe_reconcile(
             kafka_order.stepped(position.assigned, after.revoking),
         )
     records.record_current(step, group, member, after, *tables)
-    history.moved(step, group, member, position)
+    history.position_changed(step, group, member, position)
     if member.description.classic is None:
         update_revocation_timer(step, member)
 

@@ -13,7 +13,7 @@ from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment, same_partitions
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import (
-    AWAY,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     STABLE_GROUP,
     UNRELEASED_PARTITIONS,
     UNREVOKED_PARTITIONS,
@@ -22,22 +22,31 @@ from muster.coordinator.groups.consumer.member import (
     trigger_of,
 )
 
-MOST_SLOW: Final = 10
+MAX_SLOWEST: Final = 10
 """Slowest members in the event at the end. The same limit holds for members that others waited for."""
 MAX_OWNERS: Final = 100
 """Members that others wait for, kept during the reconciliation."""
-MOST_FREED: Final = 20_000
+MAX_FREED: Final = 20_000
 """Partitions without an owner whose time is measured. For further partitions this time is not reported."""
 
 
 class MemberProgress:
     """The progress of one member towards its target."""
 
-    __slots__ = ("assigned", "began_ms", "lacking_ms", "revoked", "revoking_ms", "told_ms", "waited_ms", "waits_for")
+    __slots__ = (
+        "assigned",
+        "began_ms",
+        "lacking_ms",
+        "revoked",
+        "revoking_ms",
+        "revoking_since_ms",
+        "waited_ms",
+        "waits_for",
+    )
 
     def __init__(self, began_ms: int) -> None:
         self.began_ms = began_ms
-        self.told_ms: int | None = None
+        self.revoking_since_ms: int | None = None
         self.lacking_ms: int | None = None
         self.revoked: list[CurrentAssignment] = []
         self.revoking_ms = self.waited_ms = self.assigned = 0
@@ -79,10 +88,10 @@ class ReconciliationFacts:
         "members",
         "owners",
         "paused_ms",
+        "reported",
         "revoked",
         "slowest",
         "target_ms",
-        "told",
         "trigger",
         "wanted_ms",
     )  # fmt: skip
@@ -98,7 +107,7 @@ class ReconciliationFacts:
         self.members: dict[str, MemberProgress] = {}
         self.owners: dict[str, AwaitedOwner] = {}
         self.slowest: list[dict[str, Any]] = []
-        self.told = self.changed = self.revoked = self.assigned = self.paused_ms = 0
+        self.reported = self.changed = self.revoked = self.assigned = self.paused_ms = 0
         self.freed: dict[tuple[bytes, int], int] = {}
 
     def hand_over(self, before: CurrentAssignment, after: CurrentAssignment, now_ms: int) -> None:
@@ -121,7 +130,7 @@ class ReconciliationFacts:
                 if mine:
                     _free(freed, topic_id, set(mine).difference(partitions), now_ms)
         for topic_id, mine in had.items():
-            if len(freed) >= MOST_FREED:
+            if len(freed) >= MAX_FREED:
                 break
             for partition in mine:
                 freed[topic_id, partition] = now_ms
@@ -131,15 +140,15 @@ class ReconciliationFacts:
     ) -> None:
         """A member has moved a step nearer to its target; `before`: its position before that."""
         after = member.position
-        if before.state == UNREVOKED_PARTITIONS and progress.told_ms is not None:
-            progress.revoking_ms += now_ms - progress.told_ms
-            progress.told_ms = None
+        if before.state == UNREVOKED_PARTITIONS and progress.revoking_since_ms is not None:
+            progress.revoking_ms += now_ms - progress.revoking_since_ms
+            progress.revoking_since_ms = None
         if before.state == UNRELEASED_PARTITIONS and progress.lacking_ms is not None:
             progress.waited_ms += now_ms - progress.lacking_ms
             progress.lacking_ms = None
         had, has = size(before.assigned), size(after.assigned)
         if after.state == UNREVOKED_PARTITIONS:
-            progress.told_ms = now_ms
+            progress.revoking_since_ms = now_ms
             if not same_partitions(after.revoking, before.revoking):
                 progress.revoked.append(after.revoking)
             return
@@ -177,7 +186,7 @@ class ReconciliationFacts:
 
 
 def _free(freed: dict[tuple[bytes, int], int], topic_id: bytes, partitions: Iterable[int], now_ms: int) -> None:
-    if len(freed) < MOST_FREED:
+    if len(freed) < MAX_FREED:
         for partition in partitions:
             freed[topic_id, partition] = now_ms
 
@@ -190,7 +199,10 @@ def is_settled(group: ConsumerGroup) -> bool:
     return (
         bool(group.static_ids)
         and group.epoch == epoch
-        and all(one.position.epoch == AWAY or one.is_reconciled_to(epoch) for one in group.members.values())
+        and all(
+            one.position.epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH or one.is_reconciled_to(epoch)
+            for one in group.members.values()
+        )
     )
 
 

@@ -313,7 +313,7 @@ def record_member(step: Step, group_id: str, member_id: str, description: Descri
     record.
     """
     step.records.append(member_metadata(group_id, member_id, description))
-    replay.take_member(step.state, group_id, member_id, description)
+    replay.apply_member(step.state, group_id, member_id, description)
 
 
 def record_current(
@@ -326,7 +326,7 @@ def record_current(
 ) -> None:
     """Record the position of a member (see `current`), as `step.record` does."""
     step.records.append(current(group.group_id, member.member_id, position, assigned, revoking))
-    replay.take_current(group, member, position)
+    replay.apply_position(group, member, position)
 
 
 def record_targets(

@@ -48,21 +48,21 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
-MOST_SHARED: Final = 1_000
+MAX_SHARED_NAMES: Final = 1_000
 """Names of a member that are shared with other groups. More names would stay when the member is gone."""
 
 
-def take_member(state: State, group_id: str, member_id: str, description: Description) -> None:
+def apply_member(state: State, group_id: str, member_id: str, description: Description) -> None:
     """Apply the description of a member."""
     group = _present(state, group_id)
-    if len(description.topics) > MOST_SHARED:
+    if len(description.topics) > MAX_SHARED_NAMES:
         description = description._replace(topics=group.shared_topics(description.topics))
     else:
         description = _shared_description(description, state.shared)
     group.describe_member(_member(group, member_id), description)
 
 
-def take_current(group: ConsumerGroup, member: ConsumerMember, position: Position) -> None:
+def apply_position(group: ConsumerGroup, member: ConsumerMember, position: Position) -> None:
     """Apply the position of a member."""
     group.note_put()
     group.update_position(member, position)
@@ -79,7 +79,7 @@ def replay_member(
             state.deadlines.cancel(member)
             stop_timers(state.deadlines, member)
         return
-    take_member(state, key.group_id, key.member_id, _description(value))
+    apply_member(state, key.group_id, key.member_id, _description(value))
 
 
 def _description(value: ConsumerGroupMemberMetadataValue) -> Description:
@@ -217,7 +217,7 @@ def replay_pattern(
             group.resolve(key.regular_expression, None)
         return
     topics = tuple(value.topics)
-    if len(topics) <= MOST_SHARED:
+    if len(topics) <= MAX_SHARED_NAMES:
         topics = tuple([state.shared.of(name) for name in topics])
     resolved = Resolved(topics, value.version, value.timestamp)
     _present(state, key.group_id).resolve(key.regular_expression, resolved)

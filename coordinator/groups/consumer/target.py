@@ -132,7 +132,7 @@ def bring_up_to_date(
     if since_ms is not None:
         wanted.since_ms = since_ms
     group.computing_epoch = group.epoch
-    history.wanted(step, group)
+    history.target_requested(step, group)
     step.reply(helpers.compute, wanted)
 
 
@@ -256,7 +256,7 @@ def apply(
             step, group, made, [(member_id, member_target) for member_id, _, member_target in changes]
         )
         step.record(epoch)
-        history.assigned(step, group, wanted.assignor, changes)
+        history.target_assigned(step, group, wanted.assignor, changes)
     return sum([len(member_target) for _, _, member_target in changes])
 
 

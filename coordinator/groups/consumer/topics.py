@@ -27,7 +27,7 @@ from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode
 
 NO_HASH: Final = 0
-MOST_WITH_RACKS: Final = 100_000
+MAX_WITH_RACKS: Final = 100_000
 """Partitions of a topic whose racks are hashed: some 12 ms."""
 _VERSION: Final = b"\0"
 _SIGN: Final = 1 << 63
@@ -71,7 +71,7 @@ def topic_hash(topic: TopicImage, rack: str | None = None) -> int:
     units = name.encode("utf-16-le", "surrogatepass")
     # The bytes of each half of the id are reversed.
     head = _VERSION + topic_id[7::-1] + topic_id[:7:-1] + units + _TWO.pack(len(units) // 2, count)
-    if rack is None or count > MOST_WITH_RACKS:
+    if rack is None or count > MAX_WITH_RACKS:
         numbers = _numbers(count) if count <= FEW_PARTITIONS else pack(f"<{count}i", *range(count))
         return _signed(xxh3_64_intdigest(head + numbers))
     # The length before the text is written separately from the length behind the text.
@@ -253,4 +253,4 @@ def apply_resolved_patterns(step: Step, command: TopicsFound) -> None:
         step.record(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
         group.hashed_version, group.hashed_topics = step.state.image.version, step.state.image.by_name
         cause = events.PATTERN_RESOLVED if changed else events.TOPICS_CHANGED
-        history.bumped(step, group, cause, before=topics_before, state=state)
+        history.epoch_bumped(step, group, cause, before=topics_before, state=state)

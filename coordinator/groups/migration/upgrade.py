@@ -47,7 +47,7 @@ from muster.protocol.messages.sync_group import SyncGroupResponse
 CANNOT: Final = "Cannot upgrade classic group {} to consumer group because "
 READ_AT_ONCE: Final = 32 * 1024
 """Bytes of the members of a classic group that are read on the event loop: some 5 ms."""
-Brought = tuple[str, bytes, bytes]
+MemberData = tuple[str, bytes, bytes]
 """The data of a member: its id, its metadata of the group's protocol, and its assignment."""
 _Subscribed = tuple[str | None, tuple[str, ...]]
 """From a member's metadata: its rack, and the topics that it subscribes to."""
@@ -70,7 +70,7 @@ class Prepared(NamedTuple):
 
     image: TopicsImage
     generation: int
-    members: Mapping[Brought, Read]
+    members: Mapping[MemberData, Read]
 
 
 NOTHING_READ: Final = Prepared(NO_TOPICS, -1, MappingProxyType({}))
@@ -84,9 +84,9 @@ class Reader:
         self._group_id, self._generation, self._by_name = group.group_id, group.generation, image.by_name
         self._known: dict[bytes, _Subscribed] = {}
 
-    def read(self, brought: Brought) -> Read:
+    def read(self, data: MemberData) -> Read:
         """The data of a member. Raises Refused and MalformedMessage."""
-        member_id, metadata, assigned = brought
+        member_id, metadata, assigned = data
         group_id, epoch = self._group_id, self._generation
         member_target = self.member_target(assigned)
         current = assigned_since(member_target, epoch)
@@ -133,19 +133,19 @@ def is_large(step: Step, group: ClassicGroup) -> bool:
     """Whether the read takes long. False for data that are too large to be read at all."""
     members = group.members.values()
     offered = sum([len(metadata) for one in members for _, metadata in one.protocols])
-    brought = offered + sum([len(one.assignment) for one in members])
-    return brought > READ_AT_ONCE and offered <= step.most_bytes
+    data = offered + sum([len(one.assignment) for one in members])
+    return data > READ_AT_ONCE and offered <= step.max_bytes
 
 
 def reading_of(group: ClassicGroup, image: TopicsImage) -> Callable[[], Prepared]:
     """A function that reads the present group in a thread. Data that members send meanwhile are read later, at once."""
-    brought = [(one.member_id, one.metadata(group.protocol_name), one.assignment) for one in group.members.values()]
+    data = [(one.member_id, one.metadata(group.protocol_name), one.assignment) for one in group.members.values()]
     reader, generation = Reader(group, image), group.generation
 
     def read() -> Prepared:
-        members: dict[Brought, Read] = {}
+        members: dict[MemberData, Read] = {}
         with suppress(Refused, MalformedMessage):  # the same error is found again where it can be answered
-            for one in brought:
+            for one in data:
                 members[one] = reader.read(one)
         return Prepared(image, generation, members)
 
@@ -224,7 +224,7 @@ def _members_of(step: Step, group: ClassicGroup, prepared: Prepared | None) -> l
     if len(group.members) > settings.group_consumer_max_size:
         message = f"{no}the group size exceeds the consumer group maximum size."
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message)
-    _tell_to_join_again(step, group)
+    _answer_parked_requests(step, group)
     _check_bytes(step, group)
     ready = NOTHING_READ.members
     if prepared is not None and prepared.image is step.state.image and prepared.generation == group.generation:
@@ -237,7 +237,7 @@ def _members_of(step: Step, group: ClassicGroup, prepared: Prepared | None) -> l
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message) from None
 
 
-def _tell_to_join_again(step: Step, group: ClassicGroup) -> None:
+def _answer_parked_requests(step: Step, group: ClassicGroup) -> None:
     error = ErrorCode.REBALANCE_IN_PROGRESS
     for member in group.members.values():
         refusal = parked_requests.join_refusal(member.member_id, error)
@@ -253,17 +253,17 @@ def _check_bytes(step: Step, group: ClassicGroup) -> None:
     Each topic of a subscription is in the batch twice, and three times with the member's current assignment.
     """
     offered = sum([len(metadata) for one in group.members.values() for _, metadata in one.protocols])
-    if offered > step.most_bytes:
+    if offered > step.max_bytes:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
-def _row(group: ClassicGroup, member: Member, reader: Reader, ready: Mapping[Brought, Read]) -> _Row:
+def _row(group: ClassicGroup, member: Member, reader: Reader, ready: Mapping[MemberData, Read]) -> _Row:
     # it has joined since that was chosen; as Kafka, which throws an exception
     if group.protocol_name not in dict(member.protocols):
         reader.member_target(member.assignment)  # but checks this before
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    brought = member.member_id, member.metadata(group.protocol_name), member.assignment
-    read = ready.get(brought) or reader.read(brought)
+    data = member.member_id, member.metadata(group.protocol_name), member.assignment
+    read = ready.get(data) or reader.read(data)
     rack_id, topics = read.subscribed
     description = Description(
         member.instance_id,
@@ -282,7 +282,7 @@ def _row(group: ClassicGroup, member: Member, reader: Reader, ready: Mapping[Bro
 def _in_order(rows: list[_Row]) -> list[_Row]:
     """The order in which Kafka iterates over a classic group, and then over the new one."""
     by_id = {row.member_id: row for row in rows}
-    ids = string_order(by_id) if len(rows) <= kafka_order.MOST else by_id
+    ids = string_order(by_id) if len(rows) <= kafka_order.MAX_ORDERED else by_id
     return [by_id[one] for one in kafka_order.timeline(ids, kafka_order.slots_for(len(rows)))]
 
 
@@ -303,7 +303,7 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record
     step.record_all(gone)
     step.records += members
     for row in rows:
-        replay.take_member(step.state, group_id, row.member_id, row.description)
+        replay.apply_member(step.state, group_id, row.member_id, row.description)
     step.record(records.group_epoch(group_id, epoch, metadata_hash))
     made = step.state.groups[group_id]  # also without members: a member had begun to join then
     assert isinstance(made, ConsumerGroup)
@@ -312,7 +312,7 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record
     step.records += currents
     for row in rows:
         position = Position(epoch, epoch, RECONCILED, row.read.assigned, NOTHING)
-        replay.take_current(made, made.members[row.member_id], position)
+        replay.apply_position(made, made.members[row.member_id], position)
     for member in made.members.values():
         classic_members.restart_session(step.state, member, step.now.mono_ms)
     return made

@@ -194,7 +194,7 @@ class CommitTemplate:
 
 
 def prepare_commit(
-    state: State, request: OffsetCommitRequest, most_bytes: int, version: int = NEWEST_COMMIT
+    state: State, request: OffsetCommitRequest, max_bytes: int, version: int = NEWEST_COMMIT
 ) -> CommitTemplate | None:
     """The template of a request whose topics exist. None for a request that only `commit.handle` can answer.
 
@@ -216,7 +216,7 @@ def prepare_commit(
             rows.append(row)
             size += packed
     template = CommitTemplate(group_id, request, rows, size)
-    return template if template.most_size <= most_bytes else None
+    return template if template.most_size <= max_bytes else None
 
 
 def _is_refused(state: State, request: OffsetCommitRequest, version: int) -> bool:
@@ -257,7 +257,7 @@ def commit_prepared(
     offsets: Sequence[int],
     leader_epochs: Sequence[int],
     now: Now,
-    most_bytes: int,
+    max_bytes: int,
 ) -> list[bytes] | None:
     """Commit these offsets, one for each row. Returns the records as their bytes in a batch, already in the state.
 
@@ -267,7 +267,7 @@ def commit_prepared(
     group = state.groups.get(group_id)
     if group is None or group.validate_commit(template.member_id, template.instance_id, template.epoch):
         return None
-    if template.most_size > most_bytes:
+    if template.most_size > max_bytes:
         return None
     group.has_committed(template.member_id, state.deadlines, now.mono_ms)
     wall_ms = now.wall_ms

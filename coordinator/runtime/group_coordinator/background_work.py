@@ -33,13 +33,13 @@ from muster.protocol.message import Message
 
 log = structlog.get_logger("muster.groups")
 
-Tell = Callable[[Any], object]
+Notify = Callable[[Any], object]
 """Gives the core of the shard an AssignmentComputed, TopicsFound, AnswersDue, or UpgradePrepared."""
 NAMES_AT_ONCE = 200
 """Topics for which the authorizer is asked between two steps of a search."""
 
 
-class Nobody:
+class NoClient:
     """The owner of the job in place of a client: groups wait for the work, whoever asked for it.
 
     `failed`: the log line for work that has no result.
@@ -57,7 +57,7 @@ class Nobody:
 
 def helpers(
     slices: JobQueue,
-    tell: Tell,
+    notify: Notify,
     assignors: Mapping[str, Assignor] | None = None,
     call_soon: Callable[[Callable[[], object]], object] | None = None,
 ) -> Helpers:
@@ -68,11 +68,11 @@ def helpers(
     """
 
     def run(job: Callable[[Any], Job[Any]], wanted: Message) -> None:
-        slices.run(job(wanted), tell, Nobody("work for a consumer group failed"))
+        slices.run(job(wanted), notify, NoClient("work for a consumer group failed"))
 
     def later(what: Message) -> None:
         if call_soon is not None:
-            call_soon(lambda: tell(what))
+            call_soon(lambda: notify(what))
 
     return Helpers(
         partial(run, partial(_compute, assignors or SERVER_ASSIGNORS)),
@@ -168,7 +168,7 @@ class TopicHasher:
         if count - self._seen > FEW_TOPICS:
             self._seen = count
             self._slices.run(
-                self._hash(image), _done, Nobody("topics could not be hashed; groups do it when they need it")
+                self._hash(image), _done, NoClient("topics could not be hashed; groups do it when they need it")
             )
 
     def _hash(self, image: TopicsImage) -> Job[None]:

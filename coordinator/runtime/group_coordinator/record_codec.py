@@ -163,5 +163,5 @@ class RecordReader:
                     self._keys[key] = message
             return message, None if value is None else OFFSETS.decode_value(kind, value)[1]
         except (UnknownRecord, MalformedMessage) as error:
-            self._unreadable.tell(error)
+            self._unreadable.report(error)
         return None

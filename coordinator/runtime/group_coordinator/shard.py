@@ -53,7 +53,7 @@ WHAT: Final = "groups"
 """The word for what the shards hold, in log lines."""
 
 
-LOOK_AGAIN_MS: Final = 60_000
+RECHECK_MS: Final = 60_000
 """Another cluster may have to end an old transaction. After this time the shard checks the transaction again."""
 
 KnownProducers = Callable[[Collection[int]], Collection[int]]
@@ -106,7 +106,7 @@ class GroupShard:
         self._known_producers = known_producers
         self._make_core_with = make_core
         self._configs = configs
-        self._helpers = None if slices is None else helpers(slices, self._tell, assignors, clock.call_soon)
+        self._helpers = None if slices is None else helpers(slices, self._notify, assignors, clock.call_soon)
         self.runtime: CoordinatorShard[GroupCore] = CoordinatorShard(
             partition,
             WHAT,
@@ -131,7 +131,7 @@ class GroupShard:
     def topics_changed(self, image: TopicsImage) -> None:
         """The image of the topics has changed."""
         self._image = image
-        self.runtime.run(lambda core, now: core.handle(TopicsChanged(image), now, self.most_bytes))
+        self.runtime.run(lambda core, now: core.handle(TopicsChanged(image), now, self.max_bytes))
 
     def _make_core(self) -> GroupCore:
         more: dict[str, Any] = {} if self._helpers is None else {"helpers": self._helpers}
@@ -143,15 +143,15 @@ class GroupShard:
         """The configuration of a group, or of the broker, has changed: this core and later cores follow it."""
         if self._configs is not None:
             self._configs.apply(what)
-        self.runtime.run(lambda core, now: core.handle(what, now, self.most_bytes))
+        self.runtime.run(lambda core, now: core.handle(what, now, self.max_bytes))
 
-    def _tell(self, what: AssignmentComputed | TopicsFound | AnswersDue | UpgradePrepared) -> None:
+    def _notify(self, what: AssignmentComputed | TopicsFound | AnswersDue | UpgradePrepared) -> None:
         """Work that was done elsewhere has a result. If a request waits for it, the request is answered in any case."""
         command: ConsumerHeartbeatCommand | None = getattr(what, "command", None)
         if command is not None and self.runtime.core is None:
             command.respond(refuse(command.request, self.runtime.state_error))
             return
-        self.runtime.run(lambda core, now: core.handle(what, now, self.most_bytes))
+        self.runtime.run(lambda core, now: core.handle(what, now, self.max_bytes))
 
     def _on_load(self, core: GroupCore, records: int, took_ms: int) -> None:
         if records and self._observer is not None:
@@ -178,7 +178,7 @@ class GroupShard:
                 over.append(one)
         known = self._known_producers({one.producer_id for one in over}) if over else ()
         if known:
-            next_ms = min(next_ms, now.mono_ms + LOOK_AGAIN_MS)
+            next_ms = min(next_ms, now.mono_ms + RECHECK_MS)
         if next_ms != NEVER:
             self._clock.call_at(next_ms, lambda: self._abort_left_open(core))
         if len(over) > len(known):
@@ -240,7 +240,7 @@ class GroupShard:
         return {} if core is None else core.state.offsets.topics(group_id)
 
     @property
-    def most_bytes(self) -> int:
+    def max_bytes(self) -> int:
         """How many bytes the records of one command may take. While the shard is not active, nothing is too large."""
         return self.runtime.log.config.max_message_bytes if self.active else sys.maxsize
 
@@ -288,7 +288,7 @@ class GroupShard:
     def prepare_commit(self, request: OffsetCommitRequest, version: int) -> CommitTemplate | None:
         """Prepare a commit of this version for `GroupCore.prepared_commit`. None when it cannot be prepared now."""
         core = self.runtime.core
-        return None if core is None else core.prepare_commit(request, self.most_bytes, version)
+        return None if core is None else core.prepare_commit(request, self.max_bytes, version)
 
 
 def _events_of_end(core: GroupCore, end: EndTransaction, now: Now) -> Sequence[Event]:

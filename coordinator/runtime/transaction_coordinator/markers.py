@@ -259,13 +259,13 @@ class MarkerSender:
         if self._endings.get(ending.transactional_id) is not ending:
             return
         if error_code in _DONE:
-            self._have_one(ending)
+            self._marker_written(ending)
         elif error_code == ErrorCode.INVALID_PRODUCER_EPOCH:
             # A newer epoch of the producer writes there. So the transaction that ends here cannot be open any more.
-            self._tell(ending, topic, index, "a partition knows a newer epoch of the producer: its marker is left out")
-            self._have_one(ending)
+            self._warn(ending, topic, index, "a partition knows a newer epoch of the producer: its marker is left out")
+            self._marker_written(ending)
         elif error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            self._tell(ending, topic, index, "a newer coordinator has ended transactions of the producer: this one is "
+            self._warn(ending, topic, index, "a newer coordinator has ended transactions of the producer: this one is "
                        "left to it")  # fmt: skip
             del self._endings[ending.transactional_id]
         else:
@@ -282,7 +282,7 @@ class MarkerSender:
         for one in again:
             yield from self._write(*one)
 
-    def _have_one(self, ending: _Ending) -> None:
+    def _marker_written(self, ending: _Ending) -> None:
         ending.left -= 1
         if not ending.left:
             self._complete(ending)
@@ -293,7 +293,7 @@ class MarkerSender:
         self._written(MarkersWritten(ending.transactional_id, marker.producer_id, marker.producer_epoch))
 
     @staticmethod
-    def _tell(ending: _Ending, topic: str, index: int, what: str) -> None:
+    def _warn(ending: _Ending, topic: str, index: int, what: str) -> None:
         marker = ending.marker
         log.warning(what, transactional_id=ending.transactional_id, topic=topic, partition=index,
                     producer_id=marker.producer_id, producer_epoch=marker.producer_epoch,

@@ -158,7 +158,7 @@ class RecordReader:
                 kind, message = TRANSACTION_STATE.decode_key(key)
                 yield message, None if value is None else TRANSACTION_STATE.decode_value(kind, value)[1]
             except (UnknownRecord, MalformedMessage) as error:
-                self._unreadable.tell(error)
+                self._unreadable.report(error)
 
 
 def _special(batch: bytes) -> list[LogRecord]:

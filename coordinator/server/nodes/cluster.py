@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from muster.coordinator.runtime.group_coordinator.background_work import Nobody
+from muster.coordinator.runtime.group_coordinator.background_work import NoClient
 from muster.coordinator.server.nodes.common import NODE_ACTIONS, LeadershipSettings, NodeState, WrongNode
 from muster.coordinator.server.nodes.leader_changes import LeaderChanges
 from muster.coordinator.system.clock import Clock, Timer
@@ -116,7 +116,7 @@ class Cluster:
                 failures.append(failure)
 
         done = asyncio.Event()
-        self._slices.run(guarded(), lambda _: done.set(), Nobody("the leaders of partitions could not be changed"))
+        self._slices.run(guarded(), lambda _: done.set(), NoClient("the leaders of partitions could not be changed"))
         await done.wait()
         if failures:
             raise failures[0]
@@ -202,7 +202,7 @@ class Cluster:
     def _session_expired(self, node_id: int) -> None:
         if self._session_timers.pop(node_id, None) is not None:
             self._slices.run(
-                self._replacing_dead(node_id), _nothing, Nobody("the partitions of a dead node cannot be led")
+                self._replacing_dead(node_id), _nothing, NoClient("the partitions of a dead node cannot be led")
             )
 
     def _replacing_dead(self, node_id: int) -> Job[None]:
@@ -252,7 +252,7 @@ class Cluster:
 
     def _elect_preferred_leaders(self) -> None:
         self._slices.run(
-            self._changes.electing_preferred_leaders(), _nothing, Nobody("preferred leaders cannot be brought back")
+            self._changes.electing_preferred_leaders(), _nothing, NoClient("preferred leaders cannot be brought back")
         )
         self._start_balance_timer()
 

@@ -38,7 +38,7 @@ class Room:
     """One core, its time, and all that came out of it. What asks returns the reply, or None while it is parked."""
 
     def __init__(self, **settings: int) -> None:
-        self.most_bytes = 1_000_000
+        self.max_bytes = 1_000_000
         settings.setdefault("group_initial_rebalance_delay_ms", 0)
         settings.setdefault("group_min_session_timeout_ms", 0)
         self.settings = GroupSettings(**settings)
@@ -61,7 +61,7 @@ class Room:
         """Any request but JoinGroup."""
         self.asked += 1
         command = Command(request, self.asked, Client(client, "/10.0.0.1"))  # type: ignore[arg-type]  # a number stands for the client
-        self.take(self.core.handle(command, self.now, self.most_bytes))
+        self.take(self.core.handle(command, self.now, self.max_bytes))
         self.settle()
         return self.reply(self.asked)
 
@@ -129,7 +129,7 @@ class Room:
             reason,
         )
         command = JoinCommand(request, self.asked, Client(client, "/10.0.0.1"), f"uuid{self.asked}", needs_id, skip)
-        self.take(self.core.handle(command, self.now, self.most_bytes))
+        self.take(self.core.handle(command, self.now, self.max_bytes))
         if settle:
             self.settle()
         return self.reply(self.asked)

@@ -48,7 +48,7 @@ def test_a_heartbeat_leaves_the_heap_alone() -> None:
 
 def test_of_many_deadlines_some_ring_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     # a large group whose machines are gone does not hold up everybody else
-    monkeypatch.setattr(core, "MOST_AT_ONCE", 5)
+    monkeypatch.setattr(core, "MAX_DEADLINES_AT_ONCE", 5)
     room = Room()
     room.stable(count=11)
     due_ms = room.now.mono_ms + 10_000

@@ -78,7 +78,7 @@ class History:
             rows = [OffsetDeleteRequestPartition(choice)]
             room.send(OffsetDeleteRequest(group, [OffsetDeleteRequestTopic("t", rows)]))
         elif what == "limit":
-            room.most_bytes = (120, 250, 400, 1_000_000, 1_000_000)[choice]
+            room.max_bytes = (120, 250, 400, 1_000_000, 1_000_000)[choice]
         elif flag and not choice:
             self.reload()
 
@@ -102,7 +102,7 @@ class History:
     def reload(self) -> None:
         """The server dies and another takes its log: requests that were parked are answered by nobody."""
         old, self.room = self.room, self.make_room(**self.settings)
-        self.room.asked, self.room.now, self.room.most_bytes = old.asked, old.now, old.most_bytes
+        self.room.asked, self.room.now, self.room.max_bytes = old.asked, old.now, old.max_bytes
         self.room.records, self.room.replies = old.records, {token: [] for token in range(1, old.asked + 1)}
         for record in old.records:
             self.room.core.replay([(record.key, record.value)], old.now)
@@ -174,7 +174,7 @@ class History:
     def waiting(self) -> set[object]:
         """The tokens that are parked."""
         state = self.room.core.state
-        tokens = {token for token, _ in state.orphans.values()}
+        tokens = {token for token, _ in state.abandoned.values()}
         for group in state.groups.values():
             for one in group.members.values():  # type: ignore[attr-defined]  # all classic
                 tokens |= {token for token in (one.parked_join, one.parked_sync) if token is not None}

@@ -81,13 +81,13 @@ class PreparedRoom(TracedRoom):
         offset, row.committed_offset = row.committed_offset, 0
         template = self.templates.get(repr(request))
         if template is None:
-            template = self.core.prepare_commit(request, self.most_bytes)
+            template = self.core.prepare_commit(request, self.max_bytes)
             if template is not None:
                 self.templates[repr(request)] = template
         row.committed_offset = offset
         if template is None:
             return
-        rows = self.core.prepared_commit(template, [offset], [row.committed_leader_epoch], self.now, self.most_bytes)
+        rows = self.core.prepared_commit(template, [offset], [row.committed_leader_epoch], self.now, self.max_bytes)
         if rows is None:
             return
         written = records.offset_commit(

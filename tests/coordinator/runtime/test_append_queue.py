@@ -54,5 +54,5 @@ def test_without_a_linger_it_does_not_ask() -> None:
 def test_what_is_taken_is_there_no_more() -> None:
     queue = Bench(0).queue
     batch = queue.batch_for(1, None)
-    assert queue.take_all() == [batch]
-    assert queue.take_all() == queue.batches == []
+    assert queue.remove_all() == [batch]
+    assert queue.remove_all() == queue.batches == []

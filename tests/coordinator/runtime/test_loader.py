@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import structlog
 
-from muster.coordinator.runtime.loader import LOAD_CHUNK_BYTES, TELL_EVERY_MS, Loader
+from muster.coordinator.runtime.loader import LOAD_CHUNK_BYTES, LOG_EVERY_MS, Loader
 from muster.coordinator.system.clock import ManualClock
 
 CHUNK_MS = 10
@@ -62,7 +62,7 @@ def test_it_tells_how_far_it_is() -> None:
     assert [line["percent"] for line in told[:-1]] == [0, 50]
     assert [line["partitions_left"] for line in told[:-1]] == [2, 1]
     assert told[-1]["event"] == "all groups are loaded"
-    assert TELL_EVERY_MS // CHUNK_MS == 200
+    assert LOG_EVERY_MS // CHUNK_MS == 200
 
 
 def test_a_stop_ends_it() -> None:

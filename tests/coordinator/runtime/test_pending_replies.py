@@ -34,9 +34,9 @@ def test_replies_leave_in_the_order_of_their_positions() -> None:
 def test_many_leave_over_some_turns_of_the_loop() -> None:
     bench = Bench()
     count = 2 * ANSWERS_AT_ONCE + 1
-    bench.replies.give([bench.reply(number) for number in range(count)])
+    bench.replies.send([bench.reply(number) for number in range(count)])
     assert len(bench.given) == ANSWERS_AT_ONCE
-    bench.replies.give_rest()
+    bench.replies.send_rest()
     assert bench.given == list(range(count))
     bench.clock.advance(0)
     assert len(bench.given) == count
@@ -46,7 +46,7 @@ def test_those_that_are_taken_are_not_given() -> None:
     bench = Bench()
     bench.replies.park(3, [bench.reply("a")], 0)
     bench.replies.park(4, [bench.reply("b")], 0)
-    assert [response for _, response in bench.replies.take_all()] == ["a", "b"]
+    assert [response for _, response in bench.replies.remove_all()] == ["a", "b"]
     bench.replies.release(9)
     assert bench.given == []
 

@@ -13,7 +13,7 @@ def test_each_unknown_kind_is_told_of_once_and_each_damaged_record() -> None:
     unreadable = Unreadable(3)
     with capture_logs() as lines:
         for version in (None, 5, None, 5):
-            unreadable.tell(UnknownRecord("offsets", 9, version))
+            unreadable.report(UnknownRecord("offsets", 9, version))
         for _ in range(2):
-            unreadable.tell(MalformedMessage("OffsetCommitValue", "truncated"))
+            unreadable.report(MalformedMessage("OffsetCommitValue", "truncated"))
     assert [(line["log_level"], line["partition"]) for line in lines] == [("warning", 3)] * 2 + [("error", 3)] * 2

@@ -61,7 +61,7 @@ class Sums:
         self.was_loaded = False
         self.parked: list[Respond] = []
 
-    def handle(self, command: Any, now: Now, most_bytes: int) -> Output:
+    def handle(self, command: Any, now: Now, max_bytes: int) -> Output:
         request = command.request
         if isinstance(request, Look):
             return Output([(command.respond, Answer(self.sums.get(request.name, 0)))])  # type: ignore[list-item]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from muster.coordinator.groups.common import events
-from muster.coordinator.state_machine.deadlines import MOST, NO_LATE_ANSWERS, LateAnswers
+from muster.coordinator.state_machine.deadlines import MAX_LATE_ANSWERS, NO_LATE_ANSWERS, LateAnswers
 from muster.coordinator.state_machine.interface import Now
 from tests.coordinator.groups.harness import START, Room
 
@@ -46,7 +46,7 @@ def test_while_nobody_was_answered_for_long_nobody_is_called_silent() -> None:
 
 def test_only_so_many_waits_are_remembered() -> None:
     waits = LateAnswers()
-    for number in range(MOST + 1):
+    for number in range(MAX_LATE_ANSWERS + 1):
         waits.late(number, number + 1)
     assert waits.until(0, 10_000, 10_000) == 10_000
     assert waits.until(1, 10_000, 10_001) == 10_002

@@ -38,7 +38,7 @@ class Bench:
     def __init__(self, log: Sequence[Decoded] = (), *, first_check_ms: int | None = None, **settings: int) -> None:
         self.settings = TransactionSettings(**settings)
         self.first_check_ms = first_check_ms
-        self.most_bytes = 1_000_000
+        self.max_bytes = 1_000_000
         self.now = START
         self.spare = 1_000
         self.asked = 0
@@ -97,7 +97,7 @@ class Bench:
         command = TransactionCommand(request, respond, peer, version, spare)
         if isinstance(request, ListTransactionsRequest):
             command = ListCommand(request, respond, peer, [*self.core.state.transactions, "gone"])
-        self.take(self.core.handle(command, self.now, self.most_bytes))
+        self.take(self.core.handle(command, self.now, self.max_bytes))
         if command.spare_producer_id != -1:
             self.spare -= 1
         return self.answers.get(number)

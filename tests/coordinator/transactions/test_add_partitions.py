@@ -119,7 +119,7 @@ def test_a_record_must_fit_into_a_batch() -> None:
     bench = Bench()
     bench.init()
     bench.init("y")
-    bench.most_bytes = 2_000
+    bench.max_bytes = 2_000
     assert bench.add(P, {"t": range(1_000)}) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert bench.one().state == "Empty"
     topics = [AddPartitionsToTxnTopic("t", range(300))]

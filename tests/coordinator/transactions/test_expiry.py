@@ -69,7 +69,7 @@ def test_a_wall_clock_that_was_set_removes_nothing_before_it_is_confirmed() -> N
 
 def test_very_many_are_removed_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeouts, "EXPIRY_SLICE", 5)
-    monkeypatch.setattr(timeouts, "MOST_REMOVED", 3)
+    monkeypatch.setattr(timeouts, "MAX_REMOVED", 3)
     bench = Bench()
     for number in range(20):
         bench.init(f"x{number}")

@@ -113,7 +113,7 @@ def test_a_producer_at_its_last_epoch_needs_a_producer_id() -> None:
 
 def test_very_many_are_aborted_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeouts, "SLICE", 5)
-    monkeypatch.setattr(timeouts, "MOST_ABORTS", 3)
+    monkeypatch.setattr(timeouts, "MAX_ABORTS", 3)
     bench = Bench()
     for number in range(12):
         bench.init(f"x{number}", timeout_ms=1_000 if number % 4 else 900_000)

@@ -6,7 +6,7 @@ from muster.coordinator.groups.classic import join
 from muster.coordinator.groups.classic.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, STATES
 from muster.coordinator.groups.classic.join import (
     DECISIONS,
-    MOST_METADATA_BYTES,
+    MAX_METADATA_BYTES,
     SENDERS,
     CheckedJoin,
     JoinCommand,
@@ -314,7 +314,7 @@ def test_a_full_group_refuses_even_its_own_static_member() -> None:
 
 def test_members_may_not_bring_more_metadata_than_an_answer_to_the_leader_has_place_for() -> None:
     room = Room()
-    half = MOST_METADATA_BYTES // 2
+    half = MAX_METADATA_BYTES // 2
     (a,) = room.stable(count=1)
     room.join(protocols=[("range", b"x" * half), ("other", b"x" * 10)])
     room.join(a, protocols=[("range", b"a" * half)])

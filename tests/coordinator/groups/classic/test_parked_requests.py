@@ -43,7 +43,7 @@ def test_the_parked_sync_of_a_member_that_leaves_is_answered_late() -> None:
     assert room.reply(token) is None
     room.advance(10_000)
     assert room.reply(token).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.core.state.orphans == {}
+    assert room.core.state.abandoned == {}
 
 
 def test_the_parked_join_of_a_member_that_leaves_is_answered_at_once() -> None:

@@ -5,7 +5,7 @@ import pytest
 from muster.coordinator.groups.classic import history
 from muster.coordinator.groups.classic import member as subscriptions_module
 from muster.coordinator.groups.classic.group import ClassicGroup
-from muster.coordinator.groups.classic.member import MOST_BYTES, SHORT, UNKNOWN, Subscriptions
+from muster.coordinator.groups.classic.member import MAX_GROUP_METADATA_BYTES, SHORT, UNKNOWN, Subscriptions
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.protocol.consumer import encode_subscription
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -47,7 +47,7 @@ def test_long_metadata_is_not_read_before_somebody_asks() -> None:
 
 
 def test_of_too_much_metadata_the_topics_are_unknown() -> None:
-    half = bytes(MOST_BYTES // 2)
+    half = bytes(MAX_GROUP_METADATA_BYTES // 2)
     assert Subscriptions([metadata("a"), Long(half), Long(half)]).topics() is None
 
 
@@ -71,7 +71,7 @@ def test_a_subscription_is_read_as_version_0_whatever_it_claims(claimed: int) ->
 
 def test_the_history_does_not_read_more_names_than_it_has_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A megabyte of short names took 100 ms, in the turn in which the group was assigned."""
-    monkeypatch.setattr(subscriptions_module, "MOST_NAMES", 5)
+    monkeypatch.setattr(subscriptions_module, "MAX_TOPIC_NAMES", 5)
     few, many = [metadata("a", "b"), metadata("b", "c", "d")], [metadata("a", "b"), metadata("b", "c", "d", "e")]
     assert not Subscriptions(few).is_long
     assert Subscriptions(many).is_long

@@ -52,20 +52,20 @@ def test_the_size_is_that_of_the_batch(count: int, metadata: int) -> None:
 
 def test_a_commit_to_the_last_byte() -> None:
     room = Room(offset_metadata_max_bytes=10_000)
-    room.most_bytes = 2_000
+    room.max_bytes = 2_000
     # key and value of a record of group "g" and topic "t" have 12 and 43 bytes besides the metadata
     assert commit(room, 1, "m" * 1_876) == {TOO_LARGE}
     assert room.core.state.groups == {}
     assert room.fetch().committed_offset == -1
     assert commit(room, 1, "m" * 1_875) == {0}
     assert size_of([pack(room.records[0])]) == 2_000
-    room.most_bytes = 1_999
+    room.max_bytes = 1_999
     assert commit(room, 1, "m" * 1_875) == {TOO_LARGE}
 
 
 def test_all_rows_of_a_commit_or_none() -> None:
     room = Room()
-    room.most_bytes = 2_000
+    room.max_bytes = 2_000
     assert commit(room, 100) == {TOO_LARGE}
     assert (room.records, room.core.state.groups) == ([], {})
     assert room.kinds() == [events.REQUEST_REFUSED]
@@ -88,7 +88,7 @@ def test_a_commit_that_comes_again_is_measured_too() -> None:
 def test_an_assignment_that_is_too_large_fails_for_all_who_wait_and_a_rebalance_begins() -> None:
     room = Room()
     a, b = room.completing()
-    room.most_bytes = 2_000
+    room.max_bytes = 2_000
     assert room.sync(b) is None
     waiting = room.asked
     assert room.sync(a, {a: b"x" * 3_000, b: b"y"}).error_code == TOO_LARGE
@@ -109,18 +109,18 @@ def test_a_static_member_whose_return_does_not_fit_has_not_returned(leads: bool)
     room = Room()
     a, b = room.stable(static=True)
     back = "i0" if leads else "i1"
-    room.most_bytes = size_of([pack(records.group_metadata(room.group()))]) - 1
+    room.max_bytes = size_of([pack(records.group_metadata(room.group()))]) - 1
     refused = room.join(instance=back)
     assert (refused.error_code, refused.member_id) == (TOO_LARGE, "")
     assert room.beat(a, instance="i0") == room.beat(b, instance="i1") == 0
     assert room.group().state == "Stable"
-    room.most_bytes += 500
+    room.max_bytes += 500
     assert room.join(instance=back).error_code == 0
 
 
 def test_a_group_whose_name_does_not_fit_is_not_made() -> None:
     room = Room()
-    room.most_bytes = 2_000
+    room.max_bytes = 2_000
     name = "g" * 2_500
     assert room.join(group=name).error_code == TOO_LARGE
     assert room.join(group=name, instance="i", needs_id=True).error_code == TOO_LARGE
@@ -134,7 +134,7 @@ def test_deletions_are_all_or_none() -> None:
     room = Room()
     commit(room, 100)
     room.commit(group="h")
-    room.most_bytes = 1_500
+    room.max_bytes = 1_500
     rows = [OffsetDeleteRequestPartition(number) for number in range(100)]
     delete = OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", rows)])
     assert room.send(delete).error_code == TOO_LARGE
@@ -145,6 +145,6 @@ def test_deletions_are_all_or_none() -> None:
     assert room.fetch(partition=99).committed_offset == 7
     assert sorted(room.core.state.groups) == ["g", "h"]
     assert room.send(DeleteGroupsRequest(["h", "nobody"])).results[0].error_code == 0
-    room.most_bytes = 1_000_000
+    room.max_bytes = 1_000_000
     assert room.send(delete).error_code == 0
     assert room.fetch(partition=99).committed_offset == -1

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from muster.coordinator.groups.classic.member import Protocols
-from muster.coordinator.groups.common.shared_values import KEPT, LONGEST, SharedValues
+from muster.coordinator.groups.common.shared_values import KEPT, MAX_SHARED_LENGTH, SharedValues
 from tests.coordinator.groups.harness import Room
 from tests.coordinator.groups.test_core import reload
 
@@ -38,7 +38,7 @@ def test_what_is_remembered_is_bounded() -> None:
 
 def test_long_names_are_not_remembered() -> None:
     shared = SharedValues()
-    assert shared.of("x" * (LONGEST + 1)) == "x" * (LONGEST + 1)
+    assert shared.of("x" * (MAX_SHARED_LENGTH + 1)) == "x" * (MAX_SHARED_LENGTH + 1)
     assert not shared._known
 
 
@@ -52,7 +52,7 @@ def test_protocols_with_equal_metadata() -> None:
 
 def test_long_metadata_is_its_member_s_own() -> None:
     shared = SharedValues()
-    long, half = b"x" * (LONGEST + 1), b"y" * LONGEST
+    long, half = b"x" * (MAX_SHARED_LENGTH + 1), b"y" * MAX_SHARED_LENGTH
     first = shared.protocols(offered(long, half))
     second = shared.protocols(offered(long, half))
     assert first == second
@@ -88,5 +88,5 @@ def test_one_protocol_is_shared_as_several_are() -> None:
     assert other == (("p1", first[0][1]),)
     assert other[0][1] is first[0][1]
     assert shared.one_protocol("p1", bytes([1, 2])) is other
-    long = b"x" * (LONGEST + 1)
+    long = b"x" * (MAX_SHARED_LENGTH + 1)
     assert shared.one_protocol("p0", long) is not shared.one_protocol("p0", long)

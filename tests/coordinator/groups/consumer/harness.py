@@ -96,7 +96,7 @@ class Hall(Room):
             pattern_error=error,
             version=version,
         )
-        self.take(self.core.handle(command, self.now, self.most_bytes))
+        self.take(self.core.handle(command, self.now, self.max_bytes))
         self.settle()
         return self.reply(self.asked)
 
@@ -107,7 +107,7 @@ class Hall(Room):
 
     def told(self, what: AssignmentComputed | TopicsFound | TopicsChanged) -> None:
         """The core is told something."""
-        self.take(self.core.handle(what, self.now, self.most_bytes))
+        self.take(self.core.handle(what, self.now, self.max_bytes))
         self.settle()
 
     def consumers(self, group: str = "g") -> ConsumerGroup:

@@ -61,7 +61,7 @@ def test_one_of_two_timers_is_stopped() -> None:
 
 
 def test_of_very_many_names_the_order_is_that_in_which_they_came() -> None:
-    names = [f"m{number}" for number in range(kafka_order.MOST + 1)]
+    names = [f"m{number}" for number in range(kafka_order.MAX_ORDERED + 1)]
     assert kafka_order.timeline(names, 512) == names
     assert sorted(kafka_order.timeline(names[:-1], 512)) == sorted(names[:-1])
 
@@ -216,6 +216,6 @@ def test_of_very_many_partitions_the_first_are_told() -> None:
 def test_of_very_many_partitions_nobody_looks_how_long_they_were_free(monkeypatch: pytest.MonkeyPatch) -> None:
     freed: dict[tuple[bytes, int], int] = {}
     reconciliation_facts._free(freed, T, (1, 2), 5)
-    monkeypatch.setattr(reconciliation_facts, "MOST_FREED", 2)
+    monkeypatch.setattr(reconciliation_facts, "MAX_FREED", 2)
     reconciliation_facts._free(freed, T, (3,), 6)
     assert freed == {(T, 1): 5, (T, 2): 5}

@@ -366,7 +366,7 @@ def test_the_same_topics_again_are_no_new_epoch() -> None:
 def test_topics_that_do_not_fit_into_a_batch_are_left_out() -> None:
     hall = Hall(helped=True)
     hall.enter("A", pattern=".*")
-    hall.most_bytes = 500
+    hall.max_bytes = 500
     search(hall, *[f"a-topic-with-a-name-{number}" for number in range(100)])
     assert not hall.consumers().resolved
 

@@ -336,11 +336,11 @@ def test_replay_gives_the_group() -> None:
 
 def test_what_does_not_fit_into_a_batch_changes_nothing() -> None:
     hall = Hall()
-    hall.most_bytes = 2_000
+    hall.max_bytes = 2_000
     refused = hall.enter("A", *[f"a-topic-with-a-name-{number}" for number in range(100)])
     assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert not hall.core.state.groups
-    hall.most_bytes = 500
+    hall.max_bytes = 500
     joined = hall.enter("A", "t")
     assert (joined.error_code, joined.member_epoch) == (0, 2)
 
@@ -349,13 +349,13 @@ def test_targets_that_do_not_fit_into_a_batch_leave_those_in_force() -> None:
     hall = Hall()
     for number in range(8):
         hall.enter(f"A{number}", "t")
-    hall.most_bytes = 900
+    hall.max_bytes = 900
     joined = hall.enter("B", "t")
     assert (joined.error_code, joined.member_epoch) == (0, 10)
     hall.told(TopicsChanged(topics(t=200)))
     hall.cast("B", owned={})
     assert state(hall) == "Assigning"
-    hall.most_bytes = 100_000
+    hall.max_bytes = 100_000
     hall.cast("B", owned={})
     assert state(hall) == "Reconciling"
 
@@ -363,12 +363,12 @@ def test_targets_that_do_not_fit_into_a_batch_leave_those_in_force() -> None:
 def test_first_targets_that_do_not_fit_into_a_batch_refuse_the_newcomer() -> None:
     hall = Hall()
     hall.told(TopicsChanged(topics(t=300)))
-    hall.most_bytes = 500
+    hall.max_bytes = 500
     refused = hall.enter("A", "t")
     assert (refused.error_code, refused.error_message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
     assert not hall.consumers().members  # as if it had never come
     assert not hall.consumers().waiting
-    hall.most_bytes = 100_000
+    hall.max_bytes = 100_000
     assert given(hall.enter("A", "t")) is not None
 
 
@@ -378,7 +378,7 @@ def test_a_static_member_back_without_room_for_its_targets_stays_with_what_it_ha
     hall.enter("A", "t", instance="i")
     hall.cast("A", -2, instance="i")
     hall.told(TopicsChanged(topics(t=3, u=300)))
-    hall.most_bytes = 500
+    hall.max_bytes = 500
     assert given(hall.enter("B", "t", "u", instance="i")) == "t0+1+2"
 
 
@@ -455,7 +455,7 @@ def test_more_names_than_a_batch_has_room_for_are_refused_before_they_are_writte
     hall = Hall()
     names = [f"name-{i}" for i in range(12_000)]
     assert hall.enter("A", *names[:100]).error_code == 0
-    hall.most_bytes = 100_000
+    hall.max_bytes = 100_000
     for refused in (names, ["n" * 30_000, "m" * 30_000]):
         assert hall.enter("B", *refused).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert hall.enter("B", *["t"] * 120_000).error_code == 0, "one name, however often"
@@ -464,7 +464,7 @@ def test_more_names_than_a_batch_has_room_for_are_refused_before_they_are_writte
 
 def test_a_member_may_not_name_more_topics_than_the_limit_however_short_their_names_are() -> None:
     hall = Hall()
-    hall.most_bytes = 1_048_588
+    hall.max_bytes = 1_048_588
     names = [f"{number:x}" for number in range(MAX_NAMES + 1)]
     assert hall.enter("A", *names).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert not hall.core.state.groups

@@ -254,6 +254,6 @@ def test_many_members_are_counted_not_told_each() -> None:
     done = [one for one in theatre.told_of if one["kind"] == "epoch_reconciled"][-1]
     told = [one for one in theatre.told_of if one["kind"] == "member_reconciled"]
     assert done["epochs"] == done["causes"]["member_joined"] == 29
-    assert len(told) == history.MOST_TOLD + 1
-    assert len(done["slowest"]) == reconciliation_facts.MOST_SLOW
+    assert len(told) == history.MAX_MEMBER_EVENTS + 1
+    assert len(done["slowest"]) == reconciliation_facts.MAX_SLOWEST
     assert max(len(json.dumps(one)) for one in theatre.told_of) < 8_000

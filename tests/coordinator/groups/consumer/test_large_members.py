@@ -155,6 +155,6 @@ def test_the_bytes_of_a_record_are_never_underrated(
     ):
         step = Step(State(SETTINGS, NO_TOPICS, {}, lambda *_: None, lambda *_: 0), Now(0, 0))
         for size in (size_of([pack(record)]) - 1, size_of([pack(record)])):
-            step.most_bytes = size
+            step.max_bytes = size
             fits = size_of([pack(record)]) <= size
             assert records.is_more_than_fits(step, [record]) is not fits

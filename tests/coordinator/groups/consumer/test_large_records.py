@@ -20,7 +20,7 @@ from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssig
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import free_partitions
 from muster.coordinator.groups.consumer.member import STABLE, Position
-from muster.coordinator.groups.consumer.reconciliation_facts import MOST_FREED, ReconciliationFacts
+from muster.coordinator.groups.consumer.reconciliation_facts import MAX_FREED, ReconciliationFacts
 from muster.coordinator.groups.consumer.records import LaterRows
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import TopicPartitions
 from tests.coordinator.groups.consumer.harness import IDS, NAMES, Hall
@@ -193,7 +193,7 @@ def test_what_members_give_up_and_get_is_counted_by_partition(steps: list[dict[b
 
 def test_times_of_so_many_partitions_are_taken() -> None:
     facts = ReconciliationFacts(1, 0, None, None)
-    for first in (0, MOST_FREED):
-        before = tuple([(number.to_bytes(16), (0,), (1,)) for number in range(first, first + MOST_FREED)])
+    for first in (0, MAX_FREED):
+        before = tuple([(number.to_bytes(16), (0,), (1,)) for number in range(first, first + MAX_FREED)])
         facts.hand_over(before, NOTHING, 5)
-    assert len(facts.freed) == MOST_FREED
+    assert len(facts.freed) == MAX_FREED

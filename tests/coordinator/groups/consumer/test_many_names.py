@@ -17,7 +17,7 @@ from muster.coordinator.groups.consumer import computed_targets, describe, histo
 from muster.coordinator.groups.consumer import topics as topics_module
 from muster.coordinator.groups.consumer.checks import MAX_NAMES, ascending_names
 from muster.coordinator.groups.consumer.commands import AssignmentWanted, TopicsFound, TopicsWanted
-from muster.coordinator.groups.consumer.replay import MOST_SHARED
+from muster.coordinator.groups.consumer.replay import MAX_SHARED_NAMES
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -89,7 +89,7 @@ def test_names_that_all_have_in_common_are_looked_at_once_for_a_target() -> None
 
 
 def step_of(hall: Hall) -> Step:
-    return Step(hall.core.state, hall.now, hall.most_bytes)
+    return Step(hall.core.state, hall.now, hall.max_bytes)
 
 
 @pytest.mark.parametrize("pattern", [None, "t.*"])
@@ -149,7 +149,7 @@ def test_names_that_change_are_looked_up_anew() -> None:
 
 def test_members_with_many_names_have_the_same_list() -> None:
     hall = hall_of()
-    many = [f"t{number:05}" for number in range(MOST_SHARED + 1)]
+    many = [f"t{number:05}" for number in range(MAX_SHARED_NAMES + 1)]
     hall.enter("A", *many)
     hall.enter("B", *[name[:1] + name[1:] for name in many])
     assert hall.member("A").description.topics is hall.member("B").description.topics
@@ -177,9 +177,9 @@ def test_a_pattern_that_stands_for_the_same_topics_changes_nothing() -> None:
 
 def test_long_names_have_longer_lengths_before_them() -> None:
     hall = Hall()
-    hall.most_bytes = 3 * (20 * 130 + 10)
+    hall.max_bytes = 3 * (20 * 130 + 10)
     assert hall.enter("A", *[f"{number:03}{'n' * 126}" for number in range(20)]).error_code
-    hall.most_bytes = 3 * (20 * 131 + 140)
+    hall.max_bytes = 3 * (20 * 131 + 140)
     assert not hall.enter("A", *[f"{number:03}{'n' * 126}" for number in range(20)]).error_code
 
 
@@ -252,7 +252,7 @@ def test_the_first_topics_that_have_changed_are_told() -> None:
     hall.cast("A", owned={})
     (told,) = [one.facts["topics"] for one in hall.events if one.kind == events.EPOCH_BUMPED]
     assert isinstance(told, list)
-    assert len(told) == history.MOST_TOLD
+    assert len(told) == history.MAX_MEMBER_EVENTS
 
 
 def test_a_pattern_that_stands_for_many_topics_looks_at_each_a_few_times() -> None:

@@ -361,7 +361,7 @@ def test_who_joined_since_the_protocol_was_chosen_and_does_not_offer_it_stops_an
 def test_a_subscription_that_has_no_room_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     hall = Hall()
     hall.enter("C", "u")
-    hall.most_bytes = 100_000
+    hall.max_bytes = 100_000
     read: list[bytes] = []
 
     def reading(metadata: bytes) -> Any:
@@ -380,7 +380,7 @@ def test_a_subscription_that_has_no_room_is_refused_before_it_is_read(monkeypatc
 def test_a_classic_member_may_not_name_more_topics_than_the_limit() -> None:
     hall = Hall()
     hall.enter("C", "u")
-    hall.most_bytes = 1_048_588
+    hall.max_bytes = 1_048_588
     names = [f"{number:x}" for number in range(MAX_NAMES + 1)]
     assert join(hall, "", *names).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert join(hall, "", *names[1:]).error_code == 0
@@ -403,14 +403,14 @@ def test_a_group_is_not_upgraded_whose_member_names_more_topics_than_the_limit()
 
 @pytest.mark.parametrize(("most_bytes", "is_read"), [(5_000, True), (2_000, False)])
 def test_a_group_is_not_upgraded_whose_records_have_no_room_in_a_batch(
-    monkeypatch: pytest.MonkeyPatch, most_bytes: int, *, is_read: bool
+    monkeypatch: pytest.MonkeyPatch, max_bytes: int, *, is_read: bool
 ) -> None:
     hall = Hall()
     names = [f"a-topic-{number}" for number in range(200)]
     member = join(hall, "", *names).member_id
     hall.sync(member, {member: assignment_bytes({"u": [0, 1]})})
     hall.written()
-    hall.most_bytes = most_bytes
+    hall.max_bytes = max_bytes
     read: list[bytes] = []
     real = upgrade.decode_subscription
     monkeypatch.setattr(upgrade, "decode_subscription", lambda data: (read.append(data), real(data))[1])
@@ -419,7 +419,7 @@ def test_a_group_is_not_upgraded_whose_records_have_no_room_in_a_batch(
     assert bool(read) is is_read
     assert not hall.written()
     assert isinstance(hall.core.state.groups["g"], ClassicGroup)
-    hall.most_bytes = 1_048_588
+    hall.max_bytes = 1_048_588
     assert hall.enter("C", "u").error_code == 0
 
 
@@ -440,7 +440,7 @@ def test_a_group_stays_classic_when_the_newcomer_has_no_room_in_the_batch() -> N
     hall = classic()
     names = [f"a-topic-{number}" for number in range(100)]
     alone = Hall()
-    alone.most_bytes = hall.most_bytes = 3_600
+    alone.max_bytes = hall.max_bytes = 3_600
     assert alone.enter("C", *names).error_code == 0
     assert hall.enter("C", *names).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert not hall.written()

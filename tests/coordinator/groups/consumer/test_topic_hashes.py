@@ -6,7 +6,7 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from muster.coordinator.groups.consumer.topics import MOST_WITH_RACKS, NO_HASH, has_same_hash, hash_of_topics
+from muster.coordinator.groups.consumer.topics import MAX_WITH_RACKS, NO_HASH, has_same_hash, hash_of_topics
 
 VALUES = {
     0: 3244421341483603138,
@@ -79,7 +79,7 @@ def test_the_rack_of_the_replicas_counts() -> None:
 
 
 def test_racks_of_very_many_partitions_are_left_out() -> None:
-    most = MOST_WITH_RACKS
+    most = MAX_WITH_RACKS
     assert hash_of_topics(["t"], image(t=most + 1), "rack") == hash_of_topics(["t"], image(t=most + 1))
     assert hash_of_topics(["t"], image(t=most), "rack") != hash_of_topics(["t"], image(t=most))
 

@@ -74,7 +74,7 @@ class Producers(Room):
     def ask(self, request: TxnOffsetCommitRequest, append_error: int = 0) -> Any:
         self.asked += 1
         command = TxnCommitCommand(request, self.asked, Client("c", "/10.0.0.1"), append_error)  # type: ignore[arg-type]  # a number stands for the client
-        self.take(self.core.handle(command, self.now, self.most_bytes))
+        self.take(self.core.handle(command, self.now, self.max_bytes))
         self.settle()
         return self.reply(self.asked)
 
@@ -173,7 +173,7 @@ def test_metadata_too_large_concerns_its_partition(room: Producers) -> None:
 
 
 def test_more_than_a_batch_is_refused_as_a_whole(room: Producers) -> None:
-    room.most_bytes = 200
+    room.max_bytes = 200
     assert room.txn(metadata="x" * 150) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert room.records == []
 

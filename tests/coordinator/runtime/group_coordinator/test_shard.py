@@ -59,7 +59,7 @@ class FakeCore:
         self.after_load: Output = Output()
         self.records_at_deadline: list[Record] = []
 
-    def handle(self, command: Command | TopicsChanged, now: Now, most_bytes: int) -> Output:
+    def handle(self, command: Command | TopicsChanged, now: Now, max_bytes: int) -> Output:
         if isinstance(command, TopicsChanged):
             self.image = command.image
             return Output()
