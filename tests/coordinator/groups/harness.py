@@ -1,4 +1,4 @@
-"""A core to talk to in tests: short requests, and every reply by the token of its request."""
+"""A core for tests: short requests, and every reply by the token of its request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RANGE = (("range", b"r"),)
 BOTH = (("range", b"r"), ("roundrobin", b"rr"))
 
 
-class Room:
+class GroupHarness:
     """One core, its time, and all that came out of it. What asks returns the reply, or None while it is parked."""
 
     def __init__(self, **settings: int) -> None:
@@ -48,9 +48,9 @@ class Room:
         self.replies: dict[object, list[Message]] = {}
         self.records: list[Record] = []
         self.events: list[Event] = []
-        self.take(self.core.loaded(self.now))
+        self.collect(self.core.loaded(self.now))
 
-    def take(self, output: Output) -> Output:
+    def collect(self, output: Output) -> Output:
         for token, response in output.replies:
             self.replies.setdefault(token, []).append(response)
         self.records.extend(output.records)
@@ -61,7 +61,7 @@ class Room:
         """Any request but JoinGroup."""
         self.asked += 1
         command = Command(request, self.asked, Client(client, "/10.0.0.1"))  # type: ignore[arg-type]  # a number stands for the client
-        self.take(self.core.handle(command, self.now, self.max_bytes))
+        self.collect(self.core.handle(command, self.now, self.max_bytes))
         self.settle()
         return self.reply(self.asked)
 
@@ -80,7 +80,7 @@ class Room:
         end = self.now.mono_ms + ms
         while (due := self.core.next_deadline_ms()) is not None and due <= end:
             self._move(max(due, self.now.mono_ms))
-            self.take(self.core.advance(self.now))
+            self.collect(self.core.advance(self.now))
         self._move(end)
 
     def _move(self, mono_ms: int) -> None:
@@ -129,7 +129,7 @@ class Room:
             reason,
         )
         command = JoinCommand(request, self.asked, Client(client, "/10.0.0.1"), f"uuid{self.asked}", needs_id, skip)
-        self.take(self.core.handle(command, self.now, self.max_bytes))
+        self.collect(self.core.handle(command, self.now, self.max_bytes))
         if settle:
             self.settle()
         return self.reply(self.asked)

@@ -10,79 +10,79 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.api_versions import ApiVersionsRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest
-from tests.coordinator.groups.harness import Room
+from tests.coordinator.groups.harness import GroupHarness
 
 
 def test_requests_that_are_not_the_cores_are_a_mistake_of_the_program() -> None:
-    room = Room()
+    harness = GroupHarness()
     with pytest.raises(TypeError, match="ApiVersionsRequest"):
-        room.core.handle(Command(ApiVersionsRequest(), 1, Client("c", "/h")), room.now)
+        harness.core.handle(Command(ApiVersionsRequest(), 1, Client("c", "/h")), harness.now)
 
 
 def test_the_nameless_group_may_have_offsets_but_no_members() -> None:
-    room = Room()
-    room.commit(group="")
-    assert list(room.core.state.groups) == [""]
-    answers = [room.join(group=""), room.sync("m", group="", generation=1)]
-    answers += [room.send(HeartbeatRequest("", 1, "m")), room.send(LeaveGroupRequest(""))]
+    harness = GroupHarness()
+    harness.commit(group="")
+    assert list(harness.core.state.groups) == [""]
+    answers = [harness.join(group=""), harness.sync("m", group="", generation=1)]
+    answers += [harness.send(HeartbeatRequest("", 1, "m")), harness.send(LeaveGroupRequest(""))]
     assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_GROUP_ID] * 4
 
 
 def test_an_idle_core_only_looks_for_what_can_go() -> None:
-    room = Room(offsets_retention_check_interval_ms=1_000)
-    assert room.core.next_deadline_ms() == room.now.mono_ms + 1_000
-    output = room.core.advance(room.now)
+    harness = GroupHarness(offsets_retention_check_interval_ms=1_000)
+    assert harness.core.next_deadline_ms() == harness.now.mono_ms + 1_000
+    output = harness.core.advance(harness.now)
     assert (list(output.replies), list(output.records), list(output.events)) == ([], [], [])
 
 
 def test_a_heartbeat_leaves_the_heap_alone() -> None:
-    room = Room()
-    a, b = room.stable()
-    before = len(room.core.state.deadlines)
+    harness = GroupHarness()
+    a, b = harness.stable()
+    before = len(harness.core.state.deadlines)
     for _ in range(100):
-        room.advance(10)
-        room.beat(a)
-        room.beat(b)
-    assert len(room.core.state.deadlines) == before
+        harness.advance(10)
+        harness.beat(a)
+        harness.beat(b)
+    assert len(harness.core.state.deadlines) == before
 
 
 def test_of_many_deadlines_some_ring_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     # a large group whose machines are gone does not hold up everybody else
     monkeypatch.setattr(core, "MAX_DEADLINES_AT_ONCE", 5)
-    room = Room()
-    room.stable(count=11)
-    due_ms = room.now.mono_ms + 10_000
-    now = Now(due_ms, room.now.wall_ms + 10_000)
+    harness = GroupHarness()
+    harness.stable(count=11)
+    due_ms = harness.now.mono_ms + 10_000
+    now = Now(due_ms, harness.now.wall_ms + 10_000)
     left = []
-    while (next_ms := room.core.next_deadline_ms()) is not None and next_ms <= due_ms:
-        before = len(room.group().members)
-        room.add(room.core.advance(now))
-        left.append(before - len(room.group().members))
+    while (next_ms := harness.core.next_deadline_ms()) is not None and next_ms <= due_ms:
+        before = len(harness.group().members)
+        harness.collect(harness.core.advance(now))
+        left.append(before - len(harness.group().members))
     assert left == [5, 5, 1]
-    assert room.group().state == EMPTY
+    assert harness.group().state == EMPTY
 
 
-def reload(room: Room, **settings: int) -> Room:
-    again = Room(**settings)
+def reload(harness: GroupHarness, **settings: int) -> GroupHarness:
+    again = GroupHarness(**settings)
     again.asked = 1_000
-    for record in room.records:
+    for record in harness.records:
         again.core.replay([(record.key, record.value)], again.now)
-    again.take(again.core.loaded(again.now))
+    again.collect(again.core.loaded(again.now))
     return again
 
 
 def test_groups_are_counted() -> None:
-    room = Room()
-    room.join(group="g")
-    room.join(group="h")
-    assert room.core.group_count == 2
+    harness = GroupHarness()
+    harness.join(group="g")
+    harness.join(group="h")
+    assert harness.core.group_count == 2
 
 
 def test_a_loaded_group_with_members_is_stable_with_fresh_sessions() -> None:
-    room = Room()
-    a, b = room.stable()
-    room.commit(a, 2)
-    again = reload(room)
+    harness = GroupHarness()
+    a, b = harness.stable()
+    harness.commit(a, 2)
+    again = reload(harness)
     assert (again.group().state, again.group().generation, again.group().leader_id) == (STABLE, 2, a)
     assert again.sync(b).assignment == b"1"
     assert again.fetch().committed_offset == 5
@@ -93,37 +93,37 @@ def test_a_loaded_group_with_members_is_stable_with_fresh_sessions() -> None:
 
 
 def test_a_rebalance_that_was_on_is_forgotten() -> None:
-    room = Room()
-    a, b = room.stable()
-    room.join(a)
-    room.join(b)
-    assert room.group().generation == 3
-    again = reload(room)
+    harness = GroupHarness()
+    a, b = harness.stable()
+    harness.join(a)
+    harness.join(b)
+    assert harness.group().generation == 3
+    again = reload(harness)
     assert (again.group().state, again.group().generation) == (STABLE, 2)
     assert again.beat(a, 3) == 22
 
 
 def test_after_a_reload_only_the_chosen_protocol_is_known_of_a_member() -> None:
-    room = Room()
-    _, b = room.stable(protocols=(("range", b"r"), ("roundrobin", b"rr")))
-    again = reload(room)
+    harness = GroupHarness()
+    _, b = harness.stable(protocols=(("range", b"r"), ("roundrobin", b"rr")))
+    again = reload(harness)
     assert again.group().members[b].protocols == (("range", b"r"),)
     assert again.join(b, protocols=(("range", b"r"), ("roundrobin", b"rr"))) is None
     assert again.group().state == PREPARING
 
 
 def test_a_group_above_the_limit_rebalances_when_it_is_loaded() -> None:
-    room = Room()
-    room.stable(count=3)
-    again = reload(room, group_max_size=2)
+    harness = GroupHarness()
+    harness.stable(count=3)
+    again = reload(harness, group_max_size=2)
     assert again.group().state == PREPARING
     assert again.events[0].facts["cause"] == events.OVER_CAPACITY
-    assert reload(room, group_max_size=3).group().state == STABLE
+    assert reload(harness, group_max_size=3).group().state == STABLE
 
 
 def test_subscriptions_are_known_after_a_reload() -> None:
-    room = Room()
-    room.stable(protocols=(("range", b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0"),))
-    again = reload(room)
+    harness = GroupHarness()
+    harness.stable(protocols=(("range", b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0"),))
+    again = reload(harness)
     assert again.group().subscribes_to("t")
     assert not again.group().subscribes_to("u")

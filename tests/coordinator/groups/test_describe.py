@@ -6,30 +6,30 @@ import pytest
 
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 from muster.protocol.messages.list_groups import ListGroupsRequest
-from tests.coordinator.groups.harness import BOTH, Room
+from tests.coordinator.groups.harness import BOTH, GroupHarness
 
 
-def describe(room: Room, *groups: str) -> list[Any]:
-    return list(room.send(DescribeGroupsRequest(list(groups or ("g",)))).groups)
+def describe(harness: GroupHarness, *groups: str) -> list[Any]:
+    return list(harness.send(DescribeGroupsRequest(list(groups or ("g",)))).groups)
 
 
 def test_an_unknown_group_is_dead() -> None:
-    (row,) = describe(Room(), "x")
+    (row,) = describe(GroupHarness(), "x")
     assert (row.error_code, row.error_message, row.group_state) == (69, "Group x not found.", "Dead")
     assert (row.protocol_type, row.protocol_data, list(row.members)) == ("", "", [])
 
 
 def test_the_nameless_group_is_described_like_any_other() -> None:
-    room = Room()
-    room.commit(group="")
-    (row,) = describe(room, "")
+    harness = GroupHarness()
+    harness.commit(group="")
+    (row,) = describe(harness, "")
     assert (row.error_code, row.group_state) == (0, "Empty")
 
 
 def test_stable_shows_protocol_metadata_and_assignment() -> None:
-    room = Room()
-    a, b = room.stable(static=True, protocols=BOTH)
-    (row,) = describe(room)
+    harness = GroupHarness()
+    a, b = harness.stable(static=True, protocols=BOTH)
+    (row,) = describe(harness)
     assert (row.error_code, row.error_message, row.group_id, row.group_state) == (0, None, "g", "Stable")
     assert (row.protocol_type, row.protocol_data) == ("consumer", "range")
     got = [
@@ -40,20 +40,20 @@ def test_stable_shows_protocol_metadata_and_assignment() -> None:
 
 
 def test_elsewhere_neither_protocol_nor_metadata_is_shown() -> None:
-    room = Room()
-    a, _ = room.stable()
-    room.join(a)
-    (row,) = describe(room)
+    harness = GroupHarness()
+    a, _ = harness.stable()
+    harness.join(a)
+    (row,) = describe(harness)
     assert (row.group_state, row.protocol_data) == ("PreparingRebalance", "")
     assert [(m.member_metadata, m.member_assignment) for m in row.members] == [(b"", b"0"), (b"", b"1")]
 
 
 def test_an_empty_group_keeps_its_type_and_a_simple_one_has_none() -> None:
-    room = Room()
-    (a,) = room.stable(count=1)
-    room.leave(a)
-    room.commit(group="simple")
-    rows = describe(room, "simple", "g", "simple")
+    harness = GroupHarness()
+    (a,) = harness.stable(count=1)
+    harness.leave(a)
+    harness.commit(group="simple")
+    rows = describe(harness, "simple", "g", "simple")
     assert [(r.group_id, r.group_state, r.protocol_type) for r in rows] == [
         ("simple", "Empty", ""),
         ("g", "Empty", "consumer"),
@@ -76,12 +76,12 @@ def test_an_empty_group_keeps_its_type_and_a_simple_one_has_none() -> None:
     ],
 )
 def test_list_filters(states: list[str], kinds: list[str], found: list[str]) -> None:
-    room = Room()
-    room.join(group="a")
-    room.commit(group="b")
-    room.join(group="c", kind="connect")
-    room.join(group="c", kind="connect")
-    reply = room.send(ListGroupsRequest(states, kinds))
+    harness = GroupHarness()
+    harness.join(group="a")
+    harness.commit(group="b")
+    harness.join(group="c", kind="connect")
+    harness.join(group="c", kind="connect")
+    reply = harness.send(ListGroupsRequest(states, kinds))
     assert reply.error_code == 0
     assert [one.group_id for one in reply.groups] == found
     rows = {one.group_id: (one.protocol_type, one.group_state, one.group_type) for one in reply.groups}

@@ -55,7 +55,7 @@ from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tests.coordinator.groups.harness import START, Room
+from tests.coordinator.groups.harness import START, GroupHarness
 
 Rows = list[tuple[Message, Message | None]]
 MEMBER = (
@@ -87,30 +87,32 @@ STREAMS: Rows = [(StreamsGroupMetadataKey("g"), StreamsGroupMetadataValue(1))]
 STREAMS_MEMBER: Rows = [(StreamsGroupMemberMetadataKey("g", "m"), StreamsGroupMemberMetadataValue())]
 
 
-def room_of(*rows: tuple[Message, Message | None]) -> Room:
-    room = Room()
-    room.core.replay(rows, room.now)
-    room.add(room.core.loaded(room.now))
-    return room
+def room_of(*rows: tuple[Message, Message | None]) -> GroupHarness:
+    harness = GroupHarness()
+    harness.core.replay(rows, harness.now)
+    harness.collect(harness.core.loaded(harness.now))
+    return harness
 
 
-def foreign(room: Room) -> UnsupportedGroup:
-    group = room.core.state.groups["g"]
+def foreign(harness: GroupHarness) -> UnsupportedGroup:
+    group = harness.core.state.groups["g"]
     assert isinstance(group, UnsupportedGroup)
     return group
 
 
-def listed(room: Room, *, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    rows = room.send(ListGroupsRequest(list(states), list(types))).groups
+def listed(
+    harness: GroupHarness, *, states: tuple[str, ...] = (), types: tuple[str, ...] = ()
+) -> list[tuple[str, ...]]:
+    rows = harness.send(ListGroupsRequest(list(states), list(types))).groups
     return [(one.group_id, one.group_state, one.group_type, one.protocol_type) for one in rows]
 
 
-def delete_offset(room: Room, topic: str = "t") -> Any:
-    return room.send(OffsetDeleteRequest("g", [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(0)])]))
+def delete_offset(harness: GroupHarness, topic: str = "t") -> Any:
+    return harness.send(OffsetDeleteRequest("g", [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(0)])]))
 
 
-def delete(room: Room) -> int:
-    error: int = room.send(DeleteGroupsRequest(["g"])).results[0].error_code
+def delete(harness: GroupHarness) -> int:
+    error: int = harness.send(DeleteGroupsRequest(["g"])).results[0].error_code
     return error
 
 
@@ -130,54 +132,54 @@ def delete(room: Room) -> int:
     ],
 )  # fmt: skip
 def test_it_is_listed_with_its_own_type_and_state(rows: Rows, state: str, kind: str) -> None:
-    room = room_of(*rows)
-    assert listed(room) == [("g", state, kind, kind)]
-    assert listed(room, types=(kind.upper(),), states=(state.lower(),)) == listed(room)
-    assert listed(room, types=("classic",)) == []
-    described = room.send(DescribeGroupsRequest(["g"])).groups[0]
+    harness = room_of(*rows)
+    assert listed(harness) == [("g", state, kind, kind)]
+    assert listed(harness, types=(kind.upper(),), states=(state.lower(),)) == listed(harness)
+    assert listed(harness, types=("classic",)) == []
+    described = harness.send(DescribeGroupsRequest(["g"])).groups[0]
     assert (described.error_code, described.error_message, described.group_state) == (
         ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a classic group.", "Dead",
     )  # fmt: skip
 
 
 def test_one_with_members_refuses_classic_requests() -> None:
-    room = room_of(*CONSUMER)
-    assert room.commit() == ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.commit("m", 1) == room.commit("m") == ErrorCode.STALE_MEMBER_EPOCH
-    assert delete_offset(room).topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    assert delete_offset(room, "u").topics[0].partitions[0].error_code == 0
-    assert delete(room) == ErrorCode.NON_EMPTY_GROUP
+    harness = room_of(*CONSUMER)
+    assert harness.commit() == ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.commit("m", 1) == harness.commit("m") == ErrorCode.STALE_MEMBER_EPOCH
+    assert delete_offset(harness).topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    assert delete_offset(harness, "u").topics[0].partitions[0].error_code == 0
+    assert delete(harness) == ErrorCode.NON_EMPTY_GROUP
     for member in ("", "m"):
-        assert room.join(member, kind="connect").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert room.join("m").error_code == ErrorCode.UNKNOWN_SERVER_ERROR  # its metadata is no subscription
-    assert room.beat("m", 1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.sync("m", generation=1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.fetch().committed_offset == 5
-    assert room.records == []
-    room.advance(45_000)  # nobody comes for the member
-    assert listed(room) == [("g", "Empty", "consumer", "consumer")]
+        assert harness.join(member, kind="connect").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert harness.join("m").error_code == ErrorCode.UNKNOWN_SERVER_ERROR  # its metadata is no subscription
+    assert harness.beat("m", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.sync("m", generation=1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.fetch().committed_offset == 5
+    assert harness.records == []
+    harness.advance(45_000)  # nobody comes for the member
+    assert listed(harness) == [("g", "Empty", "consumer", "consumer")]
 
 
 def test_one_without_members_keeps_offsets_for_whoever_asks() -> None:
-    room = room_of(*CONSUMER, *GONE)
-    assert room.commit(offset=6) == room.commit("m", offset=7) == 0
-    assert room.commit("m", 1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.fetch().committed_offset == 7
-    assert listed(room) == [("g", "Empty", "consumer", "consumer")]
-    assert delete_offset(room).topics[0].partitions[0].error_code == 0
-    assert room.fetch().committed_offset == -1
+    harness = room_of(*CONSUMER, *GONE)
+    assert harness.commit(offset=6) == harness.commit("m", offset=7) == 0
+    assert harness.commit("m", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.fetch().committed_offset == 7
+    assert listed(harness) == [("g", "Empty", "consumer", "consumer")]
+    assert delete_offset(harness).topics[0].partitions[0].error_code == 0
+    assert harness.fetch().committed_offset == -1
 
 
 def test_an_empty_one_is_deleted_with_all_its_records() -> None:
-    room = room_of(*CONSUMER, *GONE)
-    assert delete(room) == 0
-    assert [(type(one.key).__name__, one.value) for one in room.records] == [
+    harness = room_of(*CONSUMER, *GONE)
+    assert delete(harness) == 0
+    assert [(type(one.key).__name__, one.value) for one in harness.records] == [
         ("OffsetCommitKey", None),
         ("ConsumerGroupTargetAssignmentMetadataKey", None),
         ("ConsumerGroupPartitionMetadataKey", None),
         ("ConsumerGroupMetadataKey", None),
     ]
-    assert room.core.state.groups == {}
+    assert harness.core.state.groups == {}
 
 
 def test_nobody_waits_in_one_that_is_given_up() -> None:
@@ -185,38 +187,38 @@ def test_nobody_waits_in_one_that_is_given_up() -> None:
 
 
 def test_an_empty_one_goes_when_its_offsets_have_expired() -> None:
-    room = room_of(*CONSUMER, *GONE)
-    room.advance(8 * 24 * 3_600_000)
-    assert room.core.state.groups == {}
-    assert room.fetch().committed_offset == -1
+    harness = room_of(*CONSUMER, *GONE)
+    harness.advance(8 * 24 * 3_600_000)
+    assert harness.core.state.groups == {}
+    assert harness.fetch().committed_offset == -1
 
 
 @pytest.mark.parametrize("rows", [[*CONSUMER, *GONE], STREAMS])
 def test_who_joins_an_empty_one_makes_it_a_classic_one(rows: Rows) -> None:
-    room = room_of(*rows)
-    assert room.join("m").error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.records == []
-    before = room.fetch().committed_offset
-    joined = room.join(needs_id=True)
+    harness = room_of(*rows)
+    assert harness.join("m").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.records == []
+    before = harness.fetch().committed_offset
+    joined = harness.join(needs_id=True)
     assert joined.error_code == ErrorCode.MEMBER_ID_REQUIRED
-    assert listed(room) == [("g", "Empty", "classic", "")]
-    assert room.fetch().committed_offset == before
+    assert listed(harness) == [("g", "Empty", "classic", "")]
+    assert harness.fetch().committed_offset == before
     # and a load of what is written sees the same
-    again = Room()
-    again.core.replay([*rows, *[(one.key, one.value) for one in room.records]], again.now)
-    again.take(again.core.loaded(again.now))
-    assert listed(again) == listed(room)
+    again = GroupHarness()
+    again.core.replay([*rows, *[(one.key, one.value) for one in harness.records]], again.now)
+    again.collect(again.core.loaded(again.now))
+    assert listed(again) == listed(harness)
 
 
 @pytest.mark.parametrize("rows", [SHARE, [*SHARE, *SHARE_MEMBER]])
 def test_a_share_group_has_no_offsets_and_is_not_deleted(rows: Rows) -> None:
-    room = room_of(*rows)
-    assert room.commit() == room.commit("m", 1) == ErrorCode.GROUP_ID_NOT_FOUND
-    assert delete_offset(room).error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert room.join().error_code == room.join("m").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert delete(room) == ErrorCode.NON_EMPTY_GROUP
-    room.advance(8 * 24 * 3_600_000)
-    assert room.records == []
+    harness = room_of(*rows)
+    assert harness.commit() == harness.commit("m", 1) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert delete_offset(harness).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert harness.join().error_code == harness.join("m").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert delete(harness) == ErrorCode.NON_EMPTY_GROUP
+    harness.advance(8 * 24 * 3_600_000)
+    assert harness.records == []
 
 
 def test_topics_are_subscribed_to_by_name_or_by_a_regular_expression() -> None:

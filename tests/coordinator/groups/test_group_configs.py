@@ -10,7 +10,7 @@ from muster.coordinator.groups.common.settings import (
     OwnConfig,
 )
 from muster.coordinator.groups.core import GroupCore
-from tests.coordinator.groups.consumer.harness import Hall, given
+from tests.coordinator.groups.consumer.harness import ConsumerGroupHarness, given
 
 
 def test_what_is_set_counts_before_what_the_broker_says() -> None:
@@ -31,35 +31,35 @@ def test_what_is_set_counts_before_what_the_broker_says() -> None:
 
 
 def test_a_members_next_heartbeat_is_answered_with_the_new_interval_and_begins_the_new_session() -> None:
-    hall = Hall(group_consumer_session_timeout_ms=10_000)
-    assert hall.enter("A", "t").heartbeat_interval_ms == 5_000
-    hall.told(GroupConfigured("g", OwnConfig(session_timeout_ms=20_000, heartbeat_interval_ms=6_000)))
-    hall.told(GroupConfigured("other", OwnConfig(session_timeout_ms=1, heartbeat_interval_ms=1)))
-    assert hall.cast("A").heartbeat_interval_ms == 6_000
-    hall.advance(19_999)
-    assert "A" in hall.consumers().members
-    hall.advance(1)
-    assert not hall.consumers().members
+    harness = ConsumerGroupHarness(group_consumer_session_timeout_ms=10_000)
+    assert harness.enter("A", "t").heartbeat_interval_ms == 5_000
+    harness.notify(GroupConfigured("g", OwnConfig(session_timeout_ms=20_000, heartbeat_interval_ms=6_000)))
+    harness.notify(GroupConfigured("other", OwnConfig(session_timeout_ms=1, heartbeat_interval_ms=1)))
+    assert harness.cast("A").heartbeat_interval_ms == 6_000
+    harness.advance(19_999)
+    assert "A" in harness.consumers().members
+    harness.advance(1)
+    assert not harness.consumers().members
 
 
 def test_the_assignment_interval_of_a_group() -> None:
-    hall = Hall()
-    hall.told(GroupConfigured("g", OwnConfig(assignment_interval_ms=1_000)))
-    hall.enter("A", "t")
-    assert (hall.enter("B", "t").member_epoch, hall.consumers().state) == (2, "Assigning")
-    hall.told(GroupConfigured("g", OwnConfig()))
-    assert hall.cast("B", 2).member_epoch == 3
-    hall.told(IntervalConfigured(1_000))
-    assert hall.enter("C", "t").member_epoch == 3
-    assert hall.consumers().state == "Assigning"
+    harness = ConsumerGroupHarness()
+    harness.notify(GroupConfigured("g", OwnConfig(assignment_interval_ms=1_000)))
+    harness.enter("A", "t")
+    assert (harness.enter("B", "t").member_epoch, harness.consumers().state) == (2, "Assigning")
+    harness.notify(GroupConfigured("g", OwnConfig()))
+    assert harness.cast("B", 2).member_epoch == 3
+    harness.notify(IntervalConfigured(1_000))
+    assert harness.enter("C", "t").member_epoch == 3
+    assert harness.consumers().state == "Assigning"
 
 
 def test_a_core_begins_with_configs_and_sessions_that_are_loaded_run_by_them() -> None:
-    hall = Hall(group_consumer_session_timeout_ms=10_000)
-    assert given(hall.enter("A", "t")) == "t0+1+2+3+4+5+6+7"
-    configs = GroupConfigs(hall.settings)
+    harness = ConsumerGroupHarness(group_consumer_session_timeout_ms=10_000)
+    assert given(harness.enter("A", "t")) == "t0+1+2+3+4+5+6+7"
+    configs = GroupConfigs(harness.settings)
     configs.apply(GroupConfigured("g", OwnConfig(session_timeout_ms=20_000)))
-    core = GroupCore(hall.settings, hall.core.state.image, configs=configs)
-    core.replay([(one.key, one.value) for one in hall.records], hall.now)
-    core.loaded(hall.now)
-    assert core.next_deadline_ms() == hall.now.mono_ms + 20_000
+    core = GroupCore(harness.settings, harness.core.state.image, configs=configs)
+    core.replay([(one.key, one.value) for one in harness.records], harness.now)
+    core.loaded(harness.now)
+    assert core.next_deadline_ms() == harness.now.mono_ms + 20_000

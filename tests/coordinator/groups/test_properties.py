@@ -19,7 +19,7 @@ from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from muster.protocol.records import OFFSETS
-from tests.coordinator.groups.harness import BOTH, RANGE, Room
+from tests.coordinator.groups.harness import BOTH, RANGE, GroupHarness
 from tests.stories.virtual import persisted
 
 PROTOCOLS = (RANGE, BOTH, BOTH[::-1], (("range", b"other"),), (("x", b""),))
@@ -40,78 +40,78 @@ STEP = st.tuples(
 class History:
     """A core, and what its clients remember: the ids they were given."""
 
-    def __init__(self, max_size: int, delay_ms: int, make_room: Callable[..., Room] = Room) -> None:
+    def __init__(self, max_size: int, delay_ms: int, make_room: Callable[..., GroupHarness] = GroupHarness) -> None:
         self.settings = {"group_max_size": max_size, "group_initial_rebalance_delay_ms": delay_ms}
         self.make_room = make_room
-        self.room = make_room(**self.settings)
+        self.harness = make_room(**self.settings)
         self.ids: list[str] = [""]
         self.generations: dict[str, int] = {}
         self.parked: set[object] = set()
         self.prepared: dict[tuple[Any, ...], GenerationMember] = {}
 
     def step(self, what: str, group: str, who: int, choice: int, flag: bool) -> None:
-        room = self.room
+        harness = self.harness
         member = self.ids[-1 - who % len(self.ids)]
         if what == "join":
             instance = f"i{who}" if flag else None
             self.note(
-                room.join(group=group, instance=instance, protocols=PROTOCOLS[choice % 3], needs_id=bool(who % 2))
+                harness.join(group=group, instance=instance, protocols=PROTOCOLS[choice % 3], needs_id=bool(who % 2))
             )
         elif what == "rejoin":
             timeout = 3_000 * (1 + who % 3)
             protocols = PROTOCOLS[choice]
-            self.note(room.join(member, group=group, protocols=protocols, session=timeout, rebalance=timeout * who))
+            self.note(harness.join(member, group=group, protocols=protocols, session=timeout, rebalance=timeout * who))
         elif what == "sync":
             self.sync(group, member, choice)
         elif what == "beat":
-            room.beat(member, self.generation(group) - (choice == 0), group=group)
+            harness.beat(member, self.generation(group) - (choice == 0), group=group)
         elif what == "commit":
             generation = -1 if flag else self.generation(group)
-            room.commit("" if flag else member, generation, group=group, partition=choice, retention=choice - 2)
+            harness.commit("" if flag else member, generation, group=group, partition=choice, retention=choice - 2)
         elif what == "leave":
-            room.leave(member, group=group, instance=f"i{who}" if flag else None)
+            harness.leave(member, group=group, instance=f"i{who}" if flag else None)
         elif what == "pass":
-            room.advance((0, 100, 1_500, 4_000, 25_000)[choice])
+            harness.advance((0, 100, 1_500, 4_000, 25_000)[choice])
         elif what == "delete":
-            room.send(DeleteGroupsRequest([group]))
+            harness.send(DeleteGroupsRequest([group]))
         elif what == "forget":
             rows = [OffsetDeleteRequestPartition(choice)]
-            room.send(OffsetDeleteRequest(group, [OffsetDeleteRequestTopic("t", rows)]))
+            harness.send(OffsetDeleteRequest(group, [OffsetDeleteRequestTopic("t", rows)]))
         elif what == "limit":
-            room.max_bytes = (120, 250, 400, 1_000_000, 1_000_000)[choice]
+            harness.max_bytes = (120, 250, 400, 1_000_000, 1_000_000)[choice]
         elif flag and not choice:
             self.reload()
 
     def sync(self, group: str, member: str, choice: int) -> None:
-        known = classic_group(self.room.core.state, group)
+        known = classic_group(self.harness.core.state, group)
         if known is not None and known.state == COMPLETING and choice:
             member = list(known.members)[choice % len(known.members)]
         shares = {one: b"%d" % i for i, one in enumerate(known.members)} if known is not None else {}
-        self.room.sync(member, shares, generation=self.generation(group), group=group, protocol=None)
+        self.harness.sync(member, shares, generation=self.generation(group), group=group, protocol=None)
 
     def generation(self, group: str) -> int:
-        known = classic_group(self.room.core.state, group)
+        known = classic_group(self.harness.core.state, group)
         return known.generation if known is not None else 0
 
     def note(self, reply: Any) -> None:
         if reply is not None and reply.member_id and reply.member_id not in self.ids:
             self.ids.append(reply.member_id)
-        for group in self.room.core.state.groups.values():
+        for group in self.harness.core.state.groups.values():
             self.ids += [one for one in group.members if one not in self.ids]  # type: ignore[attr-defined]  # all classic
 
     def reload(self) -> None:
         """The server dies and another takes its log: requests that were parked are answered by nobody."""
-        old, self.room = self.room, self.make_room(**self.settings)
-        self.room.asked, self.room.now, self.room.max_bytes = old.asked, old.now, old.max_bytes
-        self.room.records, self.room.replies = old.records, {token: [] for token in range(1, old.asked + 1)}
+        old, self.harness = self.harness, self.make_room(**self.settings)
+        self.harness.asked, self.harness.now, self.harness.max_bytes = old.asked, old.now, old.max_bytes
+        self.harness.records, self.harness.replies = old.records, {token: [] for token in range(1, old.asked + 1)}
         for record in old.records:
-            self.room.core.replay([(record.key, record.value)], old.now)
+            self.harness.core.replay([(record.key, record.value)], old.now)
         self.generations, self.prepared = {}, {}
-        self.room.add(self.room.core.loaded(old.now))
+        self.harness.collect(self.harness.core.loaded(old.now))
 
     def check(self) -> None:
         """What must hold after every step."""
-        state = self.room.core.state
+        state = self.harness.core.state
         for group_id, group in state.groups.items():
             assert type(group).__name__ == "ClassicGroup"
             known: Any = group
@@ -130,21 +130,21 @@ class History:
             if members:
                 assert known.support.candidates()
             if known.state == PREPARING:
-                assert known.join_deadline.due_ms >= self.room.now.mono_ms
+                assert known.join_deadline.due_ms >= self.harness.now.mono_ms
                 assert known.initial or known.parked_joins < len(members) or known.pending or self.full(known)
             if known.state in (COMPLETING, STABLE) and known.pending_sync:
-                assert known.sync_deadline.due_ms >= self.room.now.mono_ms
+                assert known.sync_deadline.due_ms >= self.harness.now.mono_ms
             for one in members.values():
                 parked = one.parked_join is not None or one.parked_sync is not None
-                assert parked or self.room.now.mono_ms <= one.due_ms < 2**63 - 1
+                assert parked or self.harness.now.mono_ms <= one.due_ms < 2**63 - 1
         self.check_prepared()
         self.generations = {group_id: group.generation for group_id, group in state.groups.items()}  # type: ignore[attr-defined]  # all classic
-        assert all(len(got) <= 1 for got in self.room.replies.values())
+        assert all(len(got) <= 1 for got in self.harness.replies.values())
         assert self.open() == self.waiting()
 
     def check_prepared(self) -> None:
         """A prepared heartbeat is never well when the same one, handled as any other, is not."""
-        core, now = self.room.core, self.room.now.mono_ms
+        core, now = self.harness.core, self.harness.now.mono_ms
         groups: list[Any] = list(core.state.groups.values())  # all classic
         for group in groups:
             for member in group.members.values():
@@ -169,11 +169,11 @@ class History:
 
     def open(self) -> set[object]:
         """The requests that have not been answered."""
-        return {token for token in range(1, self.room.asked + 1) if token not in self.room.replies}
+        return {token for token in range(1, self.harness.asked + 1) if token not in self.harness.replies}
 
     def waiting(self) -> set[object]:
         """The tokens that are parked."""
-        state = self.room.core.state
+        state = self.harness.core.state
         tokens = {token for token, _ in state.abandoned.values()}
         for group in state.groups.values():
             for one in group.members.values():  # type: ignore[attr-defined]  # all classic
@@ -189,19 +189,19 @@ def test_any_history(max_size: int, delay_ms: int, steps: list[tuple[str, str, i
         history.step(*step)
         history.check()
     # every request is answered once, at the latest when the core is given up
-    live = history.room.core
-    again = Room(**history.settings).core
-    for record in history.room.records:
+    live = history.harness.core
+    again = GroupHarness(**history.settings).core
+    for record in history.harness.records:
         key, value = to_bytes(OFFSETS, record)
         record_type, key_message = OFFSETS.decode_key(key)
         decoded = None if value is None else OFFSETS.decode_value(record_type, value)[1]
-        again.replay([(key_message, decoded)], history.room.now)
-    again.loaded(history.room.now)
+        again.replay([(key_message, decoded)], history.harness.now)
+    again.loaded(history.harness.now)
     assert persisted(again, live) == persisted(live, live)
-    history.room.add(live.resign(16))
-    assert not any(one.heartbeat(history.room.now.mono_ms) for one in history.prepared.values())
+    history.harness.collect(live.resign(16))
+    assert not any(one.heartbeat(history.harness.now.mono_ms) for one in history.prepared.values())
     assert history.open() == set()
-    assert all(len(got) <= 1 for got in history.room.replies.values())
+    assert all(len(got) <= 1 for got in history.harness.replies.values())
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -212,18 +212,18 @@ def test_whatever_happened_a_group_settles_once_its_members_behave(
     history = History(5, delay_ms)
     for step in steps:
         history.step(*step)
-    room = history.room
-    room.advance(400_000)  # everyone who is silent is gone
-    assert all(group.state == EMPTY for group in room.core.state.groups.values())
-    room.join()
-    room.join()
-    ids = list(room.group().members)
-    if room.group().members[ids[0]].parked_join is None:  # no delay: it was alone in its first generation
-        room.join(ids[0])
-    room.advance(2 * delay_ms)
-    assert room.group().state == COMPLETING
+    harness = history.harness
+    harness.advance(400_000)  # everyone who is silent is gone
+    assert all(group.state == EMPTY for group in harness.core.state.groups.values())
+    harness.join()
+    harness.join()
+    ids = list(harness.group().members)
+    if harness.group().members[ids[0]].parked_join is None:  # no delay: it was alone in its first generation
+        harness.join(ids[0])
+    harness.advance(2 * delay_ms)
+    assert harness.group().state == COMPLETING
     for member in ids:
-        room.sync(member, dict.fromkeys(ids, b"x"))
-    assert room.group().state == STABLE
-    assert [room.beat(member) for member in ids] == [0, 0]
+        harness.sync(member, dict.fromkeys(ids, b"x"))
+    assert harness.group().state == STABLE
+    assert [harness.beat(member) for member in ids] == [0, 0]
     assert history.open() == set()

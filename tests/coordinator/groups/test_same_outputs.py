@@ -23,7 +23,7 @@ from muster.coordinator.state_machine.interface import Output
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
-from tests.coordinator.groups.harness import Room
+from tests.coordinator.groups.harness import GroupHarness
 from tests.coordinator.groups.test_properties import KINDS, STEP, History
 
 Steps = list[tuple[str, str, int, int, bool]]
@@ -32,18 +32,18 @@ FIXED = 40
 """Histories that are played under another hash seed."""
 
 
-class TracedRoom(Room):
+class TracedRoom(GroupHarness):
     """Keeps all that comes out of its core."""
 
     def __init__(self, **settings: int) -> None:
         self.trace: list[object] = []
         super().__init__(**settings)
 
-    def take(self, output: Output) -> Output:
+    def collect(self, output: Output) -> Output:
         rows = [records.pack(record) for record in output.records]
         if output.replies or output.records or output.events:
             self.trace.append((repr(list(output.replies)), rows, repr(list(output.events))))
-        return super().take(output)
+        return super().collect(output)
 
 
 class PreparedRoom(TracedRoom):
@@ -108,7 +108,7 @@ class PreparedRoom(TracedRoom):
     def answer(self, response: Message, written: list[records.Record]) -> None:
         self.asked += 1
         self.used += 1
-        self.take(Output([(self.asked, response)], written))  # type: ignore[list-item]  # a number stands for the client
+        self.collect(Output([(self.asked, response)], written))  # type: ignore[list-item]  # a number stands for the client
 
 
 def remembered(core: GroupCore) -> list[object]:
@@ -131,9 +131,9 @@ def played(steps: Steps, max_size: int, delay_ms: int, make_room: type[TracedRoo
     told: list[object] = []
     for step in steps:
         history.step(*step)
-        room: Any = history.room
-        told += [room.trace, remembered(room.core)]
-        room.trace = []
+        harness: Any = history.harness
+        told += [harness.trace, remembered(harness.core)]
+        harness.trace = []
     return told
 
 
@@ -164,11 +164,11 @@ def test_what_is_prepared_gives_the_same(max_size: int, delay_ms: int, steps: St
 
 
 def test_both_ways_are_taken() -> None:
-    room = PreparedRoom()
-    member, _ = room.stable()
+    harness = PreparedRoom()
+    member, _ = harness.stable()
     for _ in range(3):
-        assert room.beat(member) == room.commit(member, room.group().generation) == 0
-    assert room.used == 5
+        assert harness.beat(member) == harness.commit(member, harness.group().generation) == 0
+    assert harness.used == 5
 
 
 def test_another_hash_seed_gives_the_same() -> None:

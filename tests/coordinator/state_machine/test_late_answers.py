@@ -3,7 +3,7 @@ from __future__ import annotations
 from muster.coordinator.groups.common import events
 from muster.coordinator.state_machine.deadlines import MAX_LATE_ANSWERS, NO_LATE_ANSWERS, LateAnswers
 from muster.coordinator.state_machine.interface import Now
-from tests.coordinator.groups.harness import START, Room
+from tests.coordinator.groups.harness import START, GroupHarness
 
 
 def test_with_answers_that_left_at_once_patience_is_counted_from_what_was_heard() -> None:
@@ -52,89 +52,89 @@ def test_only_so_many_waits_are_remembered() -> None:
     assert waits.until(1, 10_000, 10_001) == 10_002
 
 
-def ring(room: Room, waits: LateAnswers) -> None:
+def ring(harness: GroupHarness, waits: LateAnswers) -> None:
     """Let happen what is due, as the shell does that has parked answers."""
-    room.add(room.core.advance(room.now, waits))
+    harness.collect(harness.core.advance(harness.now, waits))
 
 
-def go(room: Room, ms: int) -> None:
+def go(harness: GroupHarness, ms: int) -> None:
     """Time passes, and nobody looks at deadlines."""
-    room.now = Now(room.now.mono_ms + ms, room.now.wall_ms + ms)
+    harness.now = Now(harness.now.mono_ms + ms, harness.now.wall_ms + ms)
 
 
 def test_a_member_whose_answer_is_parked_stays_and_one_that_is_dead_goes_a_session_after_it() -> None:
-    room, waits = Room(), LateAnswers()
-    a, b = room.stable()
-    go(room, 1_000)
-    room.beat(a)
-    stalled_ms = waits.since_ms = room.now.mono_ms
+    harness, waits = GroupHarness(), LateAnswers()
+    a, b = harness.stable()
+    go(harness, 1_000)
+    harness.beat(a)
+    stalled_ms = waits.since_ms = harness.now.mono_ms
     for _ in range(3):  # the disk does not answer for 30 s, three sessions long
-        go(room, 10_000)
-        ring(room, waits)
-        assert room.kinds()[-1] != events.MEMBER_EXPIRED
-    waits.late(stalled_ms, room.now.mono_ms)
+        go(harness, 10_000)
+        ring(harness, waits)
+        assert harness.kinds()[-1] != events.MEMBER_EXPIRED
+    waits.late(stalled_ms, harness.now.mono_ms)
     waits.since_ms = 2**63 - 1
-    go(room, 5_000)
-    assert room.beat(a) == 0
-    go(room, 4_999)
-    ring(room, waits)
-    assert list(room.group().members) == [a, b]
-    go(room, 1)
-    ring(room, waits)
-    assert list(room.group().members) == [a]
-    (expired,) = [one.facts for one in room.events if one.kind == events.MEMBER_EXPIRED]
+    go(harness, 5_000)
+    assert harness.beat(a) == 0
+    go(harness, 4_999)
+    ring(harness, waits)
+    assert list(harness.group().members) == [a, b]
+    go(harness, 1)
+    ring(harness, waits)
+    assert list(harness.group().members) == [a]
+    (expired,) = [one.facts for one in harness.events if one.kind == events.MEMBER_EXPIRED]
     assert expired["member"].member == b
     assert expired["member"].heard_ms == START.wall_ms  # and not a session before it went
     # it is not put off again by what was waited for before
-    go(room, 10_000)
-    ring(room, waits)
-    assert list(room.group().members) == []
+    go(harness, 10_000)
+    ring(harness, waits)
+    assert list(harness.group().members) == []
 
 
 def test_on_a_disk_that_is_always_late_the_dead_are_found() -> None:
-    room, waits = Room(), LateAnswers()
-    a, _ = room.stable()
-    began = room.now.mono_ms
-    while list(room.group().members) and room.now.mono_ms < began + 60_000:
-        go(room, 600)
-        waits.late(room.now.mono_ms - 700, room.now.mono_ms)
-        ring(room, waits)
-    assert list(room.group().members) == []
-    assert room.now.mono_ms < began + 12_000
+    harness, waits = GroupHarness(), LateAnswers()
+    a, _ = harness.stable()
+    began = harness.now.mono_ms
+    while list(harness.group().members) and harness.now.mono_ms < began + 60_000:
+        go(harness, 600)
+        waits.late(harness.now.mono_ms - 700, harness.now.mono_ms)
+        ring(harness, waits)
+    assert list(harness.group().members) == []
+    assert harness.now.mono_ms < began + 12_000
     del a
 
 
 def test_a_member_that_could_not_hear_that_it_must_join_is_awaited() -> None:
-    room, waits = Room(), LateAnswers()
-    a, b = room.stable()
-    room.group().members[b].session_timeout_ms = room.group().members[a].session_timeout_ms = 300_000
-    room.beat(a)
-    room.beat(b)
-    room.join(a, protocols=(("range", b"other"),))
-    waits.since_ms = room.now.mono_ms + 1_000
-    go(room, 20_000)  # its rebalance timeout
-    ring(room, waits)
-    assert room.group().state == "PreparingRebalance"
-    waits.late(waits.since_ms, room.now.mono_ms)
+    harness, waits = GroupHarness(), LateAnswers()
+    a, b = harness.stable()
+    harness.group().members[b].session_timeout_ms = harness.group().members[a].session_timeout_ms = 300_000
+    harness.beat(a)
+    harness.beat(b)
+    harness.join(a, protocols=(("range", b"other"),))
+    waits.since_ms = harness.now.mono_ms + 1_000
+    go(harness, 20_000)  # its rebalance timeout
+    ring(harness, waits)
+    assert harness.group().state == "PreparingRebalance"
+    waits.late(waits.since_ms, harness.now.mono_ms)
     waits.since_ms = 2**63 - 1
-    go(room, 19_999)
-    ring(room, waits)
-    assert list(room.group().members) == [a, b]
-    go(room, 1)
-    ring(room, waits)
-    assert list(room.group().members) == [a]
+    go(harness, 19_999)
+    ring(harness, waits)
+    assert list(harness.group().members) == [a, b]
+    go(harness, 1)
+    ring(harness, waits)
+    assert list(harness.group().members) == [a]
 
 
 def test_a_member_that_could_not_sync_is_awaited() -> None:
-    room, waits = Room(), LateAnswers()
-    a, b = room.completing()
-    room.group().members[b].session_timeout_ms = room.group().members[a].session_timeout_ms = 300_000
-    room.beat(a)
-    room.beat(b)
-    waits.late(room.now.mono_ms, room.now.mono_ms + 15_000)
-    go(room, 20_000)
-    ring(room, waits)
-    assert room.group().state == "CompletingRebalance"
-    go(room, 15_000)
-    ring(room, waits)
-    assert not room.group().members
+    harness, waits = GroupHarness(), LateAnswers()
+    a, b = harness.completing()
+    harness.group().members[b].session_timeout_ms = harness.group().members[a].session_timeout_ms = 300_000
+    harness.beat(a)
+    harness.beat(b)
+    waits.late(harness.now.mono_ms, harness.now.mono_ms + 15_000)
+    go(harness, 20_000)
+    ring(harness, waits)
+    assert harness.group().state == "CompletingRebalance"
+    go(harness, 15_000)
+    ring(harness, waits)
+    assert not harness.group().members

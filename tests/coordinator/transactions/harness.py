@@ -32,7 +32,7 @@ T0 = {"t": [0]}
 Topics = Mapping[str, Sequence[int]]
 
 
-class Bench:
+class TransactionHarness:
     """One core, its time, its markers that are not written yet, and the producer ids that it may use."""
 
     def __init__(self, log: Sequence[Decoded] = (), *, first_check_ms: int | None = None, **settings: int) -> None:
@@ -58,7 +58,7 @@ class Bench:
             next_producer_id=self.next_producer_id,
         )
         self.core.replay(log, self.now)
-        self.take(self.core.loaded(self.now))
+        self.collect(self.core.loaded(self.now))
         return self.core
 
     def restart(self) -> None:
@@ -77,7 +77,7 @@ class Bench:
 
         return take
 
-    def take(self, output: Output) -> Output:
+    def collect(self, output: Output) -> Output:
         self.records.extend(output.records)
         self.events.extend(output.events)
         for respond, response in output.replies:
@@ -97,7 +97,7 @@ class Bench:
         command = TransactionCommand(request, respond, peer, version, spare)
         if isinstance(request, ListTransactionsRequest):
             command = ListCommand(request, respond, peer, [*self.core.state.transactions, "gone"])
-        self.take(self.core.handle(command, self.now, self.max_bytes))
+        self.collect(self.core.handle(command, self.now, self.max_bytes))
         if command.spare_producer_id != -1:
             self.spare -= 1
         return self.answers.get(number)
@@ -107,7 +107,7 @@ class Bench:
         end = self.now.mono_ms + ms
         while (due := self.core.next_deadline_ms()) is not None and due <= end:
             self._move(max(due, self.now.mono_ms))
-            self.take(self.core.advance(self.now))
+            self.collect(self.core.advance(self.now))
         self._move(end)
 
     def _move(self, mono_ms: int) -> None:
@@ -162,7 +162,7 @@ class Bench:
         """The markers of a transaction are written."""
         marker = self.markers.pop(transactional_id)
         done = MarkersWritten(transactional_id, marker.producer_id, marker.producer_epoch)
-        self.take(self.core.handle(done, self.now))
+        self.collect(self.core.handle(done, self.now))
 
     def describe(self, *transactional_ids: str) -> Any:
         return self.ask(DescribeTransactionsRequest(transactional_ids)).transaction_states

@@ -11,21 +11,21 @@ from muster.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from tests.coordinator.transactions.harness import START, Bench
+from tests.coordinator.transactions.harness import START, TransactionHarness
 
 P = (1_001, 0)
 
 
-def opened(version: int = 2) -> Bench:
-    bench = Bench()
-    bench.init()
-    bench.add(P, version=version)
-    return bench
+def opened(version: int = 2) -> TransactionHarness:
+    harness = TransactionHarness()
+    harness.init()
+    harness.add(P, version=version)
+    return harness
 
 
 @pytest.mark.parametrize("verify", [False, True])
 def test_who_is_refused(verify: bool) -> None:
-    bench = opened()
+    harness = opened()
     for transactional_id, producer, error in [
         ("", P, ErrorCode.INVALID_REQUEST),
         ("unknown", P, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
@@ -33,82 +33,82 @@ def test_who_is_refused(verify: bool) -> None:
         ("x", (1_001, 1), ErrorCode.PRODUCER_FENCED),
         ("x", (1_001, -1), ErrorCode.PRODUCER_FENCED),
     ]:
-        records = len(bench.records)
+        records = len(harness.records)
         topics = {"t": [0, 1], "u": [2]}
-        assert bench.add(producer, topics, transactional_id=transactional_id, verify=verify) == error
-        assert len(bench.records) == records
-    kinds = bench.kinds()[-5:]
+        assert harness.add(producer, topics, transactional_id=transactional_id, verify=verify) == error
+        assert len(harness.records) == records
+    kinds = harness.kinds()[-5:]
     assert kinds == [events.REQUEST_REFUSED] * 2 + [events.FENCED] * 3
 
 
 def test_while_its_markers_are_written_an_id_is_busy() -> None:
-    bench = opened()
-    bench.end(P)
+    harness = opened()
+    harness.end(P)
     # Kafka looks at that first; the epoch of the one that only asks is looked at before
-    assert bench.add((9, 9)) == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert bench.add((1_001, 1), verify=True) == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert bench.add(P, verify=True) == ErrorCode.PRODUCER_FENCED
-    told = len(bench.events)
-    assert bench.add((1_001, 1)) == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert len(bench.events) == told
+    assert harness.add((9, 9)) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert harness.add((1_001, 1), verify=True) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert harness.add(P, verify=True) == ErrorCode.PRODUCER_FENCED
+    told = len(harness.events)
+    assert harness.add((1_001, 1)) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert len(harness.events) == told
 
 
 def test_what_is_there_already_needs_no_record() -> None:
-    bench = opened()
-    records, told = len(bench.records), len(bench.events)
-    assert bench.add(P, {"t": [0, 0]}) == 0
-    assert (len(bench.records), len(bench.events)) == (records, told)
-    assert bench.add(P, {"t": [0, 1], "u": [5]}) == 0
-    assert len(bench.records) == records + 1
-    assert bench.events[-1].facts == {"topics": {"t": [1], "u": [5]}, "start_ms": START.wall_ms, "partitions": 3}
+    harness = opened()
+    records, told = len(harness.records), len(harness.events)
+    assert harness.add(P, {"t": [0, 0]}) == 0
+    assert (len(harness.records), len(harness.events)) == (records, told)
+    assert harness.add(P, {"t": [0, 1], "u": [5]}) == 0
+    assert len(harness.records) == records + 1
+    assert harness.events[-1].facts == {"topics": {"t": [1], "u": [5]}, "start_ms": START.wall_ms, "partitions": 3}
 
 
 def test_only_an_open_transaction_has_partitions() -> None:
-    bench = opened()
-    assert bench.add(P, {"t": [0, 1]}, verify=True) == {("t", 0): 0, ("t", 1): ErrorCode.TRANSACTION_ABORTABLE}
-    bench.end(P)
-    bench.written()
-    assert bench.add((1_001, 1), verify=True) == ErrorCode.TRANSACTION_ABORTABLE
-    assert bench.events[-1].kind == events.COMMITTED, "that is no refusal of the whole"
+    harness = opened()
+    assert harness.add(P, {"t": [0, 1]}, verify=True) == {("t", 0): 0, ("t", 1): ErrorCode.TRANSACTION_ABORTABLE}
+    harness.end(P)
+    harness.written()
+    assert harness.add((1_001, 1), verify=True) == ErrorCode.TRANSACTION_ABORTABLE
+    assert harness.events[-1].kind == events.COMMITTED, "that is no refusal of the whole"
 
 
 def test_a_transaction_begins_with_its_first_partitions() -> None:
-    bench = Bench()
-    bench.init()
-    bench.advance(500)
-    bench.add(P, version=2)
-    began = bench.now.wall_ms
-    bench.advance(500)
-    bench.add(P, {"t": [1]}, version=0)
-    assert (bench.one().start_ms, bench.one().updated_ms) == (began, began + 500)
-    assert bench.one().version == 0, "that of the last one who added"
-    bench.end(P, version=0)
-    bench.written()
-    bench.advance(500)
-    bench.add(P)
-    assert bench.one().start_ms == began + 1_000
+    harness = TransactionHarness()
+    harness.init()
+    harness.advance(500)
+    harness.add(P, version=2)
+    began = harness.now.wall_ms
+    harness.advance(500)
+    harness.add(P, {"t": [1]}, version=0)
+    assert (harness.one().start_ms, harness.one().updated_ms) == (began, began + 500)
+    assert harness.one().version == 0, "that of the last one who added"
+    harness.end(P, version=0)
+    harness.written()
+    harness.advance(500)
+    harness.add(P)
+    assert harness.one().start_ms == began + 1_000
 
 
 def test_no_partitions_at_all_begin_one_too() -> None:
-    bench = Bench()
-    bench.init()
-    bench.ask(AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("x", *P)]))
-    assert (bench.one().state, dict(bench.one().partitions)) == ("Ongoing", {})
-    assert bench.end(P) == (0, 1_001, 1)
-    assert bench.one().state == "CompleteCommit"
+    harness = TransactionHarness()
+    harness.init()
+    harness.ask(AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("x", *P)]))
+    assert (harness.one().state, dict(harness.one().partitions)) == ("Ongoing", {})
+    assert harness.end(P) == (0, 1_001, 1)
+    assert harness.one().state == "CompleteCommit"
 
 
 def test_each_transaction_of_a_request_is_answered_by_itself() -> None:
-    bench = Bench()
-    bench.init()
-    bench.init("y")
+    harness = TransactionHarness()
+    harness.init()
+    harness.init("y")
     topics = [AddPartitionsToTxnTopic("t", [0, 1])]
     asked = [
         AddPartitionsToTxnTransaction("y", 1_002, 5, False, topics),
         AddPartitionsToTxnTransaction("x", 1_001, 0, False, topics),
         AddPartitionsToTxnTransaction("x", 1_001, 0, True, topics),
     ]
-    rows = bench.ask(AddPartitionsToTxnRequest(asked), 2).results_by_transaction
+    rows = harness.ask(AddPartitionsToTxnRequest(asked), 2).results_by_transaction
     assert [
         (row.transactional_id, [one.partition_error_code for one in row.topic_results[0].results_by_partition])
         for row in rows
@@ -116,29 +116,29 @@ def test_each_transaction_of_a_request_is_answered_by_itself() -> None:
 
 
 def test_a_record_must_fit_into_a_batch() -> None:
-    bench = Bench()
-    bench.init()
-    bench.init("y")
-    bench.max_bytes = 2_000
-    assert bench.add(P, {"t": range(1_000)}) == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert bench.one().state == "Empty"
+    harness = TransactionHarness()
+    harness.init()
+    harness.init("y")
+    harness.max_bytes = 2_000
+    assert harness.add(P, {"t": range(1_000)}) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert harness.one().state == "Empty"
     topics = [AddPartitionsToTxnTopic("t", range(300))]
     asked = [
         AddPartitionsToTxnTransaction(name, producer, 0, False, topics)
         for name, producer in (("x", 1_001), ("y", 1_002))
     ]
-    rows = bench.ask(AddPartitionsToTxnRequest(asked)).results_by_transaction
+    rows = harness.ask(AddPartitionsToTxnRequest(asked)).results_by_transaction
     errors = [row.topic_results[0].results_by_partition[0].partition_error_code for row in rows]
     assert errors == [0, ErrorCode.CONCURRENT_TRANSACTIONS]
 
 
 def test_a_transaction_may_have_so_many_partitions() -> None:
-    bench = Bench()
-    bench.init()
-    assert bench.add(P, {"t": range(50_001)}) == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert bench.add(P, {"t": range(30_000)}) == 0
-    assert bench.add(P, {"t": range(30_000)}) == 0
-    assert bench.add(P, {"t": [7], "u": range(20_001)}) == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert bench.add(P, {"u": range(20_000)}) == 0
-    assert bench.one().partition_count == 50_000
-    assert bench.end(P) == (0, 1_001, 1)
+    harness = TransactionHarness()
+    harness.init()
+    assert harness.add(P, {"t": range(50_001)}) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert harness.add(P, {"t": range(30_000)}) == 0
+    assert harness.add(P, {"t": range(30_000)}) == 0
+    assert harness.add(P, {"t": [7], "u": range(20_001)}) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert harness.add(P, {"u": range(20_000)}) == 0
+    assert harness.one().partition_count == 50_000
+    assert harness.end(P) == (0, 1_001, 1)

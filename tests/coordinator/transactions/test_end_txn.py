@@ -8,25 +8,25 @@ from muster.coordinator.transactions import events
 from muster.coordinator.transactions.end_txn import ABORT, COMMIT, NEW_CLIENT, OLD_CLIENT
 from muster.coordinator.transactions.transaction import ENDING, IDLE, IN_RECORDS, ONGOING
 from muster.protocol.errors import ErrorCode
-from tests.coordinator.transactions.harness import Bench
+from tests.coordinator.transactions.harness import TransactionHarness
 
 INVALID = ErrorCode.INVALID_TXN_STATE
 FULL = 32_766
 P = (1_001, 0)
 
 
-def ended(state: str, version: int = 2) -> Bench:
+def ended(state: str, version: int = 2) -> TransactionHarness:
     """The id `x`, in `state`."""
-    bench = Bench()
-    bench.init()
+    harness = TransactionHarness()
+    harness.init()
     if state != "Empty":
-        bench.add(P)
+        harness.add(P)
     if state != "Empty" and state != "Ongoing":
-        bench.end(P, commit=state.endswith("Commit"), version=version)
+        harness.end(P, commit=state.endswith("Commit"), version=version)
     if state.startswith("Complete"):
-        bench.written()
-    assert bench.one().state == state
-    return bench
+        harness.written()
+    assert harness.one().state == state
+    return harness
 
 
 def test_the_tables_have_every_state() -> None:
@@ -41,7 +41,7 @@ def test_the_tables_have_every_state() -> None:
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_who_is_refused(version: int) -> None:
-    bench = ended("Ongoing")
+    harness = ended("Ongoing")
     for transactional_id, producer, error in [
         ("", P, ErrorCode.INVALID_REQUEST),
         ("unknown", P, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
@@ -49,21 +49,21 @@ def test_who_is_refused(version: int) -> None:
         ("x", (1_001, 1), ErrorCode.PRODUCER_FENCED),
         ("x", (1_001, -1), ErrorCode.PRODUCER_FENCED),
     ]:
-        assert bench.end(producer, transactional_id=transactional_id, version=version) == (error, -1, -1)
-    assert bench.kinds()[-5:] == [events.REQUEST_REFUSED] * 2 + [events.FENCED] * 3
-    assert bench.one().state == "Ongoing"
+        assert harness.end(producer, transactional_id=transactional_id, version=version) == (error, -1, -1)
+    assert harness.kinds()[-5:] == [events.REQUEST_REFUSED] * 2 + [events.FENCED] * 3
+    assert harness.one().state == "Ongoing"
 
 
 @pytest.mark.parametrize("state", ["PrepareCommit", "PrepareAbort"])
 @pytest.mark.parametrize("commit", [True, False])
 def test_while_markers_are_written_all_wait(state: str, commit: bool) -> None:
     busy = (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
-    bench = ended(state, version=0)
-    assert bench.end(P, commit=commit, version=0) == busy
-    assert bench.end((1_001, 1), commit=commit, version=0) == (ErrorCode.PRODUCER_FENCED, -1, -1)
-    bench = ended(state, version=2)
-    assert bench.end(P, commit=commit) == busy
-    assert bench.end((9, 9), commit=commit) == busy
+    harness = ended(state, version=0)
+    assert harness.end(P, commit=commit, version=0) == busy
+    assert harness.end((1_001, 1), commit=commit, version=0) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    harness = ended(state, version=2)
+    assert harness.end(P, commit=commit) == busy
+    assert harness.end((9, 9), commit=commit) == busy
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_while_markers_are_written_all_wait(state: str, commit: bool) -> None:
     ],
 )
 def test_an_old_client_asks_when_nothing_is_open(state: str, commit: bool, error: int) -> None:
-    bench = ended(state, version=0)
-    records = len(bench.records)
-    assert bench.end(P, commit=commit, version=0) == (error, -1, -1)
-    assert len(bench.records) == records
+    harness = ended(state, version=0)
+    records = len(harness.records)
+    assert harness.end(P, commit=commit, version=0) == (error, -1, -1)
+    assert len(harness.records) == records
 
 
 @pytest.mark.parametrize(
@@ -94,96 +94,96 @@ def test_an_old_client_asks_when_nothing_is_open(state: str, commit: bool, error
     ],
 )
 def test_a_new_client_asks_once_more(state: str, commit: bool, answer: tuple[int, int, int]) -> None:
-    bench = ended(state)
-    records = len(bench.records)
-    assert bench.end(P, commit=commit) == answer
-    assert len(bench.records) == records
+    harness = ended(state)
+    records = len(harness.records)
+    assert harness.end(P, commit=commit) == answer
+    assert len(harness.records) == records
 
 
 @pytest.mark.parametrize("state", ["Empty", "CompleteCommit", "CompleteAbort"])
 def test_a_new_client_aborts_nothing_and_gets_the_next_epoch(state: str) -> None:
-    bench = ended(state)
-    epoch = bench.one().producer_epoch
-    told = len(bench.events)
-    bench.advance(10)
-    assert bench.end((1_001, epoch), commit=True) == (INVALID, -1, -1)
-    assert bench.end((1_001, epoch), commit=False) == (0, 1_001, epoch + 1)
-    assert bench.markers == {}
-    assert bench.one().state == "CompleteAbort"
-    assert bench.one().start_ms == bench.now.wall_ms
-    assert [record.value.transaction_status for record in bench.records[-2:] if record.value] == [3, 5]
-    assert bench.kinds()[told:] == [events.REQUEST_REFUSED], "no transaction was aborted"
+    harness = ended(state)
+    epoch = harness.one().producer_epoch
+    told = len(harness.events)
+    harness.advance(10)
+    assert harness.end((1_001, epoch), commit=True) == (INVALID, -1, -1)
+    assert harness.end((1_001, epoch), commit=False) == (0, 1_001, epoch + 1)
+    assert harness.markers == {}
+    assert harness.one().state == "CompleteAbort"
+    assert harness.one().start_ms == harness.now.wall_ms
+    assert [record.value.transaction_status for record in harness.records[-2:] if record.value] == [3, 5]
+    assert harness.kinds()[told:] == [events.REQUEST_REFUSED], "no transaction was aborted"
 
 
 def test_a_new_client_ends_what_an_old_one_began() -> None:
-    bench = Bench()
-    bench.init()
-    bench.add(P, version=0)
-    assert bench.end(P, version=2) == (0, 1_001, 1)
+    harness = TransactionHarness()
+    harness.init()
+    harness.add(P, version=0)
+    assert harness.end(P, version=2) == (0, 1_001, 1)
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_fenced_producer_does_not_take_the_end_of_an_older_client_for_its_own(commit: bool) -> None:
     """Unlike Kafka 4.3, which answers NONE and the epoch of the other one."""
-    bench = Bench()
-    bench.init()
-    bench.init(timeout_ms=1_000)
-    bench.add((1_001, 1), version=0)
-    bench.end((1_001, 1), commit=commit, version=0)
-    bench.written()
-    assert bench.end(P, commit=commit, version=2) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    harness = TransactionHarness()
+    harness.init()
+    harness.init(timeout_ms=1_000)
+    harness.add((1_001, 1), version=0)
+    harness.end((1_001, 1), commit=commit, version=0)
+    harness.written()
+    assert harness.end(P, commit=commit, version=2) == (ErrorCode.PRODUCER_FENCED, -1, -1)
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_after_the_last_epoch_the_next_transaction_has_another_producer_id(commit: bool) -> None:
-    bench = ended("Ongoing")
-    bench.one().producer_epoch = FULL
-    assert bench.end((1_001, FULL), commit=commit) == (0, 1_002, 0)
-    assert bench.end((1_001, FULL), commit=commit) == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
-    assert (bench.markers["x"].producer_id, bench.markers["x"].producer_epoch) == (1_001, 32_767)
-    assert (bench.one().producer_id, bench.one().next_producer_id) == (1_001, 1_002)
-    bench.written()
-    one = bench.one()
+    harness = ended("Ongoing")
+    harness.one().producer_epoch = FULL
+    assert harness.end((1_001, FULL), commit=commit) == (0, 1_002, 0)
+    assert harness.end((1_001, FULL), commit=commit) == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
+    assert (harness.markers["x"].producer_id, harness.markers["x"].producer_epoch) == (1_001, 32_767)
+    assert (harness.one().producer_id, harness.one().next_producer_id) == (1_001, 1_002)
+    harness.written()
+    one = harness.one()
     assert (one.producer_id, one.producer_epoch, one.previous_producer_id, one.next_producer_id) == (
         1_002,
         0,
         1_001,
         -1,
     )
-    assert bench.end((1_001, FULL), commit=commit) == (0, 1_002, 0), "once more"
-    assert bench.end((1_001, FULL), commit=not commit) == (INVALID, -1, -1)
-    assert bench.end((1_001, FULL - 1), commit=commit) == (ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1, -1)
-    assert bench.add((1_002, 0)) == 0
+    assert harness.end((1_001, FULL), commit=commit) == (0, 1_002, 0), "once more"
+    assert harness.end((1_001, FULL), commit=not commit) == (INVALID, -1, -1)
+    assert harness.end((1_001, FULL - 1), commit=commit) == (ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1, -1)
+    assert harness.add((1_002, 0)) == 0
 
 
 def test_an_old_client_keeps_its_last_epoch() -> None:
-    bench = ended("Ongoing")
-    bench.one().producer_epoch = FULL
-    assert bench.end((1_001, FULL), version=0) == (0, -1, -1)
-    bench.written()
-    assert (bench.one().producer_id, bench.one().producer_epoch) == (1_001, FULL)
+    harness = ended("Ongoing")
+    harness.one().producer_epoch = FULL
+    assert harness.end((1_001, FULL), version=0) == (0, -1, -1)
+    harness.written()
+    assert (harness.one().producer_id, harness.one().producer_epoch) == (1_001, FULL)
 
 
 def test_without_a_spare_producer_id_the_last_epoch_has_to_wait() -> None:
-    bench = ended("Ongoing")
-    bench.one().producer_epoch = FULL
-    bench.next_producer_id = lambda: -1  # type: ignore[method-assign]
-    assert bench.end((1_001, FULL)) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
-    assert bench.one().state == "Ongoing"
+    harness = ended("Ongoing")
+    harness.one().producer_epoch = FULL
+    harness.next_producer_id = lambda: -1  # type: ignore[method-assign]
+    assert harness.end((1_001, FULL)) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
+    assert harness.one().state == "Ongoing"
 
 
 def test_the_events_of_an_end() -> None:
-    bench = Bench()
-    bench.init()
-    bench.add(P, {"t": [0, 1], "__consumer_offsets": [7]})
-    bench.advance(40)
-    bench.end(P)
-    bench.advance(7)
-    bench.written()
-    ending, ended_ = bench.events[-2:]
+    harness = TransactionHarness()
+    harness.init()
+    harness.add(P, {"t": [0, 1], "__consumer_offsets": [7]})
+    harness.advance(40)
+    harness.end(P)
+    harness.advance(7)
+    harness.written()
+    ending, ended_ = harness.events[-2:]
     assert (ending.kind, ended_.kind) == (events.ENDING, events.COMMITTED)
     assert (ending.producer_epoch, ended_.producer_epoch) == (0, 0)
-    start_ms = bench.now.wall_ms - 47
+    start_ms = harness.now.wall_ms - 47
     assert ending.facts == {
         "is_committed": True,
         "cause": events.BY_CLIENT,
@@ -205,4 +205,4 @@ def test_the_events_of_an_end() -> None:
         "next_producer_id": 1_001,
         "next_producer_epoch": 1,
     }
-    assert bench.core.state.endings == {}
+    assert harness.core.state.endings == {}

@@ -10,18 +10,18 @@ from muster.coordinator.transactions.init_producer_id import refusal
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest
 from muster.protocol.messages.transaction_records.transaction_log import TransactionLogKey, TransactionLogValue
-from tests.coordinator.transactions.harness import START, Bench
+from tests.coordinator.transactions.harness import START, TransactionHarness
 
 FULL = 32_766
 
 
-def with_epoch(epoch: int, status: int = 0, **fields: int) -> Bench:
+def with_epoch(epoch: int, status: int = 0, **fields: int) -> TransactionHarness:
     """The id `x` of producer 7, which has had its epochs."""
     partitions = None if status == 0 else []
     value = TransactionLogValue(7, 7, -1, epoch, -1, 60_000, status, partitions, START.wall_ms, START.wall_ms)
     for name, given in fields.items():
         setattr(value, name, given)
-    return Bench([(TransactionLogKey("x"), value)])
+    return TransactionHarness([(TransactionLogKey("x"), value)])
 
 
 @pytest.mark.parametrize(
@@ -40,19 +40,19 @@ def with_epoch(epoch: int, status: int = 0, **fields: int) -> Bench:
 )
 def test_what_is_refused_whatever_the_id_is(request_: InitProducerIdRequest, error: int) -> None:
     assert refusal(request_, TransactionSettings()) == error
-    answer = Bench().ask(request_)
+    answer = TransactionHarness().ask(request_)
     assert (answer.error_code, answer.producer_id == -1) == (error, error != 0)
 
 
 def test_a_new_id_gets_a_new_producer_id() -> None:
-    bench = Bench()
-    assert bench.init() == (0, 1_001, 0)
-    assert bench.init("y", timeout_ms=1_000) == (0, 1_002, 0)
+    harness = TransactionHarness()
+    assert harness.init() == (0, 1_001, 0)
+    assert harness.init("y", timeout_ms=1_000) == (0, 1_002, 0)
     # a producer that knows another cluster's id is welcome too
-    assert bench.init("z", 77, 5) == (0, 1_003, 0)
-    value = bench.records[0].value
+    assert harness.init("z", 77, 5) == (0, 1_003, 0)
+    value = harness.records[0].value
     assert value == TransactionLogValue(1_001, 1_001, -1, 0, -1, 60_000, 0, None, START.wall_ms, -1, 0)
-    assert bench.events[0].facts == {
+    assert harness.events[0].facts == {
         "cause": events.NEW_ID,
         "timeout_ms": 60_000,
         "client_id": "c",
@@ -63,109 +63,109 @@ def test_a_new_id_gets_a_new_producer_id() -> None:
 
 
 def test_another_producer_gets_the_next_epoch() -> None:
-    bench = Bench()
-    bench.init()
-    assert bench.init(timeout_ms=30_000) == (0, 1_001, 1)
-    assert bench.one().timeout_ms == 30_000
-    assert bench.events[-1].facts["cause"] == events.NEW_PRODUCER
-    assert bench.events[-1].facts["fenced_producer_epoch"] == 0
-    assert bench.spare == 1_001, "the spare producer id was not used"
+    harness = TransactionHarness()
+    harness.init()
+    assert harness.init(timeout_ms=30_000) == (0, 1_001, 1)
+    assert harness.one().timeout_ms == 30_000
+    assert harness.events[-1].facts["cause"] == events.NEW_PRODUCER
+    assert harness.events[-1].facts["fenced_producer_epoch"] == 0
+    assert harness.spare == 1_001, "the spare producer id was not used"
 
 
 def test_a_producer_asks_for_its_next_epoch_and_once_more() -> None:
-    bench = Bench()
-    bench.init()
-    assert bench.init("x", 1_001, 0) == (0, 1_001, 1)
-    assert bench.init("x", 1_001, 0) == (0, 1_001, 1)
-    assert bench.events[-1].facts["cause"] == events.SAME_PRODUCER
-    assert bench.init("x", 1_001, 1) == (0, 1_001, 2)
-    assert bench.init("x", 1_001, 0) == (ErrorCode.PRODUCER_FENCED, -1, -1)
-    assert bench.init("x", 9, 2) == (ErrorCode.PRODUCER_FENCED, -1, -1)
-    assert bench.kinds()[-2:] == [events.FENCED, events.FENCED]
-    assert bench.events[-1].facts["current_producer_epoch"] == 2
+    harness = TransactionHarness()
+    harness.init()
+    assert harness.init("x", 1_001, 0) == (0, 1_001, 1)
+    assert harness.init("x", 1_001, 0) == (0, 1_001, 1)
+    assert harness.events[-1].facts["cause"] == events.SAME_PRODUCER
+    assert harness.init("x", 1_001, 1) == (0, 1_001, 2)
+    assert harness.init("x", 1_001, 0) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    assert harness.init("x", 9, 2) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    assert harness.kinds()[-2:] == [events.FENCED, events.FENCED]
+    assert harness.events[-1].facts["current_producer_epoch"] == 2
 
 
 def test_what_is_asked_once_more_is_forgotten_in_a_restart() -> None:
-    bench = Bench()
-    bench.init()
-    bench.init("x", 1_001, 0)
-    bench.restart()
-    assert bench.init("x", 1_001, 0) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    harness = TransactionHarness()
+    harness.init()
+    harness.init("x", 1_001, 0)
+    harness.restart()
+    assert harness.init("x", 1_001, 0) == (ErrorCode.PRODUCER_FENCED, -1, -1)
 
 
 def test_another_producer_between_two_requests_fences() -> None:
-    bench = Bench()
-    bench.init()
-    bench.init("x", 1_001, 0)
-    bench.init()
-    assert bench.init("x", 1_001, 1) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    harness = TransactionHarness()
+    harness.init()
+    harness.init("x", 1_001, 0)
+    harness.init()
+    assert harness.init("x", 1_001, 1) == (ErrorCode.PRODUCER_FENCED, -1, -1)
 
 
 @pytest.mark.parametrize("status", [0, 4, 5])
 def test_after_the_last_epoch_comes_another_producer_id(status: int) -> None:
-    bench = with_epoch(FULL, status)
-    assert bench.init() == (0, 1_001, 0)
-    assert bench.one().previous_producer_id == 7
-    assert bench.one().last_producer_epoch == -1
+    harness = with_epoch(FULL, status)
+    assert harness.init() == (0, 1_001, 0)
+    assert harness.one().previous_producer_id == 7
+    assert harness.one().last_producer_epoch == -1
 
 
 def test_after_the_last_epoch_the_same_producer_may_ask_once_more() -> None:
-    bench = with_epoch(FULL)
-    assert bench.init("x", 7, FULL) == (0, 1_001, 0)
-    assert bench.init("x", 7, FULL) == (0, 1_001, 0)
+    harness = with_epoch(FULL)
+    assert harness.init("x", 7, FULL) == (0, 1_001, 0)
+    assert harness.init("x", 7, FULL) == (0, 1_001, 0)
     # that answer names the new id as the previous one too, as Kafka's does
-    assert bench.init("x", 7, FULL) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    assert harness.init("x", 7, FULL) == (ErrorCode.PRODUCER_FENCED, -1, -1)
 
 
 def test_old_epochs_of_a_producer_that_has_had_all() -> None:
     """Unlike Kafka 4.3, which finds itself unable to answer: UNKNOWN_SERVER_ERROR."""
-    bench = with_epoch(FULL - 1)
-    assert bench.init("x", 7, FULL - 1) == (0, 7, FULL)
-    assert bench.init("x", 7, FULL - 1) == (0, 7, FULL), "once more"
-    assert bench.init("x", 7, 3) == (ErrorCode.PRODUCER_FENCED, -1, -1)
-    bench.restart()
-    assert bench.init("x", 7, FULL - 1) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    harness = with_epoch(FULL - 1)
+    assert harness.init("x", 7, FULL - 1) == (0, 7, FULL)
+    assert harness.init("x", 7, FULL - 1) == (0, 7, FULL), "once more"
+    assert harness.init("x", 7, 3) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    harness.restart()
+    assert harness.init("x", 7, FULL - 1) == (ErrorCode.PRODUCER_FENCED, -1, -1)
 
 
 def test_without_a_spare_producer_id_it_has_to_wait() -> None:
-    for bench in (Bench(), with_epoch(FULL), with_epoch(FULL, 1)):
-        bench.next_producer_id = lambda: -1  # type: ignore[method-assign]
-        assert bench.init() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
-        assert bench.records == []
-        assert bench.markers == {}
+    for harness in (TransactionHarness(), with_epoch(FULL), with_epoch(FULL, 1)):
+        harness.next_producer_id = lambda: -1  # type: ignore[method-assign]
+        assert harness.init() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
+        assert harness.records == []
+        assert harness.markers == {}
 
 
 def test_an_open_transaction_is_taken_over() -> None:
-    bench = Bench()
-    bench.init()
-    bench.add((1_001, 0))
-    assert bench.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
-    assert (bench.one().state, bench.one().producer_epoch, bench.one().version) == ("PrepareAbort", 1, 2)
-    marker = bench.markers["x"]
+    harness = TransactionHarness()
+    harness.init()
+    harness.add((1_001, 0))
+    assert harness.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
+    assert (harness.one().state, harness.one().producer_epoch, harness.one().version) == ("PrepareAbort", 1, 2)
+    marker = harness.markers["x"]
     assert (marker.producer_epoch, marker.transaction_result, marker.transaction_version) == (1, False, 2)
-    assert bench.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
-    assert bench.init("x", 9, 9) == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
-    bench.written()
-    assert bench.init() == (0, 1_001, 2)
-    ending = next(event for event in bench.events if event.kind == events.ENDING)
+    assert harness.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
+    assert harness.init("x", 9, 9) == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
+    harness.written()
+    assert harness.init() == (0, 1_001, 2)
+    ending = next(event for event in harness.events if event.kind == events.ENDING)
     assert (ending.facts["cause"], ending.producer_epoch) == (events.NEW_PRODUCER, 0)
-    ended = next(event for event in bench.events if event.kind == events.ABORTED)
+    ended = next(event for event in harness.events if event.kind == events.ABORTED)
     assert (ended.producer_epoch, ended.facts["next_producer_epoch"]) == (0, 1)
 
 
 def test_a_takeover_at_the_last_epoch_uses_the_spare_producer_id_of_the_request() -> None:
-    bench = with_epoch(FULL)
-    bench.add((7, FULL))
-    assert bench.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
-    assert bench.spare == 1_001
-    assert (bench.markers["x"].producer_id, bench.markers["x"].producer_epoch) == (7, 32_767)
-    bench.written()
-    assert (bench.one().producer_id, bench.one().producer_epoch) == (1_001, 0)
-    assert bench.init() == (0, 1_001, 1)
+    harness = with_epoch(FULL)
+    harness.add((7, FULL))
+    assert harness.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
+    assert harness.spare == 1_001
+    assert (harness.markers["x"].producer_id, harness.markers["x"].producer_epoch) == (7, 32_767)
+    harness.written()
+    assert (harness.one().producer_id, harness.one().producer_epoch) == (1_001, 0)
+    assert harness.init() == (0, 1_001, 1)
 
 
 def test_an_open_transaction_without_partitions_is_complete_at_once() -> None:
-    bench = with_epoch(3, 1)
-    assert bench.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
-    assert bench.markers == {}
-    assert bench.init() == (0, 7, 5)
+    harness = with_epoch(3, 1)
+    assert harness.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
+    assert harness.markers == {}
+    assert harness.init() == (0, 7, 5)

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from muster.coordinator.transactions.transaction import ENDING, IDLE, ONGOING, STATES, STATUS, TRANSITIONS
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.transaction_records.transaction_log import TransactionLogValue
-from tests.coordinator.transactions.harness import Bench
+from tests.coordinator.transactions.harness import TransactionHarness
 
 IDS = st.sampled_from(["x", "y"])
 VERSIONS = st.sampled_from([0, 2])
@@ -22,7 +22,7 @@ STEPS = {(STATUS[state], STATUS[after]) for (state, _), after in TRANSITIONS.ite
 }
 
 
-def facts(bench: Bench) -> dict[str, tuple[Any, ...]]:
+def facts(harness: TransactionHarness) -> dict[str, tuple[Any, ...]]:
     """All that the log can know of each id."""
     return {
         name: tuple(
@@ -31,7 +31,7 @@ def facts(bench: Bench) -> dict[str, tuple[Any, ...]]:
             if slot != "last_producer_epoch"
             for value in [getattr(one, slot)]
         )
-        for name, one in bench.core.state.transactions.items()
+        for name, one in harness.core.state.transactions.items()
     }
 
 
@@ -40,7 +40,7 @@ class Producers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.bench = Bench()
+        self.harness = TransactionHarness()
         self.known: list[tuple[int, int]] = [(77, 0)]
         self.written = 0
         self.highest: dict[int, int] = {}
@@ -49,7 +49,7 @@ class Producers(RuleBasedStateMachine):
         """How many transactions of an id were begun and are not complete."""
 
     def producer(self, name: str, pick: int) -> tuple[int, int]:
-        one = self.bench.core.state.transactions.get(name)
+        one = self.harness.core.state.transactions.get(name)
         if one is None or pick > 3:
             return self.known[pick % len(self.known)]
         return one.producer_id, one.producer_epoch - (pick == 3)
@@ -63,9 +63,9 @@ class Producers(RuleBasedStateMachine):
 
     @rule(name=IDS, timeout_ms=st.sampled_from([1_000, 60_000, 0]))
     def init(self, name: str, timeout_ms: int) -> None:
-        one = self.bench.core.state.transactions.get(name)
+        one = self.harness.core.state.transactions.get(name)
         before = None if one is None else (one.state, one.producer_id, one.producer_epoch)
-        answer = self.bench.init(name, timeout_ms=timeout_ms)
+        answer = self.harness.init(name, timeout_ms=timeout_ms)
         self.learn(answer)
         if answer[0] == 0 and before is not None:
             assert before[0] in IDLE
@@ -76,41 +76,41 @@ class Producers(RuleBasedStateMachine):
 
     @rule(name=IDS, pick=st.integers(0, 9))
     def init_again(self, name: str, pick: int) -> None:
-        self.learn(self.bench.init(name, *self.producer(name, pick)))
+        self.learn(self.harness.init(name, *self.producer(name, pick)))
 
     @rule(name=IDS, pick=st.integers(0, 9), topic=st.sampled_from("tu"), partition=st.integers(0, 3), version=VERSIONS)
     def add(self, name: str, pick: int, topic: str, partition: int, version: int) -> None:
         producer = self.producer(name, pick)
-        one = self.bench.core.state.transactions.get(name)
+        one = self.harness.core.state.transactions.get(name)
         before = None if one is None else (one.producer_id, one.producer_epoch)
-        error = self.bench.add(producer, {topic: [partition]}, transactional_id=name, version=version)
+        error = self.harness.add(producer, {topic: [partition]}, transactional_id=name, version=version)
         if error == 0:
             assert producer == before
-            assert self.bench.add(producer, {topic: [partition]}, transactional_id=name, verify=True) == 0
+            assert self.harness.add(producer, {topic: [partition]}, transactional_id=name, verify=True) == 0
 
     @rule(name=IDS, pick=st.integers(0, 9), commit=st.booleans(), version=VERSIONS)
     def end(self, name: str, pick: int, commit: bool, version: int) -> None:
         producer = self.producer(name, pick)
-        records = len(self.bench.records)
-        answer = self.bench.end(producer, commit=commit, transactional_id=name, version=version)
+        records = len(self.harness.records)
+        answer = self.harness.end(producer, commit=commit, transactional_id=name, version=version)
         self.learn(answer)
-        if answer[0] == 0 and len(self.bench.records) == records:
-            again = self.bench.end(producer, commit=commit, transactional_id=name, version=version)
+        if answer[0] == 0 and len(self.harness.records) == records:
+            again = self.harness.end(producer, commit=commit, transactional_id=name, version=version)
             assert again == answer, "what is answered as before stays so"
 
-    @precondition(lambda self: self.bench.markers)
+    @precondition(lambda self: self.harness.markers)
     @rule(pick=st.integers(0, 1))
     def markers(self, pick: int) -> None:
-        names = sorted(self.bench.markers)
-        self.bench.written(names[pick % len(names)])
+        names = sorted(self.harness.markers)
+        self.harness.written(names[pick % len(names)])
 
     @rule(name=IDS)
     def near_the_last_epoch(self, name: str) -> None:
-        one = self.bench.core.state.transactions.get(name)
+        one = self.harness.core.state.transactions.get(name)
         if one is None or one.state in ENDING or one.producer_epoch >= FULL - 1:
             return
         # as if the id had had all epochs between: in the log and in the core
-        record = next(record for record in reversed(self.bench.records) if record.key.transactional_id == name)  # type: ignore[attr-defined]
+        record = next(record for record in reversed(self.harness.records) if record.key.transactional_id == name)  # type: ignore[attr-defined]
         assert isinstance(record.value, TransactionLogValue)
         record.value.producer_epoch = one.producer_epoch = FULL - 1
         one.last_producer_epoch = -1
@@ -118,30 +118,30 @@ class Producers(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([1, 5_000, 10_000, 3_600_000, 604_800_000]))
     def time_passes(self, ms: int) -> None:
-        self.bench.advance(ms)
+        self.harness.advance(ms)
 
     @rule()
     def lost(self) -> None:
-        before = facts(self.bench)
-        self.bench.restart()
-        state = self.bench.core.state
+        before = facts(self.harness)
+        self.harness.restart()
+        state = self.harness.core.state
         for name, was in before.items():
             one = state.transactions[name]
             if dict(was)["state"] in ENDING and not dict(was)["partitions"]:
                 assert one.state not in ENDING
-            assert (name in self.bench.markers) == (one.state in ENDING)
+            assert (name in self.harness.markers) == (one.state in ENDING)
         assert set(state.transactions) == set(before)
 
     @invariant()
     def replay_gives_the_state(self) -> None:
-        copy = Bench()
-        copy.core.replay([(record.key, record.value) for record in self.bench.records], copy.now)
-        assert facts(copy) == facts(self.bench)
-        assert set(copy.core.state.ongoing) == set(self.bench.core.state.ongoing)
+        copy = TransactionHarness()
+        copy.core.replay([(record.key, record.value) for record in self.harness.records], copy.now)
+        assert facts(copy) == facts(self.harness)
+        assert set(copy.core.state.ongoing) == set(self.harness.core.state.ongoing)
 
     @invariant()
     def every_record_is_a_step_of_the_table(self) -> None:
-        for record in self.bench.records[self.written :]:
+        for record in self.harness.records[self.written :]:
             name, value = record.key.transactional_id, record.value  # type: ignore[attr-defined]
             before = self.open_ones.get(name)
             if value is None:
@@ -157,13 +157,13 @@ class Producers(RuleBasedStateMachine):
             assert self.ids_of.setdefault(value.producer_id, name) == name, "a producer id has one transactional id"
             assert value.producer_epoch >= self.highest.get(value.producer_id, 0), "epochs never go back"
             self.highest[value.producer_id] = value.producer_epoch
-        self.written = len(self.bench.records)
+        self.written = len(self.harness.records)
 
     @invariant()
     def markers_are_for_what_is_ending(self) -> None:
-        state = self.bench.core.state
-        assert {name for name, one in state.transactions.items() if one.state in ENDING} == set(self.bench.markers)
-        for name, marker in self.bench.markers.items():
+        state = self.harness.core.state
+        assert {name for name, one in state.transactions.items() if one.state in ENDING} == set(self.harness.markers)
+        for name, marker in self.harness.markers.items():
             one = state.transactions[name]
             assert (marker.producer_id, marker.producer_epoch) == (one.producer_id, one.producer_epoch)
             assert marker.transaction_result == (one.state == "PrepareCommit")

@@ -5,36 +5,36 @@ from __future__ import annotations
 import random
 
 from muster.protocol.records import TRANSACTION_STATE
-from tests.coordinator.transactions.harness import Bench
+from tests.coordinator.transactions.harness import TransactionHarness
 
 
 def history(seed: int) -> list[str]:
     """All that comes of a random history, as text."""
-    chance, bench = random.Random(seed), Bench()
+    chance, harness = random.Random(seed), TransactionHarness()
     answers: list[object] = []
     for _ in range(300):
         name = chance.choice("xyz")
-        one = bench.core.state.transactions.get(name)
+        one = harness.core.state.transactions.get(name)
         producer = (0, 0) if one is None else (one.producer_id, one.producer_epoch - (chance.random() < 0.1))
         action = chance.randrange(6)
         if action == 0:
-            answers.append(bench.init(name, timeout_ms=chance.choice([1_000, 60_000])))
+            answers.append(harness.init(name, timeout_ms=chance.choice([1_000, 60_000])))
         elif action < 3:
             topics = {topic: chance.sample(range(9), 4) for topic in chance.sample(["t", "u", "v", "w"], 3)}
-            answers.append(bench.add(producer, topics, transactional_id=name, version=2))
+            answers.append(harness.add(producer, topics, transactional_id=name, version=2))
         elif action == 3:
-            answers.append(bench.end(producer, commit=chance.random() < 0.5, transactional_id=name))
+            answers.append(harness.end(producer, commit=chance.random() < 0.5, transactional_id=name))
         elif action == 4:
-            bench.advance(chance.choice([1, 3_000]))
-        elif bench.markers:
-            bench.written(chance.choice(sorted(bench.markers)))
-    answers += [bench.describe("x", "y", "z"), bench.list()]
+            harness.advance(chance.choice([1, 3_000]))
+        elif harness.markers:
+            harness.written(chance.choice(sorted(harness.markers)))
+    answers += [harness.describe("x", "y", "z"), harness.list()]
     records = [
         TRANSACTION_STATE.encode_key(record.key)
         + (b"" if record.value is None else TRANSACTION_STATE.encode_value(record.value, record.value_version))
-        for record in bench.records
+        for record in harness.records
     ]
-    return [repr(one) for one in (*answers, *records, *bench.events)]
+    return [repr(one) for one in (*answers, *records, *harness.events)]
 
 
 def test_it_is_the_same_again() -> None:

@@ -27,7 +27,7 @@ from muster.protocol.messages.transaction_records.transaction_log import (
     TransactionLogValue,
 )
 from muster.protocol.records import TRANSACTION_STATE
-from tests.coordinator.transactions.harness import START, Bench
+from tests.coordinator.transactions.harness import START, TransactionHarness
 
 KEY = TransactionLogKey("x")
 
@@ -91,11 +91,11 @@ def test_a_value_of_version_0_and_missing_partitions() -> None:
 
 
 def test_a_tombstone_forgets_all_of_an_id() -> None:
-    bench = Bench()
-    bench.init()
-    bench.add((1_001, 0))
-    bench.core.replay([(KEY, None), (KEY, None)], START)
-    state = bench.core.state
+    harness = TransactionHarness()
+    harness.init()
+    harness.add((1_001, 0))
+    harness.core.replay([(KEY, None), (KEY, None)], START)
+    state = harness.core.state
     assert (state.transactions, state.ongoing, state.endings) == ({}, {}, {})
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.transactions.commands import PartitionErrors, PartitionsAsked
-from tests.coordinator.transactions.harness import Bench
+from tests.coordinator.transactions.harness import TransactionHarness
 
 topics = st.dictionaries(st.sampled_from("tuv"), st.lists(st.integers(0, 3), min_size=1, max_size=3), min_size=1)
 steps = st.tuples(
@@ -15,10 +15,10 @@ steps = st.tuples(
 
 
 def through_the_other(
-    bench: Bench, step: tuple[str, int, int, bool, dict[str, list[int]]]
+    harness: TransactionHarness, step: tuple[str, int, int, bool, dict[str, list[int]]]
 ) -> dict[tuple[str, int], int]:
     transactional_id, producer_id, epoch, verify, asked = step
-    answer = bench.ask(PartitionsAsked(transactional_id, producer_id, epoch, verify, asked), 2)
+    answer = harness.ask(PartitionsAsked(transactional_id, producer_id, epoch, verify, asked), 2)
     assert isinstance(answer, PartitionErrors)
     errors = dict.fromkeys(answer.asked.all_with(0), 0)
     assert all(answer.errors.values())
@@ -27,9 +27,9 @@ def through_the_other(
 
 @given(st.lists(steps, max_size=5), st.booleans())
 def test_both_ways_decide_the_same(asked: list[tuple[str, int, int, bool, dict[str, list[int]]]], ends: bool) -> None:
-    one, other = Bench(), Bench()
-    for bench in (one, other):
-        bench.init()
+    one, other = TransactionHarness(), TransactionHarness()
+    for harness in (one, other):
+        harness.init()
     for number, step in enumerate(asked):
         transactional_id, producer_id, epoch, verify, parts = step
         errors = one.add((producer_id, epoch), parts, transactional_id=transactional_id, verify=verify, version=2)

@@ -17,7 +17,7 @@ from muster.coordinator.groups.common.events import MemberFacts, Trigger
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.join_group import JoinGroupRequest
-from tests.coordinator.groups.harness import BOTH, RANGE, Room
+from tests.coordinator.groups.harness import BOTH, RANGE, GroupHarness
 
 
 def test_every_row_has_an_answer_in_every_state() -> None:
@@ -29,30 +29,30 @@ def test_every_row_has_an_answer_in_every_state() -> None:
 
 
 def test_the_empty_group_id_is_refused() -> None:
-    reply = Room().join("ghost", group="")
+    reply = GroupHarness().join("ghost", group="")
     assert (reply.error_code, reply.member_id) == (ErrorCode.INVALID_GROUP_ID, "ghost")
 
 
 @pytest.mark.parametrize(("session", "error"), [(5, 26), (6, 0), (100, 0), (101, 26)])
 def test_the_session_timeout_has_inclusive_bounds(session: int, error: int) -> None:
-    room = Room(group_min_session_timeout_ms=6, group_max_session_timeout_ms=100)
-    assert room.join(session=session).error_code == error
+    harness = GroupHarness(group_min_session_timeout_ms=6, group_max_session_timeout_ms=100)
+    assert harness.join(session=session).error_code == error
 
 
 def test_bounds_go_before_the_group() -> None:
-    reply = Room(group_max_session_timeout_ms=100).join("ghost", session=101)
+    reply = GroupHarness(group_max_session_timeout_ms=100).join("ghost", session=101)
     assert (reply.error_code, reply.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "ghost")
 
 
 def test_a_member_id_does_not_create_a_group() -> None:
-    room = Room()
-    reply = room.join("ghost", instance="i")
+    harness = GroupHarness()
+    reply = harness.join("ghost", instance="i")
     assert (reply.error_code, reply.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "ghost")
-    assert (room.records, room.core.state.groups) == ([], {})
+    assert (harness.records, harness.core.state.groups) == ([], {})
 
 
 def test_a_refusal_says_nothing_of_the_group() -> None:
-    reply = Room().join("ghost")
+    reply = GroupHarness().join("ghost")
     assert (reply.generation_id, reply.leader, list(reply.members)) == (-1, "", [])
     assert (reply.protocol_type, reply.protocol_name, reply.skip_assignment) == (None, None, False)
 
@@ -62,43 +62,43 @@ def test_a_refusal_says_nothing_of_the_group() -> None:
     [("connect", RANGE), ("consumer", (("sticky", b""),)), ("consumer", ()), ("", RANGE)],
 )
 def test_protocols_must_fit_those_of_the_members(kind: str, protocols: tuple[tuple[str, bytes], ...]) -> None:
-    room = Room()
-    a, _ = room.stable()
-    assert room.join(kind=kind, protocols=protocols).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    reply = room.join(a, kind=kind, protocols=protocols)
+    harness = GroupHarness()
+    a, _ = harness.stable()
+    assert harness.join(kind=kind, protocols=protocols).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    reply = harness.join(a, kind=kind, protocols=protocols)
     assert (reply.error_code, reply.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, a)
-    assert room.group().state == STABLE
+    assert harness.group().state == STABLE
 
 
 @pytest.mark.parametrize(("kind", "protocols"), [("", RANGE), ("consumer", ())])
 def test_an_empty_group_takes_any_type_and_protocols_but_none(
     kind: str, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
-    room = Room()
-    assert room.join(kind=kind, protocols=protocols).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert room.join(kind="whatever").error_code == 0
+    harness = GroupHarness()
+    assert harness.join(kind=kind, protocols=protocols).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert harness.join(kind="whatever").error_code == 0
 
 
 def test_a_group_that_nobody_got_into_is_there_all_the_same() -> None:
-    room = Room()
-    room.join(kind="")
-    assert (room.group().state, room.group().generation, len(room.records)) == (EMPTY, 0, 1)
-    assert room.kinds() == [events.GROUP_CREATED, events.REQUEST_REFUSED]
+    harness = GroupHarness()
+    harness.join(kind="")
+    assert (harness.group().state, harness.group().generation, len(harness.records)) == (EMPTY, 0, 1)
+    assert harness.kinds() == [events.GROUP_CREATED, events.REQUEST_REFUSED]
 
 
 # ---- who asks
 
 
 def test_senders_are_told_by_ids_and_protocols() -> None:
-    room = Room()
-    leader, follower = room.stable()
-    static = room.join(instance="i", settle=False) or next(reversed(room.group().members))
-    pending = room.join(needs_id=True).member_id
+    harness = GroupHarness()
+    leader, follower = harness.stable()
+    static = harness.join(instance="i", settle=False) or next(reversed(harness.group().members))
+    pending = harness.join(needs_id=True).member_id
 
     def who(member: str, instance: str | None = None, *, needs_id: bool = True, protocols: object = RANGE) -> str:
         request = JoinGroupRequest("g", 1, 1, member, instance)
         command = JoinCommand(request, 0, Client("c", "/h"), "x", needs_id, True)
-        return sender_of(room.group(), CheckedJoin(command, request, protocols))  # type: ignore[arg-type]  # made short
+        return sender_of(harness.group(), CheckedJoin(command, request, protocols))  # type: ignore[arg-type]  # made short
 
     assert who("") == join.NEEDS_ID
     assert who("", needs_id=False) == join.NEW
@@ -118,20 +118,20 @@ def test_senders_are_told_by_ids_and_protocols() -> None:
 # ---- the table, row by row: Empty, PreparingRebalance, CompletingRebalance, Stable
 
 
-def in_state(state: str, **kwargs: object) -> tuple[Room, list[str]]:
-    room = Room()
+def in_state(state: str, **kwargs: object) -> tuple[GroupHarness, list[str]]:
+    harness = GroupHarness()
     if state == EMPTY:
-        (member,) = room.stable(count=1)
-        room.leave(member)
-        assert room.group().state == EMPTY
-        return room, [member, member]
+        (member,) = harness.stable(count=1)
+        harness.leave(member)
+        assert harness.group().state == EMPTY
+        return harness, [member, member]
     if state == PREPARING:
-        ids = room.stable(**kwargs)  # type: ignore[arg-type]  # passed on
-        room.join(ids[0])
-        assert room.group().state == PREPARING
-        return room, ids
-    ids = room.completing(**kwargs) if state == COMPLETING else room.stable(**kwargs)  # type: ignore[arg-type]  # passed on
-    return room, ids
+        ids = harness.stable(**kwargs)  # type: ignore[arg-type]  # passed on
+        harness.join(ids[0])
+        assert harness.group().state == PREPARING
+        return harness, ids
+    ids = harness.completing(**kwargs) if state == COMPLETING else harness.stable(**kwargs)  # type: ignore[arg-type]  # passed on
+    return harness, ids
 
 
 ALIVE = [EMPTY, PREPARING, COMPLETING, STABLE]
@@ -139,162 +139,162 @@ ALIVE = [EMPTY, PREPARING, COMPLETING, STABLE]
 
 @pytest.mark.parametrize("state", ALIVE)
 def test_row_a_an_id_is_handed_out_at_once_and_the_state_is_left_alone(state: str) -> None:
-    room, _ = in_state(state)
-    before = len(room.records)
-    reply = room.join(needs_id=True, client="me")
+    harness, _ = in_state(state)
+    before = len(harness.records)
+    reply = harness.join(needs_id=True, client="me")
     assert reply.error_code == ErrorCode.MEMBER_ID_REQUIRED
-    assert reply.member_id == f"me-uuid{room.asked}"
+    assert reply.member_id == f"me-uuid{harness.asked}"
     assert (reply.generation_id, reply.protocol_name) == (-1, None)
-    assert (room.group().state, list(room.group().pending)) == (state, [reply.member_id])
-    assert len(room.records) == before
+    assert (harness.group().state, list(harness.group().pending)) == (state, [reply.member_id])
+    assert len(harness.records) == before
 
 
 @pytest.mark.parametrize("state", ALIVE)
 @pytest.mark.parametrize("instance", [None, "new"])
 def test_rows_b_and_c_a_new_member_is_added_and_waits(state: str, instance: str | None) -> None:
-    room, ids = in_state(state)
-    reply = room.join(instance=instance, client="me", settle=False)
+    harness, ids = in_state(state)
+    reply = harness.join(instance=instance, client="me", settle=False)
     assert reply is None
-    assert room.group().state == PREPARING
-    new = next(reversed(room.group().members))
-    assert new == f"{instance or 'me'}-uuid{room.asked}"
-    assert room.group().static_ids == ({} if instance is None else {instance: new})
+    assert harness.group().state == PREPARING
+    new = next(reversed(harness.group().members))
+    assert new == f"{instance or 'me'}-uuid{harness.asked}"
+    assert harness.group().static_ids == ({} if instance is None else {instance: new})
     if state != EMPTY:
         for member in ids:
-            room.join(member)
-    room.settle()
-    assert room.group().state == COMPLETING
+            harness.join(member)
+    harness.settle()
+    assert harness.group().state == COMPLETING
 
 
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING])
 def test_row_d_a_static_member_back_in_a_rebalance_waits_for_its_end(state: str) -> None:
-    room, ids = in_state(state, static=True)
-    generation = room.group().generation
-    assert room.join(instance="i1") is None or state == PREPARING
-    new = room.group().static_ids["i1"]
+    harness, ids = in_state(state, static=True)
+    generation = harness.group().generation
+    assert harness.join(instance="i1") is None or state == PREPARING
+    new = harness.group().static_ids["i1"]
     assert new != ids[1]
     if state == COMPLETING:
-        room.join(ids[0])
-    assert (room.group().state, room.group().generation) == (COMPLETING, generation + 1)
-    assert set(room.group().members) == {ids[0], new}
+        harness.join(ids[0])
+    assert (harness.group().state, harness.group().generation) == (COMPLETING, generation + 1)
+    assert set(harness.group().members) == {ids[0], new}
 
 
 @pytest.mark.parametrize("state", ALIVE)
 def test_row_e_an_id_that_was_handed_out_becomes_a_member(state: str) -> None:
-    room, _ = in_state(state)
-    new = room.join(needs_id=True).member_id
-    room.join(new, settle=False)
-    assert room.group().state == PREPARING
-    assert new in room.group().members
-    assert room.group().pending == {}
+    harness, _ = in_state(state)
+    new = harness.join(needs_id=True).member_id
+    harness.join(new, settle=False)
+    assert harness.group().state == PREPARING
+    assert new in harness.group().members
+    assert harness.group().pending == {}
 
 
 @pytest.mark.parametrize("state", ALIVE)
 def test_row_f_an_unknown_id_is_refused(state: str) -> None:
-    room, _ = in_state(state)
-    reply = room.join("ghost")
+    harness, _ = in_state(state)
+    reply = harness.join("ghost")
     assert (reply.error_code, reply.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "ghost")
-    assert room.group().state == state
+    assert harness.group().state == state
 
 
 @pytest.mark.parametrize("state", [COMPLETING, STABLE])
 def test_row_g_a_follower_that_asks_again_is_answered_with_the_present_generation(state: str) -> None:
-    room, (leader, follower) = in_state(state)
-    reply = room.join(follower, session=77, rebalance=78)
+    harness, (leader, follower) = in_state(state)
+    reply = harness.join(follower, session=77, rebalance=78)
     assert (reply.error_code, reply.generation_id, reply.leader) == (0, 2, leader)
     assert (reply.protocol_type, reply.protocol_name, list(reply.members)) == ("consumer", "range", [])
     assert not reply.skip_assignment
-    assert room.group().state == state
-    member = room.group().members[follower]
+    assert harness.group().state == state
+    member = harness.group().members[follower]
     assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (10_000, 20_000)
 
 
 def test_rows_g_and_i_in_a_join_phase_it_waits_with_its_new_settings() -> None:
-    room, (leader, follower) = in_state(PREPARING)
-    assert room.join(follower, session=77, rebalance=78, protocols=BOTH).error_code == 0
-    member = room.group().members[follower]
+    harness, (leader, follower) = in_state(PREPARING)
+    assert harness.join(follower, session=77, rebalance=78, protocols=BOTH).error_code == 0
+    member = harness.group().members[follower]
     assert (member.session_timeout_ms, member.rebalance_timeout_ms, member.protocols) == (77, 78, BOTH)
-    assert room.group().leader_id == leader
+    assert harness.group().leader_id == leader
 
 
 def test_row_h_the_leader_asks_again_before_it_has_assigned() -> None:
-    room, (leader, _) = in_state(COMPLETING)
-    reply = room.join(leader)
+    harness, (leader, _) = in_state(COMPLETING)
+    reply = harness.join(leader)
     assert (reply.error_code, reply.generation_id, len(reply.members)) == (0, 2, 2)
-    assert room.group().state == COMPLETING
+    assert harness.group().state == COMPLETING
 
 
 def test_row_h_the_leader_asks_again_in_stable() -> None:
-    room, (leader, _) = in_state(STABLE)
-    assert room.join(leader, reason="topics changed") is None
-    assert room.group().state == PREPARING
-    assert room.events[-1].facts["cause"] == events.LEADER_REJOINED
-    assert room.events[-1].facts["trigger"].reason == "topics changed"
+    harness, (leader, _) = in_state(STABLE)
+    assert harness.join(leader, reason="topics changed") is None
+    assert harness.group().state == PREPARING
+    assert harness.events[-1].facts["cause"] == events.LEADER_REJOINED
+    assert harness.events[-1].facts["trigger"].reason == "topics changed"
 
 
 @pytest.mark.parametrize("state", [COMPLETING, STABLE])
 @pytest.mark.parametrize("which", [0, 1])
 def test_row_i_changed_metadata_rebalances(state: str, which: int) -> None:
-    room, ids = in_state(state)
-    assert room.join(ids[which], protocols=(("range", b"other"),)) is None
-    assert room.group().state == PREPARING
-    assert room.events[-1].facts["cause"] == events.METADATA_CHANGED
+    harness, ids = in_state(state)
+    assert harness.join(ids[which], protocols=(("range", b"other"),)) is None
+    assert harness.group().state == PREPARING
+    assert harness.events[-1].facts["cause"] == events.METADATA_CHANGED
 
 
 def test_row_i_another_order_is_a_change() -> None:
-    room = Room()
-    _, follower = room.stable(protocols=BOTH)
-    assert room.join(follower, protocols=BOTH[::-1]) is None
+    harness = GroupHarness()
+    _, follower = harness.stable(protocols=BOTH)
+    assert harness.join(follower, protocols=BOTH[::-1]) is None
 
 
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING, STABLE])
 def test_row_j_the_instance_of_another_member_is_fenced(state: str) -> None:
-    room, _ = in_state(state, static=True)
-    reply = room.join("ghost", instance="i1")
+    harness, _ = in_state(state, static=True)
+    reply = harness.join("ghost", instance="i1")
     assert (reply.error_code, reply.member_id) == (ErrorCode.FENCED_INSTANCE_ID, "ghost")
-    assert room.group().state == state
+    assert harness.group().state == state
 
 
 def test_an_id_that_was_handed_out_may_not_come_with_an_instance_id() -> None:
-    room = Room()
-    new = room.join(needs_id=True).member_id
-    reply = room.join(new, instance="i")
+    harness = GroupHarness()
+    new = harness.join(needs_id=True).member_id
+    reply = harness.join(new, instance="i")
     assert (reply.error_code, reply.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
-    assert room.join(new).error_code == 0
+    assert harness.join(new).error_code == 0
 
 
 # ---- group.max.size
 
 
 def test_a_full_group_takes_nobody_and_forgets_the_id() -> None:
-    room = Room(group_max_size=2)
-    room.stable()
-    pending = room.join(needs_id=True)
+    harness = GroupHarness(group_max_size=2)
+    harness.stable()
+    pending = harness.join(needs_id=True)
     assert pending.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert pending.member_id == ""
-    assert room.group().pending == {}
+    assert harness.group().pending == {}
 
 
 def test_ids_may_be_handed_out_beyond_the_limit_but_not_used() -> None:
-    room = Room(group_max_size=2)
-    (a,) = room.stable(count=1)
-    b, c = (room.join(needs_id=True).member_id for _ in "bc")
-    room.join(b)
-    room.join(a)
-    reply = room.join(c)
+    harness = GroupHarness(group_max_size=2)
+    (a,) = harness.stable(count=1)
+    b, c = (harness.join(needs_id=True).member_id for _ in "bc")
+    harness.join(b)
+    harness.join(a)
+    reply = harness.join(c)
     assert (reply.error_code, reply.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
-    assert room.group().pending == {}
+    assert harness.group().pending == {}
     # Kafka does not look whether that was the one everybody waited for
-    assert room.group().state == PREPARING
+    assert harness.group().state == PREPARING
 
 
 def test_in_a_join_phase_those_are_in_who_come_first() -> None:
-    room = Room()
-    a, b, c = room.stable(count=3)
-    small = Room(group_max_size=2)
-    for record in room.records:
+    harness = GroupHarness()
+    a, b, c = harness.stable(count=3)
+    small = GroupHarness(group_max_size=2)
+    for record in harness.records:
         small.core.replay([(record.key, record.value)], small.now)
-    small.take(small.core.loaded(small.now))
+    small.collect(small.core.loaded(small.now))
     assert small.group().state == PREPARING
     assert small.join(c) is None
     assert small.join(b) is None
@@ -307,39 +307,39 @@ def test_in_a_join_phase_those_are_in_who_come_first() -> None:
 
 
 def test_a_full_group_refuses_even_its_own_static_member() -> None:
-    room = Room(group_max_size=2)
-    room.stable(static=True)
-    assert room.join(instance="i0").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    harness = GroupHarness(group_max_size=2)
+    harness.stable(static=True)
+    assert harness.join(instance="i0").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
 def test_members_may_not_bring_more_metadata_than_an_answer_to_the_leader_has_place_for() -> None:
-    room = Room()
+    harness = GroupHarness()
     half = MAX_METADATA_BYTES // 2
-    (a,) = room.stable(count=1)
-    room.join(protocols=[("range", b"x" * half), ("other", b"x" * 10)])
-    room.join(a, protocols=[("range", b"a" * half)])
-    assert room.group().support.metadata_bytes == 2 * half
-    assert room.join(protocols=[("range", b"x")]).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert room.join(a, protocols=[("range", b"b" * half)]) is None, "it brings no more than it had"
-    assert room.group().support.metadata_bytes == 2 * half
-    room.leave(a)
-    assert room.group().support.metadata_bytes == half
+    (a,) = harness.stable(count=1)
+    harness.join(protocols=[("range", b"x" * half), ("other", b"x" * 10)])
+    harness.join(a, protocols=[("range", b"a" * half)])
+    assert harness.group().support.metadata_bytes == 2 * half
+    assert harness.join(protocols=[("range", b"x")]).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert harness.join(a, protocols=[("range", b"b" * half)]) is None, "it brings no more than it had"
+    assert harness.group().support.metadata_bytes == 2 * half
+    harness.leave(a)
+    assert harness.group().support.metadata_bytes == half
 
 
 def test_a_member_may_join_again_in_a_full_group() -> None:
-    room = Room(group_max_size=2)
-    _, b = room.stable()
-    assert room.join(b).error_code == 0
+    harness = GroupHarness(group_max_size=2)
+    _, b = harness.stable()
+    assert harness.join(b).error_code == 0
 
 
 # ---- what is told
 
 
 def test_joining_is_told_with_who_and_why() -> None:
-    room = Room()
-    room.join(client="me", reason="because")
-    joined, began = room.events[1:3]
-    wall_ms = room.now.wall_ms
+    harness = GroupHarness()
+    harness.join(client="me", reason="because")
+    joined, began = harness.events[1:3]
+    wall_ms = harness.now.wall_ms
     assert joined == (
         events.MEMBER_JOINED,
         "g",

@@ -5,91 +5,91 @@ import pytest
 from muster.coordinator.groups.classic.group import COMPLETING, EMPTY, PREPARING, STABLE
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
-from tests.coordinator.groups.harness import BOTH, Room
+from tests.coordinator.groups.harness import BOTH, GroupHarness
 
 
 def test_an_id_is_forgotten_after_the_session_timeout_it_asked_for() -> None:
-    room = Room()
-    new = room.join(needs_id=True, session=600).member_id
-    room.advance(599)
-    assert list(room.group().pending) == [new]
-    room.advance(1)
-    assert room.group().pending == {}
-    assert room.join(new).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    harness = GroupHarness()
+    new = harness.join(needs_id=True, session=600).member_id
+    harness.advance(599)
+    assert list(harness.group().pending) == [new]
+    harness.advance(1)
+    assert harness.group().pending == {}
+    assert harness.join(new).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_two_requests_without_an_id_are_two_ids() -> None:
-    room = Room()
-    room.join(needs_id=True)
-    room.join(needs_id=True)
-    assert len(room.group().pending) == 2
+    harness = GroupHarness()
+    harness.join(needs_id=True)
+    harness.join(needs_id=True)
+    assert len(harness.group().pending) == 2
 
 
 def test_it_holds_up_a_join_phase_until_it_is_used() -> None:
-    room = Room()
-    a, b = room.stable()
-    new = room.join(needs_id=True).member_id
-    assert room.group().state == STABLE
-    assert room.join(a) is None
-    assert room.join(b) is None
-    assert room.join(new).generation_id == 3
+    harness = GroupHarness()
+    a, b = harness.stable()
+    new = harness.join(needs_id=True).member_id
+    assert harness.group().state == STABLE
+    assert harness.join(a) is None
+    assert harness.join(b) is None
+    assert harness.join(new).generation_id == 3
 
 
 def test_or_until_it_is_forgotten() -> None:
-    room = Room()
-    a, b = room.stable()
-    room.join(needs_id=True, session=600)
-    room.join(a)
-    room.join(b)
-    room.advance(600)
-    assert room.reply(room.asked).generation_id == 3
+    harness = GroupHarness()
+    a, b = harness.stable()
+    harness.join(needs_id=True, session=600)
+    harness.join(a)
+    harness.join(b)
+    harness.advance(600)
+    assert harness.reply(harness.asked).generation_id == 3
 
 
 def test_or_until_it_leaves() -> None:
-    room = Room()
-    (a,) = room.stable(count=1)
-    new = room.join(needs_id=True).member_id
-    room.join(a)
-    assert room.group().state == PREPARING
-    assert room.leave(new).members[0].error_code == 0
-    assert room.group().state == COMPLETING
-    assert room.core.state.deadlines.next_ms() is not None
+    harness = GroupHarness()
+    (a,) = harness.stable(count=1)
+    new = harness.join(needs_id=True).member_id
+    harness.join(a)
+    assert harness.group().state == PREPARING
+    assert harness.leave(new).members[0].error_code == 0
+    assert harness.group().state == COMPLETING
+    assert harness.core.state.deadlines.next_ms() is not None
 
 
 def test_or_until_the_rebalance_timeout() -> None:
-    room = Room()
-    (a,) = room.stable(count=1)
-    new = room.join(needs_id=True, session=600_000).member_id
-    room.join(a, protocols=BOTH)
-    room.advance(20_000)
-    assert room.group().state == COMPLETING
-    assert list(room.group().pending) == [new]
-    assert room.join(new) is None
-    assert room.group().state == PREPARING
+    harness = GroupHarness()
+    (a,) = harness.stable(count=1)
+    new = harness.join(needs_id=True, session=600_000).member_id
+    harness.join(a, protocols=BOTH)
+    harness.advance(20_000)
+    assert harness.group().state == COMPLETING
+    assert list(harness.group().pending) == [new]
+    assert harness.join(new) is None
+    assert harness.group().state == PREPARING
 
 
 def test_it_is_forgotten_in_a_stable_group_without_a_trace() -> None:
-    room = Room()
-    (a,) = room.stable(count=1)
-    room.join(needs_id=True, session=600)
-    room.advance(600)
-    assert room.group().state == STABLE
-    assert room.beat(a) == 0
+    harness = GroupHarness()
+    (a,) = harness.stable(count=1)
+    harness.join(needs_id=True, session=600)
+    harness.advance(600)
+    assert harness.group().state == STABLE
+    assert harness.beat(a) == 0
 
 
 def test_it_is_no_member() -> None:
-    room = Room()
-    new = room.join(needs_id=True).member_id
-    assert room.beat(new, 0) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.sync(new, generation=0).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.commit(new, 0) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.group().state == EMPTY
+    harness = GroupHarness()
+    new = harness.join(needs_id=True).member_id
+    assert harness.beat(new, 0) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.sync(new, generation=0).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.commit(new, 0) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.group().state == EMPTY
 
 
 @pytest.mark.parametrize("session", [600, 600_000])
 def test_a_group_with_nothing_but_ids_can_be_deleted(session: int) -> None:
-    room = Room()
-    new = room.join(needs_id=True, session=session).member_id
-    assert room.send(DeleteGroupsRequest(["g"])).results[0].error_code == 0
-    assert room.only_retention_is_due()
-    assert room.join(new).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    harness = GroupHarness()
+    new = harness.join(needs_id=True, session=session).member_id
+    assert harness.send(DeleteGroupsRequest(["g"])).results[0].error_code == 0
+    assert harness.only_retention_is_due()
+    assert harness.join(new).error_code == ErrorCode.UNKNOWN_MEMBER_ID

@@ -18,7 +18,7 @@ from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tests.coordinator.groups.harness import Room
+from tests.coordinator.groups.harness import GroupHarness
 
 NOW = Now(0, 1_000)
 
@@ -152,10 +152,10 @@ def test_what_is_open_is_known_until_it_ends(log: Log) -> None:
     ],
 )
 def test_a_deletion_takes_the_pending_ones_along(request_: Any) -> None:
-    room = Room()
-    room.commit()
+    harness = GroupHarness()
+    harness.commit()
     batch = TransactionalBatch(7, 0, 5, [commit(8), commit(9, 1)])
-    room.core.replay_transactional(batch, NOW)
-    room.send(request_)
-    room.core.replay_end_transaction(EndTransaction(7, 0, True), NOW)
-    assert room.core.state.offsets.topics("g") == {}
+    harness.core.replay_transactional(batch, NOW)
+    harness.send(request_)
+    harness.core.replay_end_transaction(EndTransaction(7, 0, True), NOW)
+    assert harness.core.state.offsets.topics("g") == {}

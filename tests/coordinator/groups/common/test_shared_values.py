@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from muster.coordinator.groups.classic.member import Protocols
 from muster.coordinator.groups.common.shared_values import KEPT, MAX_SHARED_LENGTH, SharedValues
-from tests.coordinator.groups.harness import Room
+from tests.coordinator.groups.harness import GroupHarness
 from tests.coordinator.groups.test_core import reload
 
 
@@ -69,9 +69,9 @@ def test_one_moment_is_one_number() -> None:
 
 
 def test_members_share_what_they_have_in_common() -> None:
-    room = Room()
-    room.stable(count=3)
-    for one in (room, reload(room)):
+    harness = GroupHarness()
+    harness.stable(count=3)
+    for one in (harness, reload(harness)):
         a, *others = one.group().members.values()
         for b in others:
             assert b.protocols is a.protocols

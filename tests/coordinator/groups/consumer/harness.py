@@ -22,7 +22,7 @@ from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
 )
-from tests.coordinator.groups.harness import START, TOPICS, Room
+from tests.coordinator.groups.harness import START, TOPICS, GroupHarness
 
 T, U = b"T" * 16, b"U" * 16
 NAMES = {T: "t", U: "u"}
@@ -42,8 +42,8 @@ def topics(**counts: int) -> TopicsImage:
 topics.version = 1  # type: ignore[attr-defined]
 
 
-class Hall(Room):
-    """A `Room` for consumer groups. `elsewhere`: what the core wants done, when `helped`."""
+class ConsumerGroupHarness(GroupHarness):
+    """A `GroupHarness` for consumer groups. `elsewhere`: what the core wants done, when `helped`."""
 
     def __init__(self, *, helped: bool = False, **settings: Any) -> None:
         settings.setdefault("group_consumer_assignment_interval_ms", 0)
@@ -54,12 +54,12 @@ class Hall(Room):
             self.core = GroupCore(self.settings, TOPICS, helpers=helpers)
             self.core.loaded(self.now)
 
-    def take(self, output: Any) -> Any:
+    def collect(self, output: Any) -> Any:
         for respond, response in output.replies:
             if isinstance(response, AssignmentWanted | TopicsWanted):
                 respond(response)
         output.replies = [one for one in output.replies if not isinstance(one[1], AssignmentWanted | TopicsWanted)]
-        return super().take(output)
+        return super().collect(output)
 
     def cast(
         self,
@@ -96,7 +96,7 @@ class Hall(Room):
             pattern_error=error,
             version=version,
         )
-        self.take(self.core.handle(command, self.now, self.max_bytes))
+        self.collect(self.core.handle(command, self.now, self.max_bytes))
         self.settle()
         return self.reply(self.asked)
 
@@ -105,9 +105,9 @@ class Hall(Room):
         given = list(names) if names or "pattern" not in more else None
         return self.cast(member, 0, names=given, owned={}, timeout=more.pop("timeout", 5_000), **more)
 
-    def told(self, what: AssignmentComputed | TopicsFound | TopicsChanged) -> None:
+    def notify(self, what: AssignmentComputed | TopicsFound | TopicsChanged) -> None:
         """The core is told something."""
-        self.take(self.core.handle(what, self.now, self.max_bytes))
+        self.collect(self.core.handle(what, self.now, self.max_bytes))
         self.settle()
 
     def consumers(self, group: str = "g") -> ConsumerGroup:

@@ -41,7 +41,7 @@ from muster.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.coordinator.groups.consumer.harness import Hall, T, given
+from tests.coordinator.groups.consumer.harness import ConsumerGroupHarness, T, given
 from tests.coordinator.groups.consumer.test_elsewhere import large
 from tests.coordinator.groups.consumer.test_migration import classic, join, mixed
 
@@ -67,120 +67,120 @@ def test_of_very_many_names_the_order_is_that_in_which_they_came() -> None:
 
 
 def test_a_static_classic_member_is_replaced_without_having_left() -> None:
-    hall = Hall()
-    hall.enter("C", "u")
-    first = join(hall, "", "u", instance="i")
-    joined = hall.enter("D", "u", instance="i")
+    harness = ConsumerGroupHarness()
+    harness.enter("C", "u")
+    first = join(harness, "", "u", instance="i")
+    joined = harness.enter("D", "u", instance="i")
     assert not joined.error_code
-    assert list(hall.consumers().members) == ["C", "D"]
-    assert hall.beat(first.member_id, 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert list(harness.consumers().members) == ["C", "D"]
+    assert harness.beat(first.member_id, 2) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_classic_member_takes_the_last_place_and_wants_other_topics() -> None:
-    hall = Hall()
-    hall.enter("C", "u", instance="i")
-    joined = join(hall, "", "t", instance="i")
+    harness = ConsumerGroupHarness()
+    harness.enter("C", "u", instance="i")
+    joined = join(harness, "", "t", instance="i")
     assert (joined.error_code, joined.generation_id) == (0, 0)
-    group = hall.core.state.groups["g"]
+    group = harness.core.state.groups["g"]
     assert isinstance(group, ClassicGroup)
     assert (group.state, group.generation) == ("PreparingRebalance", 2)
 
 
 def test_nobody_that_is_known_leaves() -> None:
-    hall, _ = mixed()
-    hall.written()
-    answer = hall.send(LeaveGroupRequest("g", members=[MemberIdentity("ghost", None, None)]))
+    harness, _ = mixed()
+    harness.written()
+    answer = harness.send(LeaveGroupRequest("g", members=[MemberIdentity("ghost", None, None)]))
     assert [row.error_code for row in answer.members] == [ErrorCode.UNKNOWN_MEMBER_ID]
-    assert not hall.written()
+    assert not harness.written()
 
 
 def test_an_assignment_to_a_topic_that_is_gone_is_no_target() -> None:
-    hall = classic()
-    (member,) = hall.core.state.groups["g"].members  # type: ignore[attr-defined]
-    hall.sync(member, {member: assignment_bytes({"u": [0, 1]})})
-    hall = Hall()
-    member = join(hall, "", "u").member_id
-    hall.sync(member, {member: assignment_bytes({"gone": [0], "u": [1]})})
-    hall.enter("C", "u")
-    assert hall.member(member).position.assigned == ((b"U" * 16, (1,), (1,)),)
+    harness = classic()
+    (member,) = harness.core.state.groups["g"].members  # type: ignore[attr-defined]
+    harness.sync(member, {member: assignment_bytes({"u": [0, 1]})})
+    harness = ConsumerGroupHarness()
+    member = join(harness, "", "u").member_id
+    harness.sync(member, {member: assignment_bytes({"gone": [0], "u": [1]})})
+    harness.enter("C", "u")
+    assert harness.member(member).position.assigned == ((b"U" * 16, (1,), (1,)),)
 
 
 def test_targets_of_a_group_that_is_another_one_now() -> None:
-    hall = large()
-    hall.enter("A", "t")
-    wanted = hall.elsewhere.pop()
-    hall.cast("A", -1)
-    assert not hall.send(DeleteGroupsRequest(["g"])).results[0].error_code
-    hall.enter("B", "t")
-    hall.told(AssignmentComputed(wanted, {}))
-    assert hall.consumers().computing_epoch == 2
-    assert list(hall.consumers().members) == ["B"]
+    harness = large()
+    harness.enter("A", "t")
+    wanted = harness.elsewhere.pop()
+    harness.cast("A", -1)
+    assert not harness.send(DeleteGroupsRequest(["g"])).results[0].error_code
+    harness.enter("B", "t")
+    harness.notify(AssignmentComputed(wanted, {}))
+    assert harness.consumers().computing_epoch == 2
+    assert list(harness.consumers().members) == ["B"]
 
 
 def test_patterns_are_not_searched_for_again_without_need() -> None:
-    hall = Hall(helped=True)
-    hall.enter("A", pattern="t.*")
-    wanted = hall.elsewhere.pop()
-    hall.told(TopicsFound(wanted, {"t.*": ["t"]}))
-    hall.advance(11_000)
-    assert given(hall.cast("A"))
-    assert not hall.elsewhere
+    harness = ConsumerGroupHarness(helped=True)
+    harness.enter("A", pattern="t.*")
+    wanted = harness.elsewhere.pop()
+    harness.notify(TopicsFound(wanted, {"t.*": ["t"]}))
+    harness.advance(11_000)
+    assert given(harness.cast("A"))
+    assert not harness.elsewhere
 
 
 def test_a_tombstone_of_a_member_that_is_not_there() -> None:
-    hall = Hall()
-    hall.enter("A", "t")
-    hall.core.replay([(ConsumerGroupMemberMetadataKey("g", "ghost"), None)], hall.now)
-    assert list(hall.consumers().members) == ["A"]
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t")
+    harness.core.replay([(ConsumerGroupMemberMetadataKey("g", "ghost"), None)], harness.now)
+    assert list(harness.consumers().members) == ["A"]
 
 
 def test_a_foreign_group_that_was_never_there_and_one_without_members() -> None:
-    hall = Hall()
+    harness = ConsumerGroupHarness()
     rows = [
         (StreamsGroupMetadataKey("s"), None),
         (StreamsGroupMetadataKey("x"), StreamsGroupMetadataValue(epoch=3)),
     ]
-    hall.core.replay(rows, hall.now)
-    hall.take(hall.core.loaded(hall.now))
-    group = hall.core.state.groups["x"]
+    harness.core.replay(rows, harness.now)
+    harness.collect(harness.core.loaded(harness.now))
+    group = harness.core.state.groups["x"]
     assert isinstance(group, UnsupportedGroup)
-    assert (list(hall.core.state.groups), group.state) == (["x"], "Empty")
+    assert (list(harness.core.state.groups), group.state) == (["x"], "Empty")
     assert group.unused_since_ms() == UnsupportedGroup.unused_since_ms(group)
 
 
-def committing(hall: Hall, epoch: int, version: int) -> int:
+def committing(harness: ConsumerGroupHarness, epoch: int, version: int) -> int:
     """Partition 0 of t in this epoch: the error."""
     topics = [OffsetCommitRequestTopic("t", T, [OffsetCommitRequestPartition(0, 5)])]
     request = OffsetCommitRequest("g", epoch, "A", topics=topics)
-    hall.asked += 1
-    command = CommitCommand(request, hall.asked, CLIENT, version)  # type: ignore[arg-type]
-    hall.take(hall.core.handle(command, hall.now))
-    error: int = hall.reply(hall.asked).topics[0].partitions[0].error_code
-    prepared = hall.core.prepare_commit(request, version=version)
+    harness.asked += 1
+    command = CommitCommand(request, harness.asked, CLIENT, version)  # type: ignore[arg-type]
+    harness.collect(harness.core.handle(command, harness.now))
+    error: int = harness.reply(harness.asked).topics[0].partitions[0].error_code
+    prepared = harness.core.prepare_commit(request, version=version)
     assert (prepared is None) == (error == ErrorCode.UNSUPPORTED_VERSION)
     return error
 
 
 def test_old_versions_of_commits() -> None:
-    hall = Hall()
-    hall.enter("A", "t")
-    assert committing(hall, 2, 9) == 0
-    assert committing(hall, 2, 8) == ErrorCode.UNSUPPORTED_VERSION
-    assert committing(hall, 1, 9) == ErrorCode.STALE_MEMBER_EPOCH
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t")
+    assert committing(harness, 2, 9) == 0
+    assert committing(harness, 2, 8) == ErrorCode.UNSUPPORTED_VERSION
+    assert committing(harness, 1, 9) == ErrorCode.STALE_MEMBER_EPOCH
 
 
 def test_a_fetch_in_another_epoch() -> None:
-    hall = Hall()
-    hall.enter("A", "t")
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t")
     for epoch, error in ((2, 0), (1, ErrorCode.STALE_MEMBER_EPOCH)):
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", "A", epoch, None)])
-        assert hall.send(request).groups[0].error_code == error
+        assert harness.send(request).groups[0].error_code == error
 
 
 def test_offsets_in_a_transaction_in_another_epoch() -> None:
-    hall = Hall()
-    hall.enter("A", "t")
-    hall.cast("A", names=["t", "u"])
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t")
+    harness.cast("A", names=["t", "u"])
     for epoch, topic, error in (
         (3, "t", 0),
         (2, "t", 0),  # it had the partition by then
@@ -190,27 +190,27 @@ def test_offsets_in_a_transaction_in_another_epoch() -> None:
     ):
         topics = [TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(0, 5)])]
         request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, "A", None, topics)
-        hall.asked += 1
-        hall.take(hall.core.handle(TxnCommitCommand(request, hall.asked, CLIENT, 0), hall.now))  # type: ignore[arg-type]
-        assert hall.reply(hall.asked).topics[0].partitions[0].error_code == error, (epoch, topic)
+        harness.asked += 1
+        harness.collect(harness.core.handle(TxnCommitCommand(request, harness.asked, CLIENT, 0), harness.now))  # type: ignore[arg-type]
+        assert harness.reply(harness.asked).topics[0].partitions[0].error_code == error, (epoch, topic)
 
 
 def test_of_very_many_that_others_wait_for_the_first_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciliation_facts, "MAX_OWNERS", 0)
-    hall = Hall()
-    hall.enter("A", "t")
-    hall.enter("B", "t")
-    hall.cast("A", owned={"t": list(range(8))})
-    hall.cast("B")
-    told = hall.consumers().reconciliation
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t")
+    harness.enter("B", "t")
+    harness.cast("A", owned={"t": list(range(8))})
+    harness.cast("B")
+    told = harness.consumers().reconciliation
     assert told is not None
     assert not told.owners
 
 
 def test_of_very_many_partitions_the_first_are_told() -> None:
-    hall = Hall()
+    harness = ConsumerGroupHarness()
     gave_up = [((T, tuple(range(150)), (1,) * 150), (b"U" * 16, (0,), (1,)))]
-    assert history._listed(gave_up, hall.core.state.image) == [{"topic": "t", "partitions": list(range(100))}]
+    assert history._listed(gave_up, harness.core.state.image) == [{"topic": "t", "partitions": list(range(100))}]
 
 
 def test_of_very_many_partitions_nobody_looks_how_long_they_were_free(monkeypatch: pytest.MonkeyPatch) -> None:

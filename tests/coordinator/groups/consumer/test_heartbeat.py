@@ -16,40 +16,40 @@ from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescri
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.group_records.share_group_metadata import ShareGroupMetadataKey, ShareGroupMetadataValue
 from muster.protocol.messages.list_groups import ListGroupsRequest
-from tests.coordinator.groups.consumer.harness import NAMES, Hall, given, topics
+from tests.coordinator.groups.consumer.harness import NAMES, ConsumerGroupHarness, given, topics
 
 ALL = "t0+1+2+3+4+5+6+7"
 
 
-def state(hall: Hall) -> str:
-    return hall.consumers().state
+def state(harness: ConsumerGroupHarness) -> str:
+    return harness.consumers().state
 
 
 def test_a_first_member_gets_everything_in_one_heartbeat() -> None:
-    hall = Hall()
-    joined = hall.enter("A", "t")
+    harness = ConsumerGroupHarness()
+    joined = harness.enter("A", "t")
     assert (joined.error_code, joined.member_id, joined.member_epoch, given(joined)) == (0, "A", 2, ALL)
     assert joined.heartbeat_interval_ms == 5_000
-    assert hall.written() == [
+    assert harness.written() == [
         "MemberMetadata A",
         "Metadata 2",
         f"TargetAssignmentMember A {ALL}",
         "TargetAssignmentMetadata 2",
         f"CurrentMemberAssignment A 2<0 0 {ALL}",
     ]
-    again = hall.cast("A")
+    again = harness.cast("A")
     assert (again.member_epoch, again.assignment) == (2, None)
-    assert not hall.written()
-    assert state(hall) == "Stable"
+    assert not harness.written()
+    assert state(harness) == "Stable"
 
 
 def test_a_partition_moves_only_when_its_owner_has_given_it_up() -> None:
-    hall = Hall()
-    hall.enter("A", "u", assignor="range")
-    hall.records.clear()
-    second = hall.enter("B", "u")
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "u", assignor="range")
+    harness.records.clear()
+    second = harness.enter("B", "u")
     assert (second.member_epoch, given(second)) == (3, "")
-    assert hall.written() == [
+    assert harness.written() == [
         "MemberMetadata B",
         "Metadata 3",
         "TargetAssignmentMember A u0",
@@ -57,54 +57,54 @@ def test_a_partition_moves_only_when_its_owner_has_given_it_up() -> None:
         "TargetAssignmentMetadata 3",
         "CurrentMemberAssignment B 3<0 2",
     ]
-    assert state(hall) == "Reconciling"
-    first = hall.cast("A", owned={"u": [0, 1]})
+    assert state(harness) == "Reconciling"
+    first = harness.cast("A", owned={"u": [0, 1]})
     assert (first.member_epoch, given(first)) == (2, "u0")
-    assert hall.written() == ["CurrentMemberAssignment A 2<2 1 u0 -u1"]
-    assert given(hall.cast("B", owned={})) is None
-    assert hall.written() == ["CurrentMemberAssignment B 3<3 2"]  # as on Kafka: it has been in this epoch before
-    assert given(hall.cast("B", owned={})) is None
-    assert hall.cast("A", owned={"u": [0, 1]}).assignment is None
-    assert not hall.written()
-    assert hall.cast("A", owned={"u": [0]}).member_epoch == 3
-    assert hall.written() == ["CurrentMemberAssignment A 3<2 0 u0"]
-    assert given(hall.cast("B", owned={})) == "u1"
-    assert hall.written() == ["CurrentMemberAssignment B 3<3 0 u1"]
-    assert state(hall) == "Stable"
+    assert harness.written() == ["CurrentMemberAssignment A 2<2 1 u0 -u1"]
+    assert given(harness.cast("B", owned={})) is None
+    assert harness.written() == ["CurrentMemberAssignment B 3<3 2"]  # as on Kafka: it has been in this epoch before
+    assert given(harness.cast("B", owned={})) is None
+    assert harness.cast("A", owned={"u": [0, 1]}).assignment is None
+    assert not harness.written()
+    assert harness.cast("A", owned={"u": [0]}).member_epoch == 3
+    assert harness.written() == ["CurrentMemberAssignment A 3<2 0 u0"]
+    assert given(harness.cast("B", owned={})) == "u1"
+    assert harness.written() == ["CurrentMemberAssignment B 3<3 0 u1"]
+    assert state(harness) == "Stable"
 
 
 def test_who_does_not_give_up_in_time_is_fenced() -> None:
-    hall = Hall()
-    hall.enter("A", "u", timeout=7_000)
-    hall.enter("B", "u")
-    hall.cast("A", owned={"u": [0, 1]})
-    hall.advance(5_000)
-    hall.cast("A", owned={"u": [0, 1]})  # does not begin the time anew
-    hall.written()
-    hall.advance(1_999)
-    assert list(hall.consumers().members) == ["A", "B"]
-    hall.advance(1)
-    assert hall.written() == [
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "u", timeout=7_000)
+    harness.enter("B", "u")
+    harness.cast("A", owned={"u": [0, 1]})
+    harness.advance(5_000)
+    harness.cast("A", owned={"u": [0, 1]})  # does not begin the time anew
+    harness.written()
+    harness.advance(1_999)
+    assert list(harness.consumers().members) == ["A", "B"]
+    harness.advance(1)
+    assert harness.written() == [
         "CurrentMemberAssignment A -",
         "TargetAssignmentMember A -",
         "MemberMetadata A -",
         "Metadata 4",
     ]
-    assert state(hall) == "Assigning"
-    assert hall.cast("A", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert given(hall.cast("B", owned={})) == "u0+1"
+    assert state(harness) == "Assigning"
+    assert harness.cast("A", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert given(harness.cast("B", owned={})) == "u0+1"
 
 
 def test_a_silent_member_is_fenced() -> None:
-    hall = Hall()
-    hall.enter("A", "t")
-    hall.advance(44_999)
-    hall.cast("A")
-    hall.advance(44_999)
-    assert state(hall) == "Stable"
-    hall.advance(1)
-    assert state(hall) == "Empty"
-    assert hall.only_retention_is_due()
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t")
+    harness.advance(44_999)
+    harness.cast("A")
+    harness.advance(44_999)
+    assert state(harness) == "Stable"
+    harness.advance(1)
+    assert state(harness) == "Empty"
+    assert harness.only_retention_is_due()
 
 
 @pytest.mark.parametrize(
@@ -124,42 +124,42 @@ def test_a_silent_member_is_fenced() -> None:
     ],
 )  # fmt: skip
 def test_what_a_heartbeat_must_carry(epoch: int, more: dict[str, Any], message: str) -> None:
-    hall = Hall()
-    refused = hall.cast(more.pop("member", "A"), epoch, **more)
+    harness = ConsumerGroupHarness()
+    refused = harness.cast(more.pop("member", "A"), epoch, **more)
     assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, message)
     assert (refused.member_id, refused.member_epoch, refused.assignment) == (None, 0, None)
-    assert not hall.core.state.groups
+    assert not harness.core.state.groups
 
 
 def test_an_assignor_that_is_not_there() -> None:
-    refused = Hall().enter("A", "t", assignor="mine")
+    refused = ConsumerGroupHarness().enter("A", "t", assignor="mine")
     assert refused.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
     assert refused.error_message == "ServerAssignor mine is not supported. Supported assignors: uniform, range."
 
 
 def test_an_old_client_is_given_an_id() -> None:
-    hall = Hall()
-    assert hall.enter("", "t", version=0).member_id == "drawn1"
-    assert hall.enter("", "t", version=1).error_message == "MemberId can't be empty."
+    harness = ConsumerGroupHarness()
+    assert harness.enter("", "t", version=0).member_id == "drawn1"
+    assert harness.enter("", "t", version=1).error_message == "MemberId can't be empty."
 
 
 def test_who_is_not_known() -> None:
-    hall = Hall()
-    absent = hall.cast("A", 1)
+    harness = ConsumerGroupHarness()
+    absent = harness.cast("A", 1)
     assert (absent.error_code, absent.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Consumer group g not found.")
-    leaving = hall.cast("A", -1)
+    leaving = harness.cast("A", -1)
     assert (leaving.error_code, leaving.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found.")
-    hall.enter("A", "t")
-    stranger = hall.cast("B", 1)
+    harness.enter("A", "t")
+    stranger = harness.cast("B", 1)
     assert stranger.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert stranger.error_message == "Member B is not a member of group g."
 
 
 def test_epochs_that_do_not_fit() -> None:
-    hall = Hall()
-    hall.enter("A", "t")
-    hall.cast("A", names=["t", "u"])
-    ahead, behind = hall.cast("A", 9), hall.cast("A", 1)
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t")
+    harness.cast("A", names=["t", "u"])
+    ahead, behind = harness.cast("A", 9), harness.cast("A", 1)
     assert ahead.error_code == behind.error_code == ErrorCode.FENCED_MEMBER_EPOCH
     assert ahead.error_message == (
         "The consumer group member has a greater member epoch (9) than the one known by the group coordinator (3). "
@@ -167,35 +167,35 @@ def test_epochs_that_do_not_fit() -> None:
     )
     assert "a smaller member epoch (1)" in behind.error_message
     # the answer to the one before may have been lost
-    assert hall.cast("A", 2).error_code == ErrorCode.FENCED_MEMBER_EPOCH
-    assert hall.cast("A", 2, owned={"t": [0, 1]}).member_epoch == 3
+    assert harness.cast("A", 2).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert harness.cast("A", 2, owned={"t": [0, 1]}).member_epoch == 3
     # and with 0 it begins anew
-    assert given(hall.enter("A", "t", "u")) == f"{ALL} u0+1"
+    assert given(harness.enter("A", "t", "u")) == f"{ALL} u0+1"
 
 
 def test_a_full_group() -> None:
-    hall = Hall(group_consumer_max_size=1)
-    hall.enter("A", "t")
-    refused = hall.enter("B", "t")
+    harness = ConsumerGroupHarness(group_consumer_max_size=1)
+    harness.enter("A", "t")
+    refused = harness.enter("B", "t")
     assert refused.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert refused.error_message == "The consumer group has reached its maximum capacity of 1 members."
-    assert hall.enter("A", "t").error_code == 0
+    assert harness.enter("A", "t").error_code == 0
 
 
 def test_a_static_member_is_replaced_when_it_has_said_that_it_goes() -> None:
-    hall = Hall()
-    hall.enter("A", "t", instance="i")
-    refused = hall.enter("B", "t", instance="i")
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t", instance="i")
+    refused = harness.enter("B", "t", instance="i")
     assert refused.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
     assert refused.error_message == (
         "Static member B with instance id i cannot join the group because the instance id is owned by A member."
     )
-    assert hall.cast("A", -2, instance="i").member_epoch == -2
-    assert state(hall) == "Reconciling"
-    hall.written()
-    back = hall.enter("B", "t", instance="i")
+    assert harness.cast("A", -2, instance="i").member_epoch == -2
+    assert state(harness) == "Reconciling"
+    harness.written()
+    back = harness.enter("B", "t", instance="i")
     assert (back.member_epoch, given(back)) == (2, ALL)
-    assert hall.written() == [
+    assert harness.written() == [
         "CurrentMemberAssignment A -",
         "TargetAssignmentMember A -",
         "MemberMetadata A -",
@@ -204,115 +204,115 @@ def test_a_static_member_is_replaced_when_it_has_said_that_it_goes() -> None:
         f"CurrentMemberAssignment B 0<0 0 {ALL}",
         f"CurrentMemberAssignment B 2<0 0 {ALL}",
     ]
-    fenced = hall.cast("A", 2, instance="i")
+    fenced = harness.cast("A", 2, instance="i")
     assert fenced.error_code == ErrorCode.FENCED_INSTANCE_ID
     assert fenced.error_message == "Static member A with instance id i was fenced by member B."
-    assert hall.cast("C", 1, instance="j").error_message == "Instance id j is unknown."
+    assert harness.cast("C", 1, instance="j").error_message == "Instance id j is unknown."
 
 
 def test_a_static_member_that_does_not_come_back() -> None:
-    hall = Hall()
-    hall.enter("A", "t", instance="i")
-    hall.advance(30_000)
-    hall.cast("A", -2, instance="i")  # does not prolong its session
-    hall.advance(15_000)
-    assert state(hall) == "Empty"
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t", instance="i")
+    harness.advance(30_000)
+    harness.cast("A", -2, instance="i")  # does not prolong its session
+    harness.advance(15_000)
+    assert state(harness) == "Empty"
 
 
 def test_leaving_makes_an_epoch_and_the_next_heartbeat_a_target() -> None:
-    hall = Hall()
-    hall.enter("A", "t")
-    hall.enter("B", "t")
-    hall.written()
-    left = hall.cast("A", -1)
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t")
+    harness.enter("B", "t")
+    harness.written()
+    left = harness.cast("A", -1)
     assert (left.error_code, left.member_id, left.member_epoch) == (0, "A", -1)
-    assert hall.written()[-1] == "Metadata 4"
-    assert state(hall) == "Assigning"
-    assert given(hall.cast("B", owned={})) == ALL
-    assert state(hall) == "Stable"
+    assert harness.written()[-1] == "Metadata 4"
+    assert state(harness) == "Assigning"
+    assert given(harness.cast("B", owned={})) == ALL
+    assert state(harness) == "Stable"
 
 
 def test_another_subscription_is_another_epoch_but_its_order_is_not() -> None:
-    hall = Hall()
-    hall.enter("A", "t")
-    assert hall.cast("A", names=["u", "t"]).member_epoch == 3
-    assert hall.cast("A", names=["t", "u", "t"]).member_epoch == 3
-    assert hall.cast("A", assignor="range").member_epoch == 3
-    assert hall.cast("A", timeout=9).assignment is None
-    assert hall.written()[-2:] == ["MemberMetadata A", "MemberMetadata A"]
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t")
+    assert harness.cast("A", names=["u", "t"]).member_epoch == 3
+    assert harness.cast("A", names=["t", "u", "t"]).member_epoch == 3
+    assert harness.cast("A", assignor="range").member_epoch == 3
+    assert harness.cast("A", timeout=9).assignment is None
+    assert harness.written()[-2:] == ["MemberMetadata A", "MemberMetadata A"]
 
 
 def test_topics_change() -> None:
-    hall = Hall()
-    hall.enter("A", "t", "new")
-    hall.told(TopicsChanged(topics(t=8, u=2)))
-    assert hall.cast("A").member_epoch == 2
-    hall.told(TopicsChanged(topics(t=9, u=2)))
-    hall.written()
-    grown = hall.cast("A", owned={"t": range(8)})
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t", "new")
+    harness.notify(TopicsChanged(topics(t=8, u=2)))
+    assert harness.cast("A").member_epoch == 2
+    harness.notify(TopicsChanged(topics(t=9, u=2)))
+    harness.written()
+    grown = harness.cast("A", owned={"t": range(8)})
     assert (grown.member_epoch, given(grown)) == (3, f"{ALL}+8")
-    hall.told(TopicsChanged(topics(u=2)))
-    gone = hall.cast("A", owned={"t": range(9)})
+    harness.notify(TopicsChanged(topics(u=2)))
+    gone = harness.cast("A", owned={"t": range(9)})
     assert (gone.member_epoch, given(gone)) == (3, "")
-    assert state(hall) == "Reconciling"
-    assert hall.cast("A", owned={}).member_epoch == 4
+    assert state(harness) == "Reconciling"
+    assert harness.cast("A", owned={}).member_epoch == 4
 
 
 def test_the_assignment_interval() -> None:
-    hall = Hall(group_consumer_assignment_interval_ms=1_000)
-    hall.enter("A", "u")
-    second = hall.enter("B", "u")
-    assert (second.member_epoch, given(second), state(hall)) == (2, "", "Assigning")
-    hall.advance(999)
-    assert hall.cast("B", owned={}).member_epoch == 2
-    hall.advance(1)
-    assert state(hall) == "Assigning"  # it is a heartbeat that computes
-    assert hall.cast("B", owned={}).member_epoch == 3
+    harness = ConsumerGroupHarness(group_consumer_assignment_interval_ms=1_000)
+    harness.enter("A", "u")
+    second = harness.enter("B", "u")
+    assert (second.member_epoch, given(second), state(harness)) == (2, "", "Assigning")
+    harness.advance(999)
+    assert harness.cast("B", owned={}).member_epoch == 2
+    harness.advance(1)
+    assert state(harness) == "Assigning"  # it is a heartbeat that computes
+    assert harness.cast("B", owned={}).member_epoch == 3
 
 
 def test_a_group_is_deleted_with_all_its_records() -> None:
-    hall = Hall()
-    hall.enter("A", "t")
-    assert hall.send(DeleteGroupsRequest(["g"])).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
-    hall.cast("A", -1)
-    hall.written()
-    assert hall.send(DeleteGroupsRequest(["g"])).results[0].error_code == 0
-    assert hall.written() == ["TargetAssignmentMetadata -", "PartitionMetadata -", "Metadata -"]
-    assert not hall.core.state.groups
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t")
+    assert harness.send(DeleteGroupsRequest(["g"])).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    harness.cast("A", -1)
+    harness.written()
+    assert harness.send(DeleteGroupsRequest(["g"])).results[0].error_code == 0
+    assert harness.written() == ["TargetAssignmentMetadata -", "PartitionMetadata -", "Metadata -"]
+    assert not harness.core.state.groups
 
 
 def test_an_empty_classic_group_gives_way_and_its_offsets_stay() -> None:
-    hall = Hall()
-    hall.join()
-    hall.commit("c-uuid1", 1)
-    hall.leave("c-uuid1")
-    assert hall.commit() == 0
-    hall.enter("A", "t")
-    assert isinstance(hall.core.state.groups["g"], ConsumerGroup)
-    assert hall.fetch().committed_offset == 5
-    assert [one.group_type for one in hall.send(ListGroupsRequest()).groups] == ["consumer"]
+    harness = ConsumerGroupHarness()
+    harness.join()
+    harness.commit("c-uuid1", 1)
+    harness.leave("c-uuid1")
+    assert harness.commit() == 0
+    harness.enter("A", "t")
+    assert isinstance(harness.core.state.groups["g"], ConsumerGroup)
+    assert harness.fetch().committed_offset == 5
+    assert [one.group_type for one in harness.send(ListGroupsRequest()).groups] == ["consumer"]
 
 
 def test_commits_by_epoch() -> None:
-    hall = Hall()
-    hall.enter("A", "t")
-    hall.cast("A", names=["t", "u"])
-    assert hall.commit("A", 3) == 0
-    assert hall.commit("A", 2) == 0  # t was assigned to it in epoch 2
-    assert hall.commit("A", 1) == ErrorCode.STALE_MEMBER_EPOCH
-    assert hall.commit("A", 2, topic="u") == ErrorCode.STALE_MEMBER_EPOCH
-    assert hall.commit("A", 4) == ErrorCode.STALE_MEMBER_EPOCH
-    assert hall.commit("B", 3) == hall.commit() == ErrorCode.UNKNOWN_MEMBER_ID
-    hall.cast("A", -1)
-    assert hall.commit() == 0
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t")
+    harness.cast("A", names=["t", "u"])
+    assert harness.commit("A", 3) == 0
+    assert harness.commit("A", 2) == 0  # t was assigned to it in epoch 2
+    assert harness.commit("A", 1) == ErrorCode.STALE_MEMBER_EPOCH
+    assert harness.commit("A", 2, topic="u") == ErrorCode.STALE_MEMBER_EPOCH
+    assert harness.commit("A", 4) == ErrorCode.STALE_MEMBER_EPOCH
+    assert harness.commit("B", 3) == harness.commit() == ErrorCode.UNKNOWN_MEMBER_ID
+    harness.cast("A", -1)
+    assert harness.commit() == 0
 
 
 def test_replay_gives_the_group() -> None:
-    hall = Hall()
-    hall.enter("A", "t", instance="i", rack="r")
-    hall.enter("B", "t", "u", assignor="range")
-    hall.cast("A", owned={"t": range(8)}, instance="i")
-    live, other = hall.consumers(), hall.replayed(hall.records)
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t", instance="i", rack="r")
+    harness.enter("B", "t", "u", assignor="range")
+    harness.cast("A", owned={"t": range(8)}, instance="i")
+    live, other = harness.consumers(), harness.replayed(harness.records)
     soft = {
         "members",
         "hashed_version",
@@ -335,85 +335,87 @@ def test_replay_gives_the_group() -> None:
 
 
 def test_what_does_not_fit_into_a_batch_changes_nothing() -> None:
-    hall = Hall()
-    hall.max_bytes = 2_000
-    refused = hall.enter("A", *[f"a-topic-with-a-name-{number}" for number in range(100)])
+    harness = ConsumerGroupHarness()
+    harness.max_bytes = 2_000
+    refused = harness.enter("A", *[f"a-topic-with-a-name-{number}" for number in range(100)])
     assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert not hall.core.state.groups
-    hall.max_bytes = 500
-    joined = hall.enter("A", "t")
+    assert not harness.core.state.groups
+    harness.max_bytes = 500
+    joined = harness.enter("A", "t")
     assert (joined.error_code, joined.member_epoch) == (0, 2)
 
 
 def test_targets_that_do_not_fit_into_a_batch_leave_those_in_force() -> None:
-    hall = Hall()
+    harness = ConsumerGroupHarness()
     for number in range(8):
-        hall.enter(f"A{number}", "t")
-    hall.max_bytes = 900
-    joined = hall.enter("B", "t")
+        harness.enter(f"A{number}", "t")
+    harness.max_bytes = 900
+    joined = harness.enter("B", "t")
     assert (joined.error_code, joined.member_epoch) == (0, 10)
-    hall.told(TopicsChanged(topics(t=200)))
-    hall.cast("B", owned={})
-    assert state(hall) == "Assigning"
-    hall.max_bytes = 100_000
-    hall.cast("B", owned={})
-    assert state(hall) == "Reconciling"
+    harness.notify(TopicsChanged(topics(t=200)))
+    harness.cast("B", owned={})
+    assert state(harness) == "Assigning"
+    harness.max_bytes = 100_000
+    harness.cast("B", owned={})
+    assert state(harness) == "Reconciling"
 
 
 def test_first_targets_that_do_not_fit_into_a_batch_refuse_the_newcomer() -> None:
-    hall = Hall()
-    hall.told(TopicsChanged(topics(t=300)))
-    hall.max_bytes = 500
-    refused = hall.enter("A", "t")
+    harness = ConsumerGroupHarness()
+    harness.notify(TopicsChanged(topics(t=300)))
+    harness.max_bytes = 500
+    refused = harness.enter("A", "t")
     assert (refused.error_code, refused.error_message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    assert not hall.consumers().members  # as if it had never come
-    assert not hall.consumers().waiting
-    hall.max_bytes = 100_000
-    assert given(hall.enter("A", "t")) is not None
+    assert not harness.consumers().members  # as if it had never come
+    assert not harness.consumers().waiting
+    harness.max_bytes = 100_000
+    assert given(harness.enter("A", "t")) is not None
 
 
 def test_a_static_member_back_without_room_for_its_targets_stays_with_what_it_has() -> None:
-    hall = Hall()
-    hall.told(TopicsChanged(topics(t=3)))
-    hall.enter("A", "t", instance="i")
-    hall.cast("A", -2, instance="i")
-    hall.told(TopicsChanged(topics(t=3, u=300)))
-    hall.max_bytes = 500
-    assert given(hall.enter("B", "t", "u", instance="i")) == "t0+1+2"
+    harness = ConsumerGroupHarness()
+    harness.notify(TopicsChanged(topics(t=3)))
+    harness.enter("A", "t", instance="i")
+    harness.cast("A", -2, instance="i")
+    harness.notify(TopicsChanged(topics(t=3, u=300)))
+    harness.max_bytes = 500
+    assert given(harness.enter("B", "t", "u", instance="i")) == "t0+1+2"
 
 
 def test_a_member_whose_answer_was_late_is_given_time() -> None:
-    hall = Hall()
-    hall.enter("A", "t")
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t")
     waits = LateAnswers()
-    waits.late(hall.now.mono_ms, hall.now.mono_ms + 30_000)
-    hall.now = Now(hall.now.mono_ms + 45_000, hall.now.wall_ms + 45_000)
-    hall.take(hall.core.advance(hall.now, waits))
-    assert state(hall) == "Stable"
-    hall.advance(30_000)
-    assert state(hall) == "Empty"
+    waits.late(harness.now.mono_ms, harness.now.mono_ms + 30_000)
+    harness.now = Now(harness.now.mono_ms + 45_000, harness.now.wall_ms + 45_000)
+    harness.collect(harness.core.advance(harness.now, waits))
+    assert state(harness) == "Stable"
+    harness.advance(30_000)
+    assert state(harness) == "Empty"
 
 
 def test_assignors_may_be_named_by_kafkas_classes() -> None:
     package = "org.apache.kafka.coordinator.group.assignor."
-    hall = Hall(group_consumer_assignors=(f"{package}RangeAssignor", f"{package}UniformAssignor", "range"))
-    described = hall.enter("A", "t", assignor="theirs")
+    harness = ConsumerGroupHarness(
+        group_consumer_assignors=(f"{package}RangeAssignor", f"{package}UniformAssignor", "range")
+    )
+    described = harness.enter("A", "t", assignor="theirs")
     assert described.error_message == "ServerAssignor theirs is not supported. Supported assignors: uniform, range."
-    hall.enter("A", "t")
-    row = hall.send(ConsumerGroupDescribeRequest(["g"])).groups[0]
+    harness.enter("A", "t")
+    row = harness.send(ConsumerGroupDescribeRequest(["g"])).groups[0]
     assert (row.assignor_name, row.group_state, row.members[0].member_type) == ("range", "Stable", 1)
-    absent = hall.send(ConsumerGroupDescribeRequest(["no"])).groups[0]
+    absent = harness.send(ConsumerGroupDescribeRequest(["no"])).groups[0]
     assert (absent.error_code, absent.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group no not found.")
 
 
 def test_a_group_of_another_type() -> None:
-    hall = Hall()
-    hall.stable()
+    harness = ConsumerGroupHarness()
+    harness.stable()
     for epoch in (1, -1):
-        refused = hall.cast("A", epoch)
+        refused = harness.cast("A", epoch)
         assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert refused.error_message == "Group g is not a consumer group."
-    shared = Hall()
+    shared = ConsumerGroupHarness()
     shared.core.replay([(ShareGroupMetadataKey("g"), ShareGroupMetadataValue(1))], shared.now)
     assert shared.enter("A", "t").error_message == "Group g is not a consumer group."
     row = shared.send(ConsumerGroupDescribeRequest(["g"])).groups[0]
@@ -421,28 +423,28 @@ def test_a_group_of_another_type() -> None:
 
 
 def test_a_static_member_that_goes_while_it_gives_up_is_not_fenced_for_that() -> None:
-    hall = Hall()
-    hall.enter("A", "u", instance="i")
-    hall.enter("B", "u")
-    hall.cast("A", owned={"u": [0, 1]}, instance="i")
-    assert hall.cast("A", -2, instance="i").member_epoch == -2
-    hall.advance(6_000)
-    assert set(hall.consumers().members) == {"A", "B"}
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "u", instance="i")
+    harness.enter("B", "u")
+    harness.cast("A", owned={"u": [0, 1]}, instance="i")
+    assert harness.cast("A", -2, instance="i").member_epoch == -2
+    harness.advance(6_000)
+    assert set(harness.consumers().members) == {"A", "B"}
     # what it was giving up is free at once
-    assert given(hall.cast("B", owned={})) is not None
-    assert hall.cast("A", -1, instance="i").member_epoch == -1
-    assert list(hall.consumers().members) == ["B"]
+    assert given(harness.cast("B", owned={})) is not None
+    assert harness.cast("A", -1, instance="i").member_epoch == -1
+    assert list(harness.consumers().members) == ["B"]
 
 
 def test_of_two_wishes_that_is_followed_which_only_the_member_has_that_speaks() -> None:
-    hall = Hall()
-    hall.enter("A", "t", "u", assignor="uniform")
-    hall.enter("B", "t", assignor="range")
-    consumers = hall.consumers()
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t", "u", assignor="uniform")
+    harness.enter("B", "t", assignor="range")
+    consumers = harness.consumers()
     assert given_share(consumers, "A") == {"t": 4, "u": 2}, "as range does it"
-    hall.cast("A", names=["t", "u", "v"])
+    harness.cast("A", names=["t", "u", "v"])
     assert given_share(consumers, "A") == {"t": 3, "u": 2}, "as uniform does it"
-    hall.enter("C", "v", assignor="range")
+    harness.enter("C", "v", assignor="range")
     assert given_share(consumers, "A") == {"t": 4, "u": 2}, "most members wish for it"
 
 
@@ -452,20 +454,20 @@ def given_share(group: ConsumerGroup, member: str) -> dict[str, int]:
 
 
 def test_more_names_than_a_batch_has_room_for_are_refused_before_they_are_written() -> None:
-    hall = Hall()
+    harness = ConsumerGroupHarness()
     names = [f"name-{i}" for i in range(12_000)]
-    assert hall.enter("A", *names[:100]).error_code == 0
-    hall.max_bytes = 100_000
+    assert harness.enter("A", *names[:100]).error_code == 0
+    harness.max_bytes = 100_000
     for refused in (names, ["n" * 30_000, "m" * 30_000]):
-        assert hall.enter("B", *refused).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert hall.enter("B", *["t"] * 120_000).error_code == 0, "one name, however often"
-    assert set(hall.consumers().members) == {"A", "B"}
+        assert harness.enter("B", *refused).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert harness.enter("B", *["t"] * 120_000).error_code == 0, "one name, however often"
+    assert set(harness.consumers().members) == {"A", "B"}
 
 
 def test_a_member_may_not_name_more_topics_than_the_limit_however_short_their_names_are() -> None:
-    hall = Hall()
-    hall.max_bytes = 1_048_588
+    harness = ConsumerGroupHarness()
+    harness.max_bytes = 1_048_588
     names = [f"{number:x}" for number in range(MAX_NAMES + 1)]
-    assert hall.enter("A", *names).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert not hall.core.state.groups
-    assert hall.enter("A", *names[1:]).error_code == 0
+    assert harness.enter("A", *names).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not harness.core.state.groups
+    assert harness.enter("A", *names[1:]).error_code == 0

@@ -12,25 +12,25 @@ from muster.coordinator.groups.consumer import history, reconciliation_facts
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
 from muster.coordinator.history import schema
 from muster.coordinator.history.timeline import Timeline
-from tests.coordinator.groups.consumer.harness import Hall, topics
+from tests.coordinator.groups.consumer.harness import ConsumerGroupHarness, topics
 from tests.coordinator.groups.consumer.test_elsewhere import compute
 from tests.coordinator.groups.consumer.test_migration import join, sync
 
 C = "(client c, 10.0.0.1)"
 
 
-class Theatre(Hall):
-    """A `Hall` that writes down what happens, and when."""
+class Theatre(ConsumerGroupHarness):
+    """A `ConsumerGroupHarness` that writes down what happens, and when."""
 
     def __init__(self, **more: Any) -> None:
         self.told_of: list[dict[str, Any]] = []
         super().__init__(**more)
 
-    def take(self, output: Any) -> Any:
+    def collect(self, output: Any) -> Any:
         for one in output.events:
             if one.kind != "request_refused":
                 self.told_of.append(json.loads(schema.to_json(one, self.now.wall_ms)))
-        return super().take(output)
+        return super().collect(output)
 
     def lines(self, *, everything: bool = False) -> list[str]:
         """Without their times."""
@@ -111,7 +111,7 @@ def test_topics_that_grow_come_and_go() -> None:
         (topics(t=10, u=2, v=1), "v is there, with 1 partition"),
         (topics(t=10, v=1), "u was deleted"),
     ):
-        theatre.told(TopicsChanged(image))
+        theatre.notify(TopicsChanged(image))
         theatre.cast("A")
         bumped = theatre.last("epoch_bumped")
         assert (bumped["cause"], bumped["trigger"]) == ("topics_changed", None)
@@ -121,7 +121,7 @@ def test_topics_that_grow_come_and_go() -> None:
 def test_topics_after_a_load_are_not_compared() -> None:
     theatre = settled()
     theatre.consumers().hashed_topics = None
-    theatre.told(TopicsChanged(topics(t=12, u=2)))
+    theatre.notify(TopicsChanged(topics(t=12, u=2)))
     theatre.cast("A")
     assert theatre.last("epoch_bumped")["topics"] == []
 
@@ -195,22 +195,22 @@ def test_the_last_one_that_leaves() -> None:
 
 def test_large_targets_say_how_long_they_took() -> None:
     theatre = Theatre(helped=True)
-    theatre.told(TopicsChanged(topics(t=600)))
+    theatre.notify(TopicsChanged(topics(t=600)))
     theatre.enter("A", "t")
     theatre.advance(70)
-    theatre.told(compute(theatre))
+    theatre.notify(compute(theatre))
     target = theatre.last("target_assigned")
     assert (target["took_ms"], target["since_epoch_ms"], target["gained"], target["changed"]) == (70, 70, 600, 1)
     theatre.enter("B", "t")
     theatre.advance(30)
-    theatre.told(AssignmentComputed(theatre.elsewhere.pop(0), None))
+    theatre.notify(AssignmentComputed(theatre.elsewhere.pop(0), None))
     assert theatre.last("target_failed")["took_ms"] == 30
 
 
 def test_a_pattern_that_is_resolved() -> None:
     theatre = Theatre(helped=True)
     theatre.enter("A", pattern="t.*")
-    theatre.told(TopicsFound(theatre.elsewhere.pop(0), {"t.*": ["t"]}))
+    theatre.notify(TopicsFound(theatre.elsewhere.pop(0), {"t.*": ["t"]}))
     assert theatre.last("epoch_bumped")["cause"] == "pattern_resolved"
     assert theatre.last("member_joined")["pattern"] == "t.*"
 
@@ -240,7 +240,7 @@ def test_migration_both_ways() -> None:
 
 def test_many_members_are_counted_not_told_each() -> None:
     theatre = Theatre()
-    theatre.told(TopicsChanged(topics(t=60)))
+    theatre.notify(TopicsChanged(topics(t=60)))
     members = [f"m{number:02}" for number in range(30)]
     for name in members:
         theatre.enter(name, "t")

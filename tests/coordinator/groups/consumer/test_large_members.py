@@ -20,7 +20,7 @@ from muster.coordinator.groups.consumer.member import STABLE, Classic, ConsumerM
 from muster.coordinator.state_machine.interface import Now
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions as Row
-from tests.coordinator.groups.consumer.harness import Hall
+from tests.coordinator.groups.consumer.harness import ConsumerGroupHarness
 
 
 class Counted(bytes):
@@ -114,9 +114,9 @@ def test_a_topic_that_a_member_names_a_thousand_times_is_looked_at_as_often_as_i
 
 
 def test_a_late_commit_looks_for_its_partitions_once() -> None:
-    hall = Hall()
-    hall.enter("A", "t")
-    group, member = hall.consumers(), hall.member("A")
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t")
+    group, member = harness.consumers(), harness.member("A")
     ids = [Counted(number.to_bytes(16, "big")) for number in range(MANY)]
     group.update_position(member, Position(4, 3, STABLE, tuple([(one, (0,), (2,)) for one in ids]), NOTHING))
     asked = [(Counted(bytes(one)), 0) for one in ids]

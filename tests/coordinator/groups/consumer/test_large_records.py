@@ -23,7 +23,7 @@ from muster.coordinator.groups.consumer.member import STABLE, Position
 from muster.coordinator.groups.consumer.reconciliation_facts import MAX_FREED, ReconciliationFacts
 from muster.coordinator.groups.consumer.records import LaterRows
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import TopicPartitions
-from tests.coordinator.groups.consumer.harness import IDS, NAMES, Hall
+from tests.coordinator.groups.consumer.harness import IDS, NAMES, ConsumerGroupHarness
 
 TOPICS = 3_000
 ROWS = st.dictionaries(
@@ -93,15 +93,15 @@ def test_topics_of_a_large_record_ascend(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_partition_that_another_member_has_by_now_stays_with_it() -> None:
     """A log that is compacted may say who got a partition before it says who gave it up."""
-    hall = Hall()
+    harness = ConsumerGroupHarness()
     for member in ("A", "B"):
-        hall.enter(member, "none")
-    group, row = hall.consumers(), (b"t" * 16, (0,), (3,))
+        harness.enter(member, "none")
+    group, row = harness.consumers(), (b"t" * 16, (0,), (3,))
     for member in ("A", "B"):
-        group.update_position(hall.member(member), Position(3, 2, STABLE, (row,), NOTHING))
-    group.update_position(hall.member("A"), Position(4, 3, STABLE, NOTHING, NOTHING))
+        group.update_position(harness.member(member), Position(3, 2, STABLE, (row,), NOTHING))
+    group.update_position(harness.member("A"), Position(4, 3, STABLE, NOTHING, NOTHING))
     assert group.owners == {row[0]: {0: "B"}}
-    group.update_position(hall.member("B"), Position(4, 3, STABLE, NOTHING, NOTHING))
+    group.update_position(harness.member("B"), Position(4, 3, STABLE, NOTHING, NOTHING))
     assert group.owners == {}
     assert free_partitions(group, row[0], (0, 1), "A") == (0, 1)
 
@@ -116,14 +116,14 @@ class Id(bytes):
         return bytes.__hash__(self)
 
 
-def hall_of_many(monkeypatch: pytest.MonkeyPatch) -> tuple[Hall, list[str]]:
-    hall, names = Hall(helped=True), [f"T{number:05}" for number in range(TOPICS)]
+def hall_of_many(monkeypatch: pytest.MonkeyPatch) -> tuple[ConsumerGroupHarness, list[str]]:
+    harness, names = ConsumerGroupHarness(helped=True), [f"T{number:05}" for number in range(TOPICS)]
     image = {name: TopicImage(name, Id(hashlib.md5(name.encode()).digest()), 1) for name in names}
     for name, topic in image.items():
         monkeypatch.setitem(IDS, name, topic.topic_id)
         monkeypatch.setitem(NAMES, topic.topic_id, name)
-    hall.told(TopicsChanged(TopicsImage(image, 900)))
-    return hall, names
+    harness.notify(TopicsChanged(TopicsImage(image, 900)))
+    return harness, names
 
 
 def look_ups(act: Callable[[], object]) -> int:
@@ -134,40 +134,40 @@ def look_ups(act: Callable[[], object]) -> int:
 
 def test_a_step_of_a_member_with_many_topics_looks_at_each_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """With 20,000 topics one step took 190 ms of the event loop: each topic became a message, and was encoded."""
-    hall, names = hall_of_many(monkeypatch)
+    harness, names = hall_of_many(monkeypatch)
     messages: list[int] = []
     usual = records.TopicPartitions.__init__
     monkeypatch.setattr(records.TopicPartitions, "__init__", lambda self, *of: messages.append(1) or usual(self, *of))
-    hall.enter("A", *names)
-    tell_computed(hall)
-    hall.enter("B", *names)
-    tell_computed(hall)
+    harness.enter("A", *names)
+    tell_computed(harness)
+    harness.enter("B", *names)
+    tell_computed(harness)
 
     def owned(member: str) -> dict[str, Any]:
-        return {NAMES[row[0]]: row[1] for row in hall.member(member).position.assigned}
+        return {NAMES[row[0]]: row[1] for row in harness.member(member).position.assigned}
 
     for member in ("A", "A", "B", "B"):
         has = owned(member)
-        assert look_ups(lambda: hall.cast(member, owned=has)) < 20 * TOPICS  # noqa: B023 - called at once
-    given = hall.enter("A", *names).assignment.topic_partitions
+        assert look_ups(lambda: harness.cast(member, owned=has)) < 20 * TOPICS  # noqa: B023 - called at once
+    given = harness.enter("A", *names).assignment.topic_partitions
     assert {NAMES[row.topic_id]: row.partitions for row in given} == owned("A")
     assert (len(owned("A")), len(owned("B")), messages) == (TOPICS // 2, TOPICS // 2, [])
-    replayed = hall.replayed(hall.records)
-    group = hall.consumers()
+    replayed = harness.replayed(harness.records)
+    group = harness.consumers()
     assert {one.member_id: one.position for one in replayed.members.values()} == {
         one.member_id: one.position for one in group.members.values()
     }
     assert (replayed.targets, replayed.owners) == (group.targets, group.owners)
-    hall.cast("B", -1)
-    assert look_ups(lambda: hall.cast("A", owned=owned("A"))) < 20 * TOPICS
-    assert set(group.owners) == {row[0] for row in hall.member("A").position.assigned}
+    harness.cast("B", -1)
+    assert look_ups(lambda: harness.cast("A", owned=owned("A"))) < 20 * TOPICS
+    assert set(group.owners) == {row[0] for row in harness.member("A").position.assigned}
 
 
-def tell_computed(hall: Hall) -> None:
-    while hall.elsewhere:
-        wanted = hall.elsewhere.pop()
+def tell_computed(harness: ConsumerGroupHarness) -> None:
+    while harness.elsewhere:
+        wanted = harness.elsewhere.pop()
         assert isinstance(wanted, AssignmentWanted)
-        hall.told(target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor])))
+        harness.notify(target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor])))
 
 
 def slow_hand_over(

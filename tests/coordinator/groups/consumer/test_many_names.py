@@ -21,7 +21,7 @@ from muster.coordinator.groups.consumer.replay import MAX_SHARED_NAMES
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from tests.coordinator.groups.consumer.harness import Hall, topics
+from tests.coordinator.groups.consumer.harness import ConsumerGroupHarness, topics
 
 NAMES = 5_000
 MEMBERS = 12
@@ -50,10 +50,10 @@ def none(_: int) -> list[str]:
     return []
 
 
-def hall_of(existing_names: Sequence[str] = ()) -> Hall:
-    hall = Hall(helped=True)
-    hall.told(TopicsChanged(topics(**dict.fromkeys(map(str, existing_names), 1))))
-    return hall
+def hall_of(existing_names: Sequence[str] = ()) -> ConsumerGroupHarness:
+    harness = ConsumerGroupHarness(helped=True)
+    harness.notify(TopicsChanged(topics(**dict.fromkeys(map(str, existing_names), 1))))
+    return harness
 
 
 def look_ups(act: Callable[[], object]) -> int:
@@ -68,28 +68,28 @@ def test_a_join_looks_at_the_names_of_its_member_only(
     names: Callable[[int], list[str]], there: Callable[[int], list[str]]
 ) -> None:
     """With 60 members of 20,000 names each a join took 400 ms."""
-    hall = hall_of(there(0))
-    counts = [look_ups(lambda member=member: hall.enter(f"A{member}", *names(member))) for member in range(MEMBERS)]  # type: ignore[misc]
+    harness = hall_of(there(0))
+    counts = [look_ups(lambda member=member: harness.enter(f"A{member}", *names(member))) for member in range(MEMBERS)]  # type: ignore[misc]
     assert max(counts) < 30 * NAMES
     assert counts[-1] < 2 * min(counts[1:])
     assert sum(counts[1:]) < MEMBERS * 16 * NAMES
-    hall.told(TopicsChanged(topics(another=1)))
-    assert look_ups(lambda: hall.cast("A3", owned={})) < 30 * NAMES
-    assert look_ups(lambda: hall.cast("A3", -1)) < 30 * NAMES
-    assert isinstance(hall.elsewhere[0], AssignmentWanted)
+    harness.notify(TopicsChanged(topics(another=1)))
+    assert look_ups(lambda: harness.cast("A3", owned={})) < 30 * NAMES
+    assert look_ups(lambda: harness.cast("A3", -1)) < 30 * NAMES
+    assert isinstance(harness.elsewhere[0], AssignmentWanted)
 
 
 def test_names_that_all_have_in_common_are_looked_at_once_for_a_target() -> None:
-    hall = hall_of(alike(0))
+    harness = hall_of(alike(0))
     for member in range(MEMBERS):
-        hall.enter(f"A{member}", *alike(member))
-    wanted = target.wanted_assignment(step_of(hall), hall.consumers())
+        harness.enter(f"A{member}", *alike(member))
+    wanted = target.wanted_assignment(step_of(harness), harness.consumers())
     assert len({id(one.topics) for one in wanted.members}) == 1
     assert look_ups(lambda: SERVER_ASSIGNORS["uniform"].assign(wanted.members, wanted.topics)) < 20 * NAMES
 
 
-def step_of(hall: Hall) -> Step:
-    return Step(hall.core.state, hall.now, hall.max_bytes)
+def step_of(harness: ConsumerGroupHarness) -> Step:
+    return Step(harness.core.state, harness.now, harness.max_bytes)
 
 
 @pytest.mark.parametrize("pattern", [None, "t.*"])
@@ -97,31 +97,31 @@ def step_of(hall: Hall) -> Step:
 def test_the_records_of_ranges_are_made_apart_while_nobody_changes_what_it_says(
     pattern: str | None, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hall = hall_of(["t", "u"])
-    hall.told(TopicsChanged(topics(t=600, u=1)))
+    harness = hall_of(["t", "u"])
+    harness.notify(TopicsChanged(topics(t=600, u=1)))
     for member in "AB":
-        hall.enter(member, "t", assignor="range", pattern=pattern)
-    wanted = next(one for one in hall.elsewhere if isinstance(one, AssignmentWanted))
-    hall.told(target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS["range"])))
-    wanted = hall.elsewhere[-1]
+        harness.enter(member, "t", assignor="range", pattern=pattern)
+    wanted = next(one for one in harness.elsewhere if isinstance(one, AssignmentWanted))
+    harness.notify(target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS["range"])))
+    wanted = harness.elsewhere[-1]
     assert isinstance(wanted, AssignmentWanted)
     computed = target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS["range"]))
     if says == "other names":
-        hall.cast("A", names=["t", "u"], timeout=5_000)
+        harness.cast("A", names=["t", "u"], timeout=5_000)
     made: list[int] = []
     usual = target.kafka_order.ranges
     monkeypatch.setattr(target.kafka_order, "ranges", lambda count: made.append(count) or usual(count))
-    hall.told(computed)
+    harness.notify(computed)
     assert bool(made) == (pattern is not None or says == "other names")
 
 
 def test_the_ids_of_many_names_are_kept_for_some_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics_module, "FEW_NAMES", 2)
     monkeypatch.setattr(topics_module, "SUBSCRIPTIONS_KEPT", 2)
-    hall = hall_of(["a", "b", "c", "d"])
+    harness = hall_of(["a", "b", "c", "d"])
     for member, names in {"A": "abc", "B": "bcd", "C": "acd", "D": "ab"}.items():
-        hall.enter(member, *names, "none")
-    group, image = hall.consumers(), hall.core.state.image
+        harness.enter(member, *names, "none")
+    group, image = harness.consumers(), harness.core.state.image
     found = topics_module.existing_topics(group, image)
     assert topics_module.existing_topics(group, image) is found
     assert (found.names, found.partitions) == (("a", "b", "c", "d"), 4)
@@ -133,54 +133,54 @@ def test_the_ids_of_many_names_are_kept_for_some_subscriptions(monkeypatch: pyte
 
 
 def test_names_that_change_are_looked_up_anew() -> None:
-    hall = hall_of(["a", "b"])
-    hall.enter("A", "a")
-    group, image = hall.consumers(), hall.core.state.image
+    harness = hall_of(["a", "b"])
+    harness.enter("A", "a")
+    group, image = harness.consumers(), harness.core.state.image
     before = topics_module.existing_topics(group, image)
-    hall.enter("B", "a")
+    harness.enter("B", "a")
     assert topics_module.existing_topics(group, image) is before
-    hall.enter("C", "b", "z")
+    harness.enter("C", "b", "z")
     assert topics_module.existing_topics(group, image).names == ("a", "b")
-    hall.cast("C", -1)
+    harness.cast("C", -1)
     assert topics_module.existing_topics(group, image).names == ("a",)
-    hall.told(TopicsChanged(topics(b=1)))
-    assert topics_module.existing_topics(group, hall.core.state.image).names == ()
+    harness.notify(TopicsChanged(topics(b=1)))
+    assert topics_module.existing_topics(group, harness.core.state.image).names == ()
 
 
 def test_members_with_many_names_have_the_same_list() -> None:
-    hall = hall_of()
+    harness = hall_of()
     many = [f"t{number:05}" for number in range(MAX_SHARED_NAMES + 1)]
-    hall.enter("A", *many)
-    hall.enter("B", *[name[:1] + name[1:] for name in many])
-    assert hall.member("A").description.topics is hall.member("B").description.topics
-    group = hall.consumers()
+    harness.enter("A", *many)
+    harness.enter("B", *[name[:1] + name[1:] for name in many])
+    assert harness.member("A").description.topics is harness.member("B").description.topics
+    group = harness.consumers()
     assert (group.named, len(group.names), len(group.subscriptions)) == (len(many), len(many), 1)
-    hall.cast("B", names=["x", *many[1:]], timeout=5_000)
+    harness.cast("B", names=["x", *many[1:]], timeout=5_000)
     assert (group.named, len(group.names), len(group.subscriptions)) == (2 * len(many), len(many) + 1, 2)
     for member in "AB":
-        hall.cast(member, -1)
+        harness.cast(member, -1)
     assert (group.named, group.names, group.subscriptions) == (0, {}, {})
 
 
 def test_a_pattern_that_stands_for_the_same_topics_changes_nothing() -> None:
-    hall = hall_of(["t", "u"])
-    hall.enter("A", pattern="t.*")
-    wanted = next(one for one in hall.elsewhere if isinstance(one, TopicsWanted))
-    hall.told(TopicsFound(wanted, {"t.*": ["t"]}))
-    group = hall.consumers()
+    harness = hall_of(["t", "u"])
+    harness.enter("A", pattern="t.*")
+    wanted = next(one for one in harness.elsewhere if isinstance(one, TopicsWanted))
+    harness.notify(TopicsFound(wanted, {"t.*": ["t"]}))
+    group = harness.consumers()
     version = group.names_version
-    hall.told(TopicsFound(wanted, {"t.*": ["t"]}))
+    harness.notify(TopicsFound(wanted, {"t.*": ["t"]}))
     assert (group.names_version, group.names) == (version, {"t": 1})
-    hall.told(TopicsFound(wanted, {"t.*": ["t", "u"]}))
+    harness.notify(TopicsFound(wanted, {"t.*": ["t", "u"]}))
     assert (group.names_version > version, group.names) == (True, {"t": 1, "u": 1})
 
 
 def test_long_names_have_longer_lengths_before_them() -> None:
-    hall = Hall()
-    hall.max_bytes = 3 * (20 * 130 + 10)
-    assert hall.enter("A", *[f"{number:03}{'n' * 126}" for number in range(20)]).error_code
-    hall.max_bytes = 3 * (20 * 131 + 140)
-    assert not hall.enter("A", *[f"{number:03}{'n' * 126}" for number in range(20)]).error_code
+    harness = ConsumerGroupHarness()
+    harness.max_bytes = 3 * (20 * 130 + 10)
+    assert harness.enter("A", *[f"{number:03}{'n' * 126}" for number in range(20)]).error_code
+    harness.max_bytes = 3 * (20 * 131 + 140)
+    assert not harness.enter("A", *[f"{number:03}{'n' * 126}" for number in range(20)]).error_code
 
 
 def test_members_with_many_names_are_answered_one_by_one() -> None:
@@ -196,16 +196,16 @@ def test_ascending_names_are_no_more_than_one_too_many() -> None:
 
 
 def test_a_group_is_described_by_snapshots_for_who_makes_rows_of_them_in_steps() -> None:
-    hall = Hall()
+    harness = ConsumerGroupHarness()
     image = {f"t{number:05}": TopicImage(f"t{number:05}", number.to_bytes(16), 1) for number in range(1_200)}
-    hall.told(TopicsChanged(TopicsImage(image, 900)))
-    hall.enter("A", *image)
-    hall.enter("B", "t00001")
-    hall.cast("A", owned={})
+    harness.notify(TopicsChanged(TopicsImage(image, 900)))
+    harness.enter("A", *image)
+    harness.enter("B", "t00001")
+    harness.cast("A", owned={})
     request = ConsumerGroupDescribeRequest(["g", "no"])
     answers: list[Any] = []
     for kind in (describe.Command, describe.DescribeCommand):
-        step = step_of(hall)
+        step = step_of(harness)
         describe.handle(step, kind(request, answers.append, Client("c", "/h")), request)
         answers.append(step.replies[0][1])
     whole, snapshots = (answer.groups[0].members for answer in answers)
@@ -227,15 +227,15 @@ def test_a_group_is_described_by_snapshots_for_who_makes_rows_of_them_in_steps()
 
 
 def test_a_member_that_gives_partitions_up_is_described_with_them() -> None:
-    hall = Hall()
-    hall.told(TopicsChanged(topics(t=4, u=1)))
-    hall.enter("A", "t", "u")
-    hall.cast("A", owned={})
-    hall.enter("B", "t")
-    hall.cast("A", owned={"t": range(4), "u": [0]})
-    assert hall.member("A").position.revoking
+    harness = ConsumerGroupHarness()
+    harness.notify(TopicsChanged(topics(t=4, u=1)))
+    harness.enter("A", "t", "u")
+    harness.cast("A", owned={})
+    harness.enter("B", "t")
+    harness.cast("A", owned={"t": range(4), "u": [0]})
+    assert harness.member("A").position.revoking
     request = ConsumerGroupDescribeRequest(["g"])
-    step = step_of(hall)
+    step = step_of(harness)
     describe.handle(step, describe.Command(request, list, Client("c", "/h")), request)
     row = step.replies[0][1].groups[0].members[0]  # type: ignore[attr-defined]  # an answer
     assert {one.topic_name: sorted(one.partitions) for one in row.assignment.topic_partitions} == {
@@ -245,24 +245,24 @@ def test_a_member_that_gives_partitions_up_is_described_with_them() -> None:
 
 def test_the_first_topics_that_have_changed_are_told() -> None:
     names = [f"t{number:02}" for number in range(30)]
-    hall = hall_of(names)
-    hall.enter("A", *names)
-    hall.events.clear()
-    hall.told(TopicsChanged(topics(**dict.fromkeys(names, 2))))
-    hall.cast("A", owned={})
-    (told,) = [one.facts["topics"] for one in hall.events if one.kind == events.EPOCH_BUMPED]
+    harness = hall_of(names)
+    harness.enter("A", *names)
+    harness.events.clear()
+    harness.notify(TopicsChanged(topics(**dict.fromkeys(names, 2))))
+    harness.cast("A", owned={})
+    (told,) = [one.facts["topics"] for one in harness.events if one.kind == events.EPOCH_BUMPED]
     assert isinstance(told, list)
     assert len(told) == history.MAX_MEMBER_EVENTS
 
 
 def test_a_pattern_that_stands_for_many_topics_looks_at_each_a_few_times() -> None:
     names = [f"t{number:05}" for number in range(NAMES)]
-    hall = hall_of(names)
-    hall.enter("A", pattern="t.*")
-    wanted = next(one for one in hall.elsewhere if isinstance(one, TopicsWanted))
+    harness = hall_of(names)
+    harness.enter("A", pattern="t.*")
+    wanted = next(one for one in harness.elsewhere if isinstance(one, TopicsWanted))
     found = [Name(name) for name in names]
-    assert look_ups(lambda: hall.told(TopicsFound(wanted, {"t.*": found}))) < 8 * NAMES
-    assert look_ups(lambda: hall.told(TopicsFound(wanted, {"t.*": found}))) < 2 * NAMES
-    group = hall.consumers()
+    assert look_ups(lambda: harness.notify(TopicsFound(wanted, {"t.*": found}))) < 8 * NAMES
+    assert look_ups(lambda: harness.notify(TopicsFound(wanted, {"t.*": found}))) < 2 * NAMES
+    group = harness.consumers()
     assert (len(group.names), group.resolved["t.*"].topics) == (NAMES, tuple(names))
-    assert hall.replayed(hall.records).names == group.names
+    assert harness.replayed(harness.records).names == group.names

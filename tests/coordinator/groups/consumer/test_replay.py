@@ -30,7 +30,7 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
     ConsumerGroupTargetAssignmentMetadataKey,
 )
 from muster.protocol.records import OFFSETS
-from tests.coordinator.groups.consumer.harness import Hall, T, given
+from tests.coordinator.groups.consumer.harness import ConsumerGroupHarness, T, given
 from tests.coordinator.groups.harness import START
 
 SAID = Description(None, None, "c", "/10.0.0.1", ("t",), None, 5_000, None, None)
@@ -45,11 +45,11 @@ KEYS: tuple[Message, ...] = (
 )
 
 
-def hall_of(*rows: tuple[Message, Message | None]) -> Hall:
-    hall = Hall()
-    hall.core.replay(rows, hall.now)
-    hall.take(hall.core.loaded(hall.now))
-    return hall
+def hall_of(*rows: tuple[Message, Message | None]) -> ConsumerGroupHarness:
+    harness = ConsumerGroupHarness()
+    harness.core.replay(rows, harness.now)
+    harness.collect(harness.core.loaded(harness.now))
+    return harness
 
 
 def present(at: Position) -> list[tuple[Message, Any]]:
@@ -69,9 +69,9 @@ def test_tombstones_of_what_is_not_there_change_nothing() -> None:
 
 def test_tombstones_remove_a_group() -> None:
     at = Position(7, 6, 0, ((T, (0, 1), (7, 7)),), ())
-    hall = hall_of(*present(at), *[(key, None) for key in KEYS])
-    assert not hall.core.state.groups
-    assert hall.only_retention_is_due()
+    harness = hall_of(*present(at), *[(key, None) for key in KEYS])
+    assert not harness.core.state.groups
+    assert harness.only_retention_is_due()
 
 
 def test_the_tombstone_of_a_group_removes_members_that_have_none() -> None:
@@ -81,29 +81,29 @@ def test_the_tombstone_of_a_group_removes_members_that_have_none() -> None:
 def test_a_log_before_4_3_does_not_say_since_when_a_partition_is_assigned() -> None:
     rows = present(Position(7, 6, 0, (), ()))
     rows[-1] = (rows[-1][0], ConsumerGroupCurrentMemberAssignmentValue(7, 6, 0, [TopicPartitions(T, [0, 1], None)], []))
-    hall = hall_of(*rows, (KEYS[5], ConsumerGroupPartitionMetadataValue()))
-    assert hall.member("A").position.assigned == ((T, (0, 1), (7, 7)),)
-    assert hall.consumers().has_partition_metadata
-    assert hall.consumers().state == "Stable"
-    hall.cast("A")  # the hash of the topics takes its place
-    assert hall.written()[:2] == ["Metadata 8", "PartitionMetadata -"]
-    assert not hall.consumers().has_partition_metadata
+    harness = hall_of(*rows, (KEYS[5], ConsumerGroupPartitionMetadataValue()))
+    assert harness.member("A").position.assigned == ((T, (0, 1), (7, 7)),)
+    assert harness.consumers().has_partition_metadata
+    assert harness.consumers().state == "Stable"
+    harness.cast("A")  # the hash of the topics takes its place
+    assert harness.written()[:2] == ["Metadata 8", "PartitionMetadata -"]
+    assert not harness.consumers().has_partition_metadata
 
 
 def test_a_member_that_was_giving_up_has_its_time_anew() -> None:
-    hall = hall_of(*present(Position(6, 6, 1, ((T, (0,), (6,)),), ((T, (5,), (6,)),))))
-    hall.advance(4_999)
-    assert list(hall.consumers().members) == ["A"]
-    hall.advance(1)
-    assert not hall.consumers().members
+    harness = hall_of(*present(Position(6, 6, 1, ((T, (0,), (6,)),), ((T, (5,), (6,)),))))
+    harness.advance(4_999)
+    assert list(harness.consumers().members) == ["A"]
+    harness.advance(1)
+    assert not harness.consumers().members
 
 
 def test_a_compacted_log_may_say_who_got_a_partition_before_who_gave_it_up() -> None:
     one = present(Position(7, 6, 0, ((T, (0, 1), (7, 7)),), ()))
     got = current("g", "B", Position(8, 7, 0, ((T, (1,), (8,)),), ()))
     gave = current("g", "A", Position(8, 7, 0, ((T, (0,), (7,)),), ()))
-    hall = hall_of(*one, (got.key, got.value), (gave.key, gave.value))
-    assert hall.consumers().owners == {T: {0: "A", 1: "B"}}
+    harness = hall_of(*one, (got.key, got.value), (gave.key, gave.value))
+    assert harness.consumers().owners == {T: {0: "A", 1: "B"}}
 
 
 def test_a_member_that_changes_its_instance() -> None:
@@ -114,9 +114,9 @@ def test_a_member_that_changes_its_instance() -> None:
 
 
 def test_who_may_fetch_and_commit_in_transactions() -> None:
-    hall = Hall()
-    hall.enter("A", "t")
-    group = hall.consumers()
+    harness = ConsumerGroupHarness()
+    harness.enter("A", "t")
+    group = harness.consumers()
     assert group.validate_fetch(None, -1) == group.validate_fetch("A", 2) == 0
     assert group.validate_fetch(None, 2) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert group.validate_fetch("", -1) == group.validate_fetch("B", 2) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -132,17 +132,17 @@ def test_who_may_fetch_and_commit_in_transactions() -> None:
 
 
 def test_a_loaded_group_goes_on() -> None:
-    hall = hall_of(*present(Position(7, 6, 0, ((T, (0, 1), (7, 7)),), ())))
-    assert given(hall.cast("A", 0, names=["t"], owned={}, timeout=5_000)) == "t0+1+2+3+4+5+6+7"
+    harness = hall_of(*present(Position(7, 6, 0, ((T, (0, 1), (7, 7)),), ())))
+    assert given(harness.cast("A", 0, names=["t"], owned={}, timeout=5_000)) == "t0+1+2+3+4+5+6+7"
 
 
 def test_what_a_member_has_is_kept_once() -> None:
-    hall = Hall()
-    hall.enter("m", "t")
-    records = [(one.key, one.value) for one in hall.records]
+    harness = ConsumerGroupHarness()
+    harness.enter("m", "t")
+    records = [(one.key, one.value) for one in harness.records]
     targets_first = sorted(records, key=lambda one: not isinstance(one[0], ConsumerGroupTargetAssignmentMemberKey))
     for rows in (records, targets_first):
-        other = GroupCore(hall.settings, hall.core.state.image)
+        other = GroupCore(harness.settings, harness.core.state.image)
         # as a log is read: each record has strings of its own
         other.replay([_read_anew(*row) for row in rows], START)
         group = consumer_group(other.state, "g")

@@ -12,64 +12,64 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.coordinator.groups.harness import START, Room
+from tests.coordinator.groups.harness import START, GroupHarness
 
 
 def test_without_a_group_a_simple_one_appears() -> None:
-    room = Room()
-    assert room.commit(offset=7, metadata="note") == 0
-    group = room.group()
+    harness = GroupHarness()
+    assert harness.commit(offset=7, metadata="note") == 0
+    group = harness.group()
     assert (group.state, group.protocol_type, group.generation) == (EMPTY, None, 0)
-    assert [type(record.key).__name__ for record in room.records] == ["OffsetCommitKey"]
-    assert (room.fetch().committed_offset, room.fetch().metadata) == (7, "note")
+    assert [type(record.key).__name__ for record in harness.records] == ["OffsetCommitKey"]
+    assert (harness.fetch().committed_offset, harness.fetch().metadata) == (7, "note")
 
 
 @pytest.mark.parametrize("generation", [0, 1])
 def test_a_generation_of_no_group_is_refused(generation: int) -> None:
-    room = Room()
-    assert room.commit("x", generation) == ErrorCode.GROUP_ID_NOT_FOUND
-    assert (room.records, room.core.state.groups) == ([], {})
+    harness = GroupHarness()
+    assert harness.commit("x", generation) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (harness.records, harness.core.state.groups) == ([], {})
 
 
 def test_the_empty_group_id_is_a_group_like_any_other() -> None:
-    room = Room()
-    assert room.commit(group="") == 0
-    assert room.fetch(group="").committed_offset == 5
+    harness = GroupHarness()
+    assert harness.commit(group="") == 0
+    assert harness.fetch(group="").committed_offset == 5
 
 
 def test_who_may_commit_in_each_state() -> None:
-    room = Room()
-    a, b = room.completing()
-    assert room.commit(a, 2) == ErrorCode.REBALANCE_IN_PROGRESS
-    assert room.commit(a, 7) == ErrorCode.ILLEGAL_GENERATION
-    room.sync(a)
-    room.sync(b)
-    assert room.commit(a, 2) == 0
-    assert room.commit(a, 7) == room.commit(a, 0) == room.commit(a, -1) == ErrorCode.ILLEGAL_GENERATION
-    assert room.commit("", -1) == room.commit("ghost", 2) == room.commit("", 2) == ErrorCode.UNKNOWN_MEMBER_ID
-    room.join(a)
-    assert room.commit(b, 2) == 0
-    assert room.commit(b, 3) == ErrorCode.ILLEGAL_GENERATION
-    room.leave(a)
-    room.leave(b)
-    assert room.commit(b, 2) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.commit(b, -1) == room.commit("", -1) == room.commit("x", -1, instance="i") == 0
+    harness = GroupHarness()
+    a, b = harness.completing()
+    assert harness.commit(a, 2) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert harness.commit(a, 7) == ErrorCode.ILLEGAL_GENERATION
+    harness.sync(a)
+    harness.sync(b)
+    assert harness.commit(a, 2) == 0
+    assert harness.commit(a, 7) == harness.commit(a, 0) == harness.commit(a, -1) == ErrorCode.ILLEGAL_GENERATION
+    assert harness.commit("", -1) == harness.commit("ghost", 2) == harness.commit("", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    harness.join(a)
+    assert harness.commit(b, 2) == 0
+    assert harness.commit(b, 3) == ErrorCode.ILLEGAL_GENERATION
+    harness.leave(a)
+    harness.leave(b)
+    assert harness.commit(b, 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.commit(b, -1) == harness.commit("", -1) == harness.commit("x", -1, instance="i") == 0
 
 
 def test_instances_are_checked_first() -> None:
-    room = Room()
-    a, _ = room.stable(static=True)
-    assert room.commit("ghost", 7, instance="i0") == ErrorCode.FENCED_INSTANCE_ID
-    assert room.commit(a, -1, instance="i0") == ErrorCode.ILLEGAL_GENERATION
-    assert room.commit("", -1, instance="i0") == ErrorCode.FENCED_INSTANCE_ID
-    assert room.commit(a, 2, instance="i0") == 0
+    harness = GroupHarness()
+    a, _ = harness.stable(static=True)
+    assert harness.commit("ghost", 7, instance="i0") == ErrorCode.FENCED_INSTANCE_ID
+    assert harness.commit(a, -1, instance="i0") == ErrorCode.ILLEGAL_GENERATION
+    assert harness.commit("", -1, instance="i0") == ErrorCode.FENCED_INSTANCE_ID
+    assert harness.commit(a, 2, instance="i0") == 0
 
 
 def test_a_refusal_stands_on_every_partition() -> None:
-    room = Room()
+    harness = GroupHarness()
     rows = [OffsetCommitRequestPartition(0, 1), OffsetCommitRequestPartition(1, 1)]
     topics = [OffsetCommitRequestTopic("t", b"T" * 16, rows), OffsetCommitRequestTopic("u", ZERO_UUID, rows[:1])]
-    reply = room.send(OffsetCommitRequest("g", 3, "x", None, -1, topics))
+    reply = harness.send(OffsetCommitRequest("g", 3, "x", None, -1, topics))
     got = [
         (one.name, one.topic_id, [(p.partition_index, p.error_code) for p in one.partitions]) for one in reply.topics
     ]
@@ -78,16 +78,16 @@ def test_a_refusal_stands_on_every_partition() -> None:
 
 @pytest.mark.parametrize("state", ["Stable", "PreparingRebalance"])
 def test_a_commit_is_a_sign_of_life(state: str) -> None:
-    room = Room()
-    a, b = room.stable()
+    harness = GroupHarness()
+    a, b = harness.stable()
     if state != "Stable":
-        room.join(a)
-    room.advance(9_000)
-    assert room.commit(b, 2) == 0
-    room.advance(9_999)
-    assert b in room.group().members
-    room.advance(1)
-    assert b not in room.group().members
+        harness.join(a)
+    harness.advance(9_000)
+    assert harness.commit(b, 2) == 0
+    harness.advance(9_999)
+    assert b in harness.group().members
+    harness.advance(1)
+    assert b not in harness.group().members
 
 
 @pytest.mark.parametrize(
@@ -104,29 +104,29 @@ def test_a_commit_is_a_sign_of_life(state: str) -> None:
     ],
 )
 def test_metadata_is_measured_in_utf16_units(metadata: str, error: int) -> None:
-    room = Room()
-    assert room.commit(metadata=metadata) == error
-    assert room.fetch().metadata == ("" if error else metadata)
+    harness = GroupHarness()
+    assert harness.commit(metadata=metadata) == error
+    assert harness.fetch().metadata == ("" if error else metadata)
 
 
 def test_too_much_metadata_fails_its_partition_alone() -> None:
-    room = Room(offset_metadata_max_bytes=3)
+    harness = GroupHarness(offset_metadata_max_bytes=3)
     rows = [OffsetCommitRequestPartition(i, i, -1, "x" * (i + 2)) for i in range(3)]
-    reply = room.send(OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", ZERO_UUID, rows)]))
+    reply = harness.send(OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", ZERO_UUID, rows)]))
     assert [one.error_code for one in reply.topics[0].partitions] == [0, 0, 12]
-    assert len(room.records) == 2
+    assert len(harness.records) == 2
 
 
 def test_no_metadata_is_empty_metadata() -> None:
-    room = Room()
-    room.commit(metadata=None, offset=-7)
-    assert (room.fetch().metadata, room.fetch().committed_offset) == ("", -7)
+    harness = GroupHarness()
+    harness.commit(metadata=None, offset=-7)
+    assert (harness.fetch().metadata, harness.fetch().committed_offset) == ("", -7)
 
 
 def test_the_record_is_version_4_with_the_topics_id() -> None:
-    room = Room()
-    room.commit()
-    record = room.records[-1]
+    harness = GroupHarness()
+    harness.commit()
+    record = harness.records[-1]
     value = record.value
     assert record.value_version == 4
     assert (value.offset, value.leader_epoch, value.topic_id) == (5, 3, b"T" * 16)  # type: ignore[union-attr]  # an offset's
@@ -134,30 +134,30 @@ def test_the_record_is_version_4_with_the_topics_id() -> None:
 
 
 def test_the_requests_topic_id_goes_before_the_images_and_an_unknown_topic_has_none() -> None:
-    room = Room()
+    harness = GroupHarness()
     rows = [OffsetCommitRequestPartition(0, 1)]
     topics = [OffsetCommitRequestTopic("t", b"X" * 16, rows), OffsetCommitRequestTopic("gone", ZERO_UUID, rows)]
-    room.send(OffsetCommitRequest("g", topics=topics))
-    assert [record.value.topic_id for record in room.records] == [b"X" * 16, ZERO_UUID]  # type: ignore[union-attr]  # offsets'
+    harness.send(OffsetCommitRequest("g", topics=topics))
+    assert [record.value.topic_id for record in harness.records] == [b"X" * 16, ZERO_UUID]  # type: ignore[union-attr]  # offsets'
 
 
 def test_a_retention_time_is_written_in_version_1_which_has_no_leader_epoch() -> None:
-    room = Room()
-    room.commit(retention=1_000)
-    record = room.records[-1]
+    harness = GroupHarness()
+    harness.commit(retention=1_000)
+    record = harness.records[-1]
     assert record.value_version == 1
     assert record.value.expire_timestamp == START.wall_ms + 1_000  # type: ignore[union-attr]  # an offset's
-    assert room.fetch().committed_leader_epoch == -1
-    room.commit(retention=0)
-    assert room.records[-1].value.expire_timestamp == START.wall_ms  # type: ignore[union-attr]  # an offset's
+    assert harness.fetch().committed_leader_epoch == -1
+    harness.commit(retention=0)
+    assert harness.records[-1].value.expire_timestamp == START.wall_ms  # type: ignore[union-attr]  # an offset's
 
 
 def test_what_a_topic_takes_in_the_log_is_known_before() -> None:
     topic = OffsetCommitRequestTopic(
         "t" * 30, b"T" * 16, [OffsetCommitRequestPartition(n, 5, -1, "m" * n) for n in range(200)]
     )
-    room = Room()
-    room.send(OffsetCommitRequest("group", -1, "", None, -1, [topic]))
-    written = sum(len(pack(record)) for record in room.records)
-    assert len(room.records) == 200
+    harness = GroupHarness()
+    harness.send(OffsetCommitRequest("group", -1, "", None, -1, [topic]))
+    written = sum(len(pack(record)) for record in harness.records)
+    assert len(harness.records) == 200
     assert written / 2 < least_bytes("group", topic) < written * 2

@@ -17,7 +17,7 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.coordinator.groups.harness import Room
+from tests.coordinator.groups.harness import GroupHarness
 
 int64, int32 = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)
 topics = st.sampled_from([("t", b"T" * 16), ("u", ZERO_UUID), ("ü" * 200, b"U" * 16)])
@@ -33,22 +33,22 @@ def request(content: list[Any], member: str = "", generation: int = -1, **more: 
     return OffsetCommitRequest(more.pop("group", "g"), generation, member, topics=listed, **more)
 
 
-def ready(room: Room, asked: OffsetCommitRequest) -> CommitTemplate:
-    made = room.core.prepare_commit(asked)
+def ready(harness: GroupHarness, asked: OffsetCommitRequest) -> CommitTemplate:
+    made = harness.core.prepare_commit(asked)
     assert made is not None
     return made
 
 
-def commit(room: Room, made: CommitTemplate, content: list[Any]) -> list[bytes] | None:
-    return room.core.prepared_commit(made, [row[2] for row in content], [row[3] for row in content], room.now)
+def commit(harness: GroupHarness, made: CommitTemplate, content: list[Any]) -> list[bytes] | None:
+    return harness.core.prepared_commit(made, [row[2] for row in content], [row[3] for row in content], harness.now)
 
 
 @given(rows, st.data())
 def test_the_same_records_state_and_answer(content: list[Any], data: st.DataObject) -> None:
-    usual, quick = Room(), Room()
-    for room in (usual, quick):
-        room.commit(topic="t")
-        room.advance(5)
+    usual, quick = GroupHarness(), GroupHarness()
+    for harness in (usual, quick):
+        harness.commit(topic="t")
+        harness.advance(5)
     made = ready(quick, request(content))
     for _ in range(2):
         content = [(*row[:2], data.draw(int64), data.draw(int32), row[4]) for row in content]
@@ -63,74 +63,75 @@ def test_the_same_records_state_and_answer(content: list[Any], data: st.DataObje
 
 
 def test_a_member_lives_on() -> None:
-    room = Room()
-    a, b = room.stable()
+    harness = GroupHarness()
+    a, b = harness.stable()
     content = [(("t", b"T" * 16), 0, 1, 1, "")]
-    made = ready(room, request(content, a, 2))
-    room.advance(9_000)
-    room.beat(b)
-    assert commit(room, made, content) is not None
-    room.advance(9_000)
-    assert a in room.group().members
-    assert room.group().members[a].due_ms == room.now.mono_ms + 1_000
+    made = ready(harness, request(content, a, 2))
+    harness.advance(9_000)
+    harness.beat(b)
+    assert commit(harness, made, content) is not None
+    harness.advance(9_000)
+    assert a in harness.group().members
+    assert harness.group().members[a].due_ms == harness.now.mono_ms + 1_000
 
 
 def test_what_is_out_of_the_ordinary_is_left_alone() -> None:
-    room = Room()
+    harness = GroupHarness()
     content = [(("t", b"T" * 16), 0, 1, 1, "")]
-    made = ready(room, request(content))
-    assert commit(room, made, content) is None, "its first commit makes the group"
-    assert room.core.state.groups == {}
-    room.commit()
-    assert commit(room, made, content) is not None
-    a, _ = room.stable()
-    before = dict(room.core.state.offsets.groups())
-    for stranger in (made, ready(room, request(content, a, 1)), ready(room, request(content, "ghost", 2))):
-        assert commit(room, stranger, content) is None
-    assert dict(room.core.state.offsets.groups()) == before
+    made = ready(harness, request(content))
+    assert commit(harness, made, content) is None, "its first commit makes the group"
+    assert harness.core.state.groups == {}
+    harness.commit()
+    assert commit(harness, made, content) is not None
+    a, _ = harness.stable()
+    before = dict(harness.core.state.offsets.groups())
+    for stranger in (made, ready(harness, request(content, a, 1)), ready(harness, request(content, "ghost", 2))):
+        assert commit(harness, stranger, content) is None
+    assert dict(harness.core.state.offsets.groups()) == before
 
 
 def test_a_group_without_members_has_no_sessions() -> None:
-    room = Room()
-    room.commit()
+    harness = GroupHarness()
+    harness.commit()
     content = [(("t", b"T" * 16), 0, 1, 1, "")]
-    assert commit(room, ready(room, request(content)), content) is not None
-    assert room.group().state == EMPTY
-    assert room.only_retention_is_due()
+    assert commit(harness, ready(harness, request(content)), content) is not None
+    assert harness.group().state == EMPTY
+    assert harness.only_retention_is_due()
 
 
 def test_offsets_that_expire_and_long_metadata_are_not_made_ready() -> None:
-    room = Room(offset_metadata_max_bytes=4)
+    harness = GroupHarness(offset_metadata_max_bytes=4)
     content = [(("t", b"T" * 16), 0, 1, 1, "")]
-    assert room.core.prepare_commit(request(content, retention_time_ms=5)) is None
-    assert room.core.prepare_commit(request([(("t", b"T" * 16), 0, 1, 1, "12345")])) is None
-    assert room.core.prepare_commit(request([(("t", b"T" * 16), 0, 1, 1, "1234")])) is not None
+    assert harness.core.prepare_commit(request(content, retention_time_ms=5)) is None
+    assert harness.core.prepare_commit(request([(("t", b"T" * 16), 0, 1, 1, "12345")])) is None
+    assert harness.core.prepare_commit(request([(("t", b"T" * 16), 0, 1, 1, "1234")])) is not None
 
 
 def test_layouts_are_shared_and_do_not_pile_up() -> None:
-    room = Room()
+    harness = GroupHarness()
     one, other = (
-        ready(room, request([(("t", b"T" * 16), 0, 1, 1, "")], group=group)).rows[0][2] for group in ("a", "b")
+        ready(harness, request([(("t", b"T" * 16), 0, 1, 1, "")], group=group)).rows[0][2] for group in ("a", "b")
     )
     assert one is other
     for size in range(5):
-        ready(room, request([(("t", b"T" * 16), 0, 1, 1, "x" * size)]))
+        ready(harness, request([(("t", b"T" * 16), 0, 1, 1, "x" * size)]))
     assert 0 < commit_module._pack.cache_info().currsize <= 1_000
 
 
 def test_names_are_the_cores_own() -> None:
-    room = Room()
-    member, _ = room.stable()
+    harness = GroupHarness()
+    member, _ = harness.stable()
     first, other = (
         ready(
-            room, request([(("".join("topic"), b"T" * 16), 0, 1, 1, "")], "".join(list(member)), 2, group="".join("g"))
+            harness,
+            request([(("".join("topic"), b"T" * 16), 0, 1, 1, "")], "".join(list(member)), 2, group="".join("g")),
         )
         for _ in range(2)
     )
-    assert commit(room, first, [(None, 0, 7, 1)]) is not None
-    group = room.group()
-    assert first.group_id is other.group_id is next(iter(room.core.state.groups)) is group.group_id
-    ((known, topics),) = room.core.state.offsets.groups()
+    assert commit(harness, first, [(None, 0, 7, 1)]) is not None
+    group = harness.group()
+    assert first.group_id is other.group_id is next(iter(harness.core.state.groups)) is group.group_id
+    ((known, topics),) = harness.core.state.offsets.groups()
     assert known is group.group_id
     assert first.rows[0][0] is other.rows[0][0] is next(iter(topics))
     assert first.rows[0][5] is other.rows[0][5], "what follows the timestamp is the topic's id"

@@ -16,168 +16,168 @@ from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tests.coordinator.groups.harness import START, TOPICS, Room
+from tests.coordinator.groups.harness import START, TOPICS, GroupHarness
 
 SUBSCRIBED = (("range", encode_subscription(ConsumerProtocolSubscription(["t"]), 1)),)
 
 
-def delete(room: Room, *partitions: tuple[str, int], group: str = "g") -> int | list[int]:
+def delete(harness: GroupHarness, *partitions: tuple[str, int], group: str = "g") -> int | list[int]:
     topics = [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(p)]) for topic, p in partitions]
-    reply = room.send(OffsetDeleteRequest(group, topics))
+    reply = harness.send(OffsetDeleteRequest(group, topics))
     if reply.error_code:
         assert list(reply.topics) == []
         return int(reply.error_code)
     return [one.partitions[0].error_code for one in reply.topics]
 
 
-def tombstones(room: Room) -> list[str]:
-    return [repr(record.key) for record in room.records if record.value is None]
+def tombstones(harness: GroupHarness) -> list[str]:
+    return [repr(record.key) for record in harness.records if record.value is None]
 
 
 def test_offset_delete_top_level_refusals() -> None:
-    room = Room()
-    assert delete(room, ("t", 0), group="") == ErrorCode.INVALID_GROUP_ID
-    assert delete(room, ("t", 0)) == ErrorCode.GROUP_ID_NOT_FOUND
-    room.join(kind="connect")
-    assert delete(room, ("t", 0)) == ErrorCode.NON_EMPTY_GROUP
+    harness = GroupHarness()
+    assert delete(harness, ("t", 0), group="") == ErrorCode.INVALID_GROUP_ID
+    assert delete(harness, ("t", 0)) == ErrorCode.GROUP_ID_NOT_FOUND
+    harness.join(kind="connect")
+    assert delete(harness, ("t", 0)) == ErrorCode.NON_EMPTY_GROUP
 
 
 def test_offsets_of_subscribed_topics_stay() -> None:
-    room = Room()
-    a, _ = room.stable(protocols=SUBSCRIBED)
-    room.commit(a, 2)
-    room.commit(a, 2, topic="u")
-    assert delete(room, ("t", 0), ("u", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, 0]
-    assert (room.fetch("t").committed_offset, room.fetch("u").committed_offset) == (5, -1)
-    room.join(a, protocols=SUBSCRIBED)
-    assert delete(room, ("t", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+    harness = GroupHarness()
+    a, _ = harness.stable(protocols=SUBSCRIBED)
+    harness.commit(a, 2)
+    harness.commit(a, 2, topic="u")
+    assert delete(harness, ("t", 0), ("u", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, 0]
+    assert (harness.fetch("t").committed_offset, harness.fetch("u").committed_offset) == (5, -1)
+    harness.join(a, protocols=SUBSCRIBED)
+    assert delete(harness, ("t", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
 def test_a_subscription_that_claims_more_than_it_has_is_read_for_its_topics() -> None:
-    room = Room()
+    harness = GroupHarness()
     ends_after_user_data = b"\0\1" + encode_subscription(ConsumerProtocolSubscription(["t"]), 0)[2:]
-    a, _ = room.stable(protocols=(("range", ends_after_user_data),))
-    room.commit(a, 2)
-    room.commit(a, 2, topic="u")
-    assert delete(room, ("t", 0), ("u", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, 0]
+    a, _ = harness.stable(protocols=(("range", ends_after_user_data),))
+    harness.commit(a, 2)
+    harness.commit(a, 2, topic="u")
+    assert delete(harness, ("t", 0), ("u", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, 0]
 
 
 def test_an_offset_that_is_not_there_goes_without_a_record() -> None:
-    room = Room()
-    room.commit()
-    assert delete(room, ("t", 1), ("u", 0)) == [0, 0]
-    assert tombstones(room) == []
-    assert delete(room, ("t", 0)) == [0]
-    assert tombstones(room) == ["OffsetCommitKey(group='g', topic='t', partition=0)"]
+    harness = GroupHarness()
+    harness.commit()
+    assert delete(harness, ("t", 1), ("u", 0)) == [0, 0]
+    assert tombstones(harness) == []
+    assert delete(harness, ("t", 0)) == [0]
+    assert tombstones(harness) == ["OffsetCommitKey(group='g', topic='t', partition=0)"]
 
 
 def test_unknown_subscriptions_hold_every_topic() -> None:
-    room = Room()
-    a, _ = room.stable(protocols=(("range", b"nonsense"),))
-    room.commit(a, 2, topic="u")
-    assert delete(room, ("u", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+    harness = GroupHarness()
+    a, _ = harness.stable(protocols=(("range", b"nonsense"),))
+    harness.commit(a, 2, topic="u")
+    assert delete(harness, ("u", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
 def test_before_its_first_generation_a_group_of_consumers_might_subscribe_to_anything() -> None:
-    room = Room(group_initial_rebalance_delay_ms=3_000)
-    room.commit()
-    room.join(protocols=SUBSCRIBED)
-    assert delete(room, ("t", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+    harness = GroupHarness(group_initial_rebalance_delay_ms=3_000)
+    harness.commit()
+    harness.join(protocols=SUBSCRIBED)
+    assert delete(harness, ("t", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
 @pytest.mark.parametrize("kind", ["consumer", "connect"])
 def test_an_empty_group_holds_nothing(kind: str) -> None:
-    room = Room()
-    room.join(kind=kind, protocols=SUBSCRIBED)
-    room.leave("c-uuid1")
-    room.commit()
-    assert delete(room, ("t", 0), ("t", 1)) == [0, 0]
-    assert len(tombstones(room)) == 1  # there is none for what was not there
-    assert room.fetch().committed_offset == -1
+    harness = GroupHarness()
+    harness.join(kind=kind, protocols=SUBSCRIBED)
+    harness.leave("c-uuid1")
+    harness.commit()
+    assert delete(harness, ("t", 0), ("t", 1)) == [0, 0]
+    assert len(tombstones(harness)) == 1  # there is none for what was not there
+    assert harness.fetch().committed_offset == -1
 
 
 def test_deleting_a_group_takes_its_offsets_first() -> None:
-    room = Room()
-    room.commit(partition=0)
-    room.commit(topic="u", partition=1)
-    room.commit(group="h")
-    reply = room.send(DeleteGroupsRequest(["g", "nobody", "g"]))
+    harness = GroupHarness()
+    harness.commit(partition=0)
+    harness.commit(topic="u", partition=1)
+    harness.commit(group="h")
+    reply = harness.send(DeleteGroupsRequest(["g", "nobody", "g"]))
     assert [(one.group_id, one.error_code) for one in reply.results] == [("g", 0), ("nobody", 69)]
-    assert tombstones(room) == [
+    assert tombstones(harness) == [
         "OffsetCommitKey(group='g', topic='t', partition=0)",
         "OffsetCommitKey(group='g', topic='u', partition=1)",
         "GroupMetadataKey(group='g')",
     ]
-    assert list(room.core.state.groups) == ["h"]
-    assert room.events[-1] == (events.GROUP_DELETED, "g", {})
+    assert list(harness.core.state.groups) == ["h"]
+    assert harness.events[-1] == (events.GROUP_DELETED, "g", {})
 
 
 @pytest.mark.parametrize("state", ["preparing", "completing", "stable"])
 def test_a_group_with_members_is_not_deleted(state: str) -> None:
-    room = Room()
-    getattr(room, state)()
-    assert room.send(DeleteGroupsRequest(["g"])).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    harness = GroupHarness()
+    getattr(harness, state)()
+    assert harness.send(DeleteGroupsRequest(["g"])).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
 
 
 def test_the_nameless_group_is_deleted_like_any_other() -> None:
-    room = Room()
-    room.commit(group="")
-    codes = [room.send(DeleteGroupsRequest([""])).results[0].error_code for _ in range(2)]
+    harness = GroupHarness()
+    harness.commit(group="")
+    codes = [harness.send(DeleteGroupsRequest([""])).results[0].error_code for _ in range(2)]
     assert codes == [0, ErrorCode.GROUP_ID_NOT_FOUND]
 
 
 def test_what_comes_back_under_the_name_is_a_new_group() -> None:
-    room = Room()
-    (a,) = room.stable(count=1)
-    room.leave(a)
-    room.send(DeleteGroupsRequest(["g"]))
-    assert room.join().generation_id == 1
+    harness = GroupHarness()
+    (a,) = harness.stable(count=1)
+    harness.leave(a)
+    harness.send(DeleteGroupsRequest(["g"]))
+    assert harness.join().generation_id == 1
 
 
 def test_offsets_of_a_deleted_topic_go_with_it() -> None:
-    room = Room()
-    room.commit(partition=0)
-    room.commit(partition=1, group="h")
-    room.commit(topic="u")
-    room.commit(topic="u", group="other")
+    harness = GroupHarness()
+    harness.commit(partition=0)
+    harness.commit(partition=1, group="h")
+    harness.commit(topic="u")
+    harness.commit(topic="u", group="other")
     image = TopicsImage({"u": TOPICS.by_name["u"]}, 2)
-    room.add(room.core.handle(TopicsChanged(image), room.now))
-    assert len(tombstones(room)) == 2
-    assert (room.fetch("t").committed_offset, room.fetch("u").committed_offset) == (-1, 5)
-    assert room.core.state.image is image
+    harness.collect(harness.core.handle(TopicsChanged(image), harness.now))
+    assert len(tombstones(harness)) == 2
+    assert (harness.fetch("t").committed_offset, harness.fetch("u").committed_offset) == (-1, 5)
+    assert harness.core.state.image is image
 
 
 def test_a_topic_made_anew_is_another_one() -> None:
-    room = Room()
-    room.commit()
+    harness = GroupHarness()
+    harness.commit()
     topics = {**TOPICS.by_name, "t": TopicImage("t", b"X" * 16, 8)}
-    room.add(room.core.handle(TopicsChanged(TopicsImage(topics, 2)), room.now))
-    assert room.fetch().committed_offset == -1
+    harness.collect(harness.core.handle(TopicsChanged(TopicsImage(topics, 2)), harness.now))
+    assert harness.fetch().committed_offset == -1
 
 
 def test_more_partitions_change_nothing() -> None:
-    room = Room()
-    room.commit()
+    harness = GroupHarness()
+    harness.commit()
     topics = {**TOPICS.by_name, "t": TopicImage("t", b"T" * 16, 80)}
-    assert not room.add(room.core.handle(TopicsChanged(TopicsImage(topics, 2)), room.now)).records
-    room = Room()
-    room.core.state.image = NO_TOPICS
-    assert not room.core.handle(TopicsChanged(TOPICS), room.now).records
+    assert not harness.collect(harness.core.handle(TopicsChanged(TopicsImage(topics, 2)), harness.now)).records
+    harness = GroupHarness()
+    harness.core.state.image = NO_TOPICS
+    assert not harness.core.handle(TopicsChanged(TOPICS), harness.now).records
 
 
 def test_offsets_committed_for_another_topic_of_that_name_stay() -> None:
-    room = Room()
-    room.commit(partition=0)
-    room.commit(partition=1, retention=1_000_000)  # version 1, which has no topic id
+    harness = GroupHarness()
+    harness.commit(partition=0)
+    harness.commit(partition=1, retention=1_000_000)  # version 1, which has no topic id
     value = OffsetCommitValue(7, commit_timestamp=1, topic_id=b"O" * 16)
-    room.core.replay([(OffsetCommitKey("g", "t", 2), value)], room.now)
-    room.add(room.core.handle(TopicsChanged(NO_TOPICS), room.now))
-    assert [room.fetch(partition=partition).committed_offset for partition in range(3)] == [-1, -1, 7]
-    told = [event.facts for event in room.events if event.kind == events.OFFSETS_DELETED]
+    harness.core.replay([(OffsetCommitKey("g", "t", 2), value)], harness.now)
+    harness.collect(harness.core.handle(TopicsChanged(NO_TOPICS), harness.now))
+    assert [harness.fetch(partition=partition).committed_offset for partition in range(3)] == [-1, -1, 7]
+    told = [event.facts for event in harness.events if event.kind == events.OFFSETS_DELETED]
     assert told == [{"cause": events.TOPIC_DELETED, "topics": {"t": [0, 1]}}]
     # and nothing is told where nothing went
     for image in (TOPICS, NO_TOPICS):
-        assert not room.add(room.core.handle(TopicsChanged(image), room.now)).events
+        assert not harness.collect(harness.core.handle(TopicsChanged(image), harness.now)).events
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,14 @@ from muster.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from tests.coordinator.groups.harness import Room
+from tests.coordinator.groups.harness import GroupHarness
 
 Rows = list[tuple[str, list[tuple[int, int]]]]
 
 
-def fetch(room: Room, *groups: tuple[str, list[tuple[str, list[int]]] | None], stable: bool = False) -> list[Rows]:
+def fetch(
+    harness: GroupHarness, *groups: tuple[str, list[tuple[str, list[int]]] | None], stable: bool = False
+) -> list[Rows]:
     asked = [
         OffsetFetchRequestGroup(
             group_id,
@@ -24,7 +26,7 @@ def fetch(room: Room, *groups: tuple[str, list[tuple[str, list[int]]] | None], s
         )
         for group_id, topics in groups
     ]
-    reply = room.send(OffsetFetchRequest(groups=asked, require_stable=stable))
+    reply = harness.send(OffsetFetchRequest(groups=asked, require_stable=stable))
     assert [one.group_id for one in reply.groups] == [group_id for group_id, _ in groups]
     assert [one.error_code for one in reply.groups] == [0] * len(groups)
     return [
@@ -34,59 +36,65 @@ def fetch(room: Room, *groups: tuple[str, list[tuple[str, list[int]]] | None], s
 
 
 def test_it_never_fails_for_what_is_not_known() -> None:
-    room = Room()
-    assert fetch(room, ("nobody", [("t", [0, 7]), ("none", [3])])) == [[("t", [(0, -1), (7, -1)]), ("none", [(3, -1)])]]
-    assert fetch(room, ("nobody", None)) == fetch(room, ("nobody", [])) == [[]]
-    row = room.fetch(group="nobody")
+    harness = GroupHarness()
+    assert fetch(harness, ("nobody", [("t", [0, 7]), ("none", [3])])) == [
+        [("t", [(0, -1), (7, -1)]), ("none", [(3, -1)])]
+    ]
+    assert fetch(harness, ("nobody", None)) == fetch(harness, ("nobody", [])) == [[]]
+    row = harness.fetch(group="nobody")
     assert (row.committed_leader_epoch, row.metadata, row.error_code) == (-1, "", 0)
-    assert room.core.state.groups == {}
+    assert harness.core.state.groups == {}
 
 
 def test_order_and_duplicates_are_kept() -> None:
-    room = Room()
-    room.commit(partition=1, offset=1)
-    room.commit(partition=0, offset=9)
+    harness = GroupHarness()
+    harness.commit(partition=1, offset=1)
+    harness.commit(partition=0, offset=9)
     want = [[("t", [(1, 1), (0, 9), (1, 1)]), ("t", [(0, 9)])]]
-    assert fetch(room, ("g", [("t", [1, 0, 1]), ("t", [0])])) == want
+    assert fetch(harness, ("g", [("t", [1, 0, 1]), ("t", [0])])) == want
 
 
 def test_all_is_what_was_committed() -> None:
-    room = Room()
-    room.commit(partition=1, offset=1)
-    room.commit(topic="u", offset=2)
-    room.commit(partition=1, offset=3)
-    assert fetch(room, ("g", None)) == [[("t", [(1, 3)]), ("u", [(0, 2)])]]
+    harness = GroupHarness()
+    harness.commit(partition=1, offset=1)
+    harness.commit(topic="u", offset=2)
+    harness.commit(partition=1, offset=3)
+    assert fetch(harness, ("g", None)) == [[("t", [(1, 3)]), ("u", [(0, 2)])]]
 
 
 def test_several_groups_at_once() -> None:
-    room = Room()
-    room.commit(group="g", offset=1)
-    room.commit(group="h", offset=2)
+    harness = GroupHarness()
+    harness.commit(group="g", offset=1)
+    harness.commit(group="h", offset=2)
     row = [("t", [0])]
-    assert fetch(room, ("h", row), ("g", row), ("h", None)) == [[("t", [(0, 2)])], [("t", [(0, 1)])], [("t", [(0, 2)])]]
+    assert fetch(harness, ("h", row), ("g", row), ("h", None)) == [
+        [("t", [(0, 2)])],
+        [("t", [(0, 1)])],
+        [("t", [(0, 2)])],
+    ]
 
 
 def test_an_offset_of_a_topic_that_was_made_anew_is_not_shown() -> None:
-    room = Room()
-    room.commit()
+    harness = GroupHarness()
+    harness.commit()
     for topic_id, offset in ((b"T" * 16, 5), (b"X" * 16, -1), (ZERO_UUID, 5)):
         topics = [OffsetFetchRequestTopics("t", topic_id, [0])]
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", None, -1, topics)])
-        topic = room.send(request).groups[0].topics[0]
+        topic = harness.send(request).groups[0].topics[0]
         assert (topic.topic_id, topic.partitions[0].committed_offset) == (topic_id, offset)
 
 
 def test_an_unstable_offset_is_refused_only_to_who_asks_for_stable_ones() -> None:
-    room = Room()
-    room.commit()
+    harness = GroupHarness()
+    harness.commit()
     places = [("g", 0), ("g", 3), ("h", 1)]
     rows = [(OffsetCommitKey(group, "t", partition), OffsetCommitValue(9)) for group, partition in places]
-    room.core.replay_transactional(TransactionalBatch(7, 0, 0, rows), room.now)
-    assert fetch(room, ("g", [("t", [0])])) == [[("t", [(0, 5)])]]
-    assert fetch(room, ("g", [("t", [0])]), stable=True) == [[("t", [(0, ErrorCode.UNSTABLE_OFFSET_COMMIT)])]]
-    assert fetch(room, ("g", None), stable=True) == [[("t", [(0, ErrorCode.UNSTABLE_OFFSET_COMMIT)])]]
-    offsets = room.core.state.offsets
+    harness.core.replay_transactional(TransactionalBatch(7, 0, 0, rows), harness.now)
+    assert fetch(harness, ("g", [("t", [0])])) == [[("t", [(0, 5)])]]
+    assert fetch(harness, ("g", [("t", [0])]), stable=True) == [[("t", [(0, ErrorCode.UNSTABLE_OFFSET_COMMIT)])]]
+    assert fetch(harness, ("g", None), stable=True) == [[("t", [(0, ErrorCode.UNSTABLE_OFFSET_COMMIT)])]]
+    offsets = harness.core.state.offsets
     assert [offsets.has_open_transaction(group) for group in "ghi"] == [True, True, False]
-    room.core.replay_end_transaction(EndTransaction(7, 0, False), room.now)
+    harness.core.replay_end_transaction(EndTransaction(7, 0, False), harness.now)
     assert not offsets.has_open_transaction("g")
-    assert fetch(room, ("g", [("t", [0])]), stable=True) == [[("t", [(0, 5)])]]
+    assert fetch(harness, ("g", [("t", [0])]), stable=True) == [[("t", [(0, 5)])]]

@@ -22,129 +22,129 @@ GROUPS = 3 * MOST_RECORDS
 
 def filled() -> Producers:
     """Each group has one offset, of the topic that is going to be deleted."""
-    room = Producers()
+    harness = Producers()
     for number in range(GROUPS):
-        room.commit(group=f"g{number}")
-    room.records.clear()
-    return room
+        harness.commit(group=f"g{number}")
+    harness.records.clear()
+    return harness
 
 
-def change(room: Producers, image: TopicsImage) -> int:
+def change(harness: Producers, image: TopicsImage) -> int:
     """How many records the command alone gives."""
-    return len(room.add(room.core.handle(TopicsChanged(image), room.now)).records)
+    return len(harness.collect(harness.core.handle(TopicsChanged(image), harness.now)).records)
 
 
-def slices(room: Producers) -> list[int]:
+def slices(harness: Producers) -> list[int]:
     """How many records each of the slices gives that follow."""
     counts = []
-    while room.core.state.topic_deletion is not None:
-        room._move(room.now.mono_ms + deletion.SLICE_AFTER_MS)
-        counts.append(len(room.add(room.core.advance(room.now)).records))
+    while harness.core.state.topic_deletion is not None:
+        harness._move(harness.now.mono_ms + deletion.SLICE_AFTER_MS)
+        counts.append(len(harness.collect(harness.core.advance(harness.now)).records))
     return counts
 
 
 def test_many_groups_are_looked_at_in_slices() -> None:
-    room = filled()
-    counts = [change(room, NO_TOPICS), *slices(room)]
+    harness = filled()
+    counts = [change(harness, NO_TOPICS), *slices(harness)]
     assert sum(counts) == GROUPS
     assert max(counts) <= MOST_RECORDS
     assert counts[0] > 0
-    assert not dict(room.core.state.offsets.groups())
-    assert room.only_retention_is_due()
-    told = [event.group_id for event in room.events if event.kind == events.OFFSETS_DELETED]
+    assert not dict(harness.core.state.offsets.groups())
+    assert harness.only_retention_is_due()
+    told = [event.group_id for event in harness.events if event.kind == events.OFFSETS_DELETED]
     assert told == [f"g{number}" for number in range(GROUPS)]
 
 
 def test_one_group_with_many_offsets_goes_in_slices_too() -> None:
-    room = Producers()
+    harness = Producers()
     value = OffsetCommitValue(7, topic_id=b"T" * 16)
     for number in range(GROUPS):
-        room.core.replay([(OffsetCommitKey("g", "t", number), value)], room.now)
-    counts = [change(room, NO_TOPICS), *slices(room)]
+        harness.core.replay([(OffsetCommitKey("g", "t", number), value)], harness.now)
+    counts = [change(harness, NO_TOPICS), *slices(harness)]
     assert sum(counts) == GROUPS
     assert max(counts) <= MOST_RECORDS
-    told = [event.facts["topics"]["t"] for event in room.events if event.kind == events.OFFSETS_DELETED]  # type: ignore[index]  # facts of any kind
+    told = [event.facts["topics"]["t"] for event in harness.events if event.kind == events.OFFSETS_DELETED]  # type: ignore[index]  # facts of any kind
     assert [one for some in told for one in some] == list(range(GROUPS))
 
 
 def test_groups_without_such_offsets_are_work_too() -> None:
-    room = Producers()
+    harness = Producers()
     for number in range(GROUPS):
-        room.commit(group=f"g{number}", topic="u")
-    room.commit(group="last")
-    counts = [change(room, TopicsImage({"u": TOPICS.by_name["u"]}, 2)), *slices(room)]
+        harness.commit(group=f"g{number}", topic="u")
+    harness.commit(group="last")
+    counts = [change(harness, TopicsImage({"u": TOPICS.by_name["u"]}, 2)), *slices(harness)]
     assert len(counts) > GROUPS // SLICE
     assert sum(counts) == 1
-    assert len(dict(room.core.state.offsets.groups())) == GROUPS
+    assert len(dict(harness.core.state.offsets.groups())) == GROUPS
 
 
 def test_topics_that_are_deleted_meanwhile_are_looked_for_next() -> None:
-    room = filled()
+    harness = filled()
     for number in range(GROUPS):
-        room.commit(group=f"g{number}", topic="u")
-    room.commit(group="g0", topic="v")
-    change(room, TopicsImage({**TOPICS.by_name, "v": TopicImage("v", b"V" * 16, 1)}, 2))
+        harness.commit(group=f"g{number}", topic="u")
+    harness.commit(group="g0", topic="v")
+    change(harness, TopicsImage({**TOPICS.by_name, "v": TopicImage("v", b"V" * 16, 1)}, 2))
     without_t = TopicsImage({"u": TOPICS.by_name["u"], "v": TopicImage("v", b"V" * 16, 1)}, 3)
-    assert change(room, without_t) > 0
-    assert change(room, TopicsImage({"v": TopicImage("v", b"V" * 16, 1)}, 4)) == 0
-    assert change(room, NO_TOPICS) == 0
-    slices(room)
+    assert change(harness, without_t) > 0
+    assert change(harness, TopicsImage({"v": TopicImage("v", b"V" * 16, 1)}, 4)) == 0
+    assert change(harness, NO_TOPICS) == 0
+    slices(harness)
     # the image did not know "v" when it was committed: that offset has no id, and goes by its name
-    assert not dict(room.core.state.offsets.groups())
+    assert not dict(harness.core.state.offsets.groups())
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
 def test_a_topic_that_is_made_again_meanwhile_keeps_its_offsets(is_committed: bool) -> None:
-    room = filled()
-    change(room, NO_TOPICS)
-    assert change(room, AGAIN) == 0
+    harness = filled()
+    change(harness, NO_TOPICS)
+    assert change(harness, AGAIN) == 0
     last = f"g{GROUPS - 1}"
-    assert room.txn(offset=70, group=last) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert room.txn(offset=70, group="g0") == 0  # it was looked at
-    room.end(is_committed=is_committed)
-    assert room.commit(group=last, partition=1, offset=8) == 0  # it has the id of the new topic
-    slices(room)
-    assert room.fetch(group="g0").committed_offset == (70 if is_committed else -1)
-    assert [room.fetch(group=last, partition=one).committed_offset for one in (0, 1)] == [-1, 8]
-    assert room.txn(offset=71, group=last) == 0
+    assert harness.txn(offset=70, group=last) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert harness.txn(offset=70, group="g0") == 0  # it was looked at
+    harness.end(is_committed=is_committed)
+    assert harness.commit(group=last, partition=1, offset=8) == 0  # it has the id of the new topic
+    slices(harness)
+    assert harness.fetch(group="g0").committed_offset == (70 if is_committed else -1)
+    assert [harness.fetch(group=last, partition=one).committed_offset for one in (0, 1)] == [-1, 8]
+    assert harness.txn(offset=71, group=last) == 0
 
 
 def test_while_others_are_to_follow_no_group_may_commit_to_them_in_a_transaction() -> None:
-    room = filled()
-    change(room, TopicsImage({"u": TOPICS.by_name["u"]}, 2))
-    change(room, NO_TOPICS)
-    change(room, AGAIN)
-    assert room.txn(offset=70, group="g0", topic="u") == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert room.txn(offset=70, group="g0", topic="elsewhere") == 0
-    slices(room)
-    assert room.txn(offset=70, group="g0", topic="u") == 0
+    harness = filled()
+    change(harness, TopicsImage({"u": TOPICS.by_name["u"]}, 2))
+    change(harness, NO_TOPICS)
+    change(harness, AGAIN)
+    assert harness.txn(offset=70, group="g0", topic="u") == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert harness.txn(offset=70, group="g0", topic="elsewhere") == 0
+    slices(harness)
+    assert harness.txn(offset=70, group="g0", topic="u") == 0
 
 
 def test_a_transaction_that_ends_meanwhile_leaves_nothing() -> None:
-    room = filled()
+    harness = filled()
     last = f"g{GROUPS - 1}"
     for partition in range(8):
-        room.txn(partition=partition, offset=70, group=last)
-    room.txn(offset=70, group=last, topic="u")
-    change(room, NO_TOPICS)
-    room.end(is_committed=True)
-    slices(room)
-    assert not dict(room.core.state.offsets.groups())
-    assert not room.core.state.offsets.pending.producers
+        harness.txn(partition=partition, offset=70, group=last)
+    harness.txn(offset=70, group=last, topic="u")
+    change(harness, NO_TOPICS)
+    harness.end(is_committed=True)
+    slices(harness)
+    assert not dict(harness.core.state.offsets.groups())
+    assert not harness.core.state.offsets.pending.producers
 
 
 def test_pending_offsets_go_in_slices() -> None:
-    room = Producers()
+    harness = Producers()
     for number in range(GROUPS):
-        room.txn(partition=number % 8, offset=70, group=f"g{number}")
+        harness.txn(partition=number % 8, offset=70, group=f"g{number}")
     for number in range(2 * CHUNK):
-        room.txn(offset=70, group="many", topic=f"t{number}")
+        harness.txn(offset=70, group="many", topic=f"t{number}")
     topics = {f"t{number}": TopicImage(f"t{number}", b"%016d" % number, 1) for number in range(2 * CHUNK)}
-    room.core.state.image = TopicsImage({**TOPICS.by_name, **topics}, 2)
-    counts = [change(room, NO_TOPICS), *slices(room)]
+    harness.core.state.image = TopicsImage({**TOPICS.by_name, **topics}, 2)
+    counts = [change(harness, NO_TOPICS), *slices(harness)]
     assert sum(counts) == GROUPS + 2 * CHUNK
     assert max(counts) <= MOST_RECORDS
-    assert not room.core.state.offsets.pending.producers
+    assert not harness.core.state.offsets.pending.producers
 
 
 def test_after_a_load_it_goes_in_slices_as_well() -> None:

@@ -37,14 +37,14 @@ from muster.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.coordinator.groups.harness import TOPICS, Room
+from tests.coordinator.groups.harness import TOPICS, GroupHarness
 
 DAY_MS = 24 * 3_600_000
 UNKNOWN_MEMBER, FENCED = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID
 ILLEGAL = ErrorCode.ILLEGAL_GENERATION
 
 
-class Producers(Room):
+class Producers(GroupHarness):
     """A room with producers: `txn` commits an offset in the transaction of one, `end` ends it."""
 
     def txn(
@@ -74,7 +74,7 @@ class Producers(Room):
     def ask(self, request: TxnOffsetCommitRequest, append_error: int = 0) -> Any:
         self.asked += 1
         command = TxnCommitCommand(request, self.asked, Client("c", "/10.0.0.1"), append_error)  # type: ignore[arg-type]  # a number stands for the client
-        self.take(self.core.handle(command, self.now, self.max_bytes))
+        self.collect(self.core.handle(command, self.now, self.max_bytes))
         self.settle()
         return self.reply(self.asked)
 
@@ -94,26 +94,26 @@ class Producers(Room):
 
 
 @pytest.fixture
-def room() -> Producers:
+def harness() -> Producers:
     return Producers()
 
 
-def test_what_is_committed_in_a_transaction_waits_for_its_end(room: Producers) -> None:
-    assert room.commit(offset=1) == 0
-    assert room.txn(offset=9, metadata="m") == 0
-    assert (room.at(), room.stable_fetch()) == (1, (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-    room.end()
-    row = room.fetch()
+def test_what_is_committed_in_a_transaction_waits_for_its_end(harness: Producers) -> None:
+    assert harness.commit(offset=1) == 0
+    assert harness.txn(offset=9, metadata="m") == 0
+    assert (harness.at(), harness.stable_fetch()) == (1, (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+    harness.end()
+    row = harness.fetch()
     assert (row.committed_offset, row.committed_leader_epoch, row.metadata) == (9, 3, "m")
-    assert room.stable_fetch() == (9, 0)
-    room.txn(offset=10)
-    room.end(is_committed=False)
-    assert room.stable_fetch() == (9, 0)
+    assert harness.stable_fetch() == (9, 0)
+    harness.txn(offset=10)
+    harness.end(is_committed=False)
+    assert harness.stable_fetch() == (9, 0)
 
 
-def test_the_record_has_no_topic_id(room: Producers) -> None:
-    room.txn(offset=9)
-    (record,) = room.records
+def test_the_record_has_no_topic_id(harness: Producers) -> None:
+    harness.txn(offset=9)
+    (record,) = harness.records
     value: Any = record.value
     assert (record.value_version, value.offset, value.topic_id) == (4, 9, ZERO_UUID)
     size = txn_commit.least_bytes("g", TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 9)]))
@@ -121,189 +121,189 @@ def test_the_record_has_no_topic_id(room: Producers) -> None:
 
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Stable"])
-def test_who_may_in_a_group_with_members(room: Producers, state: str) -> None:
-    a, b = room.stable(static=True)
+def test_who_may_in_a_group_with_members(harness: Producers, state: str) -> None:
+    a, b = harness.stable(static=True)
     if state != "Stable":
-        room.join(b, instance="i1", protocols=(("range", b"other"),))
+        harness.join(b, instance="i1", protocols=(("range", b"other"),))
     if state == "CompletingRebalance":
-        room.join(a, instance="i0")
-    now = room.group().generation
-    assert room.group().state == state
-    assert [room.txn(), room.txn(a, now), room.txn(a, now, instance="i0")] == [0, 0, 0]
-    assert [room.txn(a, now - 1), room.txn(a, -1), room.txn(a, now + 1, instance="i0")] == [ILLEGAL] * 3
-    assert [room.txn("ghost", now), room.txn("", now), room.txn(a, now, instance="j")] == [UNKNOWN_MEMBER] * 3
-    assert [room.txn("ghost", now, instance="i0"), room.txn("", -1, instance="i0")] == [FENCED, FENCED]
+        harness.join(a, instance="i0")
+    now = harness.group().generation
+    assert harness.group().state == state
+    assert [harness.txn(), harness.txn(a, now), harness.txn(a, now, instance="i0")] == [0, 0, 0]
+    assert [harness.txn(a, now - 1), harness.txn(a, -1), harness.txn(a, now + 1, instance="i0")] == [ILLEGAL] * 3
+    assert [harness.txn("ghost", now), harness.txn("", now), harness.txn(a, now, instance="j")] == [UNKNOWN_MEMBER] * 3
+    assert [harness.txn("ghost", now, instance="i0"), harness.txn("", -1, instance="i0")] == [FENCED, FENCED]
 
 
-def test_an_empty_group_takes_all_without_a_generation(room: Producers) -> None:
-    a, b = room.stable()
-    room.leave(a)
-    room.leave(b)
-    assert [room.txn(), room.txn("x"), room.txn("x", instance="i")] == [0, 0, 0]
-    assert room.txn("x", 2) == UNKNOWN_MEMBER
+def test_an_empty_group_takes_all_without_a_generation(harness: Producers) -> None:
+    a, b = harness.stable()
+    harness.leave(a)
+    harness.leave(b)
+    assert [harness.txn(), harness.txn("x"), harness.txn("x", instance="i")] == [0, 0, 0]
+    assert harness.txn("x", 2) == UNKNOWN_MEMBER
 
 
-def test_what_makes_a_group(room: Producers) -> None:
-    assert room.txn("x", 0) == ILLEGAL
-    assert room.core.state.groups == {}
-    assert room.txn(append_error=ErrorCode.INVALID_PRODUCER_EPOCH) == ErrorCode.INVALID_PRODUCER_EPOCH
-    assert (room.core.state.groups, room.records) == ({}, [])
-    assert room.txn() == 0
-    assert (room.group().state, room.group().protocol_type) == ("Empty", None)
+def test_what_makes_a_group(harness: Producers) -> None:
+    assert harness.txn("x", 0) == ILLEGAL
+    assert harness.core.state.groups == {}
+    assert harness.txn(append_error=ErrorCode.INVALID_PRODUCER_EPOCH) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert (harness.core.state.groups, harness.records) == ({}, [])
+    assert harness.txn() == 0
+    assert (harness.group().state, harness.group().protocol_type) == ("Empty", None)
 
 
-def test_the_log_is_asked_last(room: Producers) -> None:
+def test_the_log_is_asked_last(harness: Producers) -> None:
     old = ErrorCode.INVALID_PRODUCER_EPOCH
-    assert room.txn("x", 1, append_error=old) == ILLEGAL
-    assert room.txn(metadata="x" * 4_097, append_error=old) == ErrorCode.OFFSET_METADATA_TOO_LARGE
-    assert room.txn(append_error=old) == old
+    assert harness.txn("x", 1, append_error=old) == ILLEGAL
+    assert harness.txn(metadata="x" * 4_097, append_error=old) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert harness.txn(append_error=old) == old
 
 
-def test_metadata_too_large_concerns_its_partition(room: Producers) -> None:
+def test_metadata_too_large_concerns_its_partition(harness: Producers) -> None:
     rows = [
         TxnOffsetCommitRequestPartition(0, 1, -1, "x" * 4_097),
         TxnOffsetCommitRequestPartition(1, 2, -1, None),
         TxnOffsetCommitRequestPartition(2, 3, -1, "x" * 4_096),
     ]
     topics = [TxnOffsetCommitRequestTopic("t", rows), TxnOffsetCommitRequestTopic("u", rows[1:2])]
-    reply = room.ask(TxnOffsetCommitRequest("tx", "g", 7, 0, topics=topics))
+    reply = harness.ask(TxnOffsetCommitRequest("tx", "g", 7, 0, topics=topics))
     assert [[one.error_code for one in topic.partitions] for topic in reply.topics] == [[12, 0, 0], [0]]
-    room.end()
-    assert [room.at(0), room.at(1), room.at(2)] == [-1, 2, 3]
+    harness.end()
+    assert [harness.at(0), harness.at(1), harness.at(2)] == [-1, 2, 3]
 
 
-def test_more_than_a_batch_is_refused_as_a_whole(room: Producers) -> None:
-    room.max_bytes = 200
-    assert room.txn(metadata="x" * 150) == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert room.records == []
+def test_more_than_a_batch_is_refused_as_a_whole(harness: Producers) -> None:
+    harness.max_bytes = 200
+    assert harness.txn(metadata="x" * 150) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert harness.records == []
 
 
-def test_a_commit_is_no_sign_of_life(room: Producers) -> None:
-    a, b = room.stable()
-    room.advance(9_000)
-    assert room.txn(b, 2) == 0
-    room.advance(1_000)
-    assert {a, b} & room.group().members.keys() == set()
+def test_a_commit_is_no_sign_of_life(harness: Producers) -> None:
+    a, b = harness.stable()
+    harness.advance(9_000)
+    assert harness.txn(b, 2) == 0
+    harness.advance(1_000)
+    assert {a, b} & harness.group().members.keys() == set()
 
 
-def test_the_order_of_the_records_counts(room: Producers) -> None:
-    room.txn(offset=1, producer=7)
-    room.txn(offset=2, producer=8)
-    room.end(8)
-    room.end(7)
-    assert room.stable_fetch() == (2, 0)
-    room.txn(offset=3)
-    room.commit(offset=4)
-    assert room.stable_fetch() == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    room.end()
-    assert room.stable_fetch() == (4, 0)
+def test_the_order_of_the_records_counts(harness: Producers) -> None:
+    harness.txn(offset=1, producer=7)
+    harness.txn(offset=2, producer=8)
+    harness.end(8)
+    harness.end(7)
+    assert harness.stable_fetch() == (2, 0)
+    harness.txn(offset=3)
+    harness.commit(offset=4)
+    assert harness.stable_fetch() == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    harness.end()
+    assert harness.stable_fetch() == (4, 0)
 
 
-def test_it_is_stable_when_the_last_transaction_has_ended(room: Producers) -> None:
-    room.txn(offset=1, producer=7)
-    room.txn(offset=2, producer=8)
-    room.end(7)
-    assert room.stable_fetch() == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    room.end(8, is_committed=False)
-    assert room.stable_fetch() == (1, 0)
+def test_it_is_stable_when_the_last_transaction_has_ended(harness: Producers) -> None:
+    harness.txn(offset=1, producer=7)
+    harness.txn(offset=2, producer=8)
+    harness.end(7)
+    assert harness.stable_fetch() == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    harness.end(8, is_committed=False)
+    assert harness.stable_fetch() == (1, 0)
 
 
 @pytest.mark.parametrize("is_group", [True, False])
-def test_deletion_drops_what_is_pending(room: Producers, is_group: bool) -> None:
-    room.txn(offset=1)
+def test_deletion_drops_what_is_pending(harness: Producers, is_group: bool) -> None:
+    harness.txn(offset=1)
     if is_group:
-        reply = room.send(DeleteGroupsRequest(["g"]))
+        reply = harness.send(DeleteGroupsRequest(["g"]))
         assert reply.results[0].error_code == 0
-        assert room.core.state.groups == {}
+        assert harness.core.state.groups == {}
     else:
         partitions = [OffsetDeleteRequestPartition(0)]
-        room.send(OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", partitions)]))
-    assert room.stable_fetch() == (-1, 0)
-    assert room.txn(offset=2, partition=1) == 0  # the same transaction goes on
-    room.end()
-    assert (room.at(0), room.at(1)) == (-1, 2)
+        harness.send(OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", partitions)]))
+    assert harness.stable_fetch() == (-1, 0)
+    assert harness.txn(offset=2, partition=1) == 0  # the same transaction goes on
+    harness.end()
+    assert (harness.at(0), harness.at(1)) == (-1, 2)
 
 
-def test_a_pending_offset_keeps_the_committed_one_and_the_group(room: Producers) -> None:
-    room.commit(offset=1)
-    room.commit(offset=1, partition=1)
-    room.txn(offset=2)
-    room.advance(8 * DAY_MS)
-    assert (room.at(0), room.at(1)) == (1, -1)
-    room.end(is_committed=False)
-    room.advance(DAY_MS)
-    assert room.core.state.groups == {}
+def test_a_pending_offset_keeps_the_committed_one_and_the_group(harness: Producers) -> None:
+    harness.commit(offset=1)
+    harness.commit(offset=1, partition=1)
+    harness.txn(offset=2)
+    harness.advance(8 * DAY_MS)
+    assert (harness.at(0), harness.at(1)) == (1, -1)
+    harness.end(is_committed=False)
+    harness.advance(DAY_MS)
+    assert harness.core.state.groups == {}
 
 
-def test_a_group_with_only_pending_offsets_is_kept(room: Producers) -> None:
-    room.txn(offset=2)
-    room.advance(8 * DAY_MS)
-    assert list(room.core.state.groups) == ["g"]
-    room.end(is_committed=False)
-    room.advance(DAY_MS)
-    assert room.core.state.groups == {}
+def test_a_group_with_only_pending_offsets_is_kept(harness: Producers) -> None:
+    harness.txn(offset=2)
+    harness.advance(8 * DAY_MS)
+    assert list(harness.core.state.groups) == ["g"]
+    harness.end(is_committed=False)
+    harness.advance(DAY_MS)
+    assert harness.core.state.groups == {}
 
 
 @pytest.mark.parametrize("is_committed_before", [False, True])
-def test_a_deleted_topic_takes_its_pending_offsets_along(room: Producers, is_committed_before: bool) -> None:
+def test_a_deleted_topic_takes_its_pending_offsets_along(harness: Producers, is_committed_before: bool) -> None:
     if is_committed_before:
-        room.commit(offset=1)
-    room.txn(offset=2)
-    room.txn(offset=3, topic="u")
-    room.add(room.core.handle(TopicsChanged(TopicsImage({"u": TOPICS.by_name["u"]}, 2)), room.now))
-    assert room.stable_fetch() == (-1, 0)
-    assert [record.value for record in room.records[-1:]] == [None]
-    assert room.events[-1].facts == {"cause": events.TOPIC_DELETED, "topics": {"t": [0]}}
-    room.end()
-    assert room.core.state.offsets.topics("g").keys() == {"u"}
+        harness.commit(offset=1)
+    harness.txn(offset=2)
+    harness.txn(offset=3, topic="u")
+    harness.collect(harness.core.handle(TopicsChanged(TopicsImage({"u": TOPICS.by_name["u"]}, 2)), harness.now))
+    assert harness.stable_fetch() == (-1, 0)
+    assert [record.value for record in harness.records[-1:]] == [None]
+    assert harness.events[-1].facts == {"cause": events.TOPIC_DELETED, "topics": {"t": [0]}}
+    harness.end()
+    assert harness.core.state.offsets.topics("g").keys() == {"u"}
 
 
-def test_a_topic_made_again_takes_no_pending_offset_over(room: Producers) -> None:
+def test_a_topic_made_again_takes_no_pending_offset_over(harness: Producers) -> None:
     # without an id nobody knows which of the two is meant: Kafka drops it as well
-    room.txn(offset=2)
+    harness.txn(offset=2)
     image = TopicsImage({"t": TopicImage("t", b"N" * 16, 8), "u": TOPICS.by_name["u"]}, 2)
-    room.add(room.core.handle(TopicsChanged(image), room.now))
-    room.end()
-    assert room.at() == -1
+    harness.collect(harness.core.handle(TopicsChanged(image), harness.now))
+    harness.end()
+    assert harness.at() == -1
 
 
-def test_what_a_later_commit_stands_instead_of_does_not_go_with_a_topic(room: Producers) -> None:
-    room.txn(offset=2)
+def test_what_a_later_commit_stands_instead_of_does_not_go_with_a_topic(harness: Producers) -> None:
+    harness.txn(offset=2)
     row = OffsetCommitRequestPartition(0, 3)
-    room.send(OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", b"X" * 16, [row])]))
-    before = len(room.records)
-    room.add(room.core.handle(TopicsChanged(TopicsImage({"u": TOPICS.by_name["u"]}, 2)), room.now))
-    assert len(room.records) == before
-    assert room.stable_fetch() == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    room.end()
-    assert room.stable_fetch() == (3, 0)
+    harness.send(OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", b"X" * 16, [row])]))
+    before = len(harness.records)
+    harness.collect(harness.core.handle(TopicsChanged(TopicsImage({"u": TOPICS.by_name["u"]}, 2)), harness.now))
+    assert len(harness.records) == before
+    assert harness.stable_fetch() == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    harness.end()
+    assert harness.stable_fetch() == (3, 0)
 
 
-def test_the_end_is_told_to_each_group(room: Producers) -> None:
-    room.txn(offset=1)
-    room.txn(offset=2, partition=1)
-    room.txn(offset=3, group="h", topic="u")
-    room.commit(offset=9)
-    room.end()
-    told = [(event.kind, event.group_id, event.facts["offsets"]) for event in room.events]
+def test_the_end_is_told_to_each_group(harness: Producers) -> None:
+    harness.txn(offset=1)
+    harness.txn(offset=2, partition=1)
+    harness.txn(offset=3, group="h", topic="u")
+    harness.commit(offset=9)
+    harness.end()
+    told = [(event.kind, event.group_id, event.facts["offsets"]) for event in harness.events]
     assert told == [
         (events.TRANSACTION_COMMITTED, "g", {"t": {1: 2}}),
         (events.TRANSACTION_COMMITTED, "h", {"u": {0: 3}}),
     ]
-    facts = room.events[0].facts
-    assert (facts["producer_id"], facts["producer_epoch"], facts["since_ms"]) == (7, 0, room.now.wall_ms)
-    room.events.clear()
-    room.txn(offset=5)
-    room.end(is_committed=False)
-    room.end()  # a marker for nothing
-    assert [(event.kind, event.facts["offsets"]) for event in room.events] == [
+    facts = harness.events[0].facts
+    assert (facts["producer_id"], facts["producer_epoch"], facts["since_ms"]) == (7, 0, harness.now.wall_ms)
+    harness.events.clear()
+    harness.txn(offset=5)
+    harness.end(is_committed=False)
+    harness.end()  # a marker for nothing
+    assert [(event.kind, event.facts["offsets"]) for event in harness.events] == [
         (events.TRANSACTION_ABORTED, {"t": {0: 5}})
     ]
 
 
-def test_a_refusal_is_told(room: Producers) -> None:
-    room.txn("x", 1)
-    (event,) = room.events
+def test_a_refusal_is_told(harness: Producers) -> None:
+    harness.txn("x", 1)
+    (event,) = harness.events
     assert (event.kind, event.facts["api"], event.facts["error"]) == (
         events.REQUEST_REFUSED,
         "TxnOffsetCommit",
@@ -314,24 +314,24 @@ def test_a_refusal_is_told(room: Producers) -> None:
 @pytest.mark.parametrize(
     ("kind", "errors"), [("consumer", [0, UNKNOWN_MEMBER, UNKNOWN_MEMBER]), (SHARE, [ErrorCode.GROUP_ID_NOT_FOUND] * 3)]
 )
-def test_groups_of_other_types(room: Producers, kind: str, errors: list[int]) -> None:
-    group = room.core.state.groups["g"] = UnsupportedGroup("g", kind)
+def test_groups_of_other_types(harness: Producers, kind: str, errors: list[int]) -> None:
+    group = harness.core.state.groups["g"] = UnsupportedGroup("g", kind)
     group.state = STABLE
-    assert [room.txn(), room.txn("x", 1), room.txn("x", -1)] == errors
+    assert [harness.txn(), harness.txn("x", 1), harness.txn("x", -1)] == errors
 
 
-def test_a_replay_gives_the_same(room: Producers) -> None:
-    room.commit(offset=1)
-    before = len(room.records)
-    room.txn(offset=2)
-    room.txn(offset=3, partition=1)
-    again = GroupCore(room.settings, TOPICS)
-    again.replay([(one.key, one.value) for one in room.records[:before]], room.now)
-    rows = [(one.key, one.value) for one in room.records[before:]]
-    again.replay_transactional(TransactionalBatch(7, 0, room.now.wall_ms, rows), room.now)
-    for core in (room.core, again):
+def test_a_replay_gives_the_same(harness: Producers) -> None:
+    harness.commit(offset=1)
+    before = len(harness.records)
+    harness.txn(offset=2)
+    harness.txn(offset=3, partition=1)
+    again = GroupCore(harness.settings, TOPICS)
+    again.replay([(one.key, one.value) for one in harness.records[:before]], harness.now)
+    rows = [(one.key, one.value) for one in harness.records[before:]]
+    again.replay_transactional(TransactionalBatch(7, 0, harness.now.wall_ms, rows), harness.now)
+    for core in (harness.core, again):
         assert core.state.offsets.pending_of(7) == {"g": {"t": {0: 2, 1: 3}}}
-        core.replay_end_transaction(EndTransaction(7, 0, True), room.now)
+        core.replay_end_transaction(EndTransaction(7, 0, True), harness.now)
         assert {number: core.state.offsets.get("g", "t", number) for number in (0, 1)} == {
-            number: room.core.state.offsets.get("g", "t", number) for number in (0, 1)
+            number: harness.core.state.offsets.get("g", "t", number) for number in (0, 1)
         }

@@ -21,7 +21,7 @@ from muster.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.coordinator.groups.harness import TOPICS, Room
+from tests.coordinator.groups.harness import TOPICS, GroupHarness
 
 GROUPS, PARTITIONS, PRODUCERS = "gh", (0, 1), (7, 8, 9)
 STEP = st.tuples(
@@ -69,34 +69,34 @@ class History:
     """A core and its model, and the log that a load would read."""
 
     def __init__(self) -> None:
-        self.room = Room()
+        self.harness = GroupHarness()
         self.model = Model()
         self.log: list[tuple[Any, ...]] = []
 
     def step(self, what: str, group: str, partition: int, producer: int) -> None:
-        before = len(self.room.records)
+        before = len(self.harness.records)
         offset = len(self.log) + 1
         place = group, partition
         if what == "plain":
-            assert self.room.commit(group=group, partition=partition, offset=offset) == 0
+            assert self.harness.commit(group=group, partition=partition, offset=offset) == 0
             self.model.put(place, offset, None)
         elif what in ("txn", "fenced"):
             self.commit(group, partition, offset, producer, 47 if what == "fenced" else 0)
             if what == "txn":
                 self.model.put(place, offset, producer)
         elif what in ("commit", "abort"):
-            self.room.core.replay_end_transaction(EndTransaction(producer, 0, what == "commit"), self.room.now)
+            self.harness.core.replay_end_transaction(EndTransaction(producer, 0, what == "commit"), self.harness.now)
             self.model.end(producer, what == "commit")
             self.log.append(("end", producer, what == "commit"))
         elif what == "forget":
             rows = [OffsetDeleteRequestPartition(partition)]
-            self.room.send(OffsetDeleteRequest(group, [OffsetDeleteRequestTopic("t", rows)]))
+            self.harness.send(OffsetDeleteRequest(group, [OffsetDeleteRequestTopic("t", rows)]))
             self.model.delete(place)
         else:
-            self.room.send(DeleteGroupsRequest([group]))
+            self.harness.send(DeleteGroupsRequest([group]))
             for index in PARTITIONS:
                 self.model.delete((group, index))
-        made = [(one.key, one.value) for one in self.room.records[before:]]
+        made = [(one.key, one.value) for one in self.harness.records[before:]]
         if made:
             self.log.append(("txn", producer, made) if what == "txn" else ("plain", made))
 
@@ -105,12 +105,12 @@ class History:
         request = TxnOffsetCommitRequest("tx", group, producer, 0, topics=topics)
         answers: list[Any] = []
         command = TxnCommitCommand(request, answers.append, Client("c", "/h"), append_error)
-        output = self.room.add(self.room.core.handle(command, self.room.now))
+        output = self.harness.collect(self.harness.core.handle(command, self.harness.now))
         ((_, response),) = output.replies
         assert response.topics[0].partitions[0].error_code == append_error  # type: ignore[attr-defined]  # what else
 
     def replayed(self) -> GroupCore:
-        core, now = GroupCore(self.room.settings, TOPICS), self.room.now
+        core, now = GroupCore(self.harness.settings, TOPICS), self.harness.now
         for what, *rest in self.log:
             if what == "plain":
                 core.replay(rest[0], now)
@@ -138,14 +138,14 @@ def test_what_counts_is_what_kafka_says_also_after_a_load(steps: list[tuple[str,
     history = History()
     for step in steps:
         history.step(*step)
-        assert seen(history.room.core) == (history.model.offsets(), history.model.unstable())
+        assert seen(history.harness.core) == (history.model.offsets(), history.model.unstable())
     core = history.replayed()
-    assert seen(core) == seen(history.room.core)
-    assert core.state.groups.keys() == history.room.core.state.groups.keys()
+    assert seen(core) == seen(history.harness.core)
+    assert core.state.groups.keys() == history.harness.core.state.groups.keys()
     for producer in PRODUCERS:
-        assert core.state.offsets.pending_of(producer) == history.room.core.state.offsets.pending_of(producer)
-        for one in (core, history.room.core):
-            one.replay_end_transaction(EndTransaction(producer, 0, True), history.room.now)
+        assert core.state.offsets.pending_of(producer) == history.harness.core.state.offsets.pending_of(producer)
+        for one in (core, history.harness.core):
+            one.replay_end_transaction(EndTransaction(producer, 0, True), history.harness.now)
         history.model.end(producer, True)
-    assert seen(core) == seen(history.room.core) == (history.model.offsets(), set())
+    assert seen(core) == seen(history.harness.core) == (history.model.offsets(), set())
     assert core.state.offsets.pending.producers == {}

@@ -59,7 +59,7 @@ def test_who_waits_for_a_group_that_is_read_is_answered_when_the_shard_resigns()
     shard = GroupShard(
         0, partial(GroupCore, GroupSettings()), lambda: None, ManualClock(), NO_TOPICS  # type: ignore[arg-type, return-value]  # it is not opened
     )  # fmt: skip
-    shard._tell(UpgradePrepared(command(answers), None))
+    shard._notify(UpgradePrepared(command(answers), None))
     (answer,) = answers
     assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 

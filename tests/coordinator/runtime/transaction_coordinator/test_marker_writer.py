@@ -10,77 +10,77 @@ from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.runtime.transaction_coordinator.markers import MarkerWriter
 from muster.coordinator.state_machine.interface import Producer
 from muster.protocol.errors import ErrorCode
-from tests.coordinator.runtime.transaction_coordinator.room import Room
+from tests.coordinator.runtime.transaction_coordinator.harness import CoordinatorHarness
 
 MARKER = EndMarker(7, 2, True, 12, 0)
 
 
 @pytest.fixture
-def room() -> Room:
-    return Room()
+def harness() -> CoordinatorHarness:
+    return CoordinatorHarness()
 
 
-def write(room: Room, topic: str, index: int, marker: EndMarker = MARKER) -> list[int]:
+def write(harness: CoordinatorHarness, topic: str, index: int, marker: EndMarker = MARKER) -> list[int]:
     ended: list[int] = []
-    MarkerWriter(room.topics.open, room.groups, room.clock).write(marker, topic, index, ended.append)
+    MarkerWriter(harness.topics.open, harness.groups, harness.clock).write(marker, topic, index, ended.append)
     return ended
 
 
-def test_a_partition_of_users_gets_a_control_batch(room: Room) -> None:
-    assert write(room, "t", 1) == [ErrorCode.NONE]
-    assert (room.markers(0), room.markers(1)) == ([], [(7, 2, True)])
+def test_a_partition_of_users_gets_a_control_batch(harness: CoordinatorHarness) -> None:
+    assert write(harness, "t", 1) == [ErrorCode.NONE]
+    assert (harness.markers(0), harness.markers(1)) == ([], [(7, 2, True)])
 
 
 @pytest.mark.parametrize(("topic", "index"), [("t", 2), ("t", -1), ("no", 0), ("__consumer_offsets", 2)])
-def test_a_partition_that_is_not_there(room: Room, topic: str, index: int) -> None:
-    assert write(room, topic, index) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+def test_a_partition_that_is_not_there(harness: CoordinatorHarness, topic: str, index: int) -> None:
+    assert write(harness, topic, index) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_a_partition_that_is_being_deleted(room: Room) -> None:
-    partition = room.topics.by_name["t"].partitions[0]
+def test_a_partition_that_is_being_deleted(harness: CoordinatorHarness) -> None:
+    partition = harness.topics.by_name["t"].partitions[0]
     assert partition is not None
     partition.close()
-    assert write(room, "t", 0) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert write(harness, "t", 0) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_a_partition_that_is_offline(room: Room) -> None:
-    partition = room.topics.by_name["t"].partitions[0]
+def test_a_partition_that_is_offline(harness: CoordinatorHarness) -> None:
+    partition = harness.topics.by_name["t"].partitions[0]
     assert partition is not None
     partition.log.go_offline("t-0", OSError("the disk is gone"))
-    assert write(room, "t", 0) == [ErrorCode.KAFKA_STORAGE_ERROR]
-    room.topics.by_name["t"].partitions[0] = None  # it could not even be opened
-    assert write(room, "t", 0) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert write(harness, "t", 0) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    harness.topics.by_name["t"].partitions[0] = None  # it could not even be opened
+    assert write(harness, "t", 0) == [ErrorCode.KAFKA_STORAGE_ERROR]
 
 
-def test_an_older_coordinator_and_an_older_epoch_are_refused(room: Room) -> None:
-    assert write(room, "t", 0) == [ErrorCode.NONE]
-    assert write(room, "t", 0, MARKER._replace(coordinator_epoch=11)) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
-    assert write(room, "t", 0, MARKER._replace(producer_epoch=1)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-    assert room.markers() == [(7, 2, True)]
+def test_an_older_coordinator_and_an_older_epoch_are_refused(harness: CoordinatorHarness) -> None:
+    assert write(harness, "t", 0) == [ErrorCode.NONE]
+    assert write(harness, "t", 0, MARKER._replace(coordinator_epoch=11)) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+    assert write(harness, "t", 0, MARKER._replace(producer_epoch=1)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert harness.markers() == [(7, 2, True)]
 
 
 @pytest.mark.parametrize(("durability", "waits"), [("commit", True), ("os", False)])
 def test_a_marker_is_as_durable_as_the_record_that_all_are_there(
-    room: Room, monkeypatch: pytest.MonkeyPatch, durability: str, waits: bool
+    harness: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch, durability: str, waits: bool
 ) -> None:
-    partition = room.topics.by_name["t"].partitions[0]
+    partition = harness.topics.by_name["t"].partitions[0]
     assert partition is not None
     waiting: list[int] = []
     monkeypatch.setattr(type(partition.log), "when_synced", lambda _, position, ended: waiting.append(position))
-    room.topics.settings = replace(room.topics.settings, muster_offsets_durability=durability)
-    assert write(room, "t", 0) == ([] if waits else [ErrorCode.NONE])
+    harness.topics.settings = replace(harness.topics.settings, muster_offsets_durability=durability)
+    assert write(harness, "t", 0) == ([] if waits else [ErrorCode.NONE])
     assert waiting == ([1] if waits else [])
 
 
-def test_offsets_are_ended_by_their_groups(room: Room) -> None:
-    assert write(room, "__consumer_offsets", 1, MARKER._replace(transaction_version=2)) == [ErrorCode.NONE]
-    assert (room.groups[0], room.groups[1]) == ([], [(2, Producer(7, 2), True, 12)])
+def test_offsets_are_ended_by_their_groups(harness: CoordinatorHarness) -> None:
+    assert write(harness, "__consumer_offsets", 1, MARKER._replace(transaction_version=2)) == [ErrorCode.NONE]
+    assert (harness.groups[0], harness.groups[1]) == ([], [(2, Producer(7, 2), True, 12)])
 
 
 @pytest.mark.parametrize(
     ("error", "told"),
     [(14, ErrorCode.NOT_LEADER_OR_FOLLOWER), (15, ErrorCode.NOT_LEADER_OR_FOLLOWER), (16, 6), (47, 47), (-1, -1)],
 )
-def test_groups_that_are_not_ready_have_no_leader(room: Room, error: int, told: int) -> None:
-    room.groups[0].error = error
-    assert write(room, "__consumer_offsets", 0) == [told]
+def test_groups_that_are_not_ready_have_no_leader(harness: CoordinatorHarness, error: int, told: int) -> None:
+    harness.groups[0].error = error
+    assert write(harness, "__consumer_offsets", 0) == [told]

@@ -53,7 +53,7 @@ class GroupShards(list[tuple[int, Producer, bool, int]]):
             ended(self.error)
 
 
-class Room:
+class CoordinatorHarness:
     """The transaction coordinator of a node with a topic `t` of two partitions; the same storage again is a restart."""
 
     def __init__(self, storage: Storage | None = None, *, history: str | None = None, **settings: int) -> None:
@@ -72,19 +72,19 @@ class Room:
     def _loaded(self) -> None:
         self.loads += 1
 
-    def begun(self) -> Room:
+    def begun(self) -> CoordinatorHarness:
         """With the topic there, and all shards active."""
         at_once(self.topics.ensuring(TRANSACTION_STATE_TOPIC))
         self.topics.publish()
         self.transactions.start(100)
         return self
 
-    def stopped(self) -> Room:
+    def stopped(self) -> CoordinatorHarness:
         """This one stopped, and another one begun."""
         self.transactions.stop()
         self.slices.stop()
         self.topics.logs.close(clean=True)
-        return Room(self.storage).begun()
+        return CoordinatorHarness(self.storage).begun()
 
     def ask(self, transactional_id: str, request: Message, version: int = 0) -> Any:
         """The answer; None when there is none yet."""
