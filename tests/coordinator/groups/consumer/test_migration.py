@@ -403,7 +403,7 @@ def test_a_group_is_not_upgraded_whose_member_names_more_topics_than_the_limit()
     assert isinstance(harness.core.state.groups["g"], ClassicGroup)
 
 
-@pytest.mark.parametrize(("most_bytes", "is_read"), [(5_000, True), (2_000, False)])
+@pytest.mark.parametrize(("max_bytes", "is_read"), [(5_000, True), (2_000, False)])
 def test_a_group_is_not_upgraded_whose_records_have_no_room_in_a_batch(
     monkeypatch: pytest.MonkeyPatch, max_bytes: int, *, is_read: bool
 ) -> None:
