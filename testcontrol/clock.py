@@ -18,7 +18,7 @@ from typing import Any, Final
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import Clock, Timer
 
-_MAX_DEAD: Final = 64
+_MAX_CANCELLED: Final = 64
 """Cancelled timers are removed when they outnumber the others, and are more than this."""
 
 
@@ -50,7 +50,7 @@ class MovableClock:
         self._ahead_ms = self._wall_ahead_ms = 0
         self._timers: list[tuple[int, float, int, _MovableTimer]] = []
         self._order = count()
-        self._dead = 0
+        self._cancelled = 0
         self._armed: Timer | None = None
         self._armed_ms = 0
         self.now: Callable[[], Now]
@@ -150,11 +150,11 @@ class MovableClock:
 
     def cancelled(self) -> None:
         """Count a cancelled timer, which is still among the others."""
-        self._dead += 1
-        if self._dead > _MAX_DEAD and self._dead * 2 > len(self._timers):
+        self._cancelled += 1
+        if self._cancelled > _MAX_CANCELLED and self._cancelled * 2 > len(self._timers):
             self._timers = [row for row in self._timers if row[3].callback is not None]
             heapq.heapify(self._timers)
-            self._dead = 0
+            self._cancelled = 0
 
     @property
     def next_due_ms(self) -> int | None:
@@ -162,10 +162,10 @@ class MovableClock:
         timers = self._timers
         while timers and timers[0][3].callback is None:
             heapq.heappop(timers)
-            self._dead -= 1
+            self._cancelled -= 1
         return timers[0][0] if timers else None
 
-    def leave_out(self, end_ms: int) -> int:
+    def skip_repeated(self, end_ms: int) -> int:
         """Skip repeated work before time moves to `end_ms`. Returns the time up to which only repeated work is due. Of
         each repeated work, only the last call until then is kept.
         """
@@ -220,7 +220,7 @@ class MovableClock:
                 timer = due.pop(0)[3]
                 callback, timer.callback = timer.callback, None
                 if callback is None:
-                    self._dead -= 1  # an earlier callback has cancelled it
+                    self._cancelled -= 1  # an earlier callback has cancelled it
                     continue
                 fired += 1
                 callback()

@@ -39,11 +39,14 @@ class WaitFailed(AssertionError):
         self.timeline = tuple(timeline)
         self.interventions = tuple(interventions)
         self.meddling = self.interventions  # its old name, for one release (docs/changes.md)
-        told = [f"group {group_id} was not so after {timeout_s:g} s: {waited_for}", *_indented("now", now.splitlines())]
-        told += _indented("what happened", self.timeline or ("nothing that its history tells",))
+        lines = [
+            f"group {group_id} was not so after {timeout_s:g} s: {waited_for}",
+            *_indented("now", now.splitlines()),
+        ]
+        lines += _indented("what happened", self.timeline or ("nothing that its history tells",))
         if interventions:
-            told += _indented("what the test has done to the server", self.interventions)
-        super().__init__("\n".join(told))
+            lines += _indented("what the test has done to the server", self.interventions)
+        super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Makes the error fit to be sent from another process."""

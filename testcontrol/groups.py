@@ -26,7 +26,7 @@ from muster.testcontrol import checks, group_actions, group_snapshots, waits
 from muster.testcontrol.errors import CannotBeDone, WaitFailed
 from muster.testcontrol.interceptors import HeldJoins
 from muster.testcontrol.views import DEAD, GroupView, MemberView, Offsets, others
-from muster.testcontrol.waits import TimeIsOver, turn, until
+from muster.testcontrol.waits import TimeIsOver, next_iteration, until
 
 DEFAULT_TIMEOUT_S: Final = 10.0
 """The default limit of a wait."""
@@ -63,11 +63,11 @@ class Groups:
 
     async def events(self, group_id: str) -> list[dict[str, Any]]:
         """The events of the group, as in `__group_events` (docs/events.md)."""
-        await turn()  # events of this iteration of the event loop are written at its end
+        await next_iteration()  # events of this iteration of the event loop are written at its end
         found: list[dict[str, Any]] = []
         for some in group_snapshots.events(self._server, group_id):
             found += some
-            await turn()
+            await next_iteration()
         return found
 
     async def history(self, group_id: str, *, everything: bool = False) -> list[str]:

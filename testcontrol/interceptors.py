@@ -107,7 +107,7 @@ def chained(first: Intercept, then: Intercept) -> Intercept:
     return Intercept(request, lambda context: first.wants(context) or then.wants(context))
 
 
-TakeOver = Callable[[int, Intercept | None], Intercept]
+MakeFirst = Callable[[int, Intercept | None], Intercept]
 """Makes the first interceptor of a node, from the node id and the next interceptor there."""
 
 
@@ -119,7 +119,7 @@ class Interceptors:
         self._own: dict[int, Intercept | None] = {}
         """The interceptors that the server was given."""
         self._added: list[Intercept] = []
-        self._take_over: TakeOver | None = None
+        self._make_first: MakeFirst | None = None
 
     def add(self, intercept: Intercept) -> None:
         """Let it intercept on every node from now on; has no effect if it does."""
@@ -133,9 +133,9 @@ class Interceptors:
             self._added.remove(intercept)
             self._set()
 
-    def take_over(self, take_over: TakeOver | None) -> None:
+    def set_first(self, set_first: MakeFirst | None) -> None:
         """Put this before all other interceptors. None removes it."""
-        self._take_over = take_over
+        self._make_first = set_first
         self._set()
 
     def _set(self) -> None:
@@ -143,6 +143,6 @@ class Interceptors:
             found = self._own.setdefault(node_id, point.intercept)
             for one in self._added:
                 found = one if found is None else chained(one, found)
-            if self._take_over is not None:
-                found = self._take_over(node_id, found)
+            if self._make_first is not None:
+                found = self._make_first(node_id, found)
             point.intercept = found

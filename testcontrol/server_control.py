@@ -34,10 +34,10 @@ class ServerControl:
     ) -> None:
         """`intercept`: sees requests that are not held; `loaded`: see `Server`."""
         self.joins = HeldJoins()
-        stands_on = ControlledMachine() if machine is None else machine
+        own_machine = ControlledMachine() if machine is None else machine
         self.server = Server(
             config,
-            machine=stands_on,
+            machine=own_machine,
             loaded=loaded,
             intercept=intercept,
         )
@@ -50,7 +50,7 @@ class ServerControl:
         self.nodes = Nodes(self.server)
         self.faults = Faults(self.server, interceptors)
         self.time = VirtualTime(self.server)
-        disk = stands_on.disk if isinstance(stands_on, ControlledMachine) else Disk()
+        disk = own_machine.disk if isinstance(own_machine, ControlledMachine) else Disk()
         disk.error = None  # a scenario of the server before may have set it
         self.scenarios = Scenarios(Parts(self.server, self.faults, self.groups, self.nodes, disk), KINDS)
 

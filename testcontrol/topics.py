@@ -37,7 +37,7 @@ RECORD_BYTES: Final = 40
 
 LEADER_MS: Final = 10_000
 """How long `produce` waits for a leader, in the machine's time."""
-LOOK_MS: Final = 20
+LEADER_CHECK_MS: Final = 20
 _NO_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class Topics:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._turn = 0
+        self._rotation = 0
 
     def names(self) -> list[str]:
         """All topics, also those of the coordinators; ascending."""
@@ -168,8 +168,8 @@ class Topics:
             return record.partition
         count = len(topic.partitions)
         if record.key is None:
-            self._turn += 1
-            return (self._turn - 1) % count
+            self._rotation += 1
+            return (self._rotation - 1) % count
         # imported here: it loads a whole client, and most tests need none
         from aiokafka.partitioner import murmur2
 
@@ -194,7 +194,7 @@ class Topics:
                 if refusal.error_code not in _NO_LEADER or clock.mono_ms() >= due_ms:
                     words = f"{error_name(refusal.error_code)} {refusal}"
                     raise CannotBeDone(f"{topic.name}-{index} does not take it: {words}") from refusal
-            await pause(clock, LOOK_MS)
+            await pause(clock, LEADER_CHECK_MS)
 
     async def _append_once(self, partition: Partition, records: Sequence[NewRecord], timestamp_ms: int) -> int:
         now = self._server.clock.now()

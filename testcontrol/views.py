@@ -158,10 +158,10 @@ class GroupView:
         if self.state == DEAD:
             return f"there is no group {self.group_id}"
         count = len(self.members)
-        told = f"group {self.group_id}: {self.state}, generation {self.generation}, {count} {many('member', count)}"
+        summary = f"group {self.group_id}: {self.state}, generation {self.generation}, {count} {many('member', count)}"
         if self.protocol:
-            told += f", {self.protocol}"
-        lines = [told, *(f"  {one}" for one in self.members)]
+            summary += f", {self.protocol}"
+        lines = [summary, *(f"  {one}" for one in self.members)]
         lines += [f"  lag of {topic}: {_lag_words(rows)}" for topic, rows in self.lag.items() if any(rows.values())]
         return "\n".join(lines)
 

@@ -20,7 +20,7 @@ from muster.coordinator.state_machine.deadlines import NEVER
 from muster.testcontrol import checks, group_snapshots
 from muster.testcontrol.clock import MovableClock
 from muster.testcontrol.errors import CannotBeDone
-from muster.testcontrol.waits import pause, turn
+from muster.testcontrol.waits import next_iteration, pause
 
 ITERATIONS: Final = 3
 """Iterations of the event loop between two deadlines."""
@@ -30,7 +30,7 @@ SETTLE_MS: Final = 100
 """The default time of the machine that clients get between two deadlines."""
 TIMEOUT_MS: Final = 30_000
 """The default limit of the machine's time for all of `run_until`."""
-LOOK_MS: Final = 5
+CHECK_MS: Final = 5
 """How often `run_until` checks what clients have done."""
 _LAST_MS: Final = 253_402_300_799_999
 """The end of the year 9999: later times cannot be shown."""
@@ -157,7 +157,7 @@ class VirtualTime:
         while not condition():
             if machine.mono_ms() >= until_ms:
                 return False
-            await pause(machine, LOOK_MS)
+            await pause(machine, CHECK_MS)
         return True
 
     def _next_of_groups_ms(self) -> int | None:
@@ -168,18 +168,18 @@ class VirtualTime:
     async def _pass_deadlines_until(self, end_ms: int) -> None:
         """Advance time to `end_ms`, and keep every deadline on the way."""
         clock = self._clock
-        self._leave_out(end_ms)
+        self._skip_repeated(end_ms)
         while (due_ms := clock.next_due_ms) is not None and due_ms <= end_ms:
             await self._pass_to(due_ms)
-            self._leave_out(end_ms)
+            self._skip_repeated(end_ms)
         await self._pass_to(end_ms)
 
-    def _leave_out(self, end_ms: int) -> None:
+    def _skip_repeated(self, end_ms: int) -> None:
         """Have repeated work done once until the next other deadline, at the last of its times."""
         shards = [shard for shard in self._shards() if shard.timer.due_ms <= end_ms]
         for shard in shards:
             shard.look_past_repeated()
-        stop_ms = self._clock.leave_out(end_ms)
+        stop_ms = self._clock.skip_repeated(end_ms)
         for shard in shards:
             shard.leave_out(stop_ms)
 
@@ -196,4 +196,4 @@ class VirtualTime:
 
     async def _settle(self) -> None:
         for _ in range(ITERATIONS):
-            await turn()
+            await next_iteration()

@@ -84,7 +84,7 @@ def consumed(
     else:
         wanted = {(topic, one): end for topic, rows in describe().end_offsets.items() for one, end in rows.items()}
     missing = [name for name in topics if name not in server.topics.by_name]
-    told = ", ".join(f"{topic}-{partition} up to {end}" for (topic, partition), end in sorted(wanted.items()) if end)
+    listed = ", ".join(f"{topic}-{partition} up to {end}" for (topic, partition), end in sorted(wanted.items()) if end)
     nothing = "it owns a topic, and has consumed it"
 
     def holds(group: GroupView) -> bool:
@@ -93,7 +93,7 @@ def consumed(
         # the group owned nothing when the wait began: what it is about to own counts
         return bool(group.end_offsets) and bool(group.offsets) and not group.total_lag
 
-    what = f"has committed {told or 'all that is there'}" if wanted else nothing
+    what = f"has committed {listed or 'all that is there'}" if wanted else nothing
     return Condition(what + _not_there(missing), holds, topics)
 
 
@@ -114,7 +114,7 @@ def _count(server: Server, name: str) -> int:
     return 0 if topic is None else len(topic.partitions)
 
 
-LOOK_MS: Final = 100
+CHECK_MS: Final = 100
 """The longest time between two checks without an event."""
 
 T = TypeVar("T")
@@ -124,12 +124,12 @@ class TimeIsOver(Exception):
     """The wait ended before its condition was true."""
 
 
-async def turn() -> None:
+async def next_iteration() -> None:
     """Let the event loop iterate once."""
     loop = asyncio.get_running_loop()
-    turned: asyncio.Future[None] = loop.create_future()
-    loop.call_soon(turned.set_result, None)
-    await turned
+    iterated: asyncio.Future[None] = loop.create_future()
+    loop.call_soon(iterated.set_result, None)
+    await iterated
 
 
 async def pause(clock: Clock, ms: int) -> None:
@@ -172,10 +172,10 @@ async def until(
             now_ms = clock.mono_ms()
             if now_ms >= due_ms:
                 raise TimeIsOver
-            timer = clock.call_at(min(due_ms, now_ms + LOOK_MS), woken.set)
+            timer = clock.call_at(min(due_ms, now_ms + CHECK_MS), woken.set)
             await woken.wait()
             # events are reported at the end of this iteration of the event loop
-            await turn()
+            await next_iteration()
         finally:
             ends()
             if timer is not None:

@@ -224,7 +224,7 @@ INNER = {
     "quotas/managers.LONGEST_MS",
     "testcontrol/checks.MAX_COUNT",
     "testcontrol/checks.MAX_OFFSET",
-    "testcontrol/clock.MAX_DEAD",
+    "testcontrol/clock.MAX_CANCELLED",
     "testcontrol/errors.MAX_INTERVENTIONS",
     "testcontrol/faults/actions.MAX_MS",
     "testcontrol/faults/engine.MAX_FAILURES",

@@ -34,8 +34,8 @@ _TYPES: Final[Mapping[str, tuple[Any, str]]] = {
 }
 """The allowed types of an action's fields: its annotations, and their names in a sentence."""
 
-Go = Callable[[], None]
-GoOn = Callable[[Message | None], None]
+Proceed = Callable[[], None]
+Respond = Callable[[Message | None], None]
 
 
 class Flow(Protocol):
@@ -50,10 +50,10 @@ class Flow(Protocol):
     def failed(self, failure: BaseException) -> None:
         """Keep an exception of test code for the test."""
 
-    def later(self, ms: int, callback: Go) -> None:
+    def later(self, ms: int, callback: Proceed) -> None:
         """Call back after so much of the machine's time, unless the connection has ended."""
 
-    def hold(self, callback: Go) -> None:
+    def hold(self, callback: Proceed) -> None:
         """Call back when the rule is released or removed, unless the connection has ended."""
 
 
@@ -71,13 +71,13 @@ class Action:
             if not fits or (isinstance(value, bool) and kind not in (bool, object)):
                 raise WrongFault(sentence(f"then: {field.name}", value, expected))
 
-    def before(self, flow: Flow, go: Go) -> None:
+    def before(self, flow: Flow, proceed: Proceed) -> None:
         """The moment before the handler."""
-        go()
+        proceed()
 
-    def after(self, flow: Flow, response: Message | None, go: GoOn) -> None:
+    def after(self, flow: Flow, response: Message | None, proceed: Respond) -> None:
         """The moment after the handler. `response` None: the client expects no answer."""
-        go(response)
+        proceed(response)
 
     def deliver(self, flow: Flow, response: Message | None) -> bool:
         """Send the answer and return True. False: this action leaves the sending to others."""
@@ -107,7 +107,7 @@ class Error(Action):
         if self.error not in _CODES:
             raise WrongFault(f"then: {self.error} is no error code of Kafka, such as NOT_COORDINATOR")
 
-    def before(self, flow: Flow, go: Go) -> None:
+    def before(self, flow: Flow, proceed: Proceed) -> None:
         """See `Action`."""
         code = _CODES[self.error]
         words = error_message(code) if self.message is None else self.message
@@ -144,19 +144,19 @@ class Delay(Action):
         _require(self, "where", ("before", "after"))
         _at_least(self, "ms", 0)
 
-    def before(self, flow: Flow, go: Go) -> None:
+    def before(self, flow: Flow, proceed: Proceed) -> None:
         """See `Action`."""
         if self.where == "before":
-            flow.later(self.ms, go)
+            flow.later(self.ms, proceed)
         else:
-            go()
+            proceed()
 
-    def after(self, flow: Flow, response: Message | None, go: GoOn) -> None:
+    def after(self, flow: Flow, response: Message | None, proceed: Respond) -> None:
         """See `Action`."""
         if self.where == "after":
-            flow.later(self.ms, lambda: go(response))
+            flow.later(self.ms, lambda: proceed(response))
         else:
-            go(response)
+            proceed(response)
 
     def words(self) -> str:
         """See `Action`."""
@@ -196,12 +196,12 @@ class Cut(Action):
     def _reason(self, flow: Flow) -> CloseConnection:
         return CloseConnection("a rule of faults cut it", **flow.exchange.route.facts())
 
-    def before(self, flow: Flow, go: Go) -> None:
+    def before(self, flow: Flow, proceed: Proceed) -> None:
         """See `Action`."""
         if self.where == "before":
             flow.exchange.cut(self._reason(flow))
         else:
-            go()
+            proceed()
 
     def deliver(self, flow: Flow, response: Message | None) -> bool:
         """See `Action`."""
@@ -266,19 +266,19 @@ class Hold(Action):
         super().__post_init__()
         _require(self, "where", ("before", "after"))
 
-    def before(self, flow: Flow, go: Go) -> None:
+    def before(self, flow: Flow, proceed: Proceed) -> None:
         """See `Action`."""
         if self.where == "before":
-            flow.hold(go)
+            flow.hold(proceed)
         else:
-            go()
+            proceed()
 
-    def after(self, flow: Flow, response: Message | None, go: GoOn) -> None:
+    def after(self, flow: Flow, response: Message | None, proceed: Respond) -> None:
         """See `Action`."""
         if self.where == "after":
-            flow.hold(lambda: go(response))
+            flow.hold(lambda: proceed(response))
         else:
-            go(response)
+            proceed(response)
 
     def words(self) -> str:
         """See `Action`."""
@@ -297,12 +297,12 @@ class Throttle(Action):
         super().__post_init__()
         _at_least(self, "ms", 0)
 
-    def after(self, flow: Flow, response: Message | None, go: GoOn) -> None:
+    def after(self, flow: Flow, response: Message | None, proceed: Respond) -> None:
         """See `Action`."""
         changed: Any = response
         if hasattr(changed, "throttle_time_ms"):
             changed.throttle_time_ms = self.ms
-        go(response)
+        proceed(response)
 
     def words(self) -> str:
         """See `Action`."""
@@ -322,7 +322,7 @@ class Call(Action):
         if inspect.iscoroutinefunction(self.function):
             raise WrongFault(sentence("then: function", self.function, "a function that is not asynchronous"))
 
-    def before(self, flow: Flow, go: Go) -> None:
+    def before(self, flow: Flow, proceed: Proceed) -> None:
         """See `Action`. An exception of the function is kept for the test, and the request continues."""
         try:
             self.function(flow.request)
@@ -330,7 +330,7 @@ class Call(Action):
             raise
         except BaseException as failure:  # noqa: BLE001 - pytest.fail raises no Exception
             flow.failed(failure)
-        go()
+        proceed()
 
     def words(self) -> str:
         """See `Action`."""

@@ -115,7 +115,7 @@ class Faults:
         """Put a rule in force; it gets its id."""
         rule.id = f"f{next(self._ids)}"
         self._rules[rule.id] = rule
-        self._settle()
+        self._update_interceptors()
         return rule
 
     def find(self, rule_id: str) -> Rule:
@@ -129,7 +129,7 @@ class Faults:
         """Release what the rule holds; a rule with `until_released` ends. Raises NoSuchFault."""
         rule = self.find(rule_id)
         rule.release()
-        self._settle()
+        self._update_interceptors()
         return rule
 
     def remove(self, rule_id: str) -> None:
@@ -137,7 +137,7 @@ class Faults:
         rule = self.find(rule_id)
         del self._rules[rule_id]
         rule.release()
-        self._settle()
+        self._update_interceptors()
 
     def clear(self) -> None:
         """Remove all rules."""
@@ -166,12 +166,12 @@ class Faults:
 
     # ---- the interceptors
 
-    def _settle(self) -> None:
+    def _update_interceptors(self) -> None:
         """Intercept while a rule may hit, and no longer."""
         wanted = any(not rule.is_spent for rule in self._rules.values())
         if wanted != self._is_open:
             self._is_open = wanted
-            self._interceptors.take_over(self._intercept if wanted else None)
+            self._interceptors.set_first(self._intercept if wanted else None)
 
     def _intercept(self, node_id: int, before: Intercept | None) -> Intercept:
         def wants(context: RequestContext) -> bool:
@@ -179,9 +179,9 @@ class Faults:
                 return True
             return any(rule.match.may_fit(context, node_id) for rule in self._rules.values() if not rule.is_spent)
 
-        return Intercept(partial(self._take, node_id, before), wants)
+        return Intercept(partial(self._handle, node_id, before), wants)
 
-    def _take(
+    def _handle(
         self,
         node_id: int,
         before: Intercept | None,
@@ -204,7 +204,7 @@ class Faults:
             rule.hits += 1
             self.log.add(rule, request, wall_ms)
         _Flow(clock.machine, request, exchange, run, hitting, self._failed).begin()
-        self._settle()
+        self._update_interceptors()
 
     def _hits(self, rule: Rule, request: Request) -> bool:
         if rule.is_spent or not rule.match.may_fit(request.context, request.node_id):

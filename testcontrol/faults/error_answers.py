@@ -20,8 +20,8 @@ from muster.protocol.shapes.offset_fetch import failed_group
 class _Rows(NamedTuple):
     """Rows of a request, and the rows of the answer to them."""
 
-    asked: str
-    told: str
+    request: str
+    response: str
     named: tuple[tuple[str, str], ...]
     """The fields that identify a row: in the request, and in the answer; "" is a row that is no struct."""
     inside: _Rows | None = None
@@ -33,10 +33,10 @@ def _rows(text: str) -> _Rows:
     """
     outer, _, inner = text.partition(" / ")
     lists, _, names = outer.partition(" ")
-    asked, _, told = lists.partition(">")
+    request, _, response = lists.partition(">")
     pairs = [pair.partition("=") for pair in names.split(",")]
     named = tuple((one, other if equals else one) for one, equals, other in pairs)
-    return _Rows(asked, told or asked, named, _rows(inner) if inner else None)
+    return _Rows(request, response or request, named, _rows(inner) if inner else None)
 
 
 _RESOURCES: Final = "resources>responses resource_type,resource_name"
@@ -110,17 +110,17 @@ def error_answer(key: int, version: int, request: Message, error_code: int, mess
     return made
 
 
-def _answer_rows(rows: _Rows, asked: Any, told: Any, error_code: int, message: str | None) -> None:
-    kind = _row_class(told, rows.told)
-    made = list(getattr(told, rows.told) or ())
-    for row in getattr(asked, rows.asked, None) or ():
+def _answer_rows(rows: _Rows, request: Any, response: Any, error_code: int, message: str | None) -> None:
+    kind = _row_class(response, rows.response)
+    made = list(getattr(response, rows.response) or ())
+    for row in getattr(request, rows.request, None) or ():
         values = {there: row if not here else getattr(row, here) for here, there in rows.named if there}
         answer = kind()
         _set_fields(answer, error_code, message, values)
         if rows.inside is not None:
             _answer_rows(rows.inside, row, answer, error_code, message)
         made.append(answer)
-    setattr(told, rows.told, made)
+    setattr(response, rows.response, made)
 
 
 def _set_fields(message: Any, error_code: int, words: str | None, values: Mapping[str, Any]) -> None:

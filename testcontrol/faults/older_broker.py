@@ -26,7 +26,7 @@ from muster.protocol.messages.api_versions import (
 )
 from muster.testcontrol.checks import sentence
 from muster.testcontrol.errors import WrongFault
-from muster.testcontrol.faults.actions import Action, Flow, Go, GoOn
+from muster.testcontrol.faults.actions import Action, Flow, Proceed, Respond
 
 _LISTS_ITSELF: Final = 3
 """From this version of ApiVersions on, a broker answers an unknown version with the versions that it knows (KIP-511).
@@ -57,12 +57,12 @@ class OlderBroker(Action):
         """The highest version of an API; -1: the release did not have it."""
         return int(releases()[self.release]["versions"].get(str(key), -1))
 
-    def before(self, flow: Flow, go: Go) -> None:
+    def before(self, flow: Flow, proceed: Proceed) -> None:
         """See `Action`."""
         request = flow.request
         most = self._most(request.api_key)
         if request.version <= most:
-            go()
+            proceed()
         elif request.api_key == ApiKey.API_VERSIONS:
             # Kafka answers this in version 0, which every client reads
             flow.exchange = flow.exchange.in_version(0)
@@ -72,11 +72,11 @@ class OlderBroker(Action):
             facts = flow.exchange.route.facts()
             flow.exchange.cut(CloseConnection(f"Kafka {self.release} does not serve this version", **facts))
 
-    def after(self, flow: Flow, response: Message | None, go: GoOn) -> None:
+    def after(self, flow: Flow, response: Message | None, proceed: Respond) -> None:
         """See `Action`."""
         if isinstance(response, ApiVersionsResponse) and response.error_code == ErrorCode.NONE:
             response = self._lowered(response)
-        go(response)
+        proceed(response)
 
     def _lowered(self, response: ApiVersionsResponse) -> ApiVersionsResponse:
         features = releases()[self.release]["features"]

@@ -70,11 +70,11 @@ class Fields:
         if not isinstance(given, dict):
             raise Failure("bad-request", "the body is to be a JSON object")
         self.given: dict[str, Any] = given
-        self._taken: set[str] = set()
+        self._read: set[str] = set()
 
-    def take(self, name: str, kind: type[T], default: Any = None) -> Any:
+    def optional(self, name: str, kind: type[T], default: Any = None) -> Any:
         """The field, or `default` where it is left out or null. Raises Failure when it is of another type."""
-        self._taken.add(name)
+        self._read.add(name)
         value = self.given.get(name)
         if value is None:
             return default
@@ -82,16 +82,16 @@ class Fields:
             raise Failure("bad-request", sentence(name, value, _WORDS[kind]))
         return value
 
-    def need(self, name: str, kind: type[T]) -> T:
+    def required(self, name: str, kind: type[T]) -> T:
         """The field, which is required. Raises Failure."""
-        found: T | None = self.take(name, kind)
+        found: T | None = self.optional(name, kind)
         if found is None:
             raise Failure("bad-request", f"{name} is missing; {_WORDS[kind]} was expected")
         return found
 
     def number(self, name: str, default: int | None = None, least: int = 0) -> Any:
         """A number that is not less than `least`. Raises Failure."""
-        found: int | None = self.take(name, int, default)
+        found: int | None = self.optional(name, int, default)
         if found is not None and found < least:
             raise Failure("bad-request", sentence(name, found, f"a whole number from {least} on"))
         if found is not None and found > MAX_OFFSET:
@@ -100,12 +100,12 @@ class Fields:
 
     def any(self, name: str) -> Any:
         """The field, of any type."""
-        self._taken.add(name)
+        self._read.add(name)
         return self.given.get(name)
 
     def end(self) -> None:
         """Raises Failure when the object has fields that were not taken."""
-        left = sorted(self.given.keys() - self._taken)
+        left = sorted(self.given.keys() - self._read)
         if left:
             raise Failure("bad-request", f"{', '.join(map(called, left[:MAX_NAMED]))} means nothing here")
 

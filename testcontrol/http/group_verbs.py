@@ -48,7 +48,7 @@ async def history(control: ServerControl, call: VerbCall) -> Answer:
 async def wait_stable(control: ServerControl, call: VerbCall) -> Answer:
     """Wait until a group is stable."""
     body = call.body
-    members, topic_name = body.number("members"), body.take("partitions", str)
+    members, topic_name = body.number("members"), body.optional("partitions", str)
     timeout_ms = body.number("timeout_ms", WAIT_MS)
     body.end()
     view = await control.groups.wait_stable(
@@ -60,7 +60,7 @@ async def wait_stable(control: ServerControl, call: VerbCall) -> Answer:
 async def wait_consumed(control: ServerControl, call: VerbCall) -> Answer:
     """Wait until a topic is consumed."""
     body, group_id = call.body, call.path["group"]
-    name, lag = body.need("topic", str), body.number("lag", 0)
+    name, lag = body.required("topic", str), body.number("lag", 0)
     timeout_ms = body.number("timeout_ms", WAIT_MS)
     body.end()
     starts, ends = control.topics.start_offsets(name), control.topics.end_offsets(name)
@@ -88,7 +88,7 @@ def rebalance(control: ServerControl, call: VerbCall) -> Answer:
 
 
 def _member(call: VerbCall) -> str:
-    names = [call.body.take(name, str) for name in ("member", "member_id", "instance_id", "client_id")]
+    names = [call.body.optional(name, str) for name in ("member", "member_id", "instance_id", "client_id")]
     call.body.end()
     given = [name for name in names if name is not None]
     if len(given) != 1:
@@ -111,9 +111,9 @@ def remove(control: ServerControl, call: VerbCall) -> Answer:
 async def reset_offsets(control: ServerControl, call: VerbCall) -> Answer:
     """Set committed offsets."""
     body, group_id = call.body, call.path["group"]
-    name, to = body.need("topic", str), body.any("to")
+    name, to = body.required("topic", str), body.any("to")
     ends = control.topics.end_offsets(name)
-    partitions = body.take("partitions", list, sorted(ends))
+    partitions = body.optional("partitions", list, sorted(ends))
     body.end()
     starts = control.topics.start_offsets(name)
     unknown = [checks.whole("a partition", one, most=checks.MAX_COUNT) for one in partitions]

@@ -91,8 +91,8 @@ def topic(control: ServerControl, call: VerbCall) -> Answer:
 
 async def create_topic(control: ServerControl, call: VerbCall) -> Answer:
     """Create a topic."""
-    name, partitions = call.body.need("name", str), call.body.number("partitions", least=1)
-    configs = call.body.take("configs", dict, {})
+    name, partitions = call.body.required("name", str), call.body.number("partitions", least=1)
+    configs = call.body.optional("configs", dict, {})
     call.body.end()
     await control.topics.create(name, partitions, configs)
     return topic_json(control, name)
@@ -100,7 +100,7 @@ async def create_topic(control: ServerControl, call: VerbCall) -> Answer:
 
 async def grow_topic(control: ServerControl, call: VerbCall) -> Answer:
     """Add partitions."""
-    partitions = call.body.need("partitions", int)
+    partitions = call.body.required("partitions", int)
     call.body.end()
     await control.topics.grow(call.path["topic"], partitions)
     return topic_json(control, call.path["topic"])
@@ -114,7 +114,7 @@ async def delete_topic(control: ServerControl, call: VerbCall) -> Answer:
 
 async def produce(control: ServerControl, call: VerbCall) -> Answer:
     """Append records."""
-    given = call.body.need("records", list)
+    given = call.body.required("records", list)
     if len(given) > MAX_PRODUCED:
         raise Failure("bad-request", f"there are {len(given)} records; at most {MAX_PRODUCED} were expected")
     rows = [_new_record(Fields(row)) for row in given]
@@ -124,8 +124,8 @@ async def produce(control: ServerControl, call: VerbCall) -> Answer:
 
 
 def _new_record(row: Fields) -> NewRecord:
-    headers = row.take("headers", dict, {})
-    encoded = [_header(one) for one in row.take("headers_base64", list, [])]
+    headers = row.optional("headers", dict, {})
+    encoded = [_header(one) for one in row.optional("headers_base64", list, [])]
     made = NewRecord(
         _bytes(row, "value"),
         _bytes(row, "key"),
@@ -144,7 +144,7 @@ def _header(pair: Any) -> tuple[str, bytes | None]:
 
 
 def _bytes(row: Fields, name: str) -> bytes | None:
-    text, encoded = row.take(name, str), row.take(f"{name}_base64", str)
+    text, encoded = row.optional(name, str), row.optional(f"{name}_base64", str)
     if encoded is None:
         return None if text is None else str(text).encode()
     return _decoded(f"{name}_base64", encoded)
@@ -250,7 +250,7 @@ def thaw(control: ServerControl, _: VerbCall) -> Answer:
 
 async def advance(control: ServerControl, call: VerbCall) -> Answer:
     """Advance time at once."""
-    ms = call.body.need("ms", int)
+    ms = call.body.required("ms", int)
     call.body.end()
     return (await control.time.advance(ms))._asdict()
 
@@ -258,8 +258,8 @@ async def advance(control: ServerControl, call: VerbCall) -> Answer:
 async def run_until(control: ServerControl, call: VerbCall) -> Answer:
     """Advance time until a condition holds."""
     body = call.body
-    condition, group_id = body.need("condition", str), body.take("group", str)
-    members, name = body.number("members"), body.take("partitions", str)
+    condition, group_id = body.required("condition", str), body.optional("group", str)
+    members, name = body.number("members"), body.optional("partitions", str)
     pace = {
         "limit_ms": body.number("limit_ms", LIMIT_MS),
         "settle_ms": body.number("settle_ms", SETTLE_MS),

@@ -17,7 +17,7 @@ from muster.protocol.messages.consumer_group_heartbeat import (
 from muster.protocol.messages.heartbeat import HeartbeatResponse
 from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
 from muster.testcontrol.errors import CannotBeDone
-from muster.testcontrol.faults.actions import Action, Call, Cut, Delay, Error, Flow, Go, LoseAnswer
+from muster.testcontrol.faults.actions import Action, Call, Cut, Delay, Error, Flow, LoseAnswer, Proceed
 from muster.testcontrol.faults.matching import Match, Request
 from muster.testcontrol.faults.rule import every, times, until_released
 from muster.testcontrol.scenarios.scenario import Kind, Parameter, Scenario
@@ -88,7 +88,7 @@ async def rebalance_storm(scenario: Scenario) -> None:
             else:
                 scenario.step("a rebalance was forced")
 
-    scenario.go_on(storm)
+    scenario.run_in_background(storm)
 
 
 class _AllIsWell(Action):
@@ -96,7 +96,7 @@ class _AllIsWell(Action):
 
     name = "all-is-well"
 
-    def before(self, flow: Flow, go: Go) -> None:
+    def before(self, flow: Flow, proceed: Proceed) -> None:
         """See `Action`."""
         request = flow.request.message
         if not isinstance(request, ConsumerGroupHeartbeatRequest):
@@ -231,7 +231,7 @@ async def rolling_restart(scenario: Scenario) -> None:
             await nodes.return_(node_id)
             scenario.step(f"broker {node_id} has returned")
 
-    scenario.go_on(roll)
+    scenario.run_in_background(roll)
 
 
 async def network_cut(scenario: Scenario) -> None:
@@ -317,7 +317,7 @@ def _refuse(scenario: Scenario, error: int, words: str) -> None:
         disk.error = None
 
     disk.error = error
-    scenario.at_end(mend)
+    scenario.on_end(mend)
     scenario.step(words)
 
 

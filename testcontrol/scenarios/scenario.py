@@ -82,11 +82,11 @@ class Scenario:
         self.rules.append(rule)
         return rule
 
-    def at_end(self, undo: Callable[[], object]) -> None:
+    def on_end(self, undo: Callable[[], object]) -> None:
         """Call this when the scenario ends; the last one is called first."""
         self._undo.append(undo)
 
-    def go_on(self, steps: Callable[[], Awaitable[None]]) -> None:
+    def run_in_background(self, steps: Callable[[], Awaitable[None]]) -> None:
         """Do this from now on, until it is done or the scenario ends."""
 
         async def guarded() -> None:
@@ -108,8 +108,8 @@ class Scenario:
         """Whether the scenario has nothing more to do."""
         if self._ended:
             return True
-        goes_on = self._task is not None and not self._task.done()
-        return not goes_on and not self._undo and all(rule.is_spent for rule in self.rules)
+        is_running = self._task is not None and not self._task.done()
+        return not is_running and not self._undo and all(rule.is_spent for rule in self.rules)
 
     def end(self) -> None:
         """Remove its rules, and undo its actions; has no effect after the first call."""

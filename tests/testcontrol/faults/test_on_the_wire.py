@@ -289,7 +289,7 @@ async def test_what_fails_in_an_action_costs_the_connection_only(server: ServerC
     class Broken(Action):
         name = "broken"
 
-        def before(self, flow: Any, go: Any) -> None:
+        def before(self, flow: Any, proceed: Any) -> None:
             flow.later(0, lambda: 1 / 0)
 
         def words(self) -> str:
