@@ -206,7 +206,7 @@ async def cleaned(node: Node) -> None:
     workers = SharedSync(asyncio.get_running_loop().call_soon_threadsafe, threads=1)
     cleaner = Cleaner(node.logs, node.clock, workers, cpu_share=1.0)
     cleaner.check_logs()
-    await until(lambda: not cleaner._coming and cleaner.is_idle)
+    await until(lambda: not cleaner._fetching and cleaner.is_idle)
     await node.settled()
     cleaner.stop()
 
