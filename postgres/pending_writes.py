@@ -12,7 +12,8 @@ from typing import Final
 
 from muster.coordinator.log import folders
 from muster.coordinator.log.checkpoints import partition_of
-from muster.coordinator.log.durability import Availability, DiskDurability, Durability
+from muster.coordinator.log.disk_durability import DiskDurability
+from muster.coordinator.log.durability import Availability, Durability
 from muster.coordinator.log.file_names import read_other_name
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.storage.interfaces import Storage

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.log.durability import REMOVED
+from muster.coordinator.log.disk_durability import REMOVED
 from muster.coordinator.log.errors import DirectoryGone
 from muster.coordinator.log.manager import LOGS_AT_ONCE, LogManager, enforcing_retention
 from muster.coordinator.log.settings import MAX_INT64

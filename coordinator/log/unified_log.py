@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 import structlog
 
 from muster.coordinator.log.checkpoints import LEADER_EPOCHS
-from muster.coordinator.log.durability import Availability, DiskDurability, Durability, Engine
+from muster.coordinator.log.disk_durability import DiskDurability
+from muster.coordinator.log.durability import Availability, Durability, Engine
 from muster.coordinator.log.errors import (
     BatchError,
     CorruptBatch,
@@ -185,11 +186,11 @@ class UnifiedLog:
         self.durability.when_durable(position, callback)
 
     def when_flushed(self, position: int, callback: Waiter) -> None:
-        """`when_durable` for the acknowledgement of an append that ended at `position`, see `Durability`."""
+        """`when_durable` for the acknowledgement of an append that ended at `position`, see `DiskDurability`."""
         self.durability.when_flushed(position, callback)
 
     def when_synced(self, position: int, callback: Waiter) -> None:
-        """Call back once all before `position` is on the disk, see `Durability`."""
+        """Call back once all before `position` is on the disk, see `DiskDurability`."""
         self.durability.when_synced(position, callback)
 
     def sync_if_older(self, mono_ms: int) -> None:

@@ -15,7 +15,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from muster.coordinator.log import DamagedLog, FileStorage, Log, LogConfig, LogManager, MemoryStorage, batches
-from muster.coordinator.log.durability import RESERVED_BYTES
+from muster.coordinator.log.disk_durability import RESERVED_BYTES
 from muster.coordinator.log.records.headers import set_crc
 from muster.coordinator.log.recovery import loader
 from muster.coordinator.log.storage.files import DiskFile

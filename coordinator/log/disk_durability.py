@@ -1,0 +1,292 @@
+"""How far a log on the disk is durable, which callers wait for that, and how the log is synced.
+
+A sync never runs on the event loop. Only `flush` waits for the disk, at a stop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Final
+
+from muster.coordinator.log.durability import AppendListeners, Availability
+from muster.coordinator.log.errors import LogOffline
+from muster.coordinator.log.segments.log_segments import LogSegments
+from muster.coordinator.log.segments.segment import Segment
+from muster.coordinator.log.segments.transaction_index import AbortedTransaction
+from muster.coordinator.log.settings import MAX_INT64
+from muster.coordinator.log.storage.interfaces import File
+from muster.coordinator.log.storage.shared_sync import SharedSync, Sync, Waiter, Waiters
+
+RESERVED_BYTES: Final = 64 * 1024
+"""Bytes that a log which waits for its syncs reserves in advance. The sync of a file that does not grow writes only its
+bytes.
+"""
+
+CHECK_NAME_EACH_SYNCS: Final = 8
+"""After so many syncs the server checks whether the file still has a name. A check after each sync took 15 % of a
+commit's CPU.
+
+`DirectoryMonitor` finds a removed file within a second.
+"""
+REMOVED: Final = "somebody removed it while the server runs"
+
+
+class DiskDurability:
+    """The durability of one log on the disk."""
+
+    is_copied = False
+    clean_offset = 0
+    """This engine does not use the value: a file of the data directory has it for all logs (`cleaning.cleaner`)."""
+
+    def __init__(
+        self,
+        segments: LogSegments,
+        availability: Availability,
+        recovery_point: int,
+        sync: SharedSync | None,
+        wait_for_sync: bool,
+    ) -> None:
+        """`sync`: threads for syncs. `wait_for_sync`: durable means synced, not only written (needs `sync`)."""
+        self._segments = segments
+        self._availability = availability
+        availability.when_offline = self._fail_waiters
+        self._sync = sync
+        self.waits_for_sync = wait_for_sync and sync is not None
+        self.recovery_point = recovery_point
+        """The log is known to be on the disk up to this offset: recovery begins here."""
+        self.found_end = segments.end_offset
+        """The end of the log when it was opened. An earlier process may have acknowledged everything before it."""
+        self.durable_offset = segments.end_offset
+        """Everything before this offset is durable."""
+        self.listeners = AppendListeners()
+        self._waiters = Waiters()
+        self._syncing = False
+        self._syncs_until_check = 1
+        self._cut_at = MAX_INT64
+        """The lowest offset that was cut since the running sync began. The sync does not cover later appends from there
+        on.
+        """
+        self._unsynced: list[File] = []
+        """Files of segments that are no longer appended to."""
+        if self.waits_for_sync:
+            # bytes of a killed process may be in the page cache only
+            self.durable_offset = min(recovery_point, segments.end_offset)
+            # so may earlier changes of older segments: room that was given back, tails that were cut
+            pairs = pairwise(segments)
+            self._unsynced = [one.file for one, follower in pairs if follower.base_offset >= recovery_point]
+        self._room_end = 0
+        """The end of the reserved room of the active segment's file; 0: no room was reserved."""
+        self._unflushed = 0
+        """Records appended since the last sync began."""
+        self._flush_to = 0
+        """`flush.messages` requires a sync up to this offset before appends up to it are acknowledged."""
+        if sync is not None and segments.config.flush_messages < MAX_INT64:
+            self._flush_to = segments.end_offset  # bytes that an earlier log could not sync
+        self._flush_waiters = Waiters()
+        self._clean_ms = 0
+        """The monotonic time (ms) when `sync_if_older` last found nothing left to sync."""
+
+    def when_durable(self, position: int, callback: Waiter) -> None:
+        """Call `callback(None)` once all before `position` is durable, or `callback(error)` when it cannot be."""
+        if position <= self.durable_offset:
+            callback(None)
+        elif self._availability.failure is not None:
+            callback(self._availability.failure)
+        else:
+            self._wait(self._waiters, position, callback)
+
+    def when_flushed(self, position: int, callback: Waiter) -> None:
+        """`when_durable` for the acknowledgement of an append that ended at `position`.
+
+        It also waits for the sync that `flush.messages` requires after that append. (Kafka flushes within the append.)
+        """
+        if position > self._flush_to or position <= self.recovery_point:
+            self.when_durable(position, callback)
+        elif self._availability.failure is not None:
+            callback(self._availability.failure)
+        else:
+            self._wait(self._flush_waiters, position, callback)
+
+    def when_synced(self, position: int, callback: Waiter) -> None:
+        """Call `callback(None)` once all before `position` is on the disk, or `callback(error)` when a sync fails.
+
+        It also waits for the disk where appends only wait for the page cache. Without threads for syncs it waits for
+        nothing.
+        """
+        if position <= self.recovery_point or self._sync is None:
+            callback(None)
+        elif self._availability.failure is not None:
+            callback(self._availability.failure)
+        else:
+            self._wait(self._flush_waiters, position, callback)
+
+    def _wait(self, waiters: Waiters, position: int, callback: Waiter) -> None:
+        """Let a sync call `callback`. A sync that is running is followed by another."""
+        waiters.add(position, callback)
+        if self._syncing and self._sync is not None:
+            self._sync.wanted += 1
+        else:
+            self._start_sync()
+
+    def _fail_waiters(self, failure: LogOffline) -> None:
+        self._waiters.fail(failure)
+        self._flush_waiters.fail(failure)
+
+    def appended(self, count: int) -> None:
+        """Note that so many records were appended."""
+        end_offset = self._segments.end_offset
+        self._unflushed += count
+        if not self.waits_for_sync:
+            self.durable_offset = end_offset
+        if self._unflushed >= self._segments.config.flush_messages and self._sync is not None:
+            self._flush_to = end_offset
+            self._start_sync()
+        for callback in self.listeners.callbacks:
+            callback()
+
+    def rolled(self, old: Segment) -> None:
+        """Note that `old` is no longer the active segment."""
+        with self._availability.failing(old.file.path):
+            self._give_back_room(old)
+        self._unsynced.append(old.file)
+        # so that recovery after a kill checks the new segment and not the whole log
+        self._start_sync()
+
+    def removed(self, removed: Sequence[Segment]) -> None:
+        """Note that these segments are no longer part of the log."""
+
+    def replaced(self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
+        """Note that a compacted segment has replaced others. `aborted`: the entries of its transaction index."""
+
+    def compacted_to(self, offset: int) -> None:
+        """Note that everything before `offset` is compacted."""
+
+    def cut_to(self, end_offset: int) -> None:
+        """Note that the log now ends at `end_offset`."""
+        self._cut_at = min(self._cut_at, end_offset)
+        self._room_end = 0
+        self.found_end = min(self.found_end, end_offset)
+        self._flush_to = min(self._flush_to, end_offset)
+        self.durable_offset = min(self.durable_offset, end_offset)
+        self.recovery_point = min(self.recovery_point, end_offset)
+
+    def fetch_segment(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:  # noqa: ARG002
+        """Fetch an absent segment, see `segments.absence.FetchSegment`. With this engine all segments are here."""
+        then(None)
+        return lambda: None
+
+    def in_background(self, job: Callable[[], object], done: Callable[[], object] = lambda: None) -> None:
+        """Run a job for which no caller waits, then call `done`. The next start repeats a job that failed."""
+        if self._sync is None:
+            with contextlib.suppress(OSError):
+                job()
+            done()
+        else:
+            self._sync.run(job, lambda _: done())
+
+    def sync_if_older(self, mono_ms: int) -> None:
+        """Begin a sync when something was appended and the last sync began `flush.ms` ago or earlier."""
+        if self._unflushed and mono_ms - self._clean_ms >= self._segments.config.flush_ms:
+            self._start_sync()
+        if not self._unflushed:
+            self._clean_ms = mono_ms
+
+    def _start_sync(self) -> None:
+        """Sync what is written, in a thread. Callers that begin to wait meanwhile share the next sync."""
+        if self._sync is not None and not self._syncing and self._availability.failure is None:
+            self._syncing = True
+            self._sync.sync(self._begin_sync)
+
+    def _begin_sync(self) -> Sync:
+        """Return the job that syncs everything written until now, and the function that takes its result."""
+        if self.waits_for_sync:
+            self._reserve_room()
+        self._unflushed = 0
+        self._cut_at = MAX_INT64
+        segments, availability = self._segments, self._availability
+        files, self._unsynced = [*self._unsynced, segments.active.file], []
+        names_changed = len(files) > 1 or self.recovery_point <= segments.active.base_offset
+        is_new = self.recovery_point == 0
+        target = segments.end_offset
+
+        def job() -> None:
+            if availability.failure is not None:
+                # a log that was opened again has these files now, and would not get a failure that this job takes
+                return
+            for file in files:
+                file.sync()
+            if names_changed:
+                segments.storage.sync_directory(segments.directory)
+            if is_new:  # the directory itself must not be lost either
+                segments.storage.sync_directory("")
+            segments.storage.verify()
+
+        return job, lambda failure: self._synced(target, files[-1].path, failure)
+
+    def _synced(self, target: int, path: str, failure: OSError | None) -> None:
+        self._syncing = False
+        if self._availability.failure is not None:
+            return
+        if failure is not None:
+            self._availability.fail(path, failure)
+            return
+        if self.waits_for_sync and self._is_removed():
+            self._availability.fail(self._segments.active.file.path, OSError(REMOVED))
+            return
+        target = min(target, self._cut_at)
+        self.recovery_point = max(self.recovery_point, target)
+        if self.waits_for_sync and target > self.durable_offset:
+            self.durable_offset = target
+            self._waiters.release(target)
+            for callback in self.listeners.callbacks:
+                callback()
+        self._flush_waiters.release(self.recovery_point)
+        if self._waiters or self._unsynced or self._flush_waiters:
+            self._start_sync()
+
+    def _is_removed(self) -> bool:
+        """Whether the active segment's file has lost its name. Only every `CHECK_NAME_EACH_SYNCS`-th call checks it."""
+        self._syncs_until_check -= 1
+        if self._syncs_until_check > 0:
+            return False
+        self._syncs_until_check = CHECK_NAME_EACH_SYNCS
+        return self._segments.active.file.is_removed()
+
+    def _reserve_room(self) -> None:
+        """Reserve room before a sync, so that the file does not grow in the following syncs."""
+        active = self._segments.active
+        if active.size + RESERVED_BYTES // 4 > self._room_end:
+            self._room_end = active.size + RESERVED_BYTES
+            with contextlib.suppress(OSError):  # a full disk fails the next write
+                active.file.allocate(min(self._room_end, max(self._segments.config.segment_bytes, active.size)))
+
+    def _give_back_room(self, segment: Segment) -> None:
+        if self._room_end:
+            self._room_end = 0
+            segment.file.truncate(segment.size)
+
+    def flush(self) -> None:
+        """Sync everything written, and wait for the disk. Raises LogOffline."""
+        segments = self._segments
+        end_offset, active = segments.end_offset, segments.active
+        if self.recovery_point == end_offset and not self._unsynced and not self._room_end:
+            return
+        with self._availability.failing(active.file.path):
+            self._give_back_room(active)
+            for file in [*self._unsynced, active.file]:
+                file.sync()
+            segments.storage.sync_directory(segments.directory)
+        self._unsynced = []
+        self._unflushed = 0
+        self.recovery_point = end_offset
+        if self.waits_for_sync and self.durable_offset < end_offset:
+            self.durable_offset = end_offset
+            self._waiters.release(end_offset)
+        self._flush_waiters.release(end_offset)
+
+    def close(self, failure: LogOffline) -> None:
+        """Call all waiting callbacks with `failure`; no callback is called afterwards."""
+        self._fail_waiters(failure)
+        self.listeners.clear()
