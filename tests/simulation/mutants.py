@@ -224,7 +224,7 @@ def sync_deadlines_are_missed(patch: pytest.MonkeyPatch) -> None:
 
 def the_replaced_request_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A JoinGroup that another one of the same member replaced is never answered."""
-    patch.setattr(parked_requests, "_orphan", lambda step, member, respond, response: None)
+    patch.setattr(parked_requests, "_abandon", lambda step, member, respond, response: None)
 
 
 def resigning_forgets(patch: pytest.MonkeyPatch) -> None:

@@ -167,7 +167,7 @@ class KafkaWays(OwnWays):
         self._bumped: set[str] = set()
         self._patches = [
             (classic, "elect", self.elect),
-            (parked_requests, "_orphan", self.leave_behind),
+            (parked_requests, "_abandon", self.leave_behind),
             (ClassicGroup, "remove", lambda group, member_id: self.remove(group, member_id)),
             (ClassicGroup, "rename", lambda group, instance_id, member_id: self.rename(group, instance_id, member_id)),
             (ClassicGroup, "keep_or_elect_leader", lambda group: self.keep_or_elect_leader(group)),
