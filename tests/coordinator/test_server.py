@@ -134,12 +134,12 @@ class TestGroups:
             await client.ask(commit(7), 9)
         monkeypatch.setattr("muster.coordinator.server.server.LOAD_BEFORE_LISTENING_MS", -1)
         held: list[Loader] = []
-        monkeypatch.setattr(Loader, "_turn", lambda self: held.append(self))
+        monkeypatch.setattr(Loader, "_next_step", lambda self: held.append(self))
         async with running(data_dir=tmp_path) as server, connected(server) as client:
             answer = await client.ask(commit(8), 9)
             assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             monkeypatch.undo()
-            held[0]._turn()
+            held[0]._next_step()
             await until(lambda: all(shard.active for shard in server.routing.shards))
             answer = await client.ask(commit(8), 9)
             assert answer.topics[0].partitions[0].error_code == 0
