@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple, cast
 
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
-
 from muster.coordinator.log.errors import CorruptBatch, InvalidRecords, MoreThanAllowed, UnsupportedCompression
+from muster.coordinator.log.records.aiokafka_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from muster.coordinator.log.records.building import assemble
 from muster.coordinator.log.records.compression import (
     NO_COMPRESSION,

@@ -14,9 +14,9 @@ from struct import error as struct_error
 from typing import Any, Final, NamedTuple
 
 import cramjam
-from aiokafka.codec import lz4_encode, snappy_encode, zstd_encode
 
 from muster.coordinator.log.errors import CorruptBatch, MoreThanAllowed, UnsupportedCompression
+from muster.coordinator.log.records.aiokafka_records import lz4_encode, snappy_encode, zstd_encode
 from muster.coordinator.log.records.headers import COMPRESSION_MASK, CRC_START, HEADER_SIZE, BatchHeader, Buffer
 
 NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = range(5)

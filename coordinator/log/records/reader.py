@@ -21,10 +21,13 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 import cramjam
-from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
-from aiokafka.record.default_records import DefaultRecordBatch
 
 from muster.coordinator.log.errors import BatchError, CorruptBatch, UnsupportedCompression
+from muster.coordinator.log.records.aiokafka_records import (
+    CorruptRecordException,
+    DefaultRecordBatch,
+    UnsupportedCodecError,
+)
 from muster.coordinator.log.records.headers import HEADER_SIZE, BatchHeader, Buffer
 
 Headers = list[tuple[str, bytes | None]]

@@ -1,0 +1,36 @@
+"""aiokafka's records without its client: what is left out, and that nobody else notices."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+OURS = "import sys, muster.coordinator.log.records.aiokafka_records as ours; "
+LEFT_OUT = "assert 'aiokafka.client' not in sys.modules; "
+THEIRS = (
+    "import aiokafka, aiokafka.record.legacy_records; "
+    "from aiokafka import AIOKafkaConsumer, __version__; "
+    "assert AIOKafkaConsumer is sys.modules['aiokafka.consumer.consumer'].AIOKafkaConsumer; "
+    "assert aiokafka.errors.CorruptRecordException is ours.CorruptRecordException; "
+    "assert aiokafka.record.default_records.DefaultRecordBatch is ours.DefaultRecordBatch; "
+    "assert not hasattr(aiokafka, 'no_such_name'); "
+)
+FIRST = "import aiokafka; assert aiokafka.AIOKafkaConsumer; "
+NO_SUCH_NAME = "assert not hasattr(sys.modules['aiokafka'], 'no_such_name')"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        OURS + LEFT_OUT,
+        OURS + LEFT_OUT + THEIRS,
+        FIRST + OURS + THEIRS,
+        OURS + "assert not hasattr(sys.modules['aiokafka'], 'x')",
+    ],
+    ids=["alone", "before the client", "after the client", "no such name"],
+)
+def test_the_client_is_not_loaded_and_can_be(code: str) -> None:
+    ended = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
