@@ -143,7 +143,7 @@ async def test_a_group_that_nobody_has_heard_of(muster_server: Server, name: str
 async def loading(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
     """A server that has not begun to load its groups when clients come."""
     monkeypatch.setattr("muster.coordinator.server.server.LOAD_BEFORE_LISTENING_MS", -1)
-    monkeypatch.setattr(Loader, "_turn", lambda self: None)
+    monkeypatch.setattr(Loader, "_next_step", lambda self: None)
     async with running(topics=["t:1"]) as server:
         assert not any(shard.active for shard in server.routing.shards)
         yield server
