@@ -68,7 +68,7 @@ async def test_logs_that_come_in_the_same_moment_share_a_write() -> None:
     }
     topics: Any = SimpleNamespace(
         state=SimpleNamespace(topics={one.name: one for one in topics_by_id.values()}, topics_by_id=topics_by_id),
-        open=SimpleNamespace(partition=lambda *_: None, arrive=lambda *_: None),
+        open=SimpleNamespace(partition=lambda *_: None, open_led_partition=lambda *_: None),
         logs=SimpleNamespace(get=lambda *_: None, note_copy=lambda *_: None),
     )
     barrier, passed, arrived = passing(), list[int](), list[object]()
