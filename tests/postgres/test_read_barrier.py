@@ -192,7 +192,7 @@ class _Topics:
         self.state: Any = MetadataState()
         self.taken: list[bytes] = []
 
-    def taking_in(self, data: bytes) -> Any:
+    def applying_batches(self, data: bytes) -> Any:
         self.taken.append(data)
         self.state = SimpleNamespace(version=self.state.version + 1)
         return
