@@ -104,7 +104,8 @@ def ask(stage: Stage, names: list[str], word: str, rest: str, expect: list[str] 
             if refused is None:
                 continue
             absorb(stage, refused)
-        came += yield from send(stage, actor, "join" if word == "enter" else word, args, extra, now)
+        request = "join" if word == "enter" else word
+        came += yield from send(stage, actor, request, args, extra, now, others_follow=name != names[-1])
     answered = {r.actor for r in came}
     return say(stage, came) + [f"    {name} waiting" for name in names if name not in answered]
 
@@ -116,7 +117,13 @@ def needs_id(actor: Actor, args: dict[str, str]) -> bool:
 
 
 def send(
-    stage: Stage, actor: Actor, word: str, args: dict[str, str], extra: list[str], expect: list[str] | None
+    stage: Stage,
+    actor: Actor,
+    word: str,
+    args: dict[str, str],
+    extra: list[str],
+    expect: list[str] | None,
+    others_follow: bool = False,
 ) -> Generator[Action, list[Reply] | None, list[Reply]]:
     """One request; the replies that came by then."""
     api, version, body = VERBS[word](stage, actor, args, extra)
@@ -124,5 +131,5 @@ def send(
     if args.get("unheard") == "yes":
         stage.unheard.add(id(body))
     client_id, once = null_or(actor.settings["client"]), args.get("once") == "yes"
-    replies = yield Send(actor.name, api, int(args.get("v", version)), client_id, body, expect, once)
+    replies = yield Send(actor.name, api, int(args.get("v", version)), client_id, body, expect, once, others_follow)
     return list(replies or [])

@@ -32,6 +32,8 @@ class Send:
     expect: list[str] | None
     once: bool = False
     """The first answer counts, also one that means "not ready yet"."""
+    others_follow: bool = False
+    """Other actors of the step send after it. Its reply may wait for theirs."""
 
 
 @dataclasses.dataclass

@@ -25,6 +25,8 @@ QUIET_S = 0.07
 QUIET_RECORD_S = 0.5
 PATIENCE_S = 30.0
 """How long to wait for a reply that is due now, on a machine that does much else."""
+EARLY_S = 0.5
+"""How long to wait for a reply that may wait for what others of the same step send."""
 SHORTEST_MS, LONGEST_MS = 200, 60_000
 """Timeouts that are stretched. Others are what a story is about: the broker refuses them."""
 SETTLING_S = 1.0
@@ -147,7 +149,7 @@ class Driver:
             await self.until(lambda: self.has([action.actor]), QUIET_RECORD_S)
             await self.quiet(QUIET_RECORD_S / 3)
         else:
-            await self.until(lambda: self.has(expect), PATIENCE_S)
+            await self.until(lambda: self.has(expect), EARLY_S if action.others_follow else PATIENCE_S)
             await self.quiet(0.005 if action.actor in expect else QUIET_S)
         return free
 
