@@ -8,13 +8,14 @@ clients are served. Records that a load cannot decode stay in the log as they ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 
 import structlog
 
 from muster.coordinator.log.interfaces import Log
 from muster.coordinator.runtime.interfaces import RecordReader, StateMachine
-from muster.coordinator.state_machine.interface import EndTransaction, Now, TransactionalBatch
+from muster.coordinator.state_machine.interface import EndTransaction, TransactionalBatch
 from muster.coordinator.system.clock import Clock
 from muster.protocol.message import MalformedMessage
 from muster.protocol.records import UnknownRecord
@@ -47,31 +48,41 @@ log = structlog.get_logger("muster.server")
 
 LOAD_CHUNK_BYTES: Final = 256 * 1024
 """Bytes of a log that are replayed in one step: some 10 ms."""
+STEP_MS: Final = 10
+"""A chunk that takes longer is replayed in several steps. A record of a member with 20,000 topics takes some 20 ms."""
 LOG_EVERY_MS: Final = 2_000
 
 
 def replay(partition_log: Log, reader: RecordReader, core: StateMachine, clock: Clock) -> Iterator[int]:
-    """Replay a log, one chunk in each step. Returns the number of records. Raises the errors of the log, and
-    BatchError.
+    """Replay a log: a chunk in each step, or a part of a chunk with large records. Returns the number of records of
+    each step. Raises the errors of the log, and BatchError.
     """
     if partition_log.end_offset > partition_log.start_offset:
-        now = clock.now()
         for chunk in partition_log.replay(chunk_bytes=LOAD_CHUNK_BYTES):
-            yield replay_chunk(chunk, reader, core, now)
-            now = clock.now()
+            yield from replay_chunk(chunk, reader, core, clock)
 
 
-def replay_chunk(chunk: bytes, reader: RecordReader, core: StateMachine, now: Now) -> int:
-    """Replay the records of some batches. Returns their number."""
-    count = 0
+def replay_chunk(chunk: bytes, reader: RecordReader, core: StateMachine, clock: Clock) -> Iterator[int]:
+    """Replay the records of some batches, in one step if that takes `STEP_MS` or less. Returns their number."""
+    machine = clock.machine
+    count, size, now, began_ms = 0, 1, clock.now(), machine.mono_ms()
     for part in reader.read(chunk):
         if isinstance(part, TransactionalBatch):
             count += core.replay_transactional(part, now)
         elif isinstance(part, EndTransaction):
             core.replay_end_transaction(part, now)
         else:
-            count += core.replay(part, now)
-    return count
+            records = iter(part)
+            while (replayed := core.replay(islice(records, size), now)) == size:
+                count += replayed
+                used_ms = machine.mono_ms() - began_ms
+                if used_ms > STEP_MS:
+                    yield count
+                    count, size, now, began_ms = 0, 1, clock.now(), machine.mono_ms()
+                elif used_ms <= STEP_MS // 4:
+                    size *= 2
+            count += replayed
+    yield count
 
 
 def in_background(clock: Clock, steps: Iterator[None]) -> None:

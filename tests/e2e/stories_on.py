@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from tests.e2e.test_stories import STORIES, has_own_delays, settings_of
+from tests.e2e.test_stories import LONGER_TIMEOUTS, STORIES, settings_of
 from tests.stories.story import Story
 from tests.stories.tcp import play_over_tcp
 from tests.support.cluster_nodes import ClusterNodes
@@ -59,16 +58,16 @@ def _new_folder(workdir: Path) -> Path:
     return workdir / f"servers-{len(list(workdir.iterdir()))}"
 
 
-def quick(every: int, most_ms: int = 0) -> list[Story]:
-    """Every so-manieth story of those with the settings that most have and that wait no longer."""
+def quick(every: int) -> list[Story]:
+    """One of so many stories that have the usual settings and in which no time passes."""
     usual = {"group.min.session.timeout.ms": "100", "group.initial.rebalance.delay.ms": "0"}
-    found = [story for story in STORIES if dict(settings_of(story)) == usual and waits_ms(story) <= most_ms]
+    found = [story for story in STORIES if dict(settings_of(story)) == usual and not story.takes_time]
     return found[::every]
 
 
-def waits_ms(story: Story) -> int:
-    """How long it waits."""
-    return sum(int(ms) for ms in re.findall(r"^advance (\d+)$", story.text, re.MULTILINE))
+def has_own_delays(story: Story) -> bool:
+    """Whether the story waits for a delay of the server's settings, which cannot be stretched."""
+    return story.broker.get("group.initial.rebalance.delay.ms", "0") != "0"
 
 
 def differences(stories: Sequence[Story], start: Start) -> list[str]:
@@ -88,7 +87,7 @@ async def _played(bootstrap: str, stories: Sequence[Story]) -> list[str]:
 
     async def one(story: Story) -> str:
         async with limit:
-            return await play_over_tcp(bootstrap, 0, story)
+            return await play_over_tcp(bootstrap, 0, story, scale=1 if story.takes_time else LONGER_TIMEOUTS)
 
     found = []
     for story, text in zip(stories, await asyncio.gather(*map(one, stories)), strict=True):

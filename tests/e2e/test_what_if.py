@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, ExitStack
 
 import pytest
 
-from muster.pipeline.whatif.compare import FOREIGN, Comparison, compare
+from muster.pipeline.whatif.compare import OTHER_ASSIGNOR, Comparison, compare
 from muster.pipeline.whatif.from_events import history_of
 from muster.pipeline.whatif.settings import parse
 from tests.e2e.aio import Member, members, shared_out
@@ -112,4 +112,4 @@ def test_a_cooperative_scale_out(server: ServerProcess, new_topic: NewTopic, gro
         if fidelity.share == 1.0:
             break
     assert (fidelity.share, fidelity.withheld) == (1.0, False), fidelity
-    assert fidelity.why in (None, FOREIGN)  # neither assigns quite as Kafka's cooperative-sticky does
+    assert fidelity.why in (None, OTHER_ASSIGNOR)  # neither assigns quite as Kafka's cooperative-sticky does

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
 
+import pytest
 import structlog
 
-from muster.coordinator.runtime.loader import LOAD_CHUNK_BYTES, LOG_EVERY_MS, Loader
+from muster.coordinator.runtime.loader import LOAD_CHUNK_BYTES, LOG_EVERY_MS, Loader, replay_chunk
+from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import ManualClock
 
 CHUNK_MS = 10
@@ -77,3 +80,50 @@ def test_without_groups_it_is_done() -> None:
     bench = Bench()
     bench.loading.run_for(200)
     assert bench.done == [[]]
+
+
+class SlowReader:
+    """A chunk with one part of records, each of which takes `ms` to replay."""
+
+    offset = -1
+
+    def __init__(self, records: int) -> None:
+        self.records = records
+
+    def read(self, chunk: bytes) -> Iterator[Iterator[int]]:
+        yield iter(range(self.records))
+
+
+class SlowCore:
+    """Replays records that take their time."""
+
+    def __init__(self, clock: SteppedClock, ms: int) -> None:
+        self.clock, self.ms = clock, ms
+        self.replayed: list[int] = []
+
+    def replay(self, records: Iterable[int], now: Now) -> int:
+        before = len(self.replayed)
+        for record in records:
+            self.clock.advance_now(self.ms)
+            self.replayed.append(record)
+        return len(self.replayed) - before
+
+
+def steps_of(records: int, ms: int) -> list[int]:
+    """How many records each step replays. All are replayed once, in their order."""
+    clock = SteppedClock()
+    core = SlowCore(clock, ms)
+    steps = list(replay_chunk(b"", cast(Any, SlowReader(records)), cast(Any, core), clock))
+    assert core.replayed == list(range(records))
+    assert sum(steps) == records
+    return steps
+
+
+def test_large_records_are_replayed_in_steps_of_their_own() -> None:
+    assert max(steps_of(50, 40)) == 1
+    assert max(steps_of(50, 4)) <= 4
+
+
+@pytest.mark.parametrize("records", [0, 1, 2, 3, 1_000])
+def test_a_chunk_of_small_records_is_one_step(records: int) -> None:
+    assert steps_of(records, 0) == [records]

@@ -39,7 +39,7 @@ def test_each_epoch_is_a_row() -> None:
     theatre.cast("A", owned={"t": range(8)})
     theatre.cast("A", owned={"t": range(4)})
     theatre.cast("B", owned={})
-    theatre.told(TopicsChanged(topics(t=10, u=2)))
+    theatre.notify(TopicsChanged(topics(t=10, u=2)))
     theatre.cast("A")
     theatre.cast("B", -1)
     theatre.advance(45_000)

@@ -19,6 +19,7 @@ from muster.coordinator.runtime.group_coordinator import record_codec
 from muster.coordinator.runtime.group_coordinator.record_codec import RecordCodec, RecordReader
 from muster.coordinator.runtime.loader import replay_chunk
 from muster.coordinator.state_machine.interface import EndTransaction, Now, Producer, Record, TransactionalBatch
+from muster.coordinator.system.clock import ManualClock
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS
@@ -193,7 +194,7 @@ def test_the_segments_of_a_kafka_end_in_what_that_kafka_answered() -> None:
     """Transactions of `txn-group`: committed, aborted, and one still open at the end."""
     core, reader = GroupCore(GroupSettings(), NO_TOPICS), RecordCodec(14).reader()
     data = (GOLDEN / "__consumer_offsets-14" / f"{0:020d}.log").read_bytes()
-    assert replay_chunk(data, reader, core, Now(0, 0))
+    assert sum(replay_chunk(data, reader, core, ManualClock(0, 0)))
     ((topic, offsets),) = core.state.offsets.topics("txn-group").items()
     assert {partition: position_of(packed)[0] for partition, packed in offsets.items()} == {0: 3, 1: 12}
     (open_one,) = core.open_transactions()
