@@ -38,6 +38,7 @@ from muster.coordinator.runtime.group_coordinator.record_codec import RecordCode
 from muster.coordinator.runtime.loader import replay_chunk
 from muster.coordinator.runtime.transaction_coordinator.record_codec import RecordCodec as TransactionRecordCodec
 from muster.coordinator.state_machine.interface import Now, Respond
+from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.transactions.commands import TransactionSettings
 from muster.coordinator.transactions.core import TransactionCore
 from muster.protocol.consumer import encode_assignment, encode_subscription
@@ -64,6 +65,7 @@ ALL_IDS, OPEN_EVERY = 100_000, 10
 RECORDS = 1_000_000
 LOG_RUNS = 5
 BEGIN = Now(1_000, 1_700_000_000_000)
+CLOCK = ManualClock(*BEGIN)
 PER_BATCH = {1: "one by one", 10: "10 in a batch"}
 LOAD = "load of 1,000,000 commits by the server, ms"
 EVENTS = "what events add to a rebalance, % of its CPU"
@@ -120,7 +122,7 @@ def replay(core: GroupCore, records: Iterable[tuple[Message, Message]], version:
     for key, value in records:
         rows.append((OFFSETS.encode_key(key), OFFSETS.encode_value(value, version)))
         if len(rows) == PER_READ:
-            replay_chunk(bytes(batches.build(rows, timestamp_ms=BEGIN.wall_ms)), reader, core, BEGIN)
+            sum(replay_chunk(bytes(batches.build(rows, timestamp_ms=BEGIN.wall_ms)), reader, core, CLOCK))
             rows = []
 
 
@@ -173,7 +175,7 @@ def id_figures() -> dict[str, float]:
     def load(some: list[bytes]) -> TransactionCore:
         core, reader = TransactionCore(TransactionSettings(), _unasked), TransactionRecordCodec(0).reader()
         for chunk in some:
-            replay_chunk(chunk, reader, core, BEGIN)
+            sum(replay_chunk(chunk, reader, core, CLOCK))
         core.loaded(BEGIN)
         return core
 
