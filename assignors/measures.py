@@ -169,9 +169,9 @@ def rack_locality(
             continue
         for topic, partitions in topics.items():
             racks = topic_racks.get(topic, ())
-            told = [racks[partition] for partition in partitions if partition < len(racks) and racks[partition]]
-            known += len(told)
-            near += sum(rack in replicas for replicas in told)
+            located = [racks[partition] for partition in partitions if partition < len(racks) and racks[partition]]
+            known += len(located)
+            near += sum(rack in replicas for replicas in located)
     return near / known if known else 1.0
 
 

@@ -152,8 +152,8 @@ class CooperativeStickyAssignor:
 
 
 def _claims(member: Member) -> tuple[ItemsView[str, Sequence[int]], int | None]:
-    told = member.generation if member.generation >= 0 else decode_generation(member.user_data)
-    return member.owned.items(), told
+    generation = member.generation if member.generation >= 0 else decode_generation(member.user_data)
+    return member.owned.items(), generation
 
 
 def _moving(claimed: Sequence[Sequence[int]], shares: Sequence[Sequence[int]]) -> dict[int, int]:

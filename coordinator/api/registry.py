@@ -14,7 +14,7 @@ from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.system.lazy_import import lazy
 from muster.protocol.message import Message
 
-if TYPE_CHECKING:  # for `lazy`
+if TYPE_CHECKING:  # `lazy` loads these modules, and import-linter sees them here
     from muster.coordinator.api import client_quotas  # noqa: F401
     from muster.coordinator.api.acls import alter_acls, describe_acls  # noqa: F401
     from muster.coordinator.api.cluster import api_versions, describe_cluster, find_coordinator, leaders, metadata  # noqa: F401

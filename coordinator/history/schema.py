@@ -148,9 +148,11 @@ def _portions(rows: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _joined(facts: dict[str, Any]) -> str:
     reason, protocol_type = _text(facts["reason"]), _text(facts["protocol_type"])
-    told = f',"member":{_member(facts["member"], None)},"protocol_type":{protocol_type},"reason":{reason}'
+    fields = f',"member":{_member(facts["member"], None)},"protocol_type":{protocol_type},"reason":{reason}'
     return (
-        told if len(facts) == FACTS_OF_CLASSIC else told + _plain(dict(islice(facts.items(), FACTS_OF_CLASSIC, None)))
+        fields
+        if len(facts) == FACTS_OF_CLASSIC
+        else fields + _plain(dict(islice(facts.items(), FACTS_OF_CLASSIC, None)))
     )
 
 

@@ -145,14 +145,14 @@ class _Fetch:
 
     def _rows(self) -> Job[list[OffsetFetchResponseGroup]]:
         answer: list[OffsetFetchResponseGroup] = []
-        told: set[_Group] = set()
+        counted: set[_Group] = set()
         for group in self._groups:
             yield None
             row = group.row
-            if group in told and not row.error_code and not self._room.add(group.size):
+            if group in counted and not row.error_code and not self._room.add(group.size):
                 answer.append(OffsetFetchResponseGroup(row.group_id, [], TOO_LARGE))
                 continue
-            told.add(group)
+            counted.add(group)
             answer.append(row)
             # The group's own rows stand first, then the refused ones (KafkaApis.fetchOffsetsForGroup). A group with an
             # error has the same order, because version 1 has no other field for the error.

@@ -186,8 +186,8 @@ def _answer(
         if throttle.fetched(size):
             return FetchResponse(session_id=session_id)  # the records that were read are not sent, and are read again
     if fetch.wants_session and may_have_session(len(results)):
-        told = [row for row, _ in results]
-        session_id = node.sessions.create(told, by_id, node.clock.now().mono_ms)
+        in_session = [row for row, _ in results]
+        session_id = node.sessions.create(in_session, by_id, node.clock.now().mono_ms)
     if session_id:
         results = yield from _worth_telling(fetch, results)
     response = FetchResponse(session_id=session_id, responses=(yield from _by_topic(results)))
@@ -227,16 +227,16 @@ def _worth_telling(
     fetch: FetchContext, results: Sequence[tuple[FetchRow, PartitionData]]
 ) -> Job[list[tuple[FetchRow, PartitionData]]]:
     """The rows of an answer in a session. The first answer has all rows, a later one has only the changed rows."""
-    told = []
+    changed = []
     for row, data in results:
         worth = bool(data.records) or data.diverging_epoch is not None
         news = row.note_answer(data.error_code, data.high_watermark, data.log_start_offset, worth)
         if news or not fetch.incremental:
-            told.append((row, data))
+            changed.append((row, data))
             if data.records:
                 fetch.note_records(row)
         yield None
-    return told
+    return changed
 
 
 def _by_topic(results: Sequence[tuple[FetchRow, PartitionData]]) -> Job[list[FetchableTopicResponse]]:
