@@ -51,12 +51,16 @@ class Topic:
         return self.state.leader_epoch(index) if partition is None else partition.leader_epoch
 
     def existing(self, index: int) -> Partition:
-        """The partition of this index; raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
+        """The partition of this index.
+
+        Raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER. The last one, as on
+        Kafka, is for a new leader that has not opened the log yet.
+        """
         if not 0 <= index < len(self.partitions):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition = self.partitions[index]
         if partition is None:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER if self.is_shared else ErrorCode.KAFKA_STORAGE_ERROR)
         return partition
 
 

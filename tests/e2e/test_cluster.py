@@ -295,10 +295,17 @@ def test_a_node_that_stood_still_answers_nothing_from_the_past(nodes: list[Clust
     mine = next(index for index, leader in enumerate(leaders(admin_of(nodes), "orders")) if leader == 2)
     topic = ListOffsetsTopic("orders", [ListOffsetsPartition(mine, timestamp=-1)])
 
+    async def error_code() -> int:
+        async with connected(second.address, "reader") as client:
+            answer = await client.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]))
+        return int(answer.topics[0].partitions[0].error_code)
+
+    while (found := asyncio.run(error_code())) == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        time.sleep(BETWEEN_LOOKS_S)  # the other nodes know the new leader before it has opened the log
+    assert found == ErrorCode.NONE
+
     async def ask() -> list[object]:
         async with connected(second.address, "reader") as client:
-            now = await client.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]))
-            assert now.topics[0].partitions[0].error_code == ErrorCode.NONE
             second.signal(signal.SIGSTOP)
             await asyncio.to_thread(until_led_by, [nodes[0]], {1, 3})
             asked = asyncio.create_task(client.ask(ListOffsetsRequest(replica_id=-1, topics=[topic])))

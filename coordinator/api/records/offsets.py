@@ -42,7 +42,7 @@ from muster.protocol.messages.offset_for_leader_epoch import (
 
 def led_here(node: Node, topic: Topic, index: int) -> Partition:
     """A partition of a topic, if this node leads it. Raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION,
-    NOT_LEADER_OR_FOLLOWER (another broker leads it), KAFKA_STORAGE_ERROR (its log cannot be opened).
+    NOT_LEADER_OR_FOLLOWER (another broker leads it, or see `Topic.existing`), KAFKA_STORAGE_ERROR.
     """
     if node.cluster.is_led_elsewhere(topic.name, index):
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

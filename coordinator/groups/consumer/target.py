@@ -214,7 +214,7 @@ def apply(
     All of them are one batch. If the batch is too large, the present targets stay in force. Returns the number of
     topics in the records.
     """
-    image, targets = step.state.image, group.targets
+    image, targets, members = step.state.image, group.targets, group.members
     made, changes = [], []
     order: Sequence[str]
     member_targets: Mapping[str, TargetAssignment] | None = None
@@ -224,8 +224,8 @@ def apply(
         order, member_targets, ready = prepared_target.order, prepared_target.member_targets, prepared_target.records
     else:
         # A member that left during the computation has no target, and a member that joined has no target yet.
-        present = [member_id for member_id, _ in wanted.descriptions if member_id in group.members]
-        order = string_order([*present, *group.members])
+        present = [member_id for member_id, _ in wanted.descriptions if member_id in members]
+        order = string_order([*present, *members], spread_of=lambda member_id: members[member_id].id_spread)
     for member_id in order:
         member_target = (
             _member_target(assignment.get(member_id, {}), image)
@@ -239,7 +239,7 @@ def apply(
         # As Kafka, which ignores what a newcomer has from its predecessor.
         if is_another or member_id == newcomer:
             then, description_then, record = ready.get(member_id, NOT_READY)
-            description = group.members[member_id].description
+            description = members[member_id].description
             is_range = wanted.assignor == RANGE
             # The tables of a range depend on the topics that the member subscribes to now.
             if (

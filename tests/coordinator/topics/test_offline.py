@@ -15,6 +15,7 @@ from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import MetadataLog
 from muster.coordinator.topics.metadata_state import TOPIC_RESOURCE
 from muster.coordinator.topics.names import METADATA_TOPIC
+from muster.coordinator.topics.open_topics import Topic
 from muster.coordinator.topics.partition_maintenance import CHECK_EVERY_MS
 from muster.coordinator.topics.topics import Topics
 from muster.protocol.errors import ErrorCode
@@ -178,6 +179,19 @@ def test_the_longer_it_fails_the_more_seldom_it_is_tried(monkeypatch: pytest.Mon
     monkeypatch.undo()
     clock.advance(100 * CHECK_EVERY_MS)
     assert topics.by_name["t"].is_online(0)
+
+
+def test_a_partition_that_is_not_open_yet_is_not_led_here_when_other_nodes_share_the_topic() -> None:
+    """As on Kafka: a client asks for the leader again, and does not read of a failed disk."""
+    topics = make_topics(MemoryStorage())
+    add_topic(topics)
+    state = topics.by_name["t"].state
+    for is_shared, expected in ((True, ErrorCode.NOT_LEADER_OR_FOLLOWER), (False, ErrorCode.KAFKA_STORAGE_ERROR)):
+        topic = Topic(state, is_shared=is_shared)
+        topic.partitions = [None]
+        with pytest.raises(ApiError) as refusal:
+            topic.existing(0)
+        assert refusal.value.error_code == expected
 
 
 def test_a_partition_that_could_not_be_opened_is_opened_later() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from muster.assignors import java_order
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer import records
@@ -95,6 +96,20 @@ def test_the_records_of_large_targets_are_made_apart(monkeypatch: pytest.MonkeyP
     harness.notify(computed)
     assert not made
     assert sum("TargetAssignmentMember" in one for one in harness.written()) == 2
+
+
+def test_no_member_id_is_hashed_again_when_a_prepared_target_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = large()
+    harness.enter("A" * 5_000, "t")
+    harness.notify(compute(harness))
+    harness.enter("B" * 5_000, "t")
+    computed = compute(harness)
+    harness.enter("C", "t")
+    hashed: list[str] = []
+    monkeypatch.setattr(java_order, "java_string_hash", hashed.append)
+    harness.notify(computed)
+    assert harness.consumers().assignment_epoch == 3
+    assert not hashed
 
 
 def test_who_has_no_epoch_waits_for_the_first_target() -> None:
