@@ -4,7 +4,7 @@ nothing. How to drive it: `muster.coordinator.state_machine`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from muster.coordinator.groups import replay
@@ -175,13 +175,12 @@ class GroupCore:
         """Replay records of a transaction, which count when it is committed. Returns their number."""
         return self._state.evolve_transactional(batch)
 
-    def replay_end_transaction(self, end: EndTransaction, now: Now) -> None:  # noqa: ARG002  # every entry point takes the time
-        """Replay the marker that ends a transaction."""
-        self._state.offsets.end_transaction(end.producer_id, is_committed=end.is_committed)
+    def end_transaction(self, end: EndTransaction, now: Now) -> Generator[None, None, Sequence[Event]]:  # noqa: ARG002  # every entry point takes the time
+        """End a transaction, now or in a replay, in steps. Other calls may be made between two steps.
 
-    def events_of_end(self, end: EndTransaction, now: Now) -> Sequence[Event]:  # noqa: ARG002  # every entry point takes the time
-        """The events to report when this transaction ends now. Call it before it has ended."""
-        return replay.events_of_end(self._state, end)
+        Returns the events to report.
+        """
+        return replay.end_transaction(self._state, end)
 
     def open_transactions(self) -> Collection[OpenTransaction]:
         """The open transactions that have committed offsets here."""

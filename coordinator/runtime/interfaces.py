@@ -5,7 +5,7 @@ The interface of the log is `log.interfaces.Log`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from muster.coordinator.state_machine.deadlines import Deadlines, LateAnswers
@@ -42,8 +42,11 @@ class StateMachine(Protocol):
     def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:
         """Replay records of a transaction, which count once it is committed. Returns their number."""
 
-    def replay_end_transaction(self, end: EndTransaction, now: Now) -> None:
-        """The transaction of a producer has ended. This is called in replay and live."""
+    def end_transaction(self, end: EndTransaction, now: Now) -> Generator[None, None, Sequence[Any]]:
+        """The transaction of a producer has ended. This is called in replay and live.
+
+        A large transaction ends in several steps. Other calls may be made between them. Returns the events.
+        """
 
     def loaded(self, now: Now) -> Output:
         """The whole log was replayed."""

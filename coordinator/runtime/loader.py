@@ -70,7 +70,10 @@ def replay_chunk(chunk: bytes, reader: RecordReader, core: StateMachine, clock: 
         if isinstance(part, TransactionalBatch):
             count += core.replay_transactional(part, now)
         elif isinstance(part, EndTransaction):
-            core.replay_end_transaction(part, now)
+            for _ in core.end_transaction(part, now):
+                if machine.mono_ms() - began_ms > STEP_MS:
+                    yield count
+                    count, began_ms = 0, machine.mono_ms()
         else:
             records = iter(part)
             while (replayed := core.replay(islice(records, size), now)) == size:

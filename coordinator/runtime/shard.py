@@ -24,6 +24,7 @@ from muster.coordinator.runtime.timer import ShardTimer
 from muster.coordinator.state_machine.deadlines import NEVER
 from muster.coordinator.state_machine.interface import Command, EndTransaction, Now, Output, Producer, Reply, Respond
 from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import Job, at_once
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 
@@ -61,14 +62,14 @@ class CoordinatorShard(Generic[S]):
         linger_ms: int = 0,
         on_load: Callable[[S, int, int], object] = lambda *_: None,
         on_stop: Callable[[], object] = lambda: None,
-        events_of_end: Callable[[S, EndTransaction, Now], Sequence[Any]] = lambda *_: (),
+        run_job: Callable[[Job[None]], object] = at_once,
     ) -> None:
         """`what` the state machine holds, for log lines.
 
         `open_log` returns the log of the partition and its leader epoch; it opens a log that had failed again. It
         raises OSError or the log's errors. `linger_ms`: see `AppendQueue`. `on_load(core, records, took_ms)` is called
         when the shard is active, before `core.loaded`. `on_stop` is called before the shard resigns or is dropped.
-        `events_of_end(core, end, now)` returns the events of the end of a transaction, before the state changes.
+        `run_job` runs work that takes long, such as the end of a large transaction.
         """
         self.partition = partition
         self.core: S | None = None
@@ -86,7 +87,7 @@ class CoordinatorShard(Generic[S]):
         self._observer = observer
         self._on_load = on_load
         self._on_stop = on_stop
-        self._events_of_end = events_of_end
+        self._run_job = run_job
         self.log: Log
         self._leader_epoch = -1
         self._term = 0
@@ -175,13 +176,24 @@ class CoordinatorShard(Generic[S]):
             self._failed("an append failed", error)
             ended(append_error(error))
             return
-        end = EndTransaction(*producer, is_committed)
-        answers = self._events_of_end(core, end, now)
-        core.replay_end_transaction(end, now)
-        self._report_and_reply(answers, (), now, now.mono_ms)
-        self.log.when_durable(
-            self.log.end_offset, lambda error: ended(ErrorCode.NONE if error is None else append_error(error))
-        )
+        # From now on answers may show these offsets, so they wait until the marker is durable.
+        self._report_and_reply((), (), now, now.mono_ms)
+        job = self._end_transaction(core, EndTransaction(*producer, is_committed), now, self.log.end_offset, ended)
+        for _ in job:
+            self._run_job(job)
+            break
+
+    def _end_transaction(
+        self, core: S, end: EndTransaction, now: Now, marker_end: int, ended: Callable[[int], object]
+    ) -> Job[None]:
+        """Change the state after the marker, which ends at `marker_end`. A small transaction takes one step."""
+        events = yield from core.end_transaction(end, now)
+        if core is not self.core:
+            ended(self.state_error or ErrorCode.NOT_COORDINATOR)
+            return
+        if events and self._observer is not None:
+            self._observer.report(events, now)
+        self.log.when_durable(marker_end, lambda error: ended(ErrorCode.NONE if error is None else append_error(error)))
 
     def is_settled(self) -> bool:
         """Whether everything that an answer could show is durable."""

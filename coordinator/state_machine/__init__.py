@@ -6,10 +6,10 @@ call from two threads. `runtime.interfaces.StateMachine` lists its methods, and 
 
 The order of calls:
 
-1. `replay`, `replay_transactional` and `replay_end_transaction` for all records of the log, in its order.
+1. `replay`, `replay_transactional` and `end_transaction` for all records of the log, in its order.
 2. `loaded`, once.
-3. `handle` for each command, and `advance` when a deadline is due, in any order. `replay_end_transaction` is also
-   called when a transaction ends now.
+3. `handle` for each command, and `advance` when a deadline is due, in any order. `end_transaction` is also called when
+   a transaction ends now. A large transaction ends in several steps, and other calls may be made between them.
 4. `resign`, at most once. The state machine cannot be used afterwards.
 
 Input. Each call gets the time (`Now`). A command is a request in the newest version of its message, with the function

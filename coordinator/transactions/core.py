@@ -5,7 +5,7 @@ It hands commands and deadlines to the functions of `dispatch`, and decides noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from typing import Any
 
 from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, LateAnswers
@@ -118,8 +118,10 @@ class TransactionCore:
         """Replay records as all others: no coordinator writes its own records in a transaction."""
         return self.replay(batch.records, now)
 
-    def replay_end_transaction(self, end: EndTransaction, now: Now) -> None:
+    def end_transaction(self, end: EndTransaction, now: Now) -> Generator[None, None, Sequence[Any]]:  # noqa: ARG002  # see `replay_transactional`
         """Do nothing: see `replay_transactional`."""
+        yield from ()
+        return ()
 
     def loaded(self, now: Now) -> Output:
         """All records are replayed: transactions that were about to end get their markers once more."""

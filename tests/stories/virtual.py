@@ -38,7 +38,7 @@ from muster.coordinator.state_machine.interface import (
     TransactionalBatch,
 )
 from muster.coordinator.state_machine.record_bytes import to_bytes
-from muster.coordinator.system.jobs import OffloadedWork
+from muster.coordinator.system.jobs import OffloadedWork, at_once
 from muster.coordinator.system.patterns import BadPattern, Pattern
 from muster.protocol import frames
 from muster.protocol.errors import ErrorCode
@@ -304,7 +304,7 @@ class VirtualDriver:
     def _end(self, end: EndTransaction) -> None:
         """A marker."""
         self.log.append(end)
-        self.core.replay_end_transaction(end, self.now)
+        at_once(self.core.end_transaction(end, self.now))
 
     def pass_time(self, until_ms: int, done: Callable[[], bool]) -> None:
         """Step from deadline to deadline until then, or until it is done."""
@@ -328,7 +328,7 @@ class VirtualDriver:
             if isinstance(entry, TransactionalBatch):
                 core.replay_transactional(entry, self.now)
             elif isinstance(entry, EndTransaction):
-                core.replay_end_transaction(entry, self.now)
+                at_once(core.end_transaction(entry, self.now))
             else:
                 core.replay([as_read(record) for record in entry], self.now)
         core.loaded(self.now)

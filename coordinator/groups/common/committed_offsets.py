@@ -23,6 +23,8 @@ Partition = tuple[str, int]
 """Topic and partition."""
 Place = tuple[str, Partition]
 """A group, and the partition for which it has committed an offset."""
+Packed = bytes
+"""An OffsetCommitValue in its kept form: `_FIXED`, then the metadata in UTF-8."""
 
 
 class OpenTransaction:
@@ -33,25 +35,24 @@ class OpenTransaction:
     def __init__(self, producer_id: int) -> None:
         self.producer_id = producer_id
         self.producer_epoch = self.newest_ms = -1
-        self.offsets: dict[Place, tuple[int, bytes | None]] = {}
-        """For each place: the number of the record among those of all transactions, and the value.
-
-        The value is None when a later commit has replaced it.
-        """
+        self.offsets: dict[Place, tuple[int, Packed]] = {}
+        """For each place: the number of the record among those of all transactions, and the value."""
 
 
 class PendingOffsets:
     """All open transactions of one core, by their producers."""
 
-    __slots__ = ("_records", "_transactions", "producers")
+    __slots__ = ("_records", "_replaced", "_transactions", "transactions_of")
 
     def __init__(self) -> None:
-        self.producers: dict[str, dict[Partition, set[int]]] = {}
-        """Group -> partition -> ids of the producers whose open transaction has committed an offset
-        of the partition.
-        """
+        self.transactions_of: dict[str, dict[Partition, set[OpenTransaction]]] = {}
+        """Group -> partition -> the open transactions that have committed an offset of the partition."""
         self._transactions: dict[int, OpenTransaction] = {}
         self._records = 0
+        self._replaced: dict[Place, int] = {}
+        """Place -> the records up to this number were replaced by a later commit. It has only places of open
+        transactions.
+        """
 
     def transactions(self) -> Collection[OpenTransaction]:
         """The open transactions, in the order of their beginning."""
@@ -62,40 +63,37 @@ class PendingOffsets:
         transaction = self._transactions.setdefault(producer_id, OpenTransaction(producer_id))
         transaction.producer_epoch, transaction.newest_ms = producer_epoch, timestamp_ms
 
-    def put(self, producer_id: int, place: Place, packed: bytes) -> None:
+    def put(self, producer_id: int, place: Place, packed: Packed) -> None:
         """A commit in an open transaction."""
         self._records += 1
-        self._transactions[producer_id].offsets[place] = self._records, packed
+        transaction = self._transactions[producer_id]
+        transaction.offsets[place] = self._records, packed
         group_id, partition = place
-        self.producers.setdefault(group_id, {}).setdefault(partition, set()).add(producer_id)
+        self.transactions_of.setdefault(group_id, {}).setdefault(partition, set()).add(transaction)
 
-    def replace(self, place: Place, before: int | None = None) -> None:
+    def replace(self, place: Place, number: int | None = None) -> None:
         """An offset counts from now on. What open transactions have committed so far never replaces it.
 
-        `before`: only records with lower numbers are affected.
+        `number`: only records up to this number are affected.
         """
-        for producer_id in self._of(place):
-            offsets = self._transactions[producer_id].offsets
-            number = offsets[place][0]
-            if before is None or number < before:
-                offsets[place] = number, None
+        group_id, partition = place
+        if partition in self.transactions_of.get(group_id, ()):
+            self._replaced[place] = self._records if number is None else max(number, self._replaced.get(place, 0))
 
     def discard(self, place: Place) -> None:
         """A tombstone: the offsets that open transactions have committed there are dropped."""
-        for producer_id in list(self._of(place)):
-            del self._transactions[producer_id].offsets[place]
-            self._leave(place, producer_id)
+        group_id, partition = place
+        for transaction in list(self.transactions_of.get(group_id, {}).get(partition, ())):
+            del transaction.offsets[place]
+            self._leave(place, transaction)
 
-    def of(self, producer_id: int) -> Mapping[Place, tuple[int, bytes | None]]:
-        """The offsets that the transaction of this producer has committed so far."""
-        transaction = self._transactions.get(producer_id)
-        return {} if transaction is None else transaction.offsets
-
-    def at(self, place: Place) -> Iterator[bytes]:
+    def at(self, place: Place) -> Iterator[Packed]:
         """The values that open transactions have committed there, without those that a later commit has replaced."""
-        for producer_id in self._of(place):
-            packed = self._transactions[producer_id].offsets[place][1]
-            if packed is not None:
+        group_id, partition = place
+        replaced = self._replaced.get(place, 0)
+        for transaction in self.transactions_of.get(group_id, {}).get(partition, ()):
+            number, packed = transaction.offsets[place]
+            if number > replaced:
                 yield packed
 
     def newest_ms(self, producer_id: int) -> int:
@@ -103,30 +101,35 @@ class PendingOffsets:
         transaction = self._transactions.get(producer_id)
         return -1 if transaction is None else transaction.newest_ms
 
-    def end(self, producer_id: int) -> dict[Place, tuple[int, bytes | None]]:
-        """The transaction of this producer has ended. Returns the offsets that it had committed."""
+    def end(self, producer_id: int) -> Iterator[tuple[Place, int, Packed]]:
+        """The transaction of this producer has ended. Yields each offset that a later commit has not replaced, with the
+        number of its record.
+
+        An offset leaves the transaction when it is yielded. So the caller may pause between two of them.
+        """
         transaction = self._transactions.pop(producer_id, None)
         if transaction is None:
-            return {}
-        for place in transaction.offsets:
-            self._leave(place, producer_id)
-        return transaction.offsets
+            return
+        offsets = transaction.offsets
+        for place in tuple(offsets):
+            if place in offsets:  # else it was deleted in a pause
+                number, packed = offsets.pop(place)
+                is_replaced = number <= self._replaced.get(place, 0)
+                self._leave(place, transaction)
+                if not is_replaced:
+                    yield place, number, packed
 
-    def _of(self, place: Place) -> Collection[int]:
-        return self.producers.get(place[0], {}).get(place[1], ())
-
-    def _leave(self, place: Place, producer_id: int) -> None:
+    def _leave(self, place: Place, transaction: OpenTransaction) -> None:
         group_id, partition = place
-        partitions = self.producers[group_id]
-        partitions[partition].remove(producer_id)
+        partitions = self.transactions_of[group_id]
+        partitions[partition].remove(transaction)
         if not partitions[partition]:
             del partitions[partition]
+            self._replaced.pop(place, None)
             if not partitions:
-                del self.producers[group_id]
+                del self.transactions_of[group_id]
 
 
-Packed = bytes
-"""An OffsetCommitValue in its kept form: `_FIXED`, then the metadata in UTF-8."""
 Partitions = Mapping[int, Packed]
 """Partition -> the last committed value."""
 
@@ -189,7 +192,7 @@ class Offsets:
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, Packed]]] = {}
         self.pending = PendingOffsets()
-        self._pending_of = self.pending.producers
+        self._pending_of = self.pending.transactions_of
 
     def put(self, group_id: str, topic: str, partition: int, packed: Packed) -> None:
         """A commit replaces the value before."""
@@ -240,29 +243,21 @@ class Offsets:
         """A commit in an open transaction: it counts once the transaction is committed."""
         self.pending.put(producer_id, (intern(group_id), (intern(topic), partition)), pack(value))
 
-    def pending_of(self, producer_id: int) -> Mapping[str, Mapping[str, Mapping[int, int]]]:
-        """What the open transaction of a producer would commit now: offsets by group, topic and partition.
-
-        An offset that was replaced by a later commit outside the transaction is not included.
-        """
-        found: dict[str, dict[str, dict[int, int]]] = {}
-        for (group_id, (topic, partition)), (_, packed) in self.pending.of(producer_id).items():
-            if packed is not None:
-                offset, _ = position_of(packed)
-                found.setdefault(group_id, {}).setdefault(topic, {})[partition] = offset
-        return found
-
     def pending_at(self, group_id: str, topic: str, partition: int) -> Iterator[Packed]:
         """The values that open transactions have committed there, and that may still count."""
         return self.pending.at((group_id, (topic, partition)))
 
-    def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
-        """A transaction has ended: the offsets that it has committed count from now on, or are dropped."""
-        for place, (number, packed) in self.pending.end(producer_id).items():
-            if is_committed and packed is not None:
+    def end_transaction(self, producer_id: int, *, is_committed: bool) -> Iterator[tuple[Place, Packed]]:
+        """A transaction has ended: the offsets that it has committed count from now on, or are dropped.
+
+        Yields each of these offsets when that is done. The caller may pause between two of them, and must read all.
+        """
+        for place, number, packed in self.pending.end(producer_id):
+            if is_committed:
                 group_id, (topic, partition) = place
                 self._groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = packed
-                self.pending.replace(place, before=number)
+                self.pending.replace(place, number)
+            yield place, packed
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction has committed an offset of this partition."""

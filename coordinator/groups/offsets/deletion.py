@@ -219,7 +219,7 @@ def _walk(state: State, gone: _Gone, group_ids: list[str]) -> Iterator[_Some]:
     """
     offsets, touched = state.offsets, gone.touched
     for group_id in group_ids:
-        places = iter(list(offsets.pending.producers.get(group_id, ())))
+        places = iter(list(offsets.pending.transactions_of.get(group_id, ())))
         while some := [*islice(places, CHUNK)]:
             yield _Some(group_id, "")  # each group counts as work
             of_topic: dict[str, list[int]] = {}

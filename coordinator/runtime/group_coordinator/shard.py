@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 
 from muster.coordinator.groups.classic.sessions import GenerationMember
 from muster.coordinator.groups.common.committed_offsets import OpenTransaction
-from muster.coordinator.groups.common.events import Event, request_refused
+from muster.coordinator.groups.common.events import request_refused
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupConfigs, GroupConfigured, IntervalConfigured
 from muster.coordinator.groups.core import GroupCore
@@ -26,9 +27,9 @@ from muster.coordinator.runtime.group_coordinator.record_codec import RecordCode
 from muster.coordinator.runtime.loader import in_background
 from muster.coordinator.runtime.shard import CoordinatorShard
 from muster.coordinator.state_machine.deadlines import NEVER
-from muster.coordinator.state_machine.interface import Client, EndTransaction, Now, Producer, Respond
+from muster.coordinator.state_machine.interface import Client, Now, Producer, Respond
 from muster.coordinator.system.clock import Clock
-from muster.coordinator.system.jobs import JobQueue
+from muster.coordinator.system.jobs import Job, JobQueue, at_once
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
@@ -118,8 +119,20 @@ class GroupShard:
             observer=observer,
             linger_ms=linger_ms,
             on_load=self._on_load,
-            events_of_end=_events_of_end,
+            run_job=at_once if slices is None else partial(self._run_job, slices),
         )
+
+    # ---- work that takes long
+
+    closed = False
+    """See `Owner`: work that has begun is done to its end."""
+
+    def fault(self, error: Exception) -> None:
+        """See `Owner`. A load builds the state again."""
+        log.error("the end of a transaction failed, by a fault of the server", exc_info=error)
+
+    def _run_job(self, slices: JobQueue, job: Job[None]) -> None:
+        slices.run(job, lambda _: None, self)
 
     # ---- leadership
 
@@ -192,7 +205,7 @@ class GroupShard:
         for one in over:
             if core is not self.runtime.core or one not in core.open_transactions():
                 continue
-            written = log_.producers.get(one.producer_id)
+            written, offsets = log_.producers.get(one.producer_id), len(one.offsets)
             self.runtime.complete_transaction(
                 Producer(one.producer_id, one.producer_epoch),
                 is_committed=False,
@@ -200,7 +213,7 @@ class GroupShard:
             )
             if core is self.runtime.core:
                 log.warning("a transaction that was left open is aborted: nobody could end it here",
-                            partition=self.partition, producer_id=one.producer_id, offsets=len(one.offsets),
+                            partition=self.partition, producer_id=one.producer_id, offsets=offsets,
                             idle_ms=self._clock.now().wall_ms - one.newest_ms)  # fmt: skip
 
     def append_error(self, producer: Producer, guard: VerificationGuard | None) -> int:
@@ -289,7 +302,3 @@ class GroupShard:
         """Prepare a commit of this version for `GroupCore.prepared_commit`. None when it cannot be prepared now."""
         core = self.runtime.core
         return None if core is None else core.prepare_commit(request, self.max_bytes, version)
-
-
-def _events_of_end(core: GroupCore, end: EndTransaction, now: Now) -> Sequence[Event]:
-    return core.events_of_end(end, now)

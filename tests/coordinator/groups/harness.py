@@ -7,6 +7,7 @@ from typing import Any
 
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.classic.join import JoinCommand
+from muster.coordinator.groups.common.committed_offsets import position_of
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
@@ -214,3 +215,15 @@ class GroupHarness:
         for i in range(count):
             self.join(instance=f"i{i}" if static else None, protocols=protocols)
         return list(self.group().members)
+
+
+def pending_of(core: GroupCore, producer_id: int) -> dict[str, dict[tuple[str, int], int]]:
+    """The offsets that the open transaction of a producer would commit now, by group and partition."""
+    pending = core.state.offsets.pending
+    found: dict[str, dict[tuple[str, int], int]] = {}
+    for transaction in pending.transactions():
+        if transaction.producer_id == producer_id:
+            for (group_id, place), (number, packed) in transaction.offsets.items():
+                if number > pending._replaced.get((group_id, place), 0):
+                    found.setdefault(group_id, {})[place] = position_of(packed)[0]
+    return found

@@ -11,6 +11,7 @@ from muster.coordinator.log import DamagedLog, LogOffline, batches
 from muster.coordinator.log.errors import Place
 from muster.coordinator.state_machine.deadlines import Deadline
 from muster.coordinator.state_machine.interface import Command, Now, Output, Producer
+from muster.coordinator.system.jobs import at_once
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.runtime.toy import CLIENT, Add, Answer, Answers, Bench, Look, Sums
 
@@ -138,6 +139,36 @@ class TestProducers:
         assert added == seen == ended == []
         bench.later.settle()
         assert (added, seen, ended) == ([(1, 0)], [(1, 0)], [ErrorCode.NONE])
+
+    def test_a_large_transaction_ends_in_steps_and_others_are_served_between_them(self) -> None:
+        bench = Bench(wait_for_sync=True).load()
+        for name in "abc":
+            bench.ask(Add(name, 1), A)
+        bench.load()
+        ended: list[int] = []
+        bench.shard.complete_transaction(A, is_committed=True, ended=ended.append)
+        assert bench.core.sums == {"a": 1}
+        (job,) = bench.jobs
+        seen = bench.ask(Look("a"))
+        assert seen == []  # the marker may be lost yet
+        bench.later.settle()
+        assert (seen, ended, bench.events[3:]) == ([(1, 0)], [], [])
+        at_once(job)
+        assert bench.core.sums == {"a": 1, "b": 1, "c": 1}
+        assert (ended, bench.events[-1].facts) == ([ErrorCode.NONE], {"producer_id": A.producer_id})
+        assert bench.load().core.sums == {"a": 1, "b": 1, "c": 1}
+
+    def test_the_end_of_a_large_transaction_is_asked_for_again_when_the_shard_stops_within_it(self) -> None:
+        bench = Bench().load()
+        for name in "abc":
+            bench.ask(Add(name, 1), A)
+        bench.load()
+        ended: list[int] = []
+        bench.shard.complete_transaction(A, is_committed=True, ended=ended.append)
+        bench.shard.resign()
+        at_once(bench.jobs[0])
+        assert ended == [ErrorCode.NOT_COORDINATOR]
+        assert bench.load().core.sums == {"a": 1, "b": 1, "c": 1}
 
     def test_the_marker_names_the_epoch_of_the_coordinator_that_ended_the_transaction(self, bench: Bench) -> None:
         bench.shard.complete_transaction(A, is_committed=True, coordinator_epoch=12)

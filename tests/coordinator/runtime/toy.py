@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from muster.coordinator.groups.common.events import Event
@@ -21,11 +21,14 @@ from muster.coordinator.state_machine.interface import (
     TransactionalBatch,
 )
 from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import Job
 from muster.protocol.wire import uv
 from tests.coordinator.log.support import PendingResult, manage
 
 TOPIC = "__sums"
 CLIENT = Client("c", "/1.2.3.4")
+LARGE = 3
+"""Records of a transaction that does not end at once."""
 
 
 class Add:
@@ -94,10 +97,15 @@ class Sums:
         self.pending.setdefault(batch.producer_id, []).extend(records)
         return len(batch.records)
 
-    def replay_end_transaction(self, end: EndTransaction, now: Now) -> None:
-        added = self.pending.pop(end.producer_id, [])
-        if end.is_committed:
-            self.replay(added, now)
+    def end_transaction(self, end: EndTransaction, now: Now) -> Generator[None, None, Sequence[Any]]:
+        """Large transactions pause behind each record."""
+        records = self.pending.pop(end.producer_id, [])
+        for record in records:
+            if end.is_committed:
+                self.replay([record], now)
+            if len(records) >= LARGE:
+                yield None
+        return [Event("ended", "sums", {"producer_id": end.producer_id})]
 
     def loaded(self, now: Now) -> Output:
         self.was_loaded = True
@@ -167,10 +175,12 @@ class Bench:
         self.log = self.manager.open_log(TOPIC, 0, wait_for_sync=wait_for_sync)
         self.events: list[Event] = []
         self.loads: list[tuple[int, int]] = []
+        self.jobs: list[Job[None]] = []
+        """Work that takes several steps, with the first done."""
         self.open_error: Exception | None = None
         self.shard: CoordinatorShard[Sums] = CoordinatorShard(
             0, "sums", Sums, self._open, Codec(), Errors(), self.clock, observer=self, linger_ms=linger_ms,
-            on_load=lambda _, records, took_ms: self.loads.append((records, took_ms)),
+            on_load=lambda _, records, took_ms: self.loads.append((records, took_ms)), run_job=self.jobs.append,
         )  # fmt: skip
 
     def _open(self) -> Any:

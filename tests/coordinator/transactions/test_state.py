@@ -8,6 +8,7 @@ import tracemalloc
 import pytest
 
 from muster.coordinator.state_machine.interface import EndTransaction, TransactionalBatch
+from muster.coordinator.system.jobs import at_once
 from muster.coordinator.transactions.commands import TransactionSettings
 from muster.coordinator.transactions.core import TransactionCore
 from muster.coordinator.transactions.transaction import (
@@ -102,7 +103,7 @@ def test_a_tombstone_forgets_all_of_an_id() -> None:
 def test_batches_of_a_transaction_are_records_like_all_others() -> None:
     one = core()
     assert one.replay_transactional(TransactionalBatch(1, 0, 0, [(KEY, TransactionLogValue())]), START) == 1
-    one.replay_end_transaction(EndTransaction(1, 0, False), START)
+    at_once(one.end_transaction(EndTransaction(1, 0, False), START))
     assert one.transactional_id_count == 1
 
 

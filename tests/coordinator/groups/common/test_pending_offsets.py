@@ -9,7 +9,9 @@ import pytest
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.replay import ENDED_IN_A_STEP
 from muster.coordinator.state_machine.interface import Decoded, EndTransaction, Now, TransactionalBatch
+from muster.coordinator.system.jobs import at_once
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
@@ -18,6 +20,7 @@ from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from tests.coordinator.groups.classic.test_vote import instructions
 from tests.coordinator.groups.harness import GroupHarness
 
 NOW = Now(0, 1_000)
@@ -41,7 +44,7 @@ class Log:
         assert self.core.replay_transactional(TransactionalBatch(producer_id, 3, ms, records), NOW) == len(records)
 
     def end(self, producer_id: int, is_committed: bool = True) -> None:
-        self.core.replay_end_transaction(EndTransaction(producer_id, 3, is_committed), NOW)
+        at_once(self.core.end_transaction(EndTransaction(producer_id, 3, is_committed), NOW))
 
     def found(self, group: str = "g") -> dict[int, int]:
         rows = self.offsets.topics(group).get("t", {})
@@ -157,5 +160,42 @@ def test_a_deletion_takes_the_pending_ones_along(request_: Any) -> None:
     batch = TransactionalBatch(7, 0, 5, [commit(8), commit(9, 1)])
     harness.core.replay_transactional(batch, NOW)
     harness.send(request_)
-    harness.core.replay_end_transaction(EndTransaction(7, 0, True), NOW)
+    at_once(harness.core.end_transaction(EndTransaction(7, 0, True), NOW))
     assert harness.core.state.offsets.topics("g") == {}
+
+
+def test_a_large_transaction_ends_in_steps_and_what_is_committed_between_them_stays(log: Log) -> None:
+    count = 2 * ENDED_IN_A_STEP
+    log.pending(7, *(commit(5, partition) for partition in range(count)))
+    log.pending(8, *(commit(6, partition) for partition in range(count)))
+    job = log.core.end_transaction(EndTransaction(7, 3, True), NOW)
+    next(job)
+    first, second, third = ENDED_IN_A_STEP - 1, ENDED_IN_A_STEP, ENDED_IN_A_STEP + 1
+    assert (log.found().get(first), log.found().get(second)) == (5, None)
+    log.plain(commit(9, first), commit(9, second))
+    log.plain((OffsetCommitKey("g", "t", third), None))
+    log.pending(7, commit(10, 0))  # the same producer begins the next transaction
+    (event,) = at_once(job)
+    assert event.facts["offsets"]["t"].keys() == set(range(count)) - {second, third}
+    found = log.found()
+    assert (found[0], found[first], found[second], found[count - 1]) == (5, 9, 9, 5)
+    assert third not in found
+    log.end(8)  # its commits are newer than those of the first transaction, and older than those between the steps
+    found = log.found()
+    assert (found[0], found[first], found[second], found[count - 1]) == (6, 9, 9, 6)
+    log.end(7)
+    assert log.found()[0] == 10
+    assert not log.offsets.pending.transactions_of
+    assert not log.offsets.pending._replaced
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_the_end_of_a_transaction_costs_the_same_whatever_others_have_committed_there(
+    log: Log, is_committed: bool
+) -> None:
+    for producer_id in range(100):
+        log.pending(producer_id, *(commit(producer_id, partition) for partition in range(20)))
+    first = instructions(lambda: log.end(0, is_committed))
+    for producer_id in range(1, 99):
+        log.end(producer_id, is_committed)
+    assert first < 1.2 * instructions(lambda: log.end(99, is_committed))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from muster.coordinator.state_machine.interface import EndTransaction, TransactionalBatch
+from muster.coordinator.system.jobs import at_once
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
@@ -95,6 +96,6 @@ def test_an_unstable_offset_is_refused_only_to_who_asks_for_stable_ones() -> Non
     assert fetch(harness, ("g", None), stable=True) == [[("t", [(0, ErrorCode.UNSTABLE_OFFSET_COMMIT)])]]
     offsets = harness.core.state.offsets
     assert [offsets.has_open_transaction(group) for group in "ghi"] == [True, True, False]
-    harness.core.replay_end_transaction(EndTransaction(7, 0, False), harness.now)
+    at_once(harness.core.end_transaction(EndTransaction(7, 0, False), harness.now))
     assert not offsets.has_open_transaction("g")
     assert fetch(harness, ("g", [("t", [0])]), stable=True) == [[("t", [(0, 5)])]]

@@ -130,7 +130,7 @@ def test_a_transaction_that_ends_meanwhile_leaves_nothing() -> None:
     harness.end(is_committed=True)
     slices(harness)
     assert not dict(harness.core.state.offsets.groups())
-    assert not harness.core.state.offsets.pending.producers
+    assert not harness.core.state.offsets.pending.transactions_of
 
 
 def test_pending_offsets_go_in_slices() -> None:
@@ -144,7 +144,7 @@ def test_pending_offsets_go_in_slices() -> None:
     counts = [change(harness, NO_TOPICS), *slices(harness)]
     assert sum(counts) == GROUPS + 2 * CHUNK
     assert max(counts) <= MOST_RECORDS
-    assert not harness.core.state.offsets.pending.producers
+    assert not harness.core.state.offsets.pending.transactions_of
 
 
 def test_after_a_load_it_goes_in_slices_as_well() -> None:

@@ -14,6 +14,7 @@ from muster.coordinator.groups.offsets import txn_commit
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
 from muster.coordinator.groups.unsupported_group import SHARE, STABLE, UnsupportedGroup
 from muster.coordinator.state_machine.interface import Client, EndTransaction, TransactionalBatch
+from muster.coordinator.system.jobs import at_once
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -37,7 +38,7 @@ from muster.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.coordinator.groups.harness import TOPICS, GroupHarness
+from tests.coordinator.groups.harness import TOPICS, GroupHarness, pending_of
 
 DAY_MS = 24 * 3_600_000
 UNKNOWN_MEMBER, FENCED = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID
@@ -80,8 +81,7 @@ class Producers(GroupHarness):
 
     def end(self, producer: int = 7, *, is_committed: bool = True) -> None:
         end = EndTransaction(producer, 0, is_committed)
-        self.events += self.core.events_of_end(end, self.now)
-        self.core.replay_end_transaction(end, self.now)
+        self.events += at_once(self.core.end_transaction(end, self.now))
 
     def stable_fetch(self, partition: int = 0) -> tuple[int, int]:
         topics = [OffsetFetchRequestTopics("t", ZERO_UUID, [partition])]
@@ -330,8 +330,8 @@ def test_a_replay_gives_the_same(harness: Producers) -> None:
     rows = [(one.key, one.value) for one in harness.records[before:]]
     again.replay_transactional(TransactionalBatch(7, 0, harness.now.wall_ms, rows), harness.now)
     for core in (harness.core, again):
-        assert core.state.offsets.pending_of(7) == {"g": {"t": {0: 2, 1: 3}}}
-        core.replay_end_transaction(EndTransaction(7, 0, True), harness.now)
+        assert pending_of(core, 7) == {"g": {("t", 0): 2, ("t", 1): 3}}
+        at_once(core.end_transaction(EndTransaction(7, 0, True), harness.now))
         assert {number: core.state.offsets.get("g", "t", number) for number in (0, 1)} == {
             number: harness.core.state.offsets.get("g", "t", number) for number in (0, 1)
         }

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
 from muster.coordinator.state_machine.interface import Client, EndTransaction, TransactionalBatch
+from muster.coordinator.system.jobs import at_once
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -21,7 +22,7 @@ from muster.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.coordinator.groups.harness import TOPICS, GroupHarness
+from tests.coordinator.groups.harness import TOPICS, GroupHarness, pending_of
 
 GROUPS, PARTITIONS, PRODUCERS = "gh", (0, 1), (7, 8, 9)
 STEP = st.tuples(
@@ -85,7 +86,7 @@ class History:
             if what == "txn":
                 self.model.put(place, offset, producer)
         elif what in ("commit", "abort"):
-            self.harness.core.replay_end_transaction(EndTransaction(producer, 0, what == "commit"), self.harness.now)
+            at_once(self.harness.core.end_transaction(EndTransaction(producer, 0, what == "commit"), self.harness.now))
             self.model.end(producer, what == "commit")
             self.log.append(("end", producer, what == "commit"))
         elif what == "forget":
@@ -117,7 +118,7 @@ class History:
             elif what == "txn":
                 core.replay_transactional(TransactionalBatch(rest[0], 0, now.wall_ms, rest[1]), now)
             else:
-                core.replay_end_transaction(EndTransaction(rest[0], 0, rest[1]), now)
+                at_once(core.end_transaction(EndTransaction(rest[0], 0, rest[1]), now))
         return core
 
 
@@ -143,9 +144,9 @@ def test_what_counts_is_what_kafka_says_also_after_a_load(steps: list[tuple[str,
     assert seen(core) == seen(history.harness.core)
     assert core.state.groups.keys() == history.harness.core.state.groups.keys()
     for producer in PRODUCERS:
-        assert core.state.offsets.pending_of(producer) == history.harness.core.state.offsets.pending_of(producer)
+        assert pending_of(core, producer) == pending_of(history.harness.core, producer)
         for one in (core, history.harness.core):
-            one.replay_end_transaction(EndTransaction(producer, 0, True), history.harness.now)
+            at_once(one.end_transaction(EndTransaction(producer, 0, True), history.harness.now))
         history.model.end(producer, True)
     assert seen(core) == seen(history.harness.core) == (history.model.offsets(), set())
-    assert core.state.offsets.pending.producers == {}
+    assert core.state.offsets.pending.transactions_of == {}
