@@ -1,6 +1,3 @@
 """The requests. One module per API, or per small family of APIs, turns a request into commands, and results into a
-response.
-
-No module here may touch sockets or files. A handler may reach what `node.Node` has. It knows the client by its
-`context`.
+response. No module here may touch sockets or files. A handler may reach what `node.Node` has.
 """

@@ -1,6 +1,7 @@
-"""How large an answer may become. A small request can ask for gigabytes. For instance it may name the same broker 5,000
-times. Or it names a partition with all its producers 250,000 times. Rows that do not fit are refused. The first row
-always fits.
+"""How large an answer may become. A small request can ask for gigabytes, if it names a large thing thousands of times.
+Rows that do not fit are refused. The first row always fits.
+
+Each API has its `_ROW_BYTES`: the size of a row in an answer without its texts.
 """
 
 from __future__ import annotations
@@ -14,9 +15,7 @@ from muster.coordinator.system.jobs import PendingResult
 from muster.protocol.errors import ErrorCode
 
 MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
-"""The limit of one answer. Kafka has no such limit, and no client asks for as much at once. (Answers to Fetch have
-`fetch.max.bytes`.)
-"""
+"""The limit of one answer. Kafka has none, and no client asks for so much at once. (Fetch has `fetch.max.bytes`.)"""
 TOO_LARGE: Final = ErrorCode.INVALID_REQUEST
 """The error of a row that did not fit. A client does not send the same request again after this error."""
 TOO_LARGE_TEXT: Final = f"The answer would have more than {MAX_ANSWER_BYTES} bytes: ask for fewer at once"
@@ -28,9 +27,7 @@ OBJECT_BYTES: Final = 100
 
 
 class AnswerSize:
-    """The size that an answer still may grow by. A job that makes an answer adds the size of each row, and then yields
-    `pause`.
-    """
+    """The size that an answer may still grow by. A job adds the size of each row, and then yields `pause()`."""
 
     __slots__ = ("_bytes", "_context", "_is_first", "_node", "_taken", "is_used_up", "left")
 
@@ -58,7 +55,7 @@ class AnswerSize:
         return True
 
     def pause(self) -> PendingResult | None:
-        """What a job yields after a row: None, or a pending result that completes when the answer may grow further."""
+        """What a job yields after a row. A pending result completes when the answer may grow further."""
         taken = self._taken
         if taken is None or taken.may_grow:
             return None

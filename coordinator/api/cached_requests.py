@@ -1,16 +1,12 @@
-"""Cached requests: requests that a connection sends again and again. Examples are a member's heartbeats and its commits
-of the same partitions.
+"""Cached requests: requests that a connection sends again and again, as heartbeats and commits of the same partitions.
 
-Such a request differs from the one before in a few bytes. These are the correlation id and, in a commit, the offsets
-and leader epochs. When a request has arrived twice it is cached: all that does not change is decoded and looked up
-once. Later ones are recognized by their bytes. `bench` measures both: a
-heartbeat uses 10 to 17 % less CPU, and a commit some 40 % less (`bench/results.md`).
+Such a request differs from the one before in its correlation id. A commit also differs in offsets and leader epochs.
+When it has arrived twice it is cached: all that does not change is decoded and looked up once. Later ones are
+recognized by their bytes. `bench` measures both: a heartbeat uses 10 to 17 % less CPU, and a commit some 40 % less.
 
-**One switch.** The dispatcher keeps one `ConnectionRoute` for each kind of request on a connection. It reports each
-handled request to the route (`ConnectionRoute.handled`) and may get a `CachedRequest`. It offers the next request to
-that (`CachedRequest.handle`). The cached request answers, or returns `NOT_CACHED` and has changed
-nothing: then the request is decoded as any other. `Dispatcher(caches=False)` switches this off, for tests and for
-`bench`.
+The dispatcher keeps one `ConnectionRoute` for each kind of request on a connection. It reports each handled request to
+the route, and offers the next one to the `CachedRequest`. That answers, or returns `NOT_CACHED` and has changed
+nothing: then the request is decoded as any other. `Dispatcher(caches=False)` switches this off.
 
 **What may be skipped**, since equal bytes give equal results:
 - to decode the request and to build its message;
@@ -29,10 +25,8 @@ nothing: then the request is decoded as any other. `Dispatcher(caches=False)` sw
 - the interceptor: a request that it wants takes the usual path;
 - the observer: it also gets cached requests.
 
-**How equality is proven** (`tests/coordinator/api/cached_requests/`): `test_equality.py` plays random histories on two
-nodes. One node has the cache off. The test compares each byte of the answers, the log and the state.
-`test_switched_off.py` plays stories of a real Kafka over TCP with the cache off. `test_cached_requests.py` tests each
-condition above by itself.
+`tests/coordinator/api/cached_requests/` proves equality. It plays random histories on two nodes, one of them without
+the cache. It compares each byte of answers, log and state. It also tests each condition above by itself.
 """
 
 from __future__ import annotations
@@ -85,10 +79,7 @@ class CachedRequest(Protocol):
         """The error counts of its answer for an observer, unless `RequestingConnection.open` answers it."""
 
     def handle(self, data: bytes, start: int, end: int, requests: RequestingConnection) -> Answer | None:
-        """Compare the frame in data[start:end], and handle it if it is this request again.
-
-        Returns its answer, None when the answer follows later, or NOT_CACHED.
-        """
+        """Handle the frame if it is this request. Returns its answer, None (the answer follows later) or NOT_CACHED."""
 
 
 class ConnectionRoute:
@@ -111,9 +102,7 @@ class ConnectionRoute:
         self._awaited, self._equal = 1, 0
 
     def handled(self, node: Node, data: bytes, start: int, body: int, end: int) -> CachedRequest | None:
-        """The request in data[start:end] was handled as any other. Returns the cached request to compare the next one
-        with.
-        """
+        """A request was handled without a cache. Returns the cached request for the next one."""
         if end - start != self._size:
             self._size, self._equal = end - start, 0
             return self.cached
@@ -134,9 +123,7 @@ class ConnectionRoute:
 
 
 class SteadyMember(Protocol):
-    """A member whose heartbeats change nothing (`GenerationMember` of a classic group, `SteadyMember` of a consumer
-    group).
-    """
+    """A member whose heartbeats change nothing: a `GenerationMember`, or a `SteadyMember` of a consumer group."""
 
     def heartbeat(self, mono_ms: int) -> bool:
         """Handle a heartbeat, if its answer is that all is well. If False, nothing was done."""
@@ -196,8 +183,8 @@ def _cache_heartbeat(
 def _cache_consumer_heartbeat(
     node: Node, route: Route, context: RequestContext, frame: bytes, body: int
 ) -> CachedHeartbeat | None:
-    """None, unless the sender is a permitted member that owns its target assignment, in a group without a pending
-    change. The request reports no change.
+    """None, unless the sender is a permitted member that owns its target assignment, and no change is pending or
+    requested.
     """
     # imported here: the first heartbeat of a consumer group has loaded it
     from muster.coordinator.api.groups.consumer_groups import may_send_heartbeat
@@ -214,11 +201,10 @@ def _cache_consumer_heartbeat(
 
 
 class CachedCommit(FrameTemplate):
-    """See `CachedRequest`. All its topics and partitions exist.
+    """See `CachedRequest`. All its topics and partitions exist. The answer is already known.
 
-    It is also the `Respond` of its request: a connection has one request at a time. The answer is already known. It is
-    also its own template. With two objects on each connection, 1,000 connections that commit in turn use 6 % more CPU
-    (`bench.scenarios.commits`).
+    It is also the `Respond` of its request, and its own template. With one object more on each connection, 1,000
+    connections that commit in turn use 6 % more CPU (`bench.scenarios.commits`).
     """
 
     __slots__ = (
@@ -284,10 +270,8 @@ class CachedCommit(FrameTemplate):
 
 
 def _cache_commit(node: Node, route: Route, context: RequestContext, frame: bytes, body: int) -> CachedCommit | None:
-    """None when a commit has more than offsets: refused rows, tagged fields, or offsets with a retention time.
-
-    The places of the numbers are found by encoding the request twice. All numbers are 0 in one encoding and -1 in the
-    other.
+    """None when a commit has more than offsets: refused rows, tagged fields, or offsets with a retention time. Two
+    encodings of the request, with all numbers 0 or -1, show where the numbers are.
     """
     served, version = route.api, route.version
     request: OffsetCommitRequest = served.decode_request(version, frame, body)
@@ -323,9 +307,7 @@ def _set_all(request: OffsetCommitRequest, number: int) -> int:
 
 
 def _may_read_group(node: Node, context: RequestContext, group_id: str) -> bool:
-    """Whether a request for a group may be cached: the last one may have been refused. The authorizer is not asked
-    again until its answers change (`Authorizer.version`).
-    """
+    """Whether a request of a group may be cached, until `Authorizer.version` changes."""
     return node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, group_id, log_denied=False)
 
 
@@ -334,6 +316,4 @@ _CACHED: Final[Mapping[int, Callable[[Node, Route, RequestContext, bytes, int], 
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _cache_consumer_heartbeat,
     ApiKey.OFFSET_COMMIT: _cache_commit,
 }
-"""By API: the function that caches a request. `frame` is without its size; `body` is where the request's body begins
-in it.
-"""
+"""By API: caches a request. `frame` is without its size; its body begins at `body`."""

@@ -53,7 +53,6 @@ from muster.protocol.messages.metadata_records.client_quota_record import Client
 from muster.protocol.messages.metadata_records.client_quota_record import EntityData as RecordedEntity
 
 _ROW_BYTES: Final = 10
-"""Size of an entity in an answer, and of each of its parts and quotas, without texts."""
 _NEW: Final = 16
 """The size of a new HashMap. Kafka collects changes of quotas in one before it applies them."""
 _EXACT: Final = 0
@@ -67,9 +66,7 @@ _IP_ALONE: Final = (
 MAX_RECORDS: Final = 10_000
 """One request may make so many changes (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 MAX_ENTITIES: Final = 20_000
-"""A cluster may have so many entities with quotas. Kafka has no limit. The limit keeps an answer small that lists all
-of them.
-"""
+"""A cluster may have so many entities with quotas, so that an answer with all of them is small. Kafka has no limit."""
 MAX_NAME_BYTES: Final = 1_024
 """The longest name of a user, a client id or an address, in bytes."""
 WRITTEN_AT_ONCE: Final = 500
@@ -85,9 +82,7 @@ _Answer = AlterClientQuotasResponseEntryData
 def handle_describe_client_quotas(
     node: Node, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> Job[DescribeClientQuotasResponse]:
-    """Answer with the selected quotas; without a filter, with all quotas. They have the order of Kafka's hash
-    tables.
-    """
+    """Answer with the selected quotas, or with all without a filter, in the order of Kafka's hash tables."""
     if not node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         # the error has no message, as on Kafka
         return DescribeClientQuotasResponse(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None, None)
@@ -156,8 +151,8 @@ def _filter_of(request: DescribeClientQuotasRequest) -> Job[EntityFilter]:
 def handle_alter_client_quotas(
     node: Node, context: RequestContext, request: AlterClientQuotasRequest
 ) -> Job[AlterClientQuotasResponse]:
-    """Make the valid changes. For an entity that is named twice, the first changes count. The answer reports that it
-    was named twice, as on Kafka.
+    """Make the valid changes. If an entity is named twice, the first changes count, but the answer is an error, as on
+    Kafka.
     """
     if not node.authorizer.allows(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -212,7 +207,6 @@ def _answer(row: AlterClientQuotasRequestEntryData) -> _Answer:
 
 
 def _refuse_all(request: AlterClientQuotasRequest, code: int, message: str) -> Job[list[_Answer]]:
-    """Every row with the same error."""
     rows: list[_Answer] = []
     for row in request.entries:
         # the parts of an entity keep the order of the request (AlterClientQuotasRequest.getErrorResponse)
@@ -231,7 +225,6 @@ def _refused(fault: str) -> ApiError:
 
 
 def _check(names: dict[str, str | None], hosts: _Hosts) -> Job[None]:
-    """Check an entity. Raises `ApiError`."""
     fault = fault_of_entity(names)
     if fault is not None:
         raise _refused(fault)
@@ -245,7 +238,7 @@ def _check(names: dict[str, str | None], hosts: _Hosts) -> Job[None]:
 def _changes(
     names: dict[str, str | None], entity: Entity, ops: dict[str, OpData], now: dict[str, float]
 ) -> Job[list[ClientQuotaRecord]]:
-    """The records of one entity's changes. Removals are not checked, as on Kafka. Raises `ApiError`."""
+    """The records of one entity's changes. Removals are not checked, as on Kafka."""
     records: list[ClientQuotaRecord] = []
     for key in in_javas_order(ops, len(ops)):
         op = ops[key]

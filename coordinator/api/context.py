@@ -31,9 +31,7 @@ class Throttle(Protocol):
         """The limit of one Fetch in bytes: a larger answer would always exceed the quota."""
 
     def fetched(self, size: int) -> int:
-        """Count a Fetch answer of so many bytes. Returns 0, or for how many ms the client must wait before it may have
-        the answer.
-        """
+        """Count a Fetch answer of so many bytes. Returns how many ms the client must wait before it may have them."""
 
     def change(self, partitions: int) -> None:
         """Count so many partitions that the request creates or deletes. Raises `ApiError`."""
@@ -48,9 +46,8 @@ class Throttle(Protocol):
 class Channel:
     """One connection, as the handlers see it: its listener, its peer and its end.
 
-    `listener`: Kafka's listener name. `endpoint`: the address of this node in answers on this connection. `peer`: the
-    client's address and port as text, for log lines. `host`: Kafka's clientHost, which is "/" and the address.
-    `authentication`: the state of the client's authentication, and its principal.
+    `listener`: Kafka's listener name. `endpoint`: this node's address in answers on this connection. `peer`: the
+    client's address and port, for log lines. `host`: Kafka's clientHost, which is "/" and the address.
     """
 
     __slots__ = (
@@ -101,8 +98,7 @@ class Channel:
     def end(self, reason: CloseConnection) -> None:
         """End the connection, for a request that cannot be refused otherwise (Produce with acks=0).
 
-        Earlier answers are still sent. The call has no effect when the connection has ended. The handler must still
-        call `respond`.
+        Earlier answers are still sent. The handler must still call `respond`.
         """
         self._end(reason)
 
@@ -125,9 +121,7 @@ class Channel:
         return cancel
 
     def answer_memory(self, unsent: Unsent) -> Taken:
-        """The memory of the answer that is being made. It is released when the answer is handed over, or when the
-        connection ends. The connection must not have ended.
-        """
+        """The memory of the answer that is being made, until it is handed over or the connection ends."""
         if self.large_answer is None:
             self.large_answer = Taken(unsent, self.host)
         return self.large_answer
@@ -156,10 +150,7 @@ def _nothing(*_: object) -> None:
 
 
 class RequestContext:
-    """One kind of request on one connection. All requests with the same API, version and client id share it.
-
-    It is immutable by convention. The connection keeps it, so that a heartbeat does not create one.
-    """
+    """One kind of request on one connection. All its requests with the same API, version and client id share it."""
 
     __slots__ = ("api_key", "api_version", "channel", "client", "endpoint", "host", "listener")
 
@@ -179,8 +170,6 @@ class RequestContext:
 
 
 def charge_of(context: RequestContext) -> Callable[[int], object] | None:
-    """A function that counts the partitions that a client creates or deletes, and may refuse them. None means that no
-    quota exists.
-    """
+    """A function that counts partitions to create or delete, and may refuse them. None means that no quota exists."""
     throttle = context.channel.throttle
     return None if throttle is None else throttle.change

@@ -1,10 +1,10 @@
 """One memory limit for the large requests of all connections, from decoding to the answer. A decoded request takes many
 times its bytes: each of 250,000 elements is an object.
 
-Requests that do not fit wait, and are decoded when others were answered. Addresses are served one after the other.
-Small requests are neither counted nor delayed. No request waits for one that itself waits for other clients. JoinGroup
-and SyncGroup are counted until the group has them. A Fetch with many partitions may wait for records; it ends early
-when others need the memory. (Requests of `routes.ONLY_READS` are decoded one at a time; see `api.unsent`.)
+Requests that do not fit wait, and are decoded when others were answered. Addresses are served in turn. Small requests
+are neither counted nor delayed. No request waits for one that itself waits for other clients. JoinGroup and SyncGroup
+are counted until the group has them. A Fetch with many partitions ends early when others need its memory. (Requests of
+`routes.ONLY_READS` are decoded one at a time; see `api.unsent`.)
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from muster.coordinator.system.clock import Clock
 MOST_BYTES: Final = 128 << 20
 """The limit for all requests together. A larger request is decoded when no other request has memory."""
 FACTOR: Final = 56
-"""A decoded request takes at most so many times its bytes: 3 bytes may become an object and its lists. Most requests
-take 10 times their bytes.
+"""A decoded request takes at most so many times its bytes, if each 3 bytes are an object with lists. The usual is 10.
 """
 MOST_OF_ONE: Final = 100 << 20
 """The memory of one request at most. A request with 250,000 elements takes it."""
@@ -33,7 +32,7 @@ AT_ONCE: Final = 10
 
 
 class Decoded:
-    """The memory of one request. It is released at the latest when nothing refers to the request any more. That may be
+    """The memory of one request. It is released at the latest when nothing refers to this object any more. That may be
     long after its connection has ended, and in any thread.
     """
 
@@ -113,8 +112,8 @@ class DecodedRequests:
         return decoded
 
     def park(self, decoded: Decoded, end: Callable[[], object]) -> Callable[[], object]:
-        """The request waits for others from now on. When memory is needed, `end` is called to end the wait early. The
-        returned function cancels this.
+        """The request waits for others from now on. `end` ends the wait early, when memory is needed. The returned
+        function cancels this.
         """
         self._parked[decoded] = end
         if self._waiting or self.bytes > self._most:
@@ -146,7 +145,6 @@ class DecodedRequests:
             self._clock.call_at(self._clock.mono_ms() + PAUSE_MS, self._serve)
 
     def _begin_next(self) -> bool:
-        """Begin the next request. False means that it has to wait."""
         host = next(iter(self._waiting))
         queue = self._waiting[host]
         if self.bytes + queue[0].bytes > self._most:

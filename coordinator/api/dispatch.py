@@ -46,9 +46,7 @@ _LONG_CLIENT_ID: Final = 1_024
 """For a client with a longer id, a connection remembers only the last kind of request."""
 
 FEW_ELEMENTS: Final = 5_000
-"""A request with at most so many elements is decoded at once, in at most some 5 ms. A larger request is decoded in the
-thread.
-"""
+"""A request of at most so many elements is decoded at once, within some 5 ms. A larger one is decoded in the thread."""
 
 
 class ConnectionRequests:
@@ -80,9 +78,7 @@ class ConnectionRequests:
         """The `Sink`; None when the connection has ended."""
         self.slices = dispatcher.node.slices
         self.note_response: NoteResponse | None = None
-        """For an observer: it gets each response that is encoded, as it is sent. None stands for a request that gets no
-        answer.
-        """
+        """For an observer: gets each response before it is encoded. None means that the request gets no answer."""
         self.cached: CachedRequest | None = None
         self._dispatcher = dispatcher
         self._node = dispatcher.node
@@ -92,11 +88,7 @@ class ConnectionRequests:
         self._routes: dict[bytes, ConnectionRoute] = {}
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
-        """Handle the request in data[start:end].
-
-        Returns the answer if the handler has it at once. None means that the sink gets the answer, now or later. Raises
-        `CloseConnection` when the request cannot be answered.
-        """
+        """Handle the request in data[start:end] (`layers.Requests`)."""
         cached = self.cached
         if cached is not None and (
             (intercept := self._intercept_point.intercept) is None or not intercept.wants(self.context)
@@ -123,7 +115,6 @@ class ConnectionRequests:
         return self._handle_uncached(known, data, start, end)
 
     def _handle_uncached(self, known: ConnectionRoute, data: bytes, start: int, end: int) -> Answer | None:
-        """`handle` for a known route when no cached request fits."""
         route = known.route
         body = route.body_at(data, start, end)
         exchange = self.current = Exchange(self, route, data[start + 4 : start + 8])
@@ -173,18 +164,15 @@ class ConnectionRequests:
         return self if self.sink is None else wrap(self, self.sink)
 
     def closed(self) -> None:
-        """The connection has ended. An exchange that is parked elsewhere must not keep other objects of it in
-        memory.
-        """
+        """The connection has ended. A parked exchange must not keep the connection's other objects in memory."""
         self.current = self.sink = self.note_response = self.cached = self._route = None
         self._routes.clear()
 
     def _decode_in_thread(self, exchange: Exchange, data: bytes, body: int, end: int, most: int = 0) -> None:
-        """Decode a large request in the thread. Its handler runs on the event loop as always, and the next request
-        waits as always.
+        """Decode a large request in the thread. Its handler runs on the event loop, and the next request waits, as
+        always.
 
-        `most`: how many elements the request may have. 0 is for a request with records: it is first tried whether it
-        has few elements.
+        `most`: the most elements. 0 is for a request with records: the first attempt allows `FEW_ELEMENTS`.
         """
         route = exchange.route
         most = most or (FEW_ELEMENTS if route.carries_records else MOST_ELEMENTS)
@@ -229,9 +217,7 @@ class ConnectionRequests:
             decoded.when_there(lambda: self.slices.worker.run(read, handle))
 
     def _memory_for(self, route: Route, size: int, most: int) -> Decoded:
-        """The memory of a request of `size` bytes and `most` elements. `_one_at_a_time` handles requests that only
-        read.
-        """
+        """The memory of a request of `size` bytes and `most` elements."""
         if size > route.most_bytes:
             raise CloseConnection(f"a request of {size} bytes, this API takes {route.most_bytes}", **route.facts())
         requests, host = self._node.decoded_requests, self.channel.host
@@ -257,7 +243,6 @@ class ConnectionRequests:
             self._fault(route, error)
 
     def _run_intercepted(self, intercept: Intercept, exchange: Exchange, request: Any) -> None:
-        """Give the request to the interceptor in place of its handler."""
         intercept.request(self.context, request, exchange, partial(self._run, exchange.route, request))
 
     def _fault(self, route: Route, error: Exception) -> None:
@@ -268,10 +253,7 @@ class ConnectionRequests:
             self.sink.fail(CloseConnection("its request met a fault in the server", **route.facts()))
 
     def _switch_route(self, data: bytes, start: int, end: int) -> ConnectionRoute | None:
-        """Find the route of a request whose kind differs from the last one. Sets `context`.
-
-        None means that the request was answered here (ApiVersions of an unknown version).
-        """
+        """Find the route of another kind of request, and set `context`. None means that the request was answered."""
         head = data[start : start + 4]
         known = self._routes.get(head)
         if known is None or not data.startswith(known.route.client_bytes, start + 8):
@@ -293,7 +275,7 @@ class ConnectionRequests:
         return known
 
     def _find_route(self, data: bytes, start: int, end: int) -> Route | None:
-        """The route of a kind of request that is new to this connection. None: see `_switch_route`."""
+        """The route of a request that is new to this connection. None means that the request was answered."""
         try:
             header, _ = frames.decode_request_header(data, start, end)
         except frames.UnknownRequest as error:
@@ -338,11 +320,9 @@ class Dispatcher:
         caches: bool = True,
         intercept_point: InterceptPoint | None = None,
     ) -> None:
-        """`observer`: gets each request that was answered.
-
-        `caches`: whether repeated requests are cached (`api.cached_requests`). Tests and `bench` compare both.
-
-        `intercept_point`: where an interceptor can be set while the server runs. None means that `intercept` stays.
+        """`observer`: gets each request that was answered. `intercept_point`: for an interceptor that changes while the
+        server runs; otherwise `intercept` stays. `caches`: whether repeated requests are cached. Tests and `bench`
+        compare both.
         """
         self.node = node
         self.intercept_point = InterceptPoint(intercept) if intercept_point is None else intercept_point

@@ -11,22 +11,18 @@ from muster.coordinator.system.jobs import Job, PendingResult
 from muster.protocol.errors import ErrorCode
 
 _ROWS_AT_ONCE: Final = 500
-"""Rows that are read in one step."""
 
 
 def timed_out(timeout_ms: int) -> bool:
-    """Whether the timeout has already passed when the request arrives. Then every row is REQUEST_TIMED_OUT.
-
-    Changes are made at once here. So only a client with a timeout of 0 or less can be too late, as on Kafka.
-    """
+    """Whether the timeout has passed when the request arrives. Changes are made at once: only 0 or less has."""
     return timeout_ms <= 0
 
 
 def until_durable(node: Node, rows: Sequence[Any]) -> Job[None]:
     """Wait until the changes that `rows` of an answer report are durable. A row with an error reports no change.
 
-    Without changes there is no wait. When the disk fails, each row of a change gets KAFKA_STORAGE_ERROR. The change is
-    in force, but a power cut might undo it.
+    When the disk fails, each row of a change gets KAFKA_STORAGE_ERROR. The change is in force, but a power cut might
+    undo it.
     """
     changed = yield from _without_error(rows)
     if not changed:

@@ -22,8 +22,7 @@ MANY_ROWS: Final = 1_000
 """The event loop encodes at most so many rows of the answer to a large request."""
 
 NoteResponse = Callable[[Message | None], None]
-"""For an observer: it gets each response that is encoded, as it is sent. None stands for a request that gets no answer.
-"""
+"""See `ConnectionRequests.note_response`."""
 
 
 class RequestingConnection(Protocol):
@@ -68,9 +67,8 @@ class Exchange:
         """The request, if it was decoded in the thread. The thread also frees it."""
 
     def __call__(self, response: Message | None) -> None:
-        """Answer: encode the response and hand it to the connection.
-
-        Only the first call has an effect, and no call has one after the connection has ended.
+        """Encode the response and hand it to the connection. Only the first call, on a connection that has not ended,
+        counts.
         """
         requests = self._requests
         if requests.current is not self:
@@ -99,8 +97,8 @@ class Exchange:
             requests.sink.answer(frame)
 
     def of_many_rows(self, response: Message | None) -> None:
-        """Answer a request that was itself large. Its answer may have as many rows. Then the answer is encoded in the
-        thread, however few steps its job took.
+        """Answer a request that was itself large. An answer with many rows is encoded in the thread, however quick its
+        job was.
         """
         requests = self._requests
         if response is not None and requests.current is self and _has_many_rows(response):
@@ -159,8 +157,8 @@ class Exchange:
             encode()
 
     def _large(self, response: Message) -> Answer | None:
-        """Encode a large answer, in the thread. The thread also frees the request. It frees the response too, unless
-        other code holds its parts.
+        """Encode a large answer, in the thread. The thread also frees the request, and a response whose parts nobody
+        keeps.
         """
         self._free_request()
         requests: Any = self._requests
@@ -179,7 +177,6 @@ class Exchange:
             large.decoded.give_back()
 
     def _encoded(self, frame: Answer | None, error: Exception | None) -> None:
-        """A large answer was encoded, or its encoding failed."""
         requests = self._requests
         if requests.current is not self:
             return  # the connection has ended
@@ -240,9 +237,7 @@ def _has_many_rows(response: Message) -> bool:
 
 
 def _is_large(response: Any) -> bool:
-    """Whether the answer is large by itself. An answer to a group leader may have the metadata and the long ids of many
-    members. A heartbeat's answer may name thousands of topics.
-    """
+    """Whether the answer is large by itself: metadata or long ids of many members, or thousands of topics."""
     if type(response) is JoinGroupResponse:
         members = response.members
         if sum([len(one.metadata) for one in members]) > LARGE_BYTES:

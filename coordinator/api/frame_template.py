@@ -28,8 +28,8 @@ class FrameTemplate:
     __slots__ = ("_constants", "_every", "_unpack", "size")
 
     def __init__(self, frame: bytes, runs: Sequence[Run]) -> None:
-        """`runs`: one or more, in the order of their positions, at least a byte apart. The first one stands behind the
-        header. Raises ValueError unless all runs have the same one or two codes.
+        """`runs`: one or more behind the header, in order, at least a byte apart. Raises ValueError unless all have the
+        same one or two codes.
         """
         kinds = {codes for _, codes in runs}
         codes = kinds.pop() if len(kinds) == 1 else ""
@@ -46,10 +46,8 @@ class FrameTemplate:
         self._constants = b"".join(unpack(frame, 0)[:: self._every])
 
     def match(self, data: bytes, start: int) -> tuple[Any, ...] | None:
-        """Compare a frame of `size` bytes in data[start:]. None means that it is another request.
-
-        Otherwise returns its parts: constant bytes and the numbers of a run alternate, and constant bytes stand at the
-        end. The first run is the correlation id.
+        """Compare a frame of `size` bytes in data[start:]. Returns its parts, or None for another request. Constant
+        bytes and the numbers of a run alternate; the first run is the correlation id.
         """
         parts = self._unpack(data, start)
         return parts if b"".join(parts[:: self._every]) == self._constants else None
@@ -62,11 +60,9 @@ def _unpacker(layout: str) -> Callable[[bytes, int], tuple[Any, ...]]:
 
 
 def runs_between(low: bytes, high: bytes, codes: dict[int, str]) -> list[Run]:
-    """Where two encodings of a message differ. The varying numbers are all 0 in `low` and all -1 in `high`, or the
-    other way round.
+    """Where two encodings of a message differ. All varying numbers are 0 in one, and -1 in the other.
 
-    `codes`: the struct codes of a run, by its length in bytes. Raises ValueError when a run has another length, or when
-    the encodings have different lengths.
+    `codes`: the struct codes of a run, by its length. Raises ValueError for a run, or an encoding, of another length.
     """
     if len(low) != len(high):
         raise ValueError("the encodings are not of one length")

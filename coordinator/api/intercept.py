@@ -13,22 +13,19 @@ from muster.coordinator.api.node import Respond
 from muster.protocol.message import Message
 
 Run = Callable[[Respond], object]
-"""Runs the handler, which gives its response to the argument, now or later. None stands for a request without an answer
-(Produce with acks=0).
-"""
+"""Runs the handler, which gives its response to the argument, now or later. None means that no answer is sent."""
 InterceptRequest = Callable[[RequestContext, Message, Any, Run], object]
-"""(context, request, exchange, run), in place of the handler. The request is in its newest shape and may be changed.
-The usual way is `run(exchange)`, now or later. The client gets what `exchange` is given: a response, parts of an
-answer, or the end (`api.exchange.Exchange`). The next request of the connection waits for that.
+"""(context, request, exchange, run), in place of the handler. The request has its newest shape and may be changed. The
+usual way is `run(exchange)`, now or later. The client gets what `exchange` is given (`api.exchange.Exchange`). The next
+request of the connection waits for that.
 """
 
 
 class Intercept:
     """An interceptor between the connections and the handlers.
 
-    `wants(context)`: whether it wants a request of this API, client and connection. It is called for each request and
-    may return another result each time. A request that it does not want is handled as without an interceptor. A request
-    that it wants is never handled as a cached request (`api.cached_requests`).
+    `wants(context)` is called for each request, and may answer differently each time. A request that it wants is never
+    handled as a cached request. Other requests are handled as without an interceptor.
     """
 
     __slots__ = ("request", "wants")
@@ -42,9 +39,7 @@ NO_INTERCEPT: Final = Intercept(lambda _, __, exchange, run: run(exchange), want
 
 
 class InterceptPoint:
-    """Where the requests of one node meet an interceptor. `intercept`: the present interceptor; None means that none is
-    set.
-    """
+    """Where the requests of one node meet an interceptor. `intercept`: the present one, or None."""
 
     __slots__ = ("intercept",)
 

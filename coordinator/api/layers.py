@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 
 class CloseConnection(Exception):
-    """The connection has to be closed. `reason` is for the one log line; `facts` are further fields of that line (api,
-    version …).
+    """The connection has to be closed. `reason` is its one log line; `facts` are the fields of that line (api, version
+    …).
     """
 
     def __init__(self, reason: str, **facts: object) -> None:
@@ -55,7 +55,7 @@ class Requests(Protocol):
         """Whether the bytes of the present request are still needed. `Sink.request_decoded` reports their release."""
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
-        """Handle the request in data[start:end]: return its answer, or call `Connection.answer` for it once, now or
+        """Handle the request in data[start:end]. Returns its answer, or None: then `Sink.answer` is called once, now or
         later.
 
         Raises `CloseConnection` when the frame is not a request that can be answered.
@@ -69,11 +69,10 @@ class Requests(Protocol):
 
 
 class Layer:
-    """A layer between a connection and the requests behind it. It is the `Requests` of the one side, and the `Sink` of
-    the other. By itself it passes everything through.
+    """A layer between a connection and its requests: the `Requests` of one side, and the `Sink` of the other.
 
     The layers are the observer (`api.observer`), the counting for quotas (`api.throttled`), and the gate before
-    authentication (`net.authentication_gate`). A connection without them has no layer.
+    authentication (`net.authentication_gate`). This base passes everything through.
     """
 
     __slots__ = ("_requests", "sink")

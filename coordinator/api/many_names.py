@@ -1,7 +1,6 @@
 """Requests that name many groups, topics or rows: their shards handle some of them at a time.
 
 Where Kafka collects the requested names in hash tables, the answer has their order.
-
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ from muster.protocol.hashing import java_string_hash
 from muster.protocol.message import Message
 
 AT_ONCE: Final = 100
-"""So many requests are sent to shards before the first answer is awaited. Requests that wait for the disk then wait
-together, and the waiting requests take little memory.
-"""
+"""So many requests are sent to shards before the first answer is awaited: they wait for the disk together."""
 
 ROWS_AT_ONCE: Final = 500
 """One shard handles so many rows of a request in one step: some milliseconds."""
@@ -49,9 +46,7 @@ def ask_each(
     collect: Callable[[T, Message], object],
     pause: Callable[[], PendingResult | None] = _no_pause,
 ) -> Job[None]:
-    """Call `ask(row, token)` for each row. Then call `collect(row, answer)` in the same order, with `pause` after
-    each.
-    """
+    """Call `ask(row, token)` for each row, then `collect(row, answer)` in the same order, with `pause` after each."""
     left = iter(rows)
     while some := [*islice(left, AT_ONCE)]:
         waiting = []
@@ -92,8 +87,8 @@ def distinct(rows: Iterable[T]) -> Iterator[T]:
 
 
 def in_pieces(topics: Iterable[T], rows_field: str) -> Iterator[tuple[bool, list[T]]]:
-    """Topics with their rows, in their order, in pieces that a shard can handle in one step. A topic with too many rows
-    is divided. The flag before each piece says whether the piece continues the last topic of the piece before.
+    """Topics with their rows, in pieces that a shard handles in one step. A topic with too many rows is divided. The
+    flag of a piece says whether it continues the last topic of the piece before.
     """
     piece: list[T] = []
     left = ROWS_AT_ONCE
@@ -140,7 +135,7 @@ def in_hash_order(names: Iterable[str], capacity: int = DEFAULT_CAPACITY) -> lis
 def by_coordinator(
     group_ids: Iterable[str], partition_of: Callable[[str], int], *, is_set: bool = False
 ) -> Job[list[str]]:
-    """Groups in the order in which Kafka asks their coordinators. Groups of one partition of `__consumer_offsets` stand
+    """Groups in the order in which Kafka asks their coordinators: those of one partition of `__consumer_offsets`
     together.
 
     Within a partition, groups keep their order, or have that of a HashSet with `is_set`. The partitions have the order

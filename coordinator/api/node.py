@@ -44,8 +44,7 @@ Respond = Callable[[Message | None], None]
 PLAIN_ROWS: Final = 50
 """**The rule of rows.** What clients send all the time is handled by plain functions. A request of at most so many rows
 is handled within the call of its handler. A request of more rows is a job, which calls the same functions for so many
-rows in each step. What administrators send is a job from the beginning (`in_steps`): its small requests end within the
-call, too.
+rows in each step. What administrators send is always a job (`in_steps`), and a small one ends within the call, too.
 """
 
 Request = TypeVar("Request", bound=Message)
@@ -67,9 +66,8 @@ def in_steps(*, changes: bool = ..., forwarded: bool = ...) -> Callable[[JobOfRe
 def in_steps(job: Any = None, /, *, changes: bool = False, forwarded: bool = False) -> Any:
     """A handler that answers with the result of a job (`coordinator.system.jobs`).
 
-    `changes`: the job changes shared state. It is completed even when its client does not wait for it any more.
-    `forwarded`: as `changes`, for what Kafka's brokers forward to their controller. The decision is based on all
-    earlier decisions of any node.
+    `changes`: the job changes shared state, and is completed even after its client has disconnected. `forwarded`: the
+    same for requests that Kafka's brokers forward to their controller; all earlier decisions of any node come first.
     """
     if job is None:
         return partial(in_steps, changes=changes, forwarded=forwarded)
@@ -90,9 +88,7 @@ class Controller(Protocol):
         """Apply all that other nodes have decided until now. If that fails, the later write reports it."""
 
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
-        """Change a partition as `decide` says at the time of the change. Leadership moves at once. Raises
-        `ApiError`.
-        """
+        """Change a partition as `decide` says at that time. Leadership moves at once. Raises `ApiError`."""
 
     def unregistering(self, broker_id: int) -> Job[None]:
         """Remove a broker from the cluster. Other brokers lead its partitions at once. Raises `ApiError`."""
@@ -110,7 +106,6 @@ class _Staying:
 
     @property
     def throttle(self) -> Any:
-        """See `Channel`."""
         return self.channel.throttle
 
 
@@ -120,7 +115,6 @@ class _Nobody:
     closed = False
 
     def fault(self, error: Exception) -> None:
-        """Report a bug."""
         log.error("work that nobody waits for failed", exc_info=error)
 
 
@@ -172,13 +166,9 @@ class Node:
         fetch_sessions: int = 1_000,
         controller: Controller | None = None,
     ) -> None:
-        """`slices`: the job queue for large requests; None is one without a thread. `unsent`: the memory limit of
-        answers; None is no limit.
-
-        `fetch_sessions`: how many are kept at once (KIP-227).
-
-        `draw_uuid`: a fresh id, for instance of a topic, 16 bytes. `draw_uuid_text`: the text at the end of member ids.
-        Tests that want known ids may give these two.
+        """`slices`: the job queue; None is one without a thread. `unsent`: the memory limit of answers; None is no
+        limit. `fetch_sessions`: how many are kept at once (KIP-227). `draw_uuid`: a fresh id, 16 bytes.
+        `draw_uuid_text`: the end of member ids. Tests that want known ids may give these two.
         """
         self.clock = clock
         self.topics = topics
@@ -219,9 +209,7 @@ class Node:
         self.slices.run_behind(job, _nothing, _NOBODY)
 
     def run_to_end(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
-        """`run` for a job that changes shared state. The job is completed even when its client does not wait for it any
-        more.
-        """
+        """`run` for a job that changes shared state. It is completed even after its client has disconnected."""
         self.slices.run(job, respond, _Staying(context.channel))
 
     def run_forwarded(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:

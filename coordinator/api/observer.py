@@ -1,6 +1,5 @@
-"""An observer gets each request that was answered, with the cached requests.
-
-Only the requests of an observed connection are wrapped. So nothing is measured or counted without an observer.
+"""An observer gets each request that was answered, also cached ones. Only the requests of an observed connection are
+wrapped: without an observer nothing is measured or counted.
 """
 
 from __future__ import annotations

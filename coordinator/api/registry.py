@@ -38,8 +38,8 @@ if TYPE_CHECKING:  # `lazy` loads these modules, and import-linter sees them her
     from muster.coordinator.api.transactions import producers, txn_offset_commit  # noqa: F401
 
 Handler = Callable[[Node, RequestContext, Any, Respond], Message | None]
-"""handle_x(node, context, request, respond) calls `respond` once, now or later, with the newest-shape response. Or it
-returns that response, and then does not call `respond`.
+"""handle_x(node, context, request, respond) returns its response, in the newest shape, and does not call `respond`. Or
+it returns None and calls `respond` once, now or later.
 """
 
 

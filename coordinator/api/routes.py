@@ -15,9 +15,7 @@ from muster.protocol.api import Api, ApiKey
 from muster.protocol.message import MalformedMessage, Message
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""The largest request without records. (socket.request.max.bytes limits all requests.) Its decoded form takes as many
-bytes again, and so does an answer that repeats its names.
-"""
+"""The largest request without records (socket.request.max.bytes limits all). Decoded it takes as many bytes again."""
 NO_LIMIT: Final = 1 << 31
 """No request is as large."""
 LARGE_BYTES: Final = 256 * 1024
@@ -52,9 +50,7 @@ COPIED_BELOW: Final = 16 << 10
 
 
 class Route:
-    """All that is known of one (API, version, client id) before the body is decoded. It does not depend on the
-    connection.
-    """
+    """All that is known of one (API, version, client id) before the body is decoded, on any connection."""
 
     __slots__ = (
         "_put_head",
@@ -81,9 +77,7 @@ class Route:
     def __init__(
         self, served: Api, version: int, head: bytes, client_bytes: bytes, client_id: str, run: Handler
     ) -> None:
-        """`head`: API key and version as in the header. `client_bytes`: the client id as in the header, with its
-        length.
-        """
+        """`head`: API key and version as in the header. `client_bytes`: the client id as there, with its length."""
         self.api = served
         self.version = version
         self.head = head
@@ -111,9 +105,7 @@ class Route:
         return shapes.raise_request(self.api.key, self.version, self.api.request_decoder(self.version)(*where))
 
     def body_at(self, data: bytes, start: int, end: int) -> int:
-        """Where the body of the request in data[start:end] begins. Raises CloseConnection when its header is
-        cut off.
-        """
+        """Where the body of the request in data[start:end] begins. Raises CloseConnection if the header is cut off."""
         body = start + self.header_size
         if self.flexible:
             body = body + 1 if data[body : body + 1] == b"\0" else self._skip_tags(data, body, end)
@@ -122,7 +114,6 @@ class Route:
         return body
 
     def _skip_tags(self, data: bytes, body: int, end: int) -> int:
-        """Skip the tagged fields of a request header, which few clients send."""
         try:
             return frames.skip_header_tags(data, body, end)
         except MalformedMessage as error:

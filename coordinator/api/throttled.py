@@ -1,9 +1,7 @@
-"""The requests of one connection while quotas exist. Each request is counted. A client that exceeds its quota has to
-wait.
+"""The requests of one connection while quotas exist. Each request is counted. A client above its quota has to wait.
 
-As on Kafka the answer leaves at once and has the time to wait (`throttle_time_ms`). Until that time is over, no request
-of the connection is handled. This object stands between a connection and `dispatch.ConnectionRequests` from the first
-quota on. So without quotas nothing is checked, measured or counted.
+As on Kafka the answer leaves at once and has the time to wait (`throttle_time_ms`). Until then no request of the
+connection is handled. Without quotas, connections do not have this layer.
 """
 
 from __future__ import annotations
@@ -25,16 +23,12 @@ from muster.protocol.errors import ErrorCode
 _UNCOUNTED: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.WRITE_TXN_MARKERS})
 """APIs of authentication, and APIs of brokers. Kafka exempts them from `request_percentage`."""
 _PERCENT_OF_US: Final = 100 / 1_000_000
-"""The percentage of one second that a microsecond is."""
 _LENGTH: Final = 4
 _NO_LIMIT: Final = 2**31 - 1
 
 
 class ThrottledRequests(Layer):
-    """See the module. It is the `Requests` of a connection, and the sink of the requests behind it.
-
-    `throttle_ms`: the time of the last answer.
-    """
+    """`throttle_ms`: the time to wait in the last answer."""
 
     __slots__ = (
         "_api_key", "_begun_us", "_channel", "_clock", "_is_counted", "_is_inside", "_quotas", "_sensors",
@@ -126,12 +120,12 @@ class ThrottledRequests(Layer):
     # ---- the handlers' calls
 
     def used(self, used_us: int) -> None:
-        """A job of the present request used so much time of the event loop (`JobQueue.meter`)."""
+        """See `context.Throttle` (`JobQueue.meter`)."""
         if not self._is_inside:
             self._used_us += used_us
 
     def max_fetch_bytes(self) -> int:
-        """The limit of one Fetch in bytes: a larger answer would always exceed the quota."""
+        """See `context.Throttle`."""
         quotas = self._quotas.consumer
         if not quotas.is_enabled:
             return _NO_LIMIT
@@ -141,9 +135,7 @@ class ThrottledRequests(Layer):
         return int(min(bound * (quotas.windows.number - 1) * quotas.windows.size_ms / 1000, _NO_LIMIT))
 
     def fetched(self, size: int) -> int:
-        """Count a Fetch answer of so many bytes. Returns how long the client has to wait; it then gets an empty answer.
-        0 means that it may have the bytes.
-        """
+        """See `context.Throttle`. A client that has to wait gets an empty answer."""
         if not self._is_counted:
             return 0
         now_ms = self._clock.mono_ms()
@@ -160,22 +152,18 @@ class ThrottledRequests(Layer):
         return throttle_ms
 
     def change(self, partitions: int) -> None:
-        """Count so many partitions that the request creates or deletes. When the quota is exceeded this raises
-        `ApiError`, if the request's version knows that error. Otherwise the client has to wait after the answer.
-        """
+        """See `context.Throttle`. If the version does not know the error, the client waits after the answer instead."""
         self._change(partitions, is_strict=refuses_changes(self._api_key, self._version))
 
     def create(self, partitions: int) -> None:
-        """Count so many partitions of a topic that is created because a client asked for it. Raises `ApiError`. The
-        client does not have to wait, as on Kafka.
-        """
+        """See `context.Throttle`. The client does not have to wait, as on Kafka."""
         try:
             self._change(partitions, is_strict=True)
         finally:
             self._waits_ms = 0, 0
 
     def exempt(self) -> None:
-        """Do not count the present request: it is a broker's, as Kafka does."""
+        """See `context.Throttle`: a broker's request is not counted, as on Kafka."""
         self._is_counted = False
 
     def _change(self, partitions: int, *, is_strict: bool) -> None:
@@ -260,14 +248,13 @@ _MOST_KNOWN: Final = 100
 
 
 def _record(sensor: Sensor, value: float, now_ms: int) -> int:
-    """Record this usage. Returns how long to wait."""
     sensor.meter.record(value, now_ms)
     return 0 if sensor.bound is None else sensor.meter.excess_ms(sensor.bound, now_ms)
 
 
 def with_throttle_time(answer: Answer, key: int, version: int, throttle_ms: int) -> Answer:
-    """The bytes of an answer, with this value in its field `throttle_time_ms`. Usually this is the first field. Answers
-    of the few other APIs are small and are encoded again.
+    """The answer with this `throttle_time_ms`. Where that is not the first field, the answer is small and is encoded
+    again.
     """
     served = api(key)
     where = _place(key, version)
@@ -289,9 +276,7 @@ def with_throttle_time(answer: Answer, key: int, version: int, throttle_ms: int)
 
 @lru_cache(maxsize=1_000)
 def _place(key: int, version: int) -> int | None:
-    """Where `throttle_time_ms` is in the frame of an answer. -1 means that it is not the first field. None means that
-    the answer does not have it.
-    """
+    """Where `throttle_time_ms` is in the frame. -1: it is not the first field. None: the answer does not have it."""
     served = api(key)
     made: list[bytes] = []
     for value in (0, -1):

@@ -1,9 +1,8 @@
 """One memory limit for the answers of all connections, from making them until they are read
 (`muster.queued.max.response.bytes`). It decides how large a further answer may be, and which connection ends.
 
-This module knows neither sockets nor messages. Connections report what they could not send. Fetch asks before it reads.
-Other requests wait while they make a large answer (`api.answer_size`). The memory of requests (`net.request_memory`)
-has its own limit and rules.
+Connections report what they could not send. Fetch asks before it reads. Other requests wait while they make a large
+answer (`api.answer_size`). The memory of requests (`net.request_memory`) has its own limit and rules.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ WAITED_FOR_MS: Final = 3_000
 NEXT_MS: Final = 1_000
 STALLED_BYTES: Final = 16 * 1024
 """While memory is short, a connection that reads fewer bytes in `STALLED_MS` is closed. While others wait for its
-memory, the time is `WAITED_FOR_MS`. After another connection was closed, the time is `NEXT_MS`, because hundreds may
-be slow.
+memory, the time is `WAITED_FOR_MS`. For the next connections it is `NEXT_MS`, because hundreds may be slow.
 """
 KEPT_BYTES: Final = 32 << 20
 """Unread answers leave so much of the memory, or half of it, to the next waiting answer."""
@@ -36,9 +34,7 @@ WAITED_MS: Final = 15_000
 GIVEN_UP_AT_ONCE: Final = 1_000
 """So many answers that no client waits for any more are skipped in one iteration of the event loop."""
 PAUSE_MS: Final = 20
-"""The pause between two answers that have waited. The first one must reach its connection before it is counted
-there.
-"""
+"""The pause between two answers that have waited: the first must reach its connection, which counts it."""
 
 
 class Reader(Protocol):
@@ -57,9 +53,8 @@ class Reader(Protocol):
 
 
 class _Held:
-    """`began_ms`, `began_unread`: when the peer began to read slowly, and how much was unread then.
-
-    `since_ms`, `unread`: the same for the last check that saw progress.
+    """`began_ms`, `began_unread`: when the peer began to read slowly, and how much was unread. `since_ms`, `unread`:
+    the same for the last check that saw progress.
     """
 
     __slots__ = ("began_ms", "began_unread", "bytes", "since_ms", "unread")
@@ -194,8 +189,8 @@ class Unsent:
         return self._held_bytes > max(self._most - KEPT_BYTES, self._most // 2)
 
     def wait(self, host: str, go_on: Callable[[], bool]) -> None:
-        """Call `go_on` when unread answers leave enough memory and no answer exceeds its share. Addresses are served
-        one after the other. `go_on` returns whether a client still waits for its answer.
+        """Call `go_on` when unread answers leave enough memory and no answer exceeds its share. Addresses are served in
+        turn. `go_on` returns whether a client still waits for its answer.
         """
         self._waiting.setdefault(host, deque()).append((self._clock.mono_ms(), go_on))
         self.serve_later()
@@ -228,7 +223,6 @@ class Unsent:
             self._timer = self._clock.call_at(self._clock.mono_ms() + CHECK_EVERY_MS, self._check)
 
     def _recount(self) -> None:
-        """Update the counts by what was sent since the last count."""
         for reader, held in self._held.items():
             left = reader.unsent_bytes
             if left < held.bytes:

@@ -20,7 +20,6 @@ def knows_timestamp(version: int, timestamp_ms: int) -> bool:
 
 
 def _since(first: int) -> Callable[[int], bool]:
-    """True for this version and all later ones."""
     return lambda version: version >= first
 
 
@@ -90,7 +89,7 @@ _REFUSES_CHANGES: Final[Mapping[int, int]] = {
 
 
 def refuses_changes(api_key: int, version: int) -> bool:
-    """Whether the client knows THROTTLING_QUOTA_EXCEEDED (KIP-599): changes that exceed its quota are refused. The
-    changes of an older client are made, and it has to wait afterwards.
+    """Whether changes above the quota are refused with THROTTLING_QUOTA_EXCEEDED (KIP-599). Older clients wait
+    afterwards.
     """
     return version >= _REFUSES_CHANGES[api_key]

@@ -1,8 +1,5 @@
 """The configuration: Kafka's property names from a file, the environment and options. It is checked before the server
-starts.
-
-`load` collects and checks it. The resulting `Config` gives each package its settings. This package imports none of
-them.
+starts. `load` makes a `Config`, which gives each package its settings.
 """
 
 from __future__ import annotations

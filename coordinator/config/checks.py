@@ -1,6 +1,6 @@
-"""Checks of properties: their names, their values, and values that depend on each other, as in Kafka's KafkaConfig.
+"""Checks of properties: names, values, and values that depend on each other, as in Kafka's KafkaConfig.
 
-Each refusal is a `ConfigError`: one sentence with the value, what was expected, and what to do.
+Each refusal is a `ConfigError`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ _PLUG_INS = ("remote.log.storage.manager.impl.prefix", "remote.log.metadata.mana
 
 
 def find_property(name: str, given: Mapping[str, str]) -> Property | None:
-    """The definition of a property of this name, or None when Kafka 4.3 does not have it. `given` are all given
-    properties.
+    """The definition of a property, or None when Kafka 4.3 does not have it. `given`: all given properties.
 
-    A listener's own property (`listener.name.<listener>[.<mechanism>].<property>`) has the definition of the property
-    that it overrides. Properties of plug-ins (config.providers.*, and those with a prefix of tiered storage) may be any
-    text.
+    A listener's own property (`listener.name.<listener>[.<mechanism>].<property>`) is defined as the one that it
+    overrides. Properties of plug-ins (config.providers.*, and those with a prefix of tiered storage) may be any text.
     """
     found = BROKER.get(name) or MUSTER.get(name)
     if found is not None:
@@ -87,7 +85,7 @@ def expected_values(prop: Property) -> str:
 
 
 def _range(valid: str, limit: int | None = None) -> str:
-    """`limit`: the greatest value where `valid` names none. None means that no limit exists."""
+    """`limit`: the greatest value where `valid` names none."""
     if valid == "[1,...,9] or -1":
         return " from 1 to 9, or -1"
     if not valid.startswith("["):
@@ -98,9 +96,7 @@ def _range(valid: str, limit: int | None = None) -> str:
 
 
 SMALLEST_SEGMENT_BYTES: Final = 1 << 20
-"""Kafka's minimum for the topic property `segment.bytes`. The broker properties that it is derived from may be
-smaller.
-"""
+"""Kafka's minimum for `segment.bytes` of a topic. The broker properties behind it may be smaller."""
 
 _TIMES = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
 _LIMITED = {

@@ -33,10 +33,9 @@ class Authorization(NamedTuple):
 
 
 def authorization_of(text: Callable[[str], str | None]) -> Authorization | None:
-    """The settings. None means that no authorizer is configured, and everybody may do everything. `text`: returns a
-    property's value as it was given.
+    """The settings. None means that no authorizer is configured, and everybody may do everything. Raises ConfigError.
 
-    Raises ConfigError with one sentence.
+    `text`: returns a property's value as it was given.
     """
     name = (text(AUTHORIZER) or "").strip()
     if not name:
@@ -69,8 +68,7 @@ class Given(NamedTuple):
 class Config:
     """The server's configuration. `load` makes it, and it never changes.
 
-    `data_dir` is None for a log in memory. `cluster_id` and `rack` are None when they are not given. `topics` are
-    (name, partitions) to create at the start. `notes` are sentences for the log.
+    `data_dir` None: the log is in memory. `topics`: (name, partitions) to create at the start. `notes`: for the log.
     """
 
     def __init__(
@@ -100,11 +98,10 @@ class Config:
         self.rack = self.text("broker.rack")
 
     def settings(self, settings_class: type[Settings], value: Callable[[str], Value] | None = None) -> Settings:
-        """The settings of a package. Each field of its dataclass has the value of the property of that name, "_" for
-        ".".
+        """The settings of a package: the fields of a dataclass, which are named as properties, "_" for ".".
 
         `value` returns the values when properties were changed since the start (`properties.live`). Raises LookupError
-        when a field is not a property: that is a bug, never the user's error.
+        for a field that is not a property, which is a bug.
         """
         if not dataclasses.is_dataclass(settings_class):
             raise TypeError(f"{settings_class!r} is no dataclass")
@@ -289,7 +286,7 @@ _READ_LATER = (
 
 
 def _bases(name: str) -> tuple[str, ...]:
-    """The property itself. For a property of a listener: the properties that it may override. The name may begin with a
+    """The property itself, or the properties that a listener's own one may override. Its name may begin with a
     mechanism.
     """
     if not name.startswith(LISTENER_PREFIX):

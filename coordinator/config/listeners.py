@@ -30,9 +30,8 @@ class Address(NamedTuple):
 class Listener(NamedTuple):
     """An address to listen at, and the address for clients.
 
-    `advertised_host`: the host of `advertised.listeners`, else that of `listeners`. If this is every interface it is
-    None: clients get the local address of their connection. `advertised_port` None: the bound port. `protocol`: Kafka's
-    security protocol.
+    `advertised_host` None: clients get the local address of their connection, because the listener is at every
+    interface. `advertised_port` None: the bound port. `protocol`: Kafka's security protocol.
     """
 
     name: str
@@ -59,9 +58,8 @@ def show(host: str, port: int) -> str:
 
 
 def parse_address(text: str, option: str, *, advertised: bool = False) -> Address:
-    """HOST:PORT of a command line option. IPv6 stands in brackets; an empty host means every interface.
-
-    Raises ConfigError naming the option. An advertised address needs a host that clients can reach, and a port.
+    """HOST:PORT of a command line option. IPv6 stands in brackets; an empty host means every interface. Raises
+    ConfigError naming the option. An advertised address needs a host that clients can reach, and a port.
     """
     match = _ADDRESS.fullmatch(text.strip())
     if match is None:
@@ -144,9 +142,7 @@ def stride(listeners: Sequence[Listener]) -> int:
 
 
 def of_node(listeners: Sequence[Listener], place: int) -> tuple[Listener, ...]:
-    """The listeners of the broker at that place, from 0. Its ports follow those of the brokers before it. A free port
-    (0) stays 0.
-    """
+    """The listeners of the broker at that place, from 0. Its ports follow those of the brokers before it."""
     further = place * stride(listeners)
     return tuple(
         one._replace(
@@ -169,7 +165,6 @@ def check_nodes(listeners: Sequence[Listener], nodes: int, racks: Sequence[str])
 
 
 def _check_protocols(opened: Iterable[str], protocols: Mapping[str, str]) -> None:
-    """Check that the security protocol of every listener is known."""
     for name in opened:
         if name not in protocols:
             raise ConfigError(
@@ -179,7 +174,6 @@ def _check_protocols(opened: Iterable[str], protocols: Mapping[str, str]) -> Non
 
 
 def _check_advertised(advertised: Mapping[str, Address], opened: Collection[str]) -> None:
-    """Check that each advertised address is that of a listener, and that clients can connect to it."""
     for name, address in advertised.items():
         if name not in opened:
             raise ConfigError(f"advertised.listeners: {name} is not among the names of listeners ({', '.join(opened)})")
@@ -199,9 +193,7 @@ def _check_ports(addresses: Sequence[Address]) -> None:
 
 
 def check_inter_broker(name: str, protocol: str, opened: Sequence[str]) -> None:
-    """Check that inter.broker.listener.name names a listener. The property has no other effect, because the brokers
-    share a process.
-    """
+    """Check that inter.broker.listener.name names a listener. It has no other effect: the brokers share a process."""
     if not name:
         return
     if protocol:

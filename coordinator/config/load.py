@@ -1,6 +1,5 @@
 """Collecting the configuration: options override the environment, which overrides the file, which overrides defaults.
-Every name and value is checked. `group.consumer.assignors` has Kafka's two strategies, by name or by class, and classes
-of the user.
+Every name and value is checked.
 """
 
 from __future__ import annotations
@@ -63,8 +62,8 @@ def load(
     """The configuration, from the options of `muster serve`. Raises ConfigError with one sentence.
 
     `overrides` are `name=value`; `listen` and `advertise` HOST:PORT; `topics` NAME:PARTITIONS; `users` NAME:PASSWORD or
-    NAME:@FILE; `nodes` is `muster.nodes`. `environment` is os.environ, or None for none. `strict`: unknown
-    properties of the file and the environment are refused too. Otherwise a note names them, as Kafka ignores them.
+    NAME:@FILE; `nodes` is `muster.nodes`; `environment` is os.environ. `strict`: unknown properties are refused.
+    Otherwise a note names them, as Kafka ignores them.
     """
     environment = environment or {}
     raw: dict[str, _Raw] = {}
@@ -268,9 +267,9 @@ ASSIGNORS: Final = "group.consumer.assignors"
 
 
 def assignors_named(words: Sequence[str]) -> Mapping[str, Assignor]:
-    """The strategies by the names that members may choose, in the given order. The first is the default.
+    """The strategies by the names that members may choose. The first is the default. Raises ConfigError.
 
-    Raises ConfigError with one sentence for an unknown name, and for a class that is not a strategy.
+    Kafka's two are given by name or by class, and the user's by class.
     """
     # imported here: not needed without this property
     from muster.assignors import custom

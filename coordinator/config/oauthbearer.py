@@ -1,7 +1,6 @@
 """How a listener checks the tokens of OAUTHBEARER. It is imported when a listener has that mechanism.
 
-By default Kafka accepts tokens without a signature. Muster accepts them only if the class for such tokens is configured
-by name.
+Kafka accepts tokens without a signature by default. Here the class for such tokens must be configured by name.
 """
 
 from __future__ import annotations
@@ -44,9 +43,7 @@ _URL = "sasl.oauthbearer.jwks.endpoint.url"
 
 
 class BearerSettings(NamedTuple):
-    """`unsecured`: tokens need no signature. Otherwise the document at `url` has the keys, and `tls` is for
-    this URL.
-    """
+    """`unsecured`: tokens need no signature. Else the document at `url` has the keys, and `tls` is for this URL."""
 
     unsecured: UnsecuredOptions | None
     url: str = ""

@@ -1,7 +1,7 @@
 """SCRAM credentials of the users of `--user`, and decoy credentials for users that do not exist.
 
 A client that names a user gets a salt and a number of iterations, even if no such user exists. A repeated question gets
-the same answer, also after a restart. The iterations are those of an existing user.
+the same answer, also after a restart.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The settings of TLS and SASL of each listener, and the check that they can be used. It is imported when a listener
-has either.
-"""
+"""The settings of TLS and SASL of each listener, and their checks. It is imported when a listener has either."""
 
 from __future__ import annotations
 
@@ -105,8 +103,8 @@ def _bearer(listener: Listener, module: LoginModule | None, live: Live) -> Beare
 def _module(
     listener: Listener, mechanism: str, live: Live, sections: Mapping[str, Sequence[LoginModule]]
 ) -> LoginModule | None:
-    """The login module of a mechanism. It is in the listener's own property, else in the file's section for this
-    listener, else in that for all.
+    """The login module of a mechanism. The listener's own property comes before the file's section for it, or
+    for all.
     """
     name = _jaas_name(listener, mechanism)
     text = live.value(name)
@@ -123,7 +121,6 @@ def _module(
 
 
 def _sections(live: Live) -> Mapping[str, Sequence[LoginModule]]:
-    """The sections of the JAAS file. Raises ConfigError."""
     path = live.value(JAAS_FILE)
     if path is None:
         return {}
@@ -173,9 +170,8 @@ def sasl_listener(
     tokens: DelegationTokens | None = None,
     iterations: Callable[[int, int], int] | None = None,
 ) -> SaslListener:
-    """`find`: returns the credential of a user, by name and type of the mechanism. `secret`: see `scram.Credentials`.
-    `begin_bearer`: begins an exchange of OAUTHBEARER. `tokens`: the delegation tokens, if they are enabled.
-    `iterations`: see `decoy_credentials.Iterations`.
+    """`find`: the credential of a user, by name and type. `secret`: see `scram.Credentials`. `begin_bearer`: begins an
+    exchange of OAUTHBEARER. `tokens`: the delegation tokens, if enabled. `iterations`: see `scram_users`.
     """
     begins: dict[str, Callable[[], Exchange]] = {}
     for name in settings.mechanisms:
@@ -219,7 +215,7 @@ def tls_settings(listener: Listener, live: Live) -> TlsSettings:
 
 
 def check_security(config: Config) -> None:
-    """Check that keys and certificates can be read and used, and that authentication is configured clearly. Raises
+    """Check that keys and certificates can be used, and that authentication is configured clearly. Raises
     ConfigError.
     """
     live = Live(config)

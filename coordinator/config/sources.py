@@ -1,6 +1,4 @@
-"""The forms in which properties are given: Java's .properties format, as java.util.Properties.load reads it, and
-variables of the environment. Also the option `--topic NAME:PARTITIONS`.
-"""
+"""The forms in which properties are given: Java's .properties format, variables of the environment, and `--topic`."""
 
 from __future__ import annotations
 
@@ -11,7 +9,6 @@ from muster.coordinator.config.checks import ConfigError
 
 _BLANKS = " \t\f"
 _START = re.compile(r"((?:\\.?|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
-"""A name, and the separator before the value."""
 _ESCAPE = re.compile(r"\\(u.{0,4}|.?)", re.DOTALL)
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -27,7 +24,7 @@ def decode_properties(data: bytes) -> str:
 def parse_properties(text: str, where: str = "properties") -> dict[str, str]:
     """Names and values in the order of the file. If a name occurs twice, the later value counts.
 
-    `where` names the file in the ConfigError for a malformed \\u escape, which Java refuses too.
+    Raises ConfigError, which names `where`, for a malformed \\u escape.
     """
     found: dict[str, str] = {}
     for line in _logical_lines(text):
@@ -40,9 +37,7 @@ def parse_properties(text: str, where: str = "properties") -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and blank lines. A line with an odd number of backslashes at its end continues in the next
-    one.
-    """
+    """Lines without comments and blank lines. An odd number of backslashes at its end joins a line to the next one."""
     parts: list[str] = []
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if not lines[-1]:
@@ -99,9 +94,7 @@ _NOT_PROPERTIES_PREFIXES = ("KAFKA_JMX_", "KAFKA_LOG4J_")
 
 
 def property_name(variable: str) -> str | None:
-    """The property of a variable: `_` is `.`, `__` is `_`, `___` is `-`. None means that the variable is no
-    property.
-    """
+    """The property of a variable, or None: `_` is `.`, `__` is `_`, `___` is `-`."""
     if not variable.startswith(PREFIX) or variable in NOT_PROPERTIES or variable.startswith(_NOT_PROPERTIES_PREFIXES):
         return None
     name = variable.removeprefix(PREFIX).lower()

@@ -1,6 +1,5 @@
-"""One property: its name, type, default and valid values. It reads a value as Kafka's ConfigDef does.
-
-`rule_of` makes the rules of ConfigDef's validators from `table.json`, with Kafka's messages.
+"""One property: its name, type, default and valid values. It reads a value as Kafka's ConfigDef does, and refuses it
+with the messages of ConfigDef's validators.
 """
 
 from __future__ import annotations
@@ -187,7 +186,7 @@ _BLANK = " \t\n\x0b\f\r"  # Java's \s, before and after the comma in Kafka's pat
 class InvalidProperty(ValueError):  # Kafka's ConfigException
     """A value or a name that Kafka would refuse; its text is Kafka's own message.
 
-    `name` is the property's name. `text` is the given value; None when the name is wrong, or the value was null.
+    `text` is the given value; None when the property's name is wrong, or the value was null.
     """
 
     def __init__(self, name: str, text: str | None, message: str) -> None:
@@ -201,10 +200,10 @@ class InvalidRequest(ValueError):  # Kafka's InvalidRequestException
 
 
 class Property(NamedTuple):
-    """A property as Kafka defines it; the fields are those of ConfigDef.ConfigKey.
+    """A property as Kafka defines it (ConfigDef.ConfigKey).
 
-    `default` is text, None for null. `valid` is a range or an enumeration as text, None when all values of the type are
-    valid. `update_mode` is that of a broker property, "" for topics and groups.
+    `default` is text, None for null. `valid` is a range or an enumeration as text, None for any value of the type.
+    `update_mode` is that of a broker property, "" for topics and groups.
     """
 
     name: str
@@ -249,7 +248,6 @@ class Property(NamedTuple):
 
 
 def _read(prop: Property, text: str) -> Value:
-    """Parse a value, as ConfigDef.parseType does."""
     kind, trimmed = prop.type, text.strip(_BLANKS)
     if kind in INTEGER_LIMITS:
         limit = INTEGER_LIMITS[kind]
@@ -271,9 +269,8 @@ def _read(prop: Property, text: str) -> Value:
 
 
 def _parts(text: str) -> tuple[str, ...]:
-    """Split a text at its commas and remove the blanks beside them.
-
-    A regular expression would read many blanks again and again: 32,000 blanks took a second.
+    """Split a text at its commas and remove the blanks beside them. (A regular expression took a second for 32,000
+    blanks.)
     """
     first, *others = text.split(",")
     if not others:

@@ -1,7 +1,7 @@
 """Checks which broker properties may change while the broker runs, and to which values (Kafka's DynamicBrokerConfig).
 
-Refusals are InvalidProperty with Kafka's text. As on Kafka, properties without a definition are accepted and kept:
-plug-ins may use them. Kafka opens and closes listeners too; here `listeners` can only be set to its present value.
+Refusals are InvalidProperty with Kafka's text. As on Kafka, properties without a definition are accepted and kept.
+Kafka opens and closes listeners too; here `listeners` can only be set to its present value.
 """
 
 from __future__ import annotations
@@ -152,9 +152,7 @@ def _check_cordoned(directories: Value, cordoned: Value) -> None:
 
 
 def _within_reach(value: Callable[[str], Value], live: Live) -> None:
-    """Check for the changes that Kafka's reconfigured parts refuse: too many threads at once, or no connections at
-    all.
-    """
+    """Changes that Kafka's reconfigured parts refuse: too many threads at once, or no connections at all."""
     for name in (*_THREADS, _CLEANER_THREADS):
         new, old = _number(value(name)), _number(live.value(name))
         if new is None or old is None or new == old or old / 2 <= new <= old * 2:

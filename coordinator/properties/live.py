@@ -50,11 +50,10 @@ class Defaults:
 
 
 class Live:
-    """`value`, `text` and `source` as a `Static`, with the settings of all brokers and, with precedence, of this
-    broker.
+    """A `Static` with the settings of all brokers (`cluster_wide`) and, with precedence, of this broker (`own`), as
+    texts.
 
-    `cluster_wide` and `own` are those settings, as texts. A value that cannot be read is ignored: another program may
-    have written the log with it.
+    A value that cannot be read is ignored: another program may have written the log with it.
     """
 
     __slots__ = ("_values", "checks", "cluster_wide", "own", "static")
@@ -65,9 +64,7 @@ class Live:
         self.own: Mapping[str, str] = NOTHING
         self._values: dict[str, tuple[str, Value]] = {}
         self.checks: list[Callable[[Live], object]] = []
-        """Checks of parts that take new values at run time. Each gets another `Live` and raises InvalidProperty to
-        refuse it.
-        """
+        """Each gets another `Live` and raises InvalidProperty to refuse its values for a part of the server."""
 
     def with_own(self, own: Mapping[str, str]) -> Live:
         """Return a copy with these settings for this broker."""
@@ -120,9 +117,8 @@ OF_MECHANISMS = (
 
 
 def base_of(name: str) -> str:
-    """Return the broker property of a listener's own one: `y` for `listener.name.x.y`, without a mechanism in front.
-
-    Any other name is returned itself.
+    """The broker property of a listener's own one: `y` for `listener.name.x.y`, without a mechanism. Or the name
+    itself.
     """
     if not name.startswith(LISTENER_PREFIX):
         return name

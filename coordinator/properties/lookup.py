@@ -92,9 +92,7 @@ MUSTER: Final = _by_name(OWN)
 """Muster's own properties."""
 
 TOPIC_SYNONYMS: Final[Mapping[str, Sequence[tuple[str, int]]]] = _TABLE["TOPIC_SYNONYMS"]
-"""The broker properties of each topic property, with a factor; the first that is set counts
-(ServerTopicConfigSynonyms).
-"""
+"""The broker properties of each topic property, with a factor. The first that is set counts."""
 GROUP_SYNONYMS: Final[Mapping[str, str | None]] = _TABLE["GROUP_SYNONYMS"]
 """The broker property of each group property (GroupConfig.ALL_GROUP_CONFIG_SYNONYMS)."""
 BROKER_SYNONYMS: Final[Mapping[str, Sequence[str]]] = _TABLE["BROKER_SYNONYMS"]
@@ -106,9 +104,7 @@ OUTSIDE: Final[Sequence[str]] = _TABLE["OUTSIDE"]
 
 
 def documentation(kind: str) -> Mapping[str, str]:
-    """The texts by property. `kind`: broker, topic, group or client-metrics. A broker also has Muster's own
-    properties.
-    """
+    """The texts by property. `kind`: broker (with Muster's own properties), topic, group or client-metrics."""
     return read_documentation()[kind]
 
 

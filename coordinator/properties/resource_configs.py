@@ -10,10 +10,10 @@ from muster.coordinator.properties.lookup import CLIENT_METRICS, GROUP, GROUP_SY
 
 
 def validate_topic(configs: Mapping[str, str | None], broker: Callable[[str], Value]) -> dict[str, Value]:
-    """Return a topic's own configuration, parsed. Raises InvalidProperty with Kafka's text for INVALID_CONFIG.
+    """A topic's own configuration, parsed. `broker` returns a broker property. Raises InvalidProperty with Kafka's
+    text.
 
-    `broker`: returns the value of a broker property. The checks have Kafka's order: null values, unknown names, each
-    value by type and range. The values that must fit together are checked last.
+    The checks have Kafka's order: null values, unknown names, each value, and last the values that must fit together.
     """
     nulls = [name for name, text in configs.items() if text is None]
     if nulls:
@@ -48,10 +48,7 @@ def _fit_together(values: Mapping[str, Value], broker: Callable[[str], Value]) -
 
 
 def effective_topic(configs: Mapping[str, str], broker: Callable[[str], Value]) -> dict[str, Value]:
-    """Return every topic property with its effective value: the topic's own, else the broker's, else the default.
-
-    `configs` has passed `validate`. `broker`: returns the value of a broker property, None when it has none.
-    """
+    """Every topic property with its effective value: the topic's own, else the broker's, else the default."""
     return {
         name: prop.parse(configs[name]) if name in configs else broker_default(name, broker)
         for name, prop in TOPIC.items()
@@ -71,15 +68,13 @@ def broker_default(name: str, broker: Callable[[str], Value]) -> Value:
 
 
 def list_append(current: str | None, change: str) -> str:
-    """Return a list's text after IncrementalAlterConfigs' APPEND (KIP-339). Words are used unchanged, with their
-    blanks.
-    """
+    """A list's text after IncrementalAlterConfigs' APPEND (KIP-339). Words keep their blanks."""
     held = [word for word in (current or "").split(",") if word]
     return ",".join([*held, *(word for word in dict.fromkeys(_java_split(change)) if word not in held)])
 
 
 def list_subtract(current: str | None, change: str) -> str:
-    """Return a list's text after IncrementalAlterConfigs' SUBTRACT. Of a word that occurs twice, one is removed."""
+    """A list's text after IncrementalAlterConfigs' SUBTRACT. Of a word that occurs twice, one is removed."""
     held = [word for word in (current or "").split(",") if word]
     for word in _java_split(change):
         if word in held:
@@ -123,10 +118,8 @@ def validate_group(configs: Mapping[str, str], broker: Callable[[str], Value]) -
 
 
 def effective_group(configs: Mapping[str, str], broker: Callable[[str], Value]) -> tuple[dict[str, int], list[str]]:
-    """Return a group's numbers, each limited to the broker's present bounds, and the names of those outside (Kafka:
-    GroupConfig.evaluate).
-
-    A number may be outside because the bounds were others when it was set.
+    """A group's numbers, limited to the broker's present bounds, and the names of those outside (GroupConfig.evaluate).
+    The bounds may have been others when a number was set.
     """
     values: dict[str, int] = {}
     for name, text in configs.items():
@@ -199,7 +192,7 @@ _MATCHED = frozenset(
 
 
 def validate_client_metrics(name: str, configs: Mapping[str, str], is_pattern: Callable[[str], bool]) -> Iterator[None]:
-    """Raises InvalidRequest or InvalidProperty with Kafka's text, depending on how Kafka classifies the fault.
+    """Raises InvalidRequest or InvalidProperty with Kafka's text, as Kafka classifies the fault.
 
     It yields before each pattern, because `is_pattern` may take some milliseconds to compile one.
     """
@@ -222,9 +215,7 @@ def validate_client_metrics(name: str, configs: Mapping[str, str], is_pattern: C
 
 
 def _check_pattern(pattern: str, is_pattern: Callable[[str], bool]) -> None:
-    """Check `name=regular expression`. Java's and RE2's expressions differ in details; every expression of RE2 is
-    accepted.
-    """
+    """Check `name=regular expression`. Every expression of RE2 is accepted; Java's differ in details."""
     parts = pattern.split("=")
     if len(parts) == 2 and parts[0].strip() in _MATCHED and parts[1].strip() and is_pattern(parts[1].strip()):
         return

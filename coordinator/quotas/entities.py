@@ -37,9 +37,7 @@ _KEYS_OF_CLIENTS: Final[Mapping[str, tuple[str, float] | None]] = MappingProxyTy
 _KEYS_OF_IPS: Final[Mapping[str, tuple[str, float] | None]] = MappingProxyType({CONNECTION_CREATION_RATE: _INT})
 _ALMOST_WHOLE: Final = 1e-6
 MAX_HASHED: Final = 100
-"""Texts up to so many characters have Java's order. All names of Kafka's are shorter. A request may have thousands of
-texts of megabytes.
-"""
+"""Texts up to so many characters have Java's order. Kafka's names are shorter, but a request may have megabytes."""
 EMPTY: Final = "Invalid empty client quota entity"
 
 
@@ -49,10 +47,9 @@ def entity_of(names: Mapping[str, str | None]) -> Entity:
 
 
 def in_javas_order(texts: Iterable[str], most: int) -> list[str]:
-    """Return different texts in the order of a Java HashMap that was made for `most` of them.
+    """Different texts in the order of a Java HashMap for `most` of them. Texts longer than MAX_HASHED are first.
 
-    The order decides which of several faults a client gets, and the order of answers. Texts longer than MAX_HASHED are
-    first.
+    The order decides which of several faults a client gets, and the order of answers.
     """
     given = list(texts)
     size = _buckets(len(given), most)

@@ -1,18 +1,7 @@
 """How much of a quota clients have used, and how long they must wait (Kafka's ClientQuotaManager and its subclasses).
 
-A quota is for a user, a client id, or both. Its entity decides which clients share it. Kafka's order of precedence:
-
-* user and client id
-* user and any client id
-* user
-* any user and client id
-* any user and any client id
-* any user
-* client id
-* any client id
-
-The arithmetic is Kafka's too: rates (Rate over a WindowedSum) and credits (TokenBucket). Times are milliseconds of a
-monotonic clock. Pure: the caller passes the time.
+A quota is for a user, a client id, or both; its entity decides which clients share it. The arithmetic is Kafka's too:
+rates (Rate over a WindowedSum) and credits (TokenBucket). Times are ms of a monotonic clock. Pure.
 """
 
 from __future__ import annotations
@@ -231,7 +220,7 @@ class QuotaManager:
         return sensor
 
     def _names(self, user: str, client_id: str) -> tuple[str, str]:
-        """Return the names under which the client is counted."""
+        """The names under which the client is counted."""
         kinds, quotas = self._kinds, self._quotas
         if kinds in (_NONE, _CLIENTS):
             return _ABSENT, client_id
@@ -252,7 +241,9 @@ class QuotaManager:
         return _ABSENT, client_id
 
     def _bound(self, names: tuple[str, str]) -> float | None:
-        """Return the quota of clients that are counted under these names."""
+        """The quota of clients that are counted under these names. Kafka's precedence: named before any, user before
+        client id.
+        """
         user, client_id = names
         if user and client_id:
             order: tuple[_Names, ...] = (names, (user, _ANY), (_ANY, client_id), (_ANY, _ANY))

@@ -41,16 +41,14 @@ MAX_CREATED: Final = 10_000
 MAX_ACLS: Final = 20_000
 """A cluster may have so many entries. Kafka has no limit. The limit keeps an answer small that lists all entries."""
 MAX_NAME_BYTES: Final = 1_024
-"""The longest name of a resource, of a principal and of a host, in bytes. Kafka has no limit. Muster looks up each
-prefix of a resource name, and an answer lists all entries.
+"""The longest name of a resource, a principal and a host, in bytes. Kafka has no limit. Muster looks up each prefix of
+a resource name.
 """
 _TOO_MANY: Final = "Unable to perform excessively large batch operation."
 WRITTEN_AT_ONCE: Final = 500
 """So many entries take effect in one iteration of the event loop."""
 MAX_DELETED: Final = 10_000
-"""One request may delete so many entries (QuorumController.MAX_RECORDS_PER_USER_OP). An entry that several filters
-select counts once for each filter, because the answer repeats it.
-"""
+"""One request may delete so many entries (QuorumController.MAX_RECORDS_PER_USER_OP), counted once for each filter."""
 MAX_FILTERS: Final = 1_000
 """One request may have so many filters. For each filter all entries may have to be sorted again."""
 _TOO_MANY_DELETED: Final = f"Cannot remove more than {MAX_DELETED} acls in a single delete operation."
@@ -103,9 +101,7 @@ def _has_filter_codes(row: AclCreation) -> bool:
 
 
 def _whole_request(rows: Sequence[AclCreation], *, has_filter_codes: bool) -> Refusal | None:
-    """Why no entry of the request can be created: the entries are too many, or have codes of a filter. Kafka fails at
-    such codes.
-    """
+    """Why no entry of the request can be created: they are too many, or have codes of a filter."""
     if has_filter_codes:
         return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     return Refusal(ErrorCode.POLICY_VIOLATION, _TOO_MANY) if len(rows) > MAX_CREATED else None
@@ -151,7 +147,7 @@ def _fault(acl: Acl) -> str | None:
 
 
 def _make(node: Node, authorizer: StandardAuthorizer, new: dict[Acl, list[AclCreationResult]]) -> Job[None]:
-    """Write the records of the entries that do not exist yet, some in each step."""
+    """Write the records of the entries that do not exist yet."""
     wanted = iter(new)
     while True:
         records: list[Message] = []
@@ -237,9 +233,7 @@ def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
 def _delete(
     node: Node, authorizer: StandardAuthorizer, chosen: dict[Acl, None], answers: list[DeleteAclsFilterResult]
 ) -> Job[None]:
-    """Delete all of them in one batch of the metadata log. Entries that another request has deleted meanwhile are
-    skipped.
-    """
+    """Delete all of them in one batch of the metadata log, without those that another request has deleted meanwhile."""
     ids = authorizer.rules.ids
     records: list[Message] = [RemoveAccessControlEntryRecord(acl_id) for acl in chosen for acl_id in ids.get(acl, ())]
     if not records:

@@ -1,6 +1,5 @@
-"""The audit log. Each refused request has one line, as Kafka's `kafka.authorizer.logger` writes it.
-
-The log limits how often similar lines are written (`system.logging.rate_limit`).
+"""The audit log: one line for each refused request, as Kafka's `kafka.authorizer.logger` writes it. The log limits how
+often similar lines are written (`system.logging.rate_limit`).
 """
 
 from __future__ import annotations

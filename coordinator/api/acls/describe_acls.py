@@ -1,7 +1,4 @@
-"""DescribeAcls: the access control entries that a filter selects.
-
-All three ACL APIs have the same refusals: no permission, no authorizer, or a code that is 0.
-"""
+"""DescribeAcls: the access control entries that a filter selects. All ACL APIs share the refusals of this module."""
 
 from __future__ import annotations
 
@@ -27,7 +24,6 @@ from muster.protocol.messages.describe_acls import (
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 _DISABLED: Final = "No Authorizer is configured on the broker"
 _ROW_BYTES: Final = 10
-"""Size of an entry in an answer, and of a resource, without their texts."""
 
 
 class Refusal(NamedTuple):
@@ -45,7 +41,7 @@ NOT_ALLOWED: Final = Refusal(
 def authorizer_for(
     node: Node, context: RequestContext, operation: int, disabled: str = NO_AUTHORIZER
 ) -> StandardAuthorizer | Refusal:
-    """The authorizer whose entries the client may see or change, or why it may not. The client needs `operation` on the
+    """The authorizer whose entries the client may see or change, or why it may not. It needs `operation` on the
     cluster.
 
     `disabled`: the error text for a server without an authorizer.

@@ -21,7 +21,7 @@ from muster.protocol.messages.api_versions import (
 API_VERSIONS: Final = 18
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""The valid form of a client's name and version (KIP-511), as in Kafka's ApiVersionsRequest."""
+"""The valid form of a client's name and version (KIP-511)."""
 
 _FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
     # Name, lowest and highest known level, and level in force (0: no level). Features that Muster does not serve stay
@@ -37,9 +37,7 @@ _FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
 
 
 def handle_api_versions(node: Node, context: RequestContext, request: ApiVersionsRequest, respond: Respond) -> None:
-    """Answer with the table of `registry` and with Kafka's features. A client with an invalid name or version gets
-    INVALID_REQUEST.
-    """
+    """The table of `registry`, and Kafka's features. INVALID_REQUEST for a client with an invalid name or version."""
     if version_rules.api_versions_names_software(context.api_version):
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):

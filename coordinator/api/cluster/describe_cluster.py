@@ -1,8 +1,6 @@
 """DescribeCluster (KIP-700, KIP-919), DescribeQuorum (KIP-595) and DescribeLogDirs (KIP-113, KIP-827).
 
-The process keeps the metadata log. Its controller is the leader of the quorum and the one voter. The other brokers read
-the log and are observers.
-
+The controller, which keeps the metadata log, is the leader of the quorum and its one voter. Other brokers observe.
 """
 
 from __future__ import annotations
@@ -45,9 +43,7 @@ from muster.protocol.messages.describe_quorum import (
 BROKERS = 1
 CONTROLLERS = 2
 _QUORUM_ROW_BYTES: Final = 80
-"""Size of a row in an answer, and of each replica in it."""
 _LOG_DIR_ROW_BYTES = 22
-"""Size of a row in an answer."""
 IN_MEMORY = "memory"
 """The path in an answer when the logs are in memory."""
 
@@ -65,9 +61,7 @@ def may_describe_cluster(node: Node, context: RequestContext) -> bool:
 def handle_describe_cluster(
     node: Node, context: RequestContext, request: DescribeClusterRequest, respond: Respond
 ) -> None:
-    """List the brokers. Fenced brokers are listed only on request (KIP-1073). Controllers are not listed on a broker's
-    listener.
-    """
+    """List the brokers; fenced ones only on request (KIP-1073). A broker's listener does not list controllers."""
     if request.endpoint_type != BROKERS:
         code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
         if request.endpoint_type == CONTROLLERS:
@@ -154,9 +148,7 @@ def _partition(node: Node) -> DescribeQuorumResponsePartitionData:
 def handle_describe_log_dirs(
     node: Node, context: RequestContext, request: DescribeLogDirsRequest
 ) -> Job[DescribeLogDirsResponse]:
-    """Answer with the one data directory and its partitions that the request names (null: all). The answer only has
-    partitions that this broker leads, or has a replica of: a Kafka broker has no others.
-    """
+    """The one data directory, with the named partitions (null: all) that this broker leads or has a replica of."""
     if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: Iterable[tuple[str, Iterable[int]]]

@@ -24,10 +24,9 @@ _SHARE_KEY: Final = 2
 def handle_find_coordinator(
     node: Node, context: RequestContext, request: FindCoordinatorRequest, respond: Respond
 ) -> None:
-    """Answer one row per key, in order. The coordinator of a group leads the group's partition of __consumer_offsets.
-    The coordinator of a transactional id leads its partition of __transaction_state. The first request for a
-    transactional id creates that topic. A coordinator may be loading or offline; it then answers later requests with
-    that error. Share groups are not served: their keys are invalid, as on a Kafka without a share coordinator.
+    """Answer one row per key, in order: the leader of the key's partition of __consumer_offsets or __transaction_state.
+    The first request for a transactional id creates that topic. A coordinator that is loading or offline is named too;
+    it answers later requests with that error. Share groups are not served: their keys are invalid.
     """
     job = _finding(node, context, request)
     if request.key_type == _TRANSACTION_KEY:
@@ -61,7 +60,6 @@ def _row(node: Node, context: RequestContext, key_type: int, key: str) -> Coordi
 
 
 def _coordinator(node: Node, context: RequestContext, key_type: int, key: str) -> Coordinator | int:
-    """The row of the broker that coordinates this key, or an error code."""
     cluster, allows = node.cluster, node.authorizer.allows
     if key_type == _GROUP_KEY:
         if not allows(context, Operation.DESCRIBE, ResourceType.GROUP, key):

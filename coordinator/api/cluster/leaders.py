@@ -1,9 +1,7 @@
 """Who leads and who replicates: ElectLeaders (KIP-183, KIP-460), AlterPartitionReassignments and
 ListPartitionReassignments (KIP-455, KIP-860), and UnregisterBroker (KIP-631).
 
-The brokers share the logs, so no data has to be copied. A reassignment is complete at once, and none is ever in
-progress.
-
+The brokers share the logs, so no data is copied. A reassignment is complete at once; none is ever in progress.
 """
 
 from __future__ import annotations
@@ -51,8 +49,8 @@ UNCLEAN: Final = 1
 def handle_elect_leaders(
     node: Node, context: RequestContext, request: ElectLeadersRequest
 ) -> Job[ElectLeadersResponse]:
-    """Each partition has its own result. When the request names no partition, all partitions are meant. Then the answer
-    has those whose leader has changed and those whose election failed.
+    """Elect leaders of the named partitions, each with its own result. Without names all are meant: then the answer has
+    those whose leader has changed and those whose election failed.
     """
     if not may_alter_cluster(node, context):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -90,7 +88,6 @@ def handle_elect_leaders(
 def _refuse_elections(
     context: RequestContext, request: ElectLeadersRequest, code: int, message: str
 ) -> Job[ElectLeadersResponse]:
-    """Refuse the whole request, and each partition that it names."""
     answer = ElectLeadersResponse(error_code=code if elections_tell_one_error(context.api_version) else 0)
     answer.replica_election_results = results = list[ReplicaElectionResult]()
     for topic in request.topic_partitions or ():
@@ -104,7 +101,6 @@ def _refuse_elections(
 
 
 def _elect(node: Node, name: str, partition: int, election_type: int) -> Job[None]:
-    """Elect the leader of one partition. Raises `ApiError`."""
     state = node.topics.state
     topic = state.topics.get(name)
     if topic is None:
@@ -137,9 +133,7 @@ def _elect(node: Node, name: str, partition: int, election_type: int) -> Job[Non
 def handle_alter_partition_reassignments(
     node: Node, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Job[AlterPartitionReassignmentsResponse]:
-    """Each partition gets the named replicas. Its leader stays if it is one of them; otherwise the first live replica
-    leads. A reassignment cannot be cancelled, because none is in progress.
-    """
+    """Give each partition the named replicas. If its leader is not one of them, the first live replica leads."""
     answer = AlterPartitionReassignmentsResponse(error_message=None)
     if not may_alter_cluster(node, context):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -175,9 +169,7 @@ def handle_alter_partition_reassignments(
 def _refuse_reassignments(
     request: AlterPartitionReassignmentsRequest, code: int, message: str | None
 ) -> Job[list[ReassignableTopicResponse]]:
-    """The same error for each partition, besides that of the whole request (AlterPartitionReassignmentsRequest on
-    Kafka).
-    """
+    """The error of the whole request, in the row of each partition (AlterPartitionReassignmentsRequest)."""
     topics: list[ReassignableTopicResponse] = []
     for topic in request.topics:
         rows: list[ReassignablePartitionResponse] = []
@@ -192,7 +184,6 @@ def _refuse_reassignments(
 def _reassign(
     node: Node, name: str, partition: int, replicas: Sequence[int] | None, *, keeps_number: bool
 ) -> Job[None]:
-    """Reassign one partition. Raises `ApiError`."""
     topics = node.topics
     topic = topics.state.topics.get(name)
     if topic is None:

@@ -35,7 +35,6 @@ from muster.protocol.messages.metadata import (
 )
 
 _ROW_BYTES = 35
-"""Size of a topic or a partition in an answer, without texts."""
 
 
 def handle_metadata(node: Node, context: RequestContext, request: MetadataRequest, respond: Respond) -> None:
@@ -81,7 +80,6 @@ def _describe(node: Node, context: RequestContext, request: MetadataRequest) -> 
 
 
 def _size(row: MetadataResponseTopic) -> int:
-    """About how many bytes the row takes in an answer."""
     return _ROW_BYTES * (1 + len(row.partitions)) + len(row.name or "")
 
 
@@ -128,9 +126,7 @@ class _NamedTopics:
             yield self._answer_size.pause()
 
     def _count(self, meant: Iterable[tuple[str | None, bytes]]) -> Job[None]:
-        """Count the partitions to create. A request that would create too many creates none, as with Kafka's
-        controller.
-        """
+        """Count the partitions to create. If they are too many, none is created, as with Kafka's controller."""
         topics, new = self._node.topics, 0
         for name, _ in meant:
             new += name is not None and name not in topics.by_name and name_fault(name) is None
@@ -161,7 +157,6 @@ class _NamedTopics:
         return None
 
     def _create(self, name: str) -> Job[Topic]:
-        """Create a topic. Raises `ApiError`."""
         try:
             throttle = self._context.channel.throttle
             charge = None if throttle is None or name in INTERNAL_TOPICS else throttle.create
@@ -172,9 +167,7 @@ class _NamedTopics:
             raise refusal if storage else ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from refusal
 
     def _refused(self, error_code: int, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
-        """The row of a topic that cannot be shown. An unknown topic with a name still has the operations that the
-        client may do.
-        """
+        """The row of a topic that cannot be shown. If it is unknown, the row still has the client's operations."""
         if error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             # the answer must not reveal whether the topic exists
             return MetadataResponseTopic(error_code, name, topic_id, topic_authorized_operations=OPERATIONS_NOT_ASKED)
@@ -185,9 +178,7 @@ class _NamedTopics:
 
 
 def _without_ids(wanted: Sequence[MetadataRequestTopic]) -> Job[MetadataResponse]:
-    """The answer to requests of versions 10 and 11 with topic ids. These versions have a field for ids that may not be
-    used, so every row is refused.
-    """
+    """Refuse every row: versions 10 and 11 have a field for topic ids that may not be used."""
     rows = []
     for topic in wanted:
         rows.append(

@@ -1,6 +1,5 @@
-"""DescribeConfigs: the configs of topics, of this broker and of groups, and the source of each value (KIP-226).
+"""DescribeConfigs: the configs of topics, of this broker and of groups, with the source of each value (KIP-226).
 ListConfigResources: the resources that have configs (KIP-1142).
-
 """
 
 from __future__ import annotations
@@ -45,9 +44,7 @@ _KINDS: Final = {Kind.TOPIC: "topic", Kind.BROKER: "broker", Kind.CLIENT_METRICS
 _MAX_KNOWN: Final = 1_000
 """So many distinct resources are looked up once, however often a request names them."""
 _ROW_BYTES: Final = 16
-"""Size of a row in an answer, without its texts."""
 _RESOURCE_ROW_BYTES: Final = 5
-"""Size of a row in an answer, without its text."""
 _ALL = (Kind.TOPIC, Kind.BROKER, Kind.BROKER_LOGGER, Kind.CLIENT_METRICS, Kind.GROUP)
 
 
@@ -95,7 +92,6 @@ def _result(
 
 
 def _size(result: DescribeConfigsResult) -> int:
-    """About how many bytes the result takes in an answer."""
     return (
         _ROW_BYTES
         + len(result.resource_name)
@@ -112,7 +108,6 @@ def _size(result: DescribeConfigsResult) -> int:
 
 
 def _entries(node: Node, context: RequestContext, row: DescribeConfigsResource) -> list[Entry]:
-    """The entries of one resource. Raises `ApiError`."""
     kind, name = row.resource_type, row.resource_name
     check_authorized(node, context, Operation.DESCRIBE_CONFIGS, kind, name)
     if kind == Kind.TOPIC:
@@ -150,7 +145,6 @@ def _broker_entries(node: Node, name: str) -> list[Entry]:
 
 
 def _documentation_of(kind: int) -> Mapping[str, str]:
-    """The documentation of the properties of a kind of resource, by name (KIP-569)."""
     return all_documentation(_KINDS[kind]) if kind in _KINDS else {}
 
 
@@ -178,9 +172,7 @@ def _described(
 def handle_list_config_resources(
     node: Node, context: RequestContext, request: ListConfigResourcesRequest
 ) -> Job[ListConfigResourcesResponse]:
-    """List the resources of the requested kinds, or of all kinds when the request names none. Groups are listed if they
-    have configs.
-    """
+    """List the resources of the requested kinds, or of all kinds. Groups are listed if they have configs."""
     if not node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     kinds: Collection[int] = frozenset(request.resource_types) or _ALL

@@ -18,7 +18,6 @@ from muster.protocol.messages.describe_groups import DescribedGroup, DescribeGro
 from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 _ROW_BYTES: Final = 40
-"""Size of a row in an answer, without its texts."""
 _FOUND: Final = (ErrorCode.NONE,)
 _FOUND_OR_NOT: Final = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
 _MAX_FILTERS = 50
@@ -29,8 +28,8 @@ _SKIPPED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 def handle_describe_groups(
     node: Node, context: RequestContext, request: DescribeGroupsRequest
 ) -> Job[DescribeGroupsResponse]:
-    """The shard of each group describes it. Groups that the client may not describe stand first, as on Kafka. Then the
-    groups of each coordinator follow.
+    """The shard of each group describes it. Groups that the client may not describe stand first, as on Kafka, then the
+    groups of each coordinator.
     """
     found: dict[str, tuple[DescribedGroup, int]] = {}
     answer_size = AnswerSize(node, context)
@@ -76,7 +75,6 @@ def _too_large(group_id: str) -> DescribedGroup:
 
 
 def _size(row: DescribedGroup) -> int:
-    """About how many bytes the row takes in an answer."""
     return (
         _ROW_BYTES
         + len(row.group_id)
@@ -95,8 +93,8 @@ def _size(row: DescribedGroup) -> int:
 
 @in_steps
 def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsRequest) -> Job[ListGroupsResponse]:
-    """Ask every shard. A shard that is loading fails the whole request. A shard that is offline, or led by another
-    node, is skipped: Metadata shows that its partition has no leader.
+    """Ask every shard. A loading shard fails the request. A shard that is offline or led by another node is skipped:
+    Metadata shows that its partition has no leader.
     """
     see_all = node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     groups: list[ListedGroup] = []
@@ -143,9 +141,7 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
 def handle_delete_groups(
     node: Node, context: RequestContext, request: DeleteGroupsRequest
 ) -> Job[DeleteGroupsResponse]:
-    """Delete groups. A group that is named twice has one result, as on Kafka, which deletes the groups of each
-    coordinator together.
-    """
+    """Delete groups. A group that is named twice has one result, as on Kafka."""
     results: list[DeletableGroupResult] = []
     refused: list[DeletableGroupResult] = []
     allowed: list[str] = []

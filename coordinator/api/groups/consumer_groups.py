@@ -32,7 +32,6 @@ CONSUMER: Final = "consumer"
 MAX_GROUP_BYTES: Final = 3 * MAX_ANSWER_BYTES
 """The limit of a group in an answer in bytes, also for the only group."""
 _ROW_BYTES: Final = 40
-"""Size of a group in an answer, in bytes, without its texts and its members."""
 FEW_NAMES: Final = 500
 """So many names of a heartbeat are checked in one step."""
 
@@ -76,7 +75,6 @@ def _submit(
 def _submit_in_steps(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest, respond: Respond
 ) -> Job[None]:
-    """`_submit` of a heartbeat with a pattern, or with many names."""
     refusal, pattern_error = yield from _check_in_steps(node, context, request)
     _submit(node, context, request, respond, refusal, pattern_error)
 
@@ -84,8 +82,8 @@ def _submit_in_steps(
 def _check_in_steps(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> Job[tuple[int, str | None]]:
-    """The error of a client without permission (0: no error), and why its pattern is invalid. A long list of names is
-    replaced: each name then stands once, in ascending order. At most one name more than the limit remains.
+    """The error of a client without permission (or 0), and why its pattern is invalid. A long list of names is replaced
+    by each name once, in ascending order. Of too many names, one above the limit remains.
     """
     names, request.subscribed_topic_names = request.subscribed_topic_names, None
     refusal = _refusal(node, context, request)
@@ -160,7 +158,7 @@ def handle_consumer_group_describe(
     node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Job[ConsumerGroupDescribeResponse]:
     """The shard of each group describes it. Groups that the client may not describe stand first, as on Kafka. Then ""
-    follows, which is no group id here, and then the groups of each coordinator.
+    follows, which is no group id, and then the groups of each coordinator.
     """
     if not _is_served(node):
         return ConsumerGroupDescribeResponse(
@@ -228,7 +226,7 @@ def _too_large(group_id: str) -> DescribedGroup:
 
 
 def _may_describe_topics(node: Node, context: RequestContext, members: Sequence[Snapshot]) -> Job[bool]:
-    """Whether the client may describe all topics of these members. Otherwise the group is shown without members, as on
+    """Whether the client may describe all topics of these members. Else the group is shown without members, as on
     Kafka.
     """
     seen: set[int] = set()
@@ -248,7 +246,6 @@ def _may_describe_topics(node: Node, context: RequestContext, members: Sequence[
 
 
 def _size(members: Sequence[Snapshot]) -> Job[int]:
-    """Size of these members in an answer, in bytes."""
     size = 0
     for one in members:
         size += one.size()

@@ -24,9 +24,7 @@ from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 from muster.protocol.messages.sync_group import SyncGroupRequest
 
 MAX_PROTOCOLS: Final = 1_000
-"""A member's JoinGroup names at most so many protocols. Clients have a handful, and each protocol is checked for each
-member.
-"""
+"""A JoinGroup names at most so many protocols. Clients have a handful, and each is checked for each member."""
 MANY_PROTOCOLS: Final = 50
 """A JoinGroup with more protocols is done as a job, because many members may join at the same time."""
 _READ: Final = Operation.READ
@@ -82,9 +80,7 @@ def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupReq
 def handle_heartbeat(
     node: Node, context: RequestContext, request: HeartbeatRequest, respond: Respond
 ) -> Message | None:
-    """A member sends a sign of life (key 12). This is the most frequent request: it makes no more calls and objects
-    than it needs.
-    """
+    """A member sends a sign of life (key 12). This is the most frequent request: it makes few calls and objects."""
     group_id = request.group_id
     if node.authorizer.allows(context, _READ, _GROUP, group_id):
         return node.routing.shard(group_id).heartbeat(request, respond, context.client)
@@ -102,7 +98,7 @@ def handle_leave_group(node: Node, context: RequestContext, request: LeaveGroupR
 
 
 def _leave_in_steps(node: Node, context: RequestContext, request: LeaveGroupRequest) -> Job[LeaveGroupResponse]:
-    """Very many members leave, some in each step. An error of the group ends the request."""
+    """Very many members leave. An error of the group ends the request."""
     rows: list[MemberResponse] = []
     for start in range(0, len(request.members), ROWS_AT_ONCE):
         later = PendingResult()

@@ -113,10 +113,7 @@ def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommit
 def existing_rows(
     node: Node, context: RequestContext, topics: Sequence[OffsetCommitRequestTopic]
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
-    """The rows of existing partitions, with name and id of their topic; and the refused rows with their errors.
-
-    A request may name a topic twice. Its refused partitions stand in one row.
-    """
+    """The rows of existing partitions, with name and id of their topic; and the refused rows with their errors."""
     known: list[OffsetCommitRequestTopic] = []
     refused: _Refused = {}
     by_id = offsets_by_topic_id(context.api_version)
@@ -145,7 +142,7 @@ def existing_rows(
 
 
 def _find(image: TopicsImage, topic: OffsetCommitRequestTopic, by_id: bool, is_allowed: bool) -> TopicImage | int:
-    """The topic, or the error of all its rows. Only a client that may read the topic learns whether it exists."""
+    """The topic, or the error of all its rows. Only a client that may read a topic learns whether it exists."""
     if by_id and not topic.name:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not is_allowed:
@@ -169,9 +166,7 @@ def _refuse(
 
 
 def _merging(refused: list[OffsetCommitResponseTopic], respond: Respond) -> Respond:
-    """A `Respond` that puts the refused rows before the coordinator's rows. Each topic has one row, as with Kafka's
-    OffsetCommitResponse.Builder.
-    """
+    """A `Respond` that puts the refused rows before the shard's. Each topic has one row, as on Kafka."""
 
     def merge(response: Message | None) -> None:
         assert isinstance(response, OffsetCommitResponse)
@@ -186,8 +181,8 @@ def _merging(refused: list[OffsetCommitResponseTopic], respond: Respond) -> Resp
 
 @in_steps
 def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDeleteRequest) -> Job[Message]:
-    """Unknown partitions are refused by row. The group is asked even when no other row remains, for its own errors.
-    Each step handles some rows. An error of the group ends the request.
+    """Refuse unknown partitions by row. The group is asked even without other rows, for its own errors, which end the
+    request.
     """
     if not node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
         return refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)

@@ -30,7 +30,7 @@ from muster.protocol.messages.offset_fetch import (
 from muster.protocol.shapes.offset_fetch import failed_group
 
 _ROW_BYTES: Final = 100
-"""Memory of a row of an answer, without its texts. On the wire a row has about 20 bytes."""
+"""Memory of a row, without its texts. On the wire a row has about 20 bytes."""
 
 
 class _Group:
@@ -51,8 +51,8 @@ class _Group:
 
 
 class _Piece(NamedTuple):
-    """The topics of a group that are fetched in one step. None means all of them. `goes_on`: the piece continues the
-    last topic of the piece before.
+    """The topics (None: all) that are fetched in one step. `goes_on`: the piece continues the last topic of the piece
+    before.
     """
 
     group: _Group
@@ -67,8 +67,6 @@ def handle_offset_fetch(node: Node, context: RequestContext, request: OffsetFetc
 
 
 class _Fetch:
-    """One OffsetFetch request."""
-
     __slots__ = ("_by_id", "_context", "_groups", "_node", "_request", "_room")
 
     def __init__(self, node: Node, context: RequestContext, request: OffsetFetchRequest) -> None:
@@ -78,12 +76,9 @@ class _Fetch:
         self._by_id = offsets_by_topic_id(context.api_version)
         self._room = AnswerSize(node, context)
         self._groups: list[_Group] = []
-        """The groups in the order of the rows. A group that is requested several times with all offsets is in the list
-        as often.
-        """
+        """In the order of the rows. A group may stand there several times."""
 
     def run(self) -> Job[OffsetFetchResponse]:
-        """The answer."""
         allowed: dict[_Group, None] = {}
         whole: dict[str, _Group] = {}
         for asked in self._request.groups:
@@ -181,7 +176,6 @@ def _join(rows: list[OffsetFetchResponseTopics], more: Sequence[OffsetFetchRespo
 
 
 def _size(rows: Sequence[OffsetFetchResponseTopics]) -> int:
-    """About how many bytes the rows take in an answer."""
     return sum(
         _ROW_BYTES + len(topic.name) + sum(_ROW_BYTES + len(row.metadata or "") for row in topic.partitions)
         for topic in rows
@@ -219,8 +213,8 @@ def _refuse(topic: OffsetFetchRequestTopics, error_code: int) -> OffsetFetchResp
 def _still_there(
     committed: Mapping[str, Container[int]], rows: Sequence[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
-    """The rows whose offsets still exist. All committed offsets were listed before they were fetched, so some may be
-    deleted since. A negative offset is no sign of that: clients may commit one.
+    """The rows whose offsets still exist. They were listed before they were fetched, so some may be deleted since. (A
+    negative offset says nothing: clients may commit one.)
     """
     for topic in rows:
         there = committed.get(topic.name, ())
@@ -231,9 +225,7 @@ def _still_there(
 def _seen(
     node: Node, context: RequestContext, by_id: bool, rows: Sequence[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
-    """The topics of a group that the client may describe. With topic ids, the rows get ids, and deleted topics are left
-    out.
-    """
+    """The topics of a group that the client may describe. With topic ids, deleted topics are left out."""
     allowed = _may_describe(node, context, rows)
     seen = [topic for topic in rows if topic.name in allowed]
     if by_id:

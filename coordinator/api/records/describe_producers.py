@@ -23,7 +23,6 @@ from muster.protocol.messages.describe_producers import (
 
 NO_TRANSACTION = -1
 _ROW_BYTES = 40
-"""Size of a row in an answer."""
 
 
 @in_steps
@@ -56,7 +55,6 @@ def handle_describe_producers(
 
 
 def _producers(node: Node, context: RequestContext, name: str, index: int) -> Job[Producers]:
-    """The producers of one partition. Raises `ApiError` or an error of the log."""
     fault = name_fault(name)
     if fault is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")

@@ -34,9 +34,7 @@ _PARTITION_BYTES = 39
 
 
 def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, respond: Respond) -> None:
-    """Answer at once if enough records exist, if an error exists, or if no wait is possible. Otherwise park the
-    request.
-    """
+    """Answer at once if enough records exist, if an error exists, or if no wait is possible. Else park the request."""
     taken = Taken(node.unsent)
 
     def answer(response: Message | None) -> None:
@@ -130,8 +128,8 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
 
 
 def _count(node: Node, context: RequestContext, rows: int, wait: FetchWait) -> Callable[[], object]:
-    """Count the memory of a waiting Fetch with many rows, until the returned function is called. When others need the
-    memory, the wait ends early.
+    """Count the memory of a waiting Fetch with many rows. The returned function ends this. When others need the memory,
+    the wait ends early.
     """
     requests = node.decoded_requests
     decoded = context.channel.large_request
@@ -148,7 +146,7 @@ def _count(node: Node, context: RequestContext, rows: int, wait: FetchWait) -> C
 
 
 def _is_from_follower(request: FetchRequest) -> bool:
-    """Whether a broker sends the request for a replica. Readers have -1 (or -2), before version 15 in another field."""
+    """Whether a broker sends the request for a replica. Readers have -1 or -2, before version 15 in another field."""
     state = request.replica_state
     return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
 
@@ -226,7 +224,7 @@ def _size_of(fetch: FetchContext, results: Sequence[tuple[FetchRow, PartitionDat
 def _worth_telling(
     fetch: FetchContext, results: Sequence[tuple[FetchRow, PartitionData]]
 ) -> Job[list[tuple[FetchRow, PartitionData]]]:
-    """The rows of an answer in a session. The first answer has all rows, a later one has only the changed rows."""
+    """The rows of an answer in a session. The first answer has all rows, a later one the changed rows."""
     changed = []
     for row, data in results:
         worth = bool(data.records) or data.diverging_epoch is not None

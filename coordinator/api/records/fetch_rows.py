@@ -40,13 +40,11 @@ class FetchTerms(NamedTuple):
 
 
 class RowsRead:
-    """The result of reading: rows and data, the bytes of records, and the partitions that may have more records later.
+    """The rows and their data, the bytes of records, and the partitions that may have more records later.
 
-    `failed`: an existing partition could not be read. This error is reported without waiting. Rows of unknown topics
-    and partitions stand last, as on Kafka, beginning with those of unknown topic ids.
-
-    `absent`: segments, by base offset, that are not in the local replica yet. The answer is as if their records did not
-    exist. (Kafka reports it when reading from remote storage takes longer than the reader waits.)
+    Rows of unknown topics and partitions stand last, as on Kafka, and first those of unknown topic ids. `failed`: an
+    existing partition could not be read; this is reported without waiting. `absent`: segments, by base offset, that the
+    local replica does not have yet. The answer is as if their records did not exist.
     """
 
     __slots__ = ("absent", "bytes", "failed", "partitions", "results")
@@ -62,11 +60,10 @@ class RowsRead:
 def read_rows(
     node: Node, context: RequestContext, rows: Sequence[FetchRow], terms: FetchTerms, taken: Taken
 ) -> Job[RowsRead]:
-    """Read every row, in order. All rows together get at most `max_bytes` of records. Only the first batch found may
-    exceed this.
+    """Read every row, in order. All rows together get at most `max_bytes` of records; only the first batch may exceed
+    this.
 
-    With little memory for answers, fewer records are read; without memory, none, as if no records existed. `taken`
-    counts the bytes that were read.
+    With little memory for answers, fewer records are read, or none. `taken` counts the bytes that were read.
     """
     read = RowsRead()
     left = terms.max_bytes
@@ -107,10 +104,8 @@ def read_rows(
 
 
 def _find(node: Node, context: RequestContext, row: FetchRow, by_id: bool, from_follower: bool) -> Topic:
-    """The topic of a row, which has the partition. A session may have asked for the topic by an id that it no longer
-    has. Then the topic that now has its name counts.
-
-    Raises `ApiError`: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED.
+    """The topic of a row, which has the partition. Raises `ApiError`. If the topic of a session's id was deleted, the
+    topic that now has its name counts.
     """
     name, topic_id, index = row.key
     topics = node.topics
@@ -144,7 +139,6 @@ def _read(
     terms: FetchTerms,
     absent: list[tuple[Log, int]],
 ) -> Job[PartitionData]:
-    """The data of one row. Raises `ApiError` or an error of the log."""
     known_epoch = row.current_leader_epoch
     if known_epoch >= 0:
         partition.check_leader_epoch(known_epoch)

@@ -41,8 +41,8 @@ from muster.protocol.messages.offset_for_leader_epoch import (
 
 
 def led_here(node: Node, topic: Topic, index: int) -> Partition:
-    """A partition of a topic, if this node leads it. Raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION,
-    NOT_LEADER_OR_FOLLOWER (another broker leads it, or see `Topic.existing`), KAFKA_STORAGE_ERROR.
+    """A partition that this node leads. Raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (another
+    broker leads it, or see `Topic.existing`), KAFKA_STORAGE_ERROR.
     """
     if node.cluster.is_led_elsewhere(topic.name, index):
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -68,9 +68,7 @@ READ_COMMITTED = 1
 
 @in_steps
 def handle_list_offsets(node: Node, context: RequestContext, request: ListOffsetsRequest) -> Job[ListOffsetsResponse]:
-    """Answer each partition by itself. A partition that is named twice is refused and has one answer. Topics that the
-    client may not describe stand last, as on Kafka.
-    """
+    """Answer each partition by itself, once. A partition that is named twice is refused. Refused topics stand last."""
     committed = request.isolation_level == READ_COMMITTED
     asked: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
@@ -97,7 +95,6 @@ def handle_list_offsets(node: Node, context: RequestContext, request: ListOffset
 
 
 def _refused(topic: ListOffsetsTopic) -> Job[ListOffsetsTopicResponse]:
-    """The row of a topic that the client may not describe."""
     rows = []
     for row in topic.partitions:
         rows.append(ListOffsetsPartitionResponse(row.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -108,7 +105,6 @@ def _refused(topic: ListOffsetsTopic) -> Job[ListOffsetsTopicResponse]:
 def _answer(
     node: Node, context: RequestContext, name: str, row: ListOffsetsPartition, committed: bool, twice: bool
 ) -> Job[ListOffsetsPartitionResponse]:
-    """The answer for one partition. Raises `ApiError` or an error of the log."""
     if twice:
         raise ApiError(ErrorCode.INVALID_REQUEST)
     if not knows_timestamp(context.api_version, row.timestamp):
@@ -168,7 +164,6 @@ def handle_offset_for_leader_epoch(
 
 
 def _epoch_end(node: Node, name: str, row: OffsetForLeaderPartition) -> EpochEndOffset:
-    """The answer for one partition. Raises `ApiError`."""
     partition = named_here(node, name, row.partition)
     partition.check_leader_epoch(row.current_leader_epoch)
     epoch, end_offset = partition.epoch_end_offset(row.leader_epoch)
@@ -203,9 +198,7 @@ def handle_delete_records(
 
 
 def _delete(node: Node, context: RequestContext, name: str, index: int, offset: int) -> int:
-    """Delete the records of one partition. Returns the new log start offset. Raises `ApiError` or an error of
-    the log.
-    """
+    """Delete the records of one partition. Returns the new log start offset."""
     if not node.authorizer.allows(context, Operation.DELETE, ResourceType.TOPIC, name):
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = node.topics.by_name.get(name)

@@ -1,14 +1,12 @@
 """Produce: append the batches of clients to partitions, and answer when they are as safe as `acks` asks (KIP-98,
 KIP-467).
 
-As on Kafka, the first batches of all rows are checked first, and then each row. Only after that the batches are
-appended. The partition accepts or refuses a batch. This module finds the rows, reports refusals, and answers when the
-logs are durable. With acks=0 a client gets no answer: a refusal can only end its connection. The client then asks for
-metadata again.
+As on Kafka, the first batches of all rows are checked first, and then each row. Only then all are appended. With acks=0
+a client gets no answer: a refusal can only end its connection. The client then asks for metadata again.
 
 `_Produce.run` handles a request of at most `PLAIN_ROWS` rows within its call. A request of more rows is a job
 (`_Produce.in_steps`), which calls the same methods for some rows in each step. A large batch, or a log whose producers
-are not loaded, needs a job too (`_Produce.appending`).
+are not loaded, needs a job too (`_Produce._appending`).
 """
 
 from __future__ import annotations
@@ -98,7 +96,6 @@ class _Row:
         """The batch to store, once the records were checked."""
 
     def flushed(self, failure: LogOffline | None) -> None:
-        """The batch is durable, or the disk has failed."""
         if failure is not None:
             fail(self.answer, failure)
         self.produce.one_done()
@@ -140,7 +137,6 @@ class _Produce:
     # ---- the order of the work: at once, or in steps
 
     def run(self) -> None:
-        """Handle a request of few rows."""
         topics = self._request.topic_data
         try:
             for data in topics:
@@ -211,7 +207,6 @@ class _Produce:
         return self._response()
 
     def _appending(self, rows: Iterable[_Row]) -> Job[None]:
-        """Append batches in steps."""
         for row in rows:
             while not self._append(row):
                 try:
@@ -240,9 +235,7 @@ class _Produce:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
     def _find(self, data: TopicProduceData) -> Topic | int:
-        """The topic, or the error of all its rows. Only a client that may write to the topic learns whether it
-        exists.
-        """
+        """The topic, or the error of all its rows. Only a client that may write to a topic learns whether it exists."""
         topics, context = self._node.topics, self._context
         if produce_by_topic_id(context.api_version):
             topic = topics.by_id.get(data.topic_id)
@@ -256,8 +249,8 @@ class _Produce:
         return topic or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _check(self, data: TopicProduceData, topic: Topic | int, rows: Sequence[PartitionProduceData]) -> None:
-        """Accept or refuse rows of a topic. If a partition is named twice, its last row counts. But the refusal of any
-        of these rows is the answer for the partition, as on Kafka.
+        """Accept or refuse rows of a topic. If a partition is named twice, its last row counts. But the answer is the
+        refusal, if any of these rows is refused, as on Kafka.
         """
         key = data.name, data.topic_id
         answers = self._answers.setdefault(key, {})
@@ -281,7 +274,6 @@ class _Produce:
     def _refuse(
         self, data: TopicProduceData, rows: Sequence[PartitionProduceData], refusal: ApiError | LogError
     ) -> None:
-        """Append nothing. Every partition gets the same error."""
         answers = self._answers.setdefault((data.name, data.topic_id), {})
         for row in rows:
             answers[row.index] = refused(row.index, refusal)
@@ -289,9 +281,7 @@ class _Produce:
     # ---- transactions
 
     def _verification(self) -> Verification | None:
-        """The question to the transaction coordinator, about partitions in which the transaction is not open. None
-        means that the coordinator need not be asked.
-
+        """The question to the transaction coordinator, about partitions in which the transaction is not open; or None.
         Raises `ApiError` for batches of more than one producer.
         """
         knows, now_ms = produce_knows(self._context.api_version), self._now.wall_ms
@@ -360,9 +350,7 @@ class _Produce:
         return True
 
     def _prepare(self, row: _Row) -> Job[None]:
-        """Check a large batch in the thread, and load the producers of its log. Raises `ApiError` or an error of
-        the log.
-        """
+        """Check a large batch in the thread, and load the producers of its log. Raises `ApiError` or `LogError`."""
         partition = self._partition_of(row)
         if row.checked is None:
             most = self._unpacking.allowed(partition.log.config.max_message_bytes)
@@ -404,7 +392,6 @@ class _Produce:
                 self._all_done(None)
 
     def _response(self) -> ProduceResponse | None:
-        """The answer. It is None for acks=0."""
         self._accepted = {}  # rows refer to this object: no cycle stays after the request
         if self._request.acks == ACKS_NONE:
             self._end_connection_on_error()
@@ -415,8 +402,8 @@ class _Produce:
         return with_leaders(self._node, self._context, response) if self._has_moved else response
 
     def _end_connection_on_error(self) -> None:
-        """End the connection if a row was refused, as KafkaApis.sendResponseCallback of Produce does: the client
-        expects no answer.
+        """End the connection if a row was refused: the client expects no answer (KafkaApis.sendResponseCallback of
+        Produce).
         """
         failed = [(key, row) for key, rows in self._answers.items() for row in rows.values() if row.error_code]
         if failed:

@@ -30,9 +30,7 @@ WITHOUT_START = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     )
 )
-"""For these refusals of an append, Kafka does not report the log start offset
-(ReplicaManager.appendRecordsToLeader).
-"""
+"""For these errors Kafka does not report the log start offset (ReplicaManager.appendRecordsToLeader)."""
 
 
 def with_leaders(node: Node, context: RequestContext, response: ProduceResponse) -> ProduceResponse:

@@ -2,7 +2,6 @@
 
 As on Kafka, a client must have authenticated by SASL or by a certificate, and not by a delegation token. Tokens that
 have expired are removed every `delegation.token.expiry.check.interval.ms`.
-
 """
 
 from __future__ import annotations

@@ -130,7 +130,6 @@ def _failed(message: str) -> Message:
 
 
 def _reject(node: Node, context: RequestContext, respond: Respond, response: Message, why: str) -> None:
-    """Answer after a delay, then close the connection."""
     channel = context.channel
     authentication = channel.authentication
     authentication.exchange = None

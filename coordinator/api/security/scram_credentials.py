@@ -46,7 +46,6 @@ MAX_SALT_BYTES: Final = 1_024
 MAX_REFUSED: Final = 1_000
 """The largest answer that refuses all rows, in rows."""
 _ROW_BYTES: Final = 30
-"""Size of a user in an answer, without the name."""
 
 
 @in_steps

@@ -99,7 +99,6 @@ class _ConfigsOfNewTopics:
         self._known: dict[tuple[tuple[str, str | None], ...], Sequence[CreatableTopicConfigs]] = {}
 
     def fill_in(self, row: CreatableTopicResult, topic: CreatableTopic) -> Job[None]:
-        """Add the configs to the row of a new topic, if the client may see them."""
         if row.error_code or row.topic_config_error_code:
             return
         given = tuple([(config.name, config.value) for config in topic.configs])
@@ -111,7 +110,6 @@ class _ConfigsOfNewTopics:
 
 
 def _created_configs(node: Node, configs: Mapping[str, str | None]) -> list[CreatableTopicConfigs]:
-    """The configs of a new topic in the form of CreateTopics (KIP-525)."""
     given = {name: text for name, text in configs.items() if text is not None}
     return [
         CreatableTopicConfigs(entry.name, entry.value, entry.read_only, entry.source, entry.sensitive)
@@ -125,7 +123,6 @@ def _wanted_partitions(node: Node, topic: CreatableTopic) -> int:
 
 
 def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_only: bool) -> Job[CreatableTopicResult]:
-    """Create a topic. Returns its row, without the configs."""
     topics = node.topics
     configs: dict[str, str | None] = {}
     for config in row.configs:
@@ -169,8 +166,8 @@ def _refused(row: CreatableTopic, refusal: ApiError) -> CreatableTopicResult:
 def handle_create_partitions(
     node: Node, context: RequestContext, request: CreatePartitionsRequest
 ) -> Job[CreatePartitionsResponse]:
-    """Enlarge the topics with a valid row. A topic that is named twice is not changed. The rows have Kafka's order,
-    which comes from hash tables of the names.
+    """Enlarge the topics with a valid row. A topic that is named twice is not changed. The rows have Kafka's hash
+    order.
     """
     rows: list[CreatePartitionsTopicResult] = []
     if timed_out(request.timeout_ms):

@@ -28,9 +28,7 @@ _NEITHER_NOR_BOTH = ("You may not specify both topic name and topic id.", "Neith
 def handle_delete_topics(
     node: Node, context: RequestContext, request: DeleteTopicsRequest
 ) -> Job[DeleteTopicsResponse]:
-    """Delete the topics with a valid row. A topic that is named twice (also once by name and once by id) is not
-    deleted.
-    """
+    """Delete the topics with a valid row. A topic that is named twice, also by name and by id, is not deleted."""
     wanted = chain(((t.name, t.topic_id) for t in request.topics), ((name, ZERO_UUID) for name in request.topic_names))
     refusal = _refusal(node, context, request)
     rows: list[DeletableTopicResult] = []
@@ -74,7 +72,6 @@ def _count(
 
 
 def _refusal(node: Node, context: RequestContext, request: DeleteTopicsRequest) -> int | None:
-    """The error of all rows, if the whole request is refused."""
     if not node.topics.settings.delete_topic_enable:
         known = tells_deletion_disabled(context.api_version)
         return ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
@@ -84,9 +81,7 @@ def _refusal(node: Node, context: RequestContext, request: DeleteTopicsRequest) 
 def _row(
     node: Node, context: RequestContext, name: str | None, topic_id: bytes, count: int, ids: Container[bytes]
 ) -> Job[DeletableTopicResult]:
-    """Delete a topic by its name, or by its id when the name is None. A topic that is named more than once, or also in
-    `ids`, is refused.
-    """
+    """Delete a topic by its name, or by its id when the name is None. A topic that is also in `ids` is refused."""
     answer = DeletableTopicResult(name, topic_id)
     try:
         if count > 1:
@@ -106,7 +101,7 @@ def _row(
 
 
 def _find_by_id(node: Node, context: RequestContext, answer: DeletableTopicResult) -> Topic:
-    """The topic, if the client may delete it. If the client may at least describe it, the answer gets its name. Raises
+    """The topic, if the client may delete it. The answer gets its name if the client may describe it. Raises
     `ApiError`.
     """
     topic = node.topics.by_id.get(answer.topic_id)
@@ -119,8 +114,8 @@ def _find_by_id(node: Node, context: RequestContext, answer: DeletableTopicResul
 
 
 def _find_by_name(node: Node, context: RequestContext, name: str) -> Topic:
-    """The topic, if the client may delete it. Only a client that may describe the topic learns whether it exists.
-    Raises `ApiError`.
+    """The topic, if the client may delete it. Only a client that may describe it learns whether it exists. Raises
+    `ApiError`.
     """
     if not _may(node, context, Operation.DESCRIBE, name):
         raise _not_allowed()

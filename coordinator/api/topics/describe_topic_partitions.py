@@ -28,16 +28,13 @@ from muster.protocol.messages.describe_topic_partitions import (
 _SORTED_AT_ONCE: Final = 100
 """One step sorts so many names of topics: the authorizer is asked about each."""
 _ROW_BYTES: Final = 40
-"""Size of a row in an answer, without its text."""
 
 
 @in_steps
 def handle_describe_topic_partitions(
     node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Job[DescribeTopicPartitionsResponse]:
-    """The named topics (all, when the request names none), in the order of their names. The answer begins at the cursor
-    and ends at the limit of partitions.
-    """
+    """The named topics (none: all) in the order of names, from the cursor up to the limit of partitions."""
     cursor = request.cursor
     asked: dict[str, None] = {}
     for wanted in request.topics:
@@ -63,7 +60,7 @@ def handle_describe_topic_partitions(
 
 
 def _refuse_all(request: DescribeTopicPartitionsRequest) -> Job[DescribeTopicPartitionsResponse]:
-    """Refuse the whole request as Kafka does: each topic of the request has its row, also a repeated one."""
+    """Refuse the whole request. Each topic of the request has its row, also a repeated one, as on Kafka."""
     refused = []
     for topic in request.topics:
         refused.append(DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name))
@@ -74,9 +71,7 @@ def _refuse_all(request: DescribeTopicPartitionsRequest) -> Job[DescribeTopicPar
 def _sorted(
     node: Node, context: RequestContext, names: Iterable[str], first: str
 ) -> Job[tuple[list[list[str]], list[str]]]:
-    """The names from `first` on, in sorted runs that are then merged. Also the names that the client may not describe.
-    Each step handles some of the names.
-    """
+    """The names from `first` on, in sorted runs to merge; and the names that the client may not describe."""
     left, runs = iter(names), list[list[str]]()
     refused: list[str] = []
     while some := [*islice(left, _SORTED_AT_ONCE)]:

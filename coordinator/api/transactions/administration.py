@@ -1,6 +1,6 @@
 """What administrators ask about transactions: DescribeTransactions, ListTransactions and WriteTxnMarkers (KIP-664).
 
-On Kafka, brokers send WriteTxnMarkers. Here an administrator sends it, who ends a hanging transaction
+On Kafka, brokers send WriteTxnMarkers. Here an administrator sends it to end a hanging transaction
 (`kafka-transactions.sh abort`).
 """
 
@@ -44,7 +44,6 @@ IDS_AT_ONCE: Final = 2_000
 _ID: Final[Callable[[Any], str]] = attrgetter("transactional_id")
 _TOPIC: Final[Callable[[Any], str]] = attrgetter("topic")
 _ROW_BYTES: Final = 40
-"""Size of a row in an answer, without its texts."""
 T = TypeVar("T")
 _PASSED_OVER: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -92,8 +91,8 @@ def handle_describe_transactions(
 def handle_list_transactions(
     node: Node, context: RequestContext, request: ListTransactionsRequest
 ) -> Job[ListTransactionsResponse]:
-    """Ask every shard. A shard that is loading fails the whole request, and an offline shard is skipped. Ids that the
-    client may not describe are left out.
+    """Ask every shard. A loading shard fails the request. Offline shards, and ids that the client may not describe, are
+    left out.
     """
     filters, unknown = yield from _filters(request)
     response = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=[])
@@ -167,7 +166,6 @@ def _matching(text: str, states: Sequence[Any]) -> Job[list[Any]]:
 def _allowed(
     node: Node, context: RequestContext, kind: int, rows: Sequence[T], name: Callable[[T], str]
 ) -> Job[list[T]]:
-    """The rows whose names the client may describe."""
     kept: list[T] = []
     for start in range(0, len(rows), ROWS_AT_ONCE):
         part = rows[start : start + ROWS_AT_ONCE]
@@ -178,9 +176,7 @@ def _allowed(
 
 
 AT_ONCE: Final = 500
-"""So many markers are written before the first of them is awaited. The markers of a partition become durable together,
-and are reported without a pause.
-"""
+"""So many markers are written before the first is awaited. Those of a partition are then reported without a pause."""
 
 
 @in_steps(changes=True)
@@ -249,9 +245,7 @@ class _UnderWay:
 
 
 def _some_cannot_be_written(node: Node, request: WriteTxnMarkersRequest) -> Job[bool]:
-    """Whether a marker for an existing partition has a negative producer id or epoch. As on Kafka, no marker is written
-    then.
-    """
+    """Whether a marker of an existing partition has a negative producer id or epoch. Then none is written."""
     known = node.topics.image.by_name
     for marker in request.markers:
         if marker.producer_id < 0 or marker.producer_epoch < 0:

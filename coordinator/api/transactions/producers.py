@@ -4,9 +4,9 @@
 A producer id with an epoch identifies duplicates of a producer (KIP-98, KIP-360). With a transactional id, the shard of
 that id decides. Brokers of a cluster send AddPartitionsToTxn for many transactions at once.
 
-A partition that does not exist, or that the client may not write to, refuses its whole transaction. Then the shard is
-not asked. The shard is never asked about topics without partitions. As on Kafka, an answer names such topics only where
-the whole transaction has one error. EndTxn is answered when the decision is durable; the markers follow.
+A partition that does not exist, or that the client may not write to, refuses its whole transaction. The shard is not
+asked then, and never about topics without partitions. As on Kafka, an answer names such topics only where the whole
+transaction has one error. EndTxn is answered when the decision is durable; the markers follow.
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ UNKNOWN = -1
 def handle_init_producer_id(
     node: Node, context: RequestContext, request: InitProducerIdRequest
 ) -> Job[InitProducerIdResponse]:
-    """A new producer id in epoch 0, whatever id the producer had before. With a transactional id, the answer of its
-    shard.
-    """
+    """A new producer id in epoch 0, whatever id the producer had before. With a transactional id, its shard answers."""
     try:
         _check(node, context, request)
         if request.transactional_id is None:
@@ -70,7 +68,6 @@ def handle_init_producer_id(
 
 
 def _check(node: Node, context: RequestContext, request: InitProducerIdRequest) -> None:
-    """Check the request. Raises `ApiError`."""
     if request.transactional_id is not None:
         if not node.authorizer.allows(
             context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
@@ -144,7 +141,6 @@ def handle_add_partitions_to_txn(
 
 
 def _partitions_of(transaction: AddPartitionsToTxnTransaction) -> Job[_Partitions]:
-    """Each partition once, in the order of the request."""
     partitions: _Partitions = {}
     for topic in transaction.topics:
         rows = partitions.setdefault(topic.name, {})
@@ -178,7 +174,6 @@ def _with_empty(partitions: _Partitions, found: AddPartitionsToTxnResult) -> Job
 
 
 def _topics(partitions: _Partitions) -> Job[list[AddPartitionsToTxnTopic]]:
-    """The same partitions as rows of a request."""
     topics: list[AddPartitionsToTxnTopic] = []
     for name, rows in partitions.items():
         topics.append(AddPartitionsToTxnTopic(name, list(rows)))

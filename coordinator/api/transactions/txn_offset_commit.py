@@ -87,7 +87,6 @@ class _Commit:
     # ---- at once
 
     def run(self) -> TxnOffsetCommitResponse | None:
-        """Handle a request of few rows."""
         request, shard = self._request, self._shard
         known = request.topics = self._existing(request.topics)
         if not known:
@@ -203,13 +202,11 @@ class _Commit:
         )  # fmt: skip
 
     def _submit(self, piece: TxnOffsetCommitRequest, guard: VerificationGuard | None, respond: Respond) -> None:
-        """Commit offsets: the transaction has the group's partition of __consumer_offsets."""
         shard, producer = self._shard, self._producer
         refusal = shard.append_error(producer, guard)
         shard.runtime.submit(TxnCommitCommand(piece, respond, self._context.client, refusal), producer)
 
     def _add(self, _: TxnOffsetCommitRequest, response: Any) -> None:
-        """Add the rows of a piece to the answer."""
         for topic in response.topics:
             add_topic(self._answers, topic.name, topic)
 

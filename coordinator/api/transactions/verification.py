@@ -1,6 +1,5 @@
-"""Before the first records of a transaction are appended to a partition, the transaction coordinator is asked. It says
-whether the partition is in the transaction (KIP-890). Otherwise late records could arrive after the end of their
-transaction. They would open a transaction that no client ends.
+"""Before a transaction's first records reach a partition, the transaction coordinator says whether the partition is in
+the transaction (KIP-890). Otherwise late records could open a transaction that no client ends.
 
 Older clients have added the partition themselves, which is verified. For newer clients the partition is added now. The
 coordinator answers when this is durable. Produce and TxnOffsetCommit use this module. It has the errors for each
@@ -36,11 +35,10 @@ class Knows(NamedTuple):
     """What a client knows of KIP-890, by the version of its request."""
 
     adds: bool
-    """The client relies on the server to add the partitions that it writes to: Produce 12, TxnOffsetCommit 5
-    and later.
+    """The client relies on the server to add the partitions that it writes to: from Produce 12, TxnOffsetCommit 5 on.
     """
     knows_abortable: bool
-    """The client knows TRANSACTION_ABORTABLE: Produce 11, TxnOffsetCommit 4 and later. Others get INVALID_TXN_STATE."""
+    """The client knows TRANSACTION_ABORTABLE: from Produce 11, TxnOffsetCommit 4 on. Others get INVALID_TXN_STATE."""
 
 
 @cache
@@ -63,9 +61,7 @@ Verdict = VerificationGuard | ApiError | LogError | None
 
 
 class Wanted:
-    """A partition that a batch of a transaction is for, and what is known about it. `sequence`: the sequence of the
-    batch, or -1 for a batch that a coordinator writes.
-    """
+    """A partition for a batch of a transaction. `sequence`: that of the batch, or -1 for a coordinator's batch."""
 
     __slots__ = ("log", "partition", "sequence", "topic", "verdict")
 
@@ -89,8 +85,8 @@ def verdict_of(log: Log, producer: Producer, sequence: int, knows: Knows, now_ms
 
 
 class Verification:
-    """The question of one request to the transaction coordinator, about partitions in which the transaction is not
-    open yet. `done` is called without arguments when each of them has its verdict.
+    """The question of one request to the transaction coordinator, about partitions in which the transaction is not open
+    yet. `done()` is called when each of them has its verdict.
     """
 
     __slots__ = ("_context", "_done", "_knows", "_node", "_producer", "_transactional_id", "_waits", "_wanted")
@@ -99,8 +95,8 @@ class Verification:
         self, node: Node, context: RequestContext, transactional_id: str, producer: Producer, knows: Knows,
         wanted: Sequence[Wanted], done: Callable[[], object], *, waits: bool,
     ) -> None:  # fmt: skip
-        """`waits`: whether the coordinator is asked again for a while if the transaction before is just ending. This is
-        for clients whose partitions are added. Without it, they get the error at once.
+        """`waits`: whether the coordinator is asked again for a while when the transaction before is just ending. This
+        is for clients whose partitions are added. Without it, they get the error at once.
         """
         self._node = node
         self._context = context
@@ -144,9 +140,8 @@ class Verification:
         self._node.run(self._context, lambda _: self._done(), self.asking(was_asked=was_asked))
 
     def asking(self, *, was_asked: bool = False) -> Job[None]:
-        """`ask` in steps: for many partitions, for logs whose producers are not loaded, and for further attempts.
-
-        `was_asked`: the first attempt was made.
+        """`ask` in steps: for many partitions, for logs whose producers are not loaded, and for attempts after the
+        first.
         """
         if not (self._knows.adds or self._verifies_all):
             for one in self._wanted:
@@ -237,9 +232,7 @@ _TRY_AGAIN: Final = (
 
 
 def as_produce_error(error: ApiError | LogError, knows: Knows) -> ApiError | LogError:
-    """The error for a producer. An error of the coordinator that the producer may not know is replaced by one that
-    makes it retry.
-    """
+    """The error for a producer. For a coordinator's error that it may not know, it gets one that makes it retry."""
     code = error.error_code
     if code == ErrorCode.INVALID_TXN_STATE:
         return ApiError(code, "Partition was not added to the transaction")
