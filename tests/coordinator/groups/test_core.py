@@ -13,13 +13,13 @@ from muster.protocol.messages.leave_group import LeaveGroupRequest
 from tests.coordinator.groups.harness import GroupHarness
 
 
-def test_requests_that_are_not_the_cores_are_a_mistake_of_the_program() -> None:
+def test_a_request_that_the_core_does_not_handle_raises_type_error() -> None:
     harness = GroupHarness()
     with pytest.raises(TypeError, match="ApiVersionsRequest"):
         harness.core.handle(Command(ApiVersionsRequest(), 1, Client("c", "/h")), harness.now)
 
 
-def test_the_nameless_group_may_have_offsets_but_no_members() -> None:
+def test_the_group_with_the_empty_id_may_have_offsets_but_no_members() -> None:
     harness = GroupHarness()
     harness.commit(group="")
     assert list(harness.core.state.groups) == [""]
@@ -28,14 +28,14 @@ def test_the_nameless_group_may_have_offsets_but_no_members() -> None:
     assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_GROUP_ID] * 4
 
 
-def test_an_idle_core_only_looks_for_what_can_go() -> None:
+def test_an_idle_core_only_has_the_deadline_of_the_retention_check() -> None:
     harness = GroupHarness(offsets_retention_check_interval_ms=1_000)
     assert harness.core.next_deadline_ms() == harness.now.mono_ms + 1_000
     output = harness.core.advance(harness.now)
     assert (list(output.replies), list(output.records), list(output.events)) == ([], [], [])
 
 
-def test_a_heartbeat_leaves_the_heap_alone() -> None:
+def test_a_heartbeat_adds_no_deadline_to_the_heap() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     before = len(harness.core.state.deadlines)
@@ -46,7 +46,7 @@ def test_a_heartbeat_leaves_the_heap_alone() -> None:
     assert len(harness.core.state.deadlines) == before
 
 
-def test_of_many_deadlines_some_ring_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_deadlines_are_handled_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     # a large group whose machines are gone does not hold up everybody else
     monkeypatch.setattr(core, "MAX_DEADLINES_AT_ONCE", 5)
     harness = GroupHarness()
@@ -71,7 +71,7 @@ def reload(harness: GroupHarness, **settings: int) -> GroupHarness:
     return again
 
 
-def test_groups_are_counted() -> None:
+def test_the_core_counts_its_groups() -> None:
     harness = GroupHarness()
     harness.join(group="g")
     harness.join(group="h")
@@ -92,7 +92,7 @@ def test_a_loaded_group_with_members_is_stable_with_fresh_sessions() -> None:
     assert again.group().members == {}
 
 
-def test_a_rebalance_that_was_on_is_forgotten() -> None:
+def test_a_load_forgets_a_rebalance_that_was_not_completed() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     harness.join(a)
@@ -103,7 +103,7 @@ def test_a_rebalance_that_was_on_is_forgotten() -> None:
     assert again.beat(a, 3) == 22
 
 
-def test_after_a_reload_only_the_chosen_protocol_is_known_of_a_member() -> None:
+def test_after_a_load_a_member_has_only_the_chosen_protocol() -> None:
     harness = GroupHarness()
     _, b = harness.stable(protocols=(("range", b"r"), ("roundrobin", b"rr")))
     again = reload(harness)
@@ -121,7 +121,7 @@ def test_a_group_above_the_limit_rebalances_when_it_is_loaded() -> None:
     assert reload(harness, group_max_size=3).group().state == STABLE
 
 
-def test_subscriptions_are_known_after_a_reload() -> None:
+def test_subscriptions_are_known_after_a_load() -> None:
     harness = GroupHarness()
     harness.stable(protocols=(("range", b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0"),))
     again = reload(harness)

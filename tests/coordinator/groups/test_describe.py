@@ -19,14 +19,14 @@ def test_an_unknown_group_is_dead() -> None:
     assert (row.protocol_type, row.protocol_data, list(row.members)) == ("", "", [])
 
 
-def test_the_nameless_group_is_described_like_any_other() -> None:
+def test_the_group_with_the_empty_id_can_be_described() -> None:
     harness = GroupHarness()
     harness.commit(group="")
     (row,) = describe(harness, "")
     assert (row.error_code, row.group_state) == (0, "Empty")
 
 
-def test_stable_shows_protocol_metadata_and_assignment() -> None:
+def test_a_stable_group_is_described_with_protocol_metadata_and_assignment() -> None:
     harness = GroupHarness()
     a, b = harness.stable(static=True, protocols=BOTH)
     (row,) = describe(harness)
@@ -39,7 +39,7 @@ def test_stable_shows_protocol_metadata_and_assignment() -> None:
     assert got == [(a, "i0", "c", "/10.0.0.1", b"r", b"0"), (b, "i1", "c", "/10.0.0.1", b"r", b"1")]
 
 
-def test_elsewhere_neither_protocol_nor_metadata_is_shown() -> None:
+def test_a_group_that_is_not_stable_is_described_without_protocol_and_metadata() -> None:
     harness = GroupHarness()
     a, _ = harness.stable()
     harness.join(a)
@@ -48,7 +48,7 @@ def test_elsewhere_neither_protocol_nor_metadata_is_shown() -> None:
     assert [(m.member_metadata, m.member_assignment) for m in row.members] == [(b"", b"0"), (b"", b"1")]
 
 
-def test_an_empty_group_keeps_its_type_and_a_simple_one_has_none() -> None:
+def test_an_empty_group_is_described_with_its_protocol_type_and_a_simple_group_without() -> None:
     harness = GroupHarness()
     (a,) = harness.stable(count=1)
     harness.leave(a)
@@ -75,7 +75,7 @@ def test_an_empty_group_keeps_its_type_and_a_simple_one_has_none() -> None:
         (["Empty"], ["classic", "consumer"], ["b"]),
     ],
 )
-def test_list_filters(states: list[str], kinds: list[str], found: list[str]) -> None:
+def test_list_groups_filters_by_state_and_type(states: list[str], kinds: list[str], found: list[str]) -> None:
     harness = GroupHarness()
     harness.join(group="a")
     harness.commit(group="b")

@@ -10,11 +10,11 @@ from muster.coordinator.groups.unsupported_group import UnsupportedGroup
 TYPES = {ClassicGroup, ConsumerGroup, UnsupportedGroup}
 
 
-def test_every_type_of_group_has_its_rows() -> None:
+def test_every_type_of_group_has_a_row_in_each_dispatch_table() -> None:
     assert set(dispatch.LOADED) == set(dispatch.UNLOADED) == TYPES
     for rows in (dispatch.HEARTBEATS, *dispatch.MEMBER_REQUESTS.values()):
         assert set(rows) == {*TYPES, dispatch.NO_GROUP}
 
 
-def test_every_request_of_members_has_a_handler() -> None:
+def test_every_member_request_has_a_handler() -> None:
     assert set(dispatch.MEMBER_REQUESTS) <= set(dispatch.HANDLERS)

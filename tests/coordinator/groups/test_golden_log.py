@@ -41,7 +41,7 @@ def last_values(records: list[tuple[Any, Any]], kind: str) -> dict[tuple[Any, ..
     return {key: value for key, value in found.items() if value is not None}
 
 
-def test_offsets_are_those_last_committed() -> None:
+def test_a_replay_of_kafkas_log_gives_the_last_committed_offsets() -> None:
     count = 0
     for records in partitions().values():
         core = replayed(records)
@@ -78,7 +78,7 @@ def assert_says(group: ClassicGroup, value: Any) -> None:
     }
 
 
-def test_a_server_that_stopped_after_any_record_of_a_group_comes_back_with_it() -> None:
+def test_a_replay_of_kafkas_log_up_to_any_record_gives_the_group() -> None:
     states = collections.Counter[str]()
     for records in partitions().values():
         for i, (key, value) in enumerate(records, 1):
@@ -91,7 +91,7 @@ def test_a_server_that_stopped_after_any_record_of_a_group_comes_back_with_it() 
     assert states["Empty"] > 10
 
 
-def test_groups_that_ended_are_gone() -> None:
+def test_a_replay_of_kafkas_log_drops_deleted_groups() -> None:
     for records in partitions().values():
         core = replayed(records)
         ended = {key.group for key, value in records if type(key).__name__ == "GroupMetadataKey" and value is None}

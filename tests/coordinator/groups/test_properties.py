@@ -1,4 +1,4 @@
-"""Random histories of a core, with invariants looked at after every step and a replay of its records at the end."""
+"""Random histories of a core: invariants are checked after every step, and the records are replayed at the end."""
 
 from __future__ import annotations
 
@@ -183,7 +183,9 @@ class History:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(1, 5), st.sampled_from([0, 3_000]), st.lists(STEP, min_size=5, max_size=60))
-def test_any_history(max_size: int, delay_ms: int, steps: list[tuple[str, str, int, int, bool]]) -> None:
+def test_random_histories_keep_the_invariants_and_replay_to_the_same_state(
+    max_size: int, delay_ms: int, steps: list[tuple[str, str, int, int, bool]]
+) -> None:
     history = History(max_size, delay_ms)
     for step in steps:
         history.step(*step)
@@ -206,7 +208,7 @@ def test_any_history(max_size: int, delay_ms: int, steps: list[tuple[str, str, i
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from([0, 3_000]), st.lists(STEP, min_size=5, max_size=40))
-def test_whatever_happened_a_group_settles_once_its_members_behave(
+def test_a_group_becomes_stable_after_any_history_if_its_members_behave(
     delay_ms: int, steps: list[tuple[str, str, int, int, bool]]
 ) -> None:
     history = History(5, delay_ms)

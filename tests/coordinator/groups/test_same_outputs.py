@@ -32,8 +32,8 @@ FIXED = 40
 """Histories that are played under another hash seed."""
 
 
-class TracedRoom(GroupHarness):
-    """Keeps all that comes out of its core."""
+class TracedHarness(GroupHarness):
+    """Keeps all outputs of its core."""
 
     def __init__(self, **settings: int) -> None:
         self.trace: list[object] = []
@@ -46,8 +46,8 @@ class TracedRoom(GroupHarness):
         return super().collect(output)
 
 
-class PreparedRoom(TracedRoom):
-    """Prepares each heartbeat and each commit, and asks for what was prepared whenever it comes again."""
+class CachingHarness(TracedHarness):
+    """Caches each heartbeat and each commit, and uses the cached request whenever it is sent again."""
 
     def __init__(self, **settings: int) -> None:
         self.members: dict[str, GenerationMember] = {}
@@ -125,16 +125,16 @@ def remembered(core: GroupCore) -> list[object]:
     return found
 
 
-def played(steps: Steps, max_size: int, delay_ms: int, make_room: type[TracedRoom] = TracedRoom) -> list[object]:
+def played(steps: Steps, max_size: int, delay_ms: int, make_room: type[TracedHarness] = TracedHarness) -> list[object]:
     """All that came out of a history and what was remembered after each step."""
     history = History(max_size, delay_ms, make_room)
-    told: list[object] = []
+    histories: list[object] = []
     for step in steps:
         history.step(*step)
         harness: Any = history.harness
-        told += [harness.trace, remembered(harness.core)]
+        histories += [harness.trace, remembered(harness.core)]
         harness.trace = []
-    return told
+    return histories
 
 
 def fixed_histories() -> str:
@@ -157,21 +157,21 @@ steps_of_all_kinds = st.lists(
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(1, 5), st.sampled_from([0, 3_000]), steps_of_all_kinds)
-def test_what_is_prepared_gives_the_same(max_size: int, delay_ms: int, steps: Steps) -> None:
+def test_cached_requests_give_the_same_outputs_in_random_histories(max_size: int, delay_ms: int, steps: Steps) -> None:
     usual = played(steps, max_size, delay_ms)
     assert played(steps, max_size, delay_ms) == usual
-    assert played(steps, max_size, delay_ms, PreparedRoom) == usual
+    assert played(steps, max_size, delay_ms, CachingHarness) == usual
 
 
-def test_both_ways_are_taken() -> None:
-    harness = PreparedRoom()
+def test_the_comparison_uses_cached_and_plain_requests() -> None:
+    harness = CachingHarness()
     member, _ = harness.stable()
     for _ in range(3):
         assert harness.beat(member) == harness.commit(member, harness.group().generation) == 0
     assert harness.used == 5
 
 
-def test_another_hash_seed_gives_the_same() -> None:
+def test_another_hash_seed_gives_the_same_outputs() -> None:
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     program = "from tests.coordinator.groups.test_same_outputs import fixed_histories; print(fixed_histories())"
     other = subprocess.run(

@@ -7,19 +7,19 @@ from typing import Any
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.pipeline.tables.event_rebalances import KINDS, epoch_rows_of_group
 from tests.coordinator.groups.consumer.harness import topics
-from tests.coordinator.groups.consumer.test_history import Theatre
+from tests.coordinator.groups.consumer.test_history import HistoryHarness
 from tests.coordinator.groups.consumer.test_migration import join
 
 BEGAN = 1_700_000_000_000
 
 
-def read(theatre: Theatre) -> list[dict[str, Any]]:
+def read(harness: HistoryHarness) -> list[dict[str, Any]]:
     """The rows, of events as the pipeline reads them."""
     found = [
         {"epoch": None, "cause": None, "trigger": None, "moved": None, "gained": None, "lost": None}
         | one
         | {"time_ms": one["time"], "member_count": one.get("members")}
-        for one in theatre.told_of
+        for one in harness.events_as_json
         if one["kind"] in KINDS
     ]
     return list(epoch_rows_of_group("g", found))
@@ -31,19 +31,19 @@ def short(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def test_each_epoch_is_a_row() -> None:
-    theatre = Theatre()
-    theatre.enter("A", "t")
-    theatre.advance(1_000)
-    theatre.enter("B", "t")
-    theatre.advance(500)
-    theatre.cast("A", owned={"t": range(8)})
-    theatre.cast("A", owned={"t": range(4)})
-    theatre.cast("B", owned={})
-    theatre.notify(TopicsChanged(topics(t=10, u=2)))
-    theatre.cast("A")
-    theatre.cast("B", -1)
-    theatre.advance(45_000)
-    rows = read(theatre)
+    harness = HistoryHarness()
+    harness.first_heartbeat("A", "t")
+    harness.advance(1_000)
+    harness.first_heartbeat("B", "t")
+    harness.advance(500)
+    harness.heartbeat("A", owned={"t": range(8)})
+    harness.heartbeat("A", owned={"t": range(4)})
+    harness.heartbeat("B", owned={})
+    harness.notify(TopicsChanged(topics(t=10, u=2)))
+    harness.heartbeat("A")
+    harness.heartbeat("B", -1)
+    harness.advance(45_000)
+    rows = read(harness)
     assert list(map(short, rows)) == [
         (2, "member_joined", "A", 0, 1, 1, 0, 0, 8, 0),
         (3, "member_joined", "B", 1, 2, 1, 0, 4, 0, 500),
@@ -56,21 +56,21 @@ def test_each_epoch_is_a_row() -> None:
 
 
 def test_a_log_that_begins_in_the_midst() -> None:
-    theatre = Theatre()
-    theatre.enter("A", "t")
-    theatre.told_of.clear()
-    theatre.enter("B", "t")
-    (row,) = read(theatre)
+    harness = HistoryHarness()
+    harness.first_heartbeat("A", "t")
+    harness.events_as_json.clear()
+    harness.first_heartbeat("B", "t")
+    (row,) = read(harness)
     assert short(row)[:6] == (3, "member_joined", "B", 1, 2, 1)
     assert row["end_ms"] == row["start_ms"]
 
 
 def test_a_group_that_becomes_a_classic_one() -> None:
-    theatre = Theatre(group_consumer_migration_policy="bidirectional")
-    member = join(theatre, "", "u").member_id
-    theatre.sync(member, {member: b""})
-    theatre.enter("C", "u")
-    theatre.advance(100)
-    theatre.cast("C", -1)
-    rows = read(theatre)
+    harness = HistoryHarness(group_consumer_migration_policy="bidirectional")
+    member = join(harness, "", "u").member_id
+    harness.sync(member, {member: b""})
+    harness.first_heartbeat("C", "u")
+    harness.advance(100)
+    harness.heartbeat("C", -1)
+    rows = read(harness)
     assert [(row["generation"], row["took_ms"], row["members_before"]) for row in rows] == [(2, 100, 1)]

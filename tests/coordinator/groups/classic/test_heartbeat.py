@@ -5,7 +5,7 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest
 from tests.coordinator.groups.harness import GroupHarness
 
 
-def test_what_is_refused_in_kafkas_order() -> None:
+def test_a_heartbeat_is_refused_for_the_same_first_fault_as_on_kafka() -> None:
     harness = GroupHarness()
     assert harness.beat("x", 0, group="") == ErrorCode.INVALID_GROUP_ID
     assert harness.beat("x", 0) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -18,7 +18,7 @@ def test_what_is_refused_in_kafkas_order() -> None:
     assert harness.beat(a, 2) == harness.beat(a, 2, "i0") == 0
 
 
-def test_in_each_state() -> None:
+def test_the_group_state_decides_the_answer_to_a_heartbeat() -> None:
     harness = GroupHarness()
     a, b = harness.completing()
     assert harness.beat(b) == 0
@@ -32,7 +32,7 @@ def test_in_each_state() -> None:
     assert harness.beat(b) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_it_is_a_sign_of_life_in_every_state_with_the_members_own_timeout() -> None:
+def test_a_heartbeat_extends_the_session_by_the_members_own_timeout_in_every_state() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     harness.group().members[b].session_timeout_ms = 4_000
@@ -45,7 +45,7 @@ def test_it_is_a_sign_of_life_in_every_state_with_the_members_own_timeout() -> N
     assert b not in harness.group().members
 
 
-def test_a_wrong_generation_is_none() -> None:
+def test_a_heartbeat_of_a_wrong_generation_does_not_extend_the_session() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     harness.advance(9_000)
@@ -64,7 +64,7 @@ def test_a_shorter_session_counts_from_the_next_heartbeat() -> None:
     assert list(harness.group().members) == [a]
 
 
-def test_a_member_whose_heartbeats_are_expected_again() -> None:
+def test_a_cached_heartbeat_is_recognized_only_from_the_same_member_and_generation() -> None:
     harness = GroupHarness()
     a, b = harness.stable(static=True)
     group = harness.group()

@@ -1,4 +1,4 @@
-"""What the history is told of a rebalance: times, causes, who owned what before."""
+"""The events of a rebalance in the group history: its times, its cause, and the owners before it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from muster.protocol.messages.consumer_protocol import (
 from tests.coordinator.groups.harness import BOTH, RANGE, START, TOPICS, GroupHarness
 
 
-def told(harness: GroupHarness, kind: str) -> list[dict[str, Any]]:
+def facts_of(harness: GroupHarness, kind: str) -> list[dict[str, Any]]:
     return [event.facts for event in harness.events if event.kind == kind]
 
 
-def test_a_completed_rebalance_is_told_with_all_that_a_replay_needs() -> None:
+def test_the_event_of_a_completed_rebalance_has_all_its_facts() -> None:
     harness = GroupHarness(group_max_size=7)
     a, b = harness.stable()
     harness.advance(1_000)
@@ -41,7 +41,7 @@ def test_a_completed_rebalance_is_told_with_all_that_a_replay_needs() -> None:
     harness.sync(b)
     harness.advance(6)
     harness.sync(a, {a: b"x", b: b"y", c: b"z"})
-    (facts,) = told(harness, events.REBALANCE_COMPLETED)
+    (facts,) = facts_of(harness, events.REBALANCE_COMPLETED)
     wall = START.wall_ms
     members = facts.pop("members")
     assert facts == {
@@ -59,14 +59,14 @@ def test_a_completed_rebalance_is_told_with_all_that_a_replay_needs() -> None:
     harness.advance(7)
     harness.sync(c)
     harness.sync(c)
-    assert told(harness, events.MEMBERS_SYNCED) == [{"generation": 3, "synced": {c: wall + 1_567}}]
+    assert facts_of(harness, events.MEMBERS_SYNCED) == [{"generation": 3, "synced": {c: wall + 1_567}}]
 
 
-def test_before_are_those_of_the_last_generation_that_there_was() -> None:
+def test_owners_before_a_rebalance_are_those_of_the_last_completed_generation() -> None:
     """Not who began the rebalance by joining, nor who joined one that failed."""
     harness = GroupHarness()
     a, b = harness.stable()
-    assert told(harness, events.REBALANCE_COMPLETED)[0]["before"] == {}
+    assert facts_of(harness, events.REBALANCE_COMPLETED)[0]["before"] == {}
     harness.events.clear()
     harness.join()  # c
     harness.join(a)
@@ -76,23 +76,23 @@ def test_before_are_those_of_the_last_generation_that_there_was() -> None:
     for one in members[:3]:
         harness.join(one)
     harness.sync(members[0], dict.fromkeys(members, b"z"))
-    assert [facts["cause"] for facts in told(harness, events.REBALANCE_FAILED)] == [events.NEW_MEMBER]
-    (facts,) = told(harness, events.REBALANCE_COMPLETED)
+    assert [facts["cause"] for facts in facts_of(harness, events.REBALANCE_FAILED)] == [events.NEW_MEMBER]
+    (facts,) = facts_of(harness, events.REBALANCE_COMPLETED)
     assert facts["before"].keys() == {a, b}
     assert len(facts["members"]) == 4
 
 
-def test_when_a_member_was_last_heard_of_is_told_when_it_goes() -> None:
+def test_the_event_of_a_lost_member_says_when_it_was_last_heard_of() -> None:
     harness = GroupHarness()
     _, b, c = harness.stable(count=3)
     harness.advance(2_000)
     harness.beat(b)
     harness.advance(1_000)
     harness.leave(c)
-    (left,) = told(harness, events.MEMBER_LEFT)
+    (left,) = facts_of(harness, events.MEMBER_LEFT)
     assert (left["member"].member, left["member"].heard_ms, left["reason"]) == (c, START.wall_ms, "bye")
     harness.advance(9_000)
-    expired = told(harness, events.MEMBER_EXPIRED)
+    expired = facts_of(harness, events.MEMBER_EXPIRED)
     assert expired[-1]["member"].member == b
     assert expired[-1]["member"].heard_ms == START.wall_ms + 2_000
 
@@ -103,45 +103,45 @@ def test_a_new_member_that_never_hears_its_answer_was_last_heard_of_when_it_join
     harness.sync(a, {a: b"0"}, generation=1)
     harness.join()
     harness.advance(NEW_MEMBER_JOIN_TIMEOUT_MS)
-    assert told(harness, events.MEMBER_EXPIRED)[0]["member"].heard_ms == START.wall_ms
+    assert facts_of(harness, events.MEMBER_EXPIRED)[0]["member"].heard_ms == START.wall_ms
 
 
-def test_what_the_departed_had_is_part_of_what_was_before() -> None:
+def test_owners_before_a_rebalance_include_members_that_left() -> None:
     harness = GroupHarness()
     a, b, c = harness.stable(count=3)
     harness.leave(c)
     harness.join(a)
     harness.join(b)
     harness.sync(a, {a: b"x", b: b"y"})
-    assert told(harness, events.REBALANCE_COMPLETED)[-1]["before"] == {a: b"0", b: b"1", c: b"2"}
+    assert facts_of(harness, events.REBALANCE_COMPLETED)[-1]["before"] == {a: b"0", b: b"1", c: b"2"}
     harness.join(b, protocols=(("range", b"other"),))
     harness.advance(10_000)  # a expires meanwhile
     harness.sync(b, {b: b"all"})
-    assert told(harness, events.REBALANCE_COMPLETED)[-1]["before"] == {a: b"x", b: b"y"}
+    assert facts_of(harness, events.REBALANCE_COMPLETED)[-1]["before"] == {a: b"x", b: b"y"}
 
 
-def test_a_static_member_that_comes_back_meanwhile_had_what_its_predecessor_had() -> None:
+def test_a_returning_static_member_owned_what_its_old_member_id_owned() -> None:
     harness = GroupHarness()
     a, b = harness.stable(static=True)
     harness.join(a, instance="i0")
     new = harness.join(instance="i1").member_id
-    (replaced,) = told(harness, events.MEMBER_REPLACED)
+    (replaced,) = facts_of(harness, events.MEMBER_REPLACED)
     assert (replaced["member"].member, replaced["replaced"]) == (new, b)
     harness.sync(a, {a: b"x", new: b"y"}, instance="i0")
-    assert told(harness, events.REBALANCE_COMPLETED)[-1]["before"] == {a: b"0", new: b"1"}
+    assert facts_of(harness, events.REBALANCE_COMPLETED)[-1]["before"] == {a: b"0", new: b"1"}
 
 
-def test_a_static_member_that_was_not_there_before_has_nothing_to_pass_on() -> None:
+def test_a_new_static_member_that_is_replaced_owned_nothing_before() -> None:
     harness = GroupHarness()
     a, _ = harness.stable(static=True)
     harness.join(instance="i9")
     harness.join(instance="i9")
-    assert len(told(harness, events.MEMBER_REPLACED)) == 1
+    assert len(facts_of(harness, events.MEMBER_REPLACED)) == 1
     assert harness.group().rebalance is not None
     assert a in harness.group().rebalance.before
 
 
-def test_a_rebalance_that_another_one_ends_has_failed_and_its_time_counts() -> None:
+def test_a_rebalance_ended_by_another_one_is_reported_as_failed_and_its_time_counts() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     harness.join(a)
@@ -150,21 +150,21 @@ def test_a_rebalance_that_another_one_ends_has_failed_and_its_time_counts() -> N
     harness.events.clear()
     harness.advance(50)
     harness.join()  # nobody has synced
-    (failed,) = told(harness, events.REBALANCE_FAILED)
+    (failed,) = facts_of(harness, events.REBALANCE_FAILED)
     assert (failed["generation"], failed["cause"]) == (3, events.NEW_MEMBER)
     assert (failed["join_phase_ms"], failed["took_ms"]) == (100, 150)
     assert len(failed["members"]) == 3
-    assert told(harness, events.REBALANCE_STARTED)[0]["state"] == "CompletingRebalance"
+    assert facts_of(harness, events.REBALANCE_STARTED)[0]["state"] == "CompletingRebalance"
     harness.advance(10)
     harness.join(a)
     harness.join(b)
     harness.sync(a, {a: b"x"})
-    (done,) = told(harness, events.REBALANCE_COMPLETED)
+    (done,) = facts_of(harness, events.REBALANCE_COMPLETED)
     assert (done["join_phase_ms"], done["took_ms"]) == (10, 160)
     assert {a: b"0", b: b"1"}.items() <= done["before"].items()
 
 
-def test_late_syncs_are_told_together_at_the_latest_when_the_next_rebalance_begins() -> None:
+def test_late_syncs_are_reported_together_before_the_next_rebalance_begins() -> None:
     harness = GroupHarness()
     a, b, c, _ = harness.stable(count=4)
     harness.join(a)
@@ -179,15 +179,15 @@ def test_late_syncs_are_told_together_at_the_latest_when_the_next_rebalance_begi
     assert harness.events == []
     harness.leave(a)
     wall = harness.now.wall_ms
-    assert told(harness, events.MEMBERS_SYNCED) == [{"generation": 3, "synced": {b: wall - 5, c: wall}}]
+    assert facts_of(harness, events.MEMBERS_SYNCED) == [{"generation": 3, "synced": {b: wall - 5, c: wall}}]
     assert harness.kinds()[:2] == [events.MEMBER_LEFT, events.MEMBERS_SYNCED]
 
 
-def test_a_group_that_ends_empty() -> None:
+def test_a_rebalance_that_leaves_the_group_empty_is_reported() -> None:
     harness = GroupHarness()
     a = harness.stable(count=1)[0]
     harness.leave(a)
-    assert told(harness, events.GROUP_EMPTIED) == [{"generation": 2, "took_ms": 0}]
+    assert facts_of(harness, events.GROUP_EMPTIED) == [{"generation": 2, "took_ms": 0}]
     assert harness.group().rebalance is None
 
 
@@ -209,18 +209,18 @@ def subscribed(harness: GroupHarness, *topics: str) -> list[str]:
 
 
 def cause(harness: GroupHarness) -> object:
-    (facts,) = told(harness, events.REBALANCE_STARTED)
+    (facts,) = facts_of(harness, events.REBALANCE_STARTED)
     return facts["cause"]
 
 
-def test_the_leader_joins_again_for_no_known_reason() -> None:
+def test_a_rebalance_of_a_leader_with_unchanged_metadata_has_the_cause_leader_rejoined() -> None:
     harness = GroupHarness()
     a, _ = subscribed(harness, "t")
     harness.join(a, protocols=subscription("t"))
     assert cause(harness) == events.LEADER_REJOINED
 
 
-def test_the_leader_joins_again_because_a_topic_has_grown() -> None:
+def test_a_rebalance_after_a_topic_has_grown_has_the_cause_partitions_changed() -> None:
     harness = GroupHarness()
     a, _ = subscribed(harness, "t", "gone")
     assert harness.group().partition_counts == {"t": 8}
@@ -229,14 +229,14 @@ def test_the_leader_joins_again_because_a_topic_has_grown() -> None:
     assert cause(harness) == events.PARTITIONS_CHANGED
 
 
-def test_a_member_subscribes_to_other_topics() -> None:
+def test_a_rebalance_after_a_new_subscription_has_the_cause_subscription_changed() -> None:
     harness = GroupHarness()
     _, b = subscribed(harness, "t")
     harness.join(b, protocols=subscription("t", "u"))
     assert cause(harness) == events.SUBSCRIPTION_CHANGED
 
 
-def test_a_member_whose_subscription_ends_early_subscribes_to_other_topics() -> None:
+def test_a_new_subscription_is_recognized_though_its_bytes_end_early() -> None:
     def ends_after_user_data(topic: str) -> tuple[tuple[str, bytes], ...]:
         return (("range", b"\0\1" + encode_subscription(ConsumerProtocolSubscription([topic]), 0)[2:]),)
 
@@ -247,7 +247,7 @@ def test_a_member_whose_subscription_ends_early_subscribes_to_other_topics() -> 
     assert cause(harness) == events.SUBSCRIPTION_CHANGED
 
 
-def test_a_member_has_other_metadata() -> None:
+def test_a_rebalance_after_other_metadata_has_the_cause_metadata_changed() -> None:
     harness = GroupHarness()
     _, b = subscribed(harness, "t")
     harness.join(b, protocols=subscription("t", owned=b"1"))
@@ -269,22 +269,24 @@ def claims(*partitions: int, generation: int) -> tuple[tuple[str, bytes], ...]:
 
 
 @pytest.mark.parametrize(
-    ("now", "told"),
+    ("now", "expected"),
     [
         (claims(0, 1, generation=2), events.METADATA_CHANGED),
         (claims(0, 1, 2, generation=2), events.LEADER_REJOINED),
         (claims(0, 1, 2, 3, generation=2), events.LEADER_REJOINED),
     ],
 )
-def test_a_leader_has_changed_when_it_gave_something_up(now: tuple[tuple[str, bytes], ...], told: str) -> None:
+def test_a_rebalance_of_a_leader_that_gave_up_partitions_has_the_cause_metadata_changed(
+    now: tuple[tuple[str, bytes], ...], expected: str
+) -> None:
     harness = GroupHarness()
     a, _ = harness.stable(protocols=claims(0, 1, 2, generation=1))
     harness.events.clear()
     harness.join(a, protocols=now)
-    assert cause(harness) == told
+    assert cause(harness) == expected
 
 
-def test_of_other_protocol_types_nothing_is_read() -> None:
+def test_metadata_of_other_protocol_types_is_not_read_for_the_cause() -> None:
     harness = GroupHarness()
     a = harness.join(kind="connect").member_id
     harness.sync(a, {a: b"0"}, generation=1)
@@ -293,7 +295,7 @@ def test_of_other_protocol_types_nothing_is_read() -> None:
     assert cause(harness) == events.METADATA_CHANGED
 
 
-def test_after_a_restart_the_counts_are_not_known() -> None:
+def test_after_a_restart_the_partition_counts_are_unknown_to_the_cause() -> None:
     harness = GroupHarness()
     a, _ = subscribed(harness, "t")
     again = GroupHarness()
@@ -309,7 +311,7 @@ def test_after_a_restart_the_counts_are_not_known() -> None:
 # ---- what is refused
 
 
-def test_each_refused_request_is_told_with_who_sent_it() -> None:
+def test_each_refused_request_is_reported_with_its_sender() -> None:
     harness = GroupHarness()
     a, _ = harness.stable(static=True)
     harness.events.clear()
@@ -338,7 +340,7 @@ def test_each_refused_request_is_told_with_who_sent_it() -> None:
     assert harness.events[0].facts["host"] == "/10.0.0.1"
 
 
-def test_what_only_tells_a_client_what_to_do_next_is_no_refusal() -> None:
+def test_errors_that_only_say_what_to_do_next_are_not_reported_as_refusals() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     harness.join(a)

@@ -20,7 +20,7 @@ from muster.protocol.messages.join_group import JoinGroupRequest
 from tests.coordinator.groups.harness import BOTH, RANGE, GroupHarness
 
 
-def test_every_row_has_an_answer_in_every_state() -> None:
+def test_the_join_table_has_a_decision_for_every_sender_and_state() -> None:
     assert set(DECISIONS) == {(sender, state) for sender in SENDERS for state in STATES if state != DEAD}
     assert set(DECISIONS.values()) - {join.IMPOSSIBLE} == set(join._ACTIONS) | set(join._REFUSALS)
 
@@ -39,7 +39,7 @@ def test_the_session_timeout_has_inclusive_bounds(session: int, error: int) -> N
     assert harness.join(session=session).error_code == error
 
 
-def test_bounds_go_before_the_group() -> None:
+def test_the_session_timeout_is_checked_before_the_group_exists() -> None:
     reply = GroupHarness(group_max_session_timeout_ms=100).join("ghost", session=101)
     assert (reply.error_code, reply.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "ghost")
 
@@ -51,7 +51,7 @@ def test_a_member_id_does_not_create_a_group() -> None:
     assert (harness.records, harness.core.state.groups) == ([], {})
 
 
-def test_a_refusal_says_nothing_of_the_group() -> None:
+def test_a_refused_join_shows_nothing_of_the_group() -> None:
     reply = GroupHarness().join("ghost")
     assert (reply.generation_id, reply.leader, list(reply.members)) == (-1, "", [])
     assert (reply.protocol_type, reply.protocol_name, reply.skip_assignment) == (None, None, False)
@@ -71,7 +71,7 @@ def test_protocols_must_fit_those_of_the_members(kind: str, protocols: tuple[tup
 
 
 @pytest.mark.parametrize(("kind", "protocols"), [("", RANGE), ("consumer", ())])
-def test_an_empty_group_takes_any_type_and_protocols_but_none(
+def test_an_empty_group_takes_any_protocol_type_and_protocols_unless_they_are_empty(
     kind: str, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
     harness = GroupHarness()
@@ -79,7 +79,7 @@ def test_an_empty_group_takes_any_type_and_protocols_but_none(
     assert harness.join(kind="whatever").error_code == 0
 
 
-def test_a_group_that_nobody_got_into_is_there_all_the_same() -> None:
+def test_a_refused_first_join_still_creates_the_group() -> None:
     harness = GroupHarness()
     harness.join(kind="")
     assert (harness.group().state, harness.group().generation, len(harness.records)) == (EMPTY, 0, 1)
@@ -89,7 +89,7 @@ def test_a_group_that_nobody_got_into_is_there_all_the_same() -> None:
 # ---- who asks
 
 
-def test_senders_are_told_by_ids_and_protocols() -> None:
+def test_the_sender_of_a_join_is_classified_by_its_ids_and_protocols() -> None:
     harness = GroupHarness()
     leader, follower = harness.stable()
     static = harness.join(instance="i", settle=False) or next(reversed(harness.group().members))
@@ -138,7 +138,7 @@ ALIVE = [EMPTY, PREPARING, COMPLETING, STABLE]
 
 
 @pytest.mark.parametrize("state", ALIVE)
-def test_row_a_an_id_is_handed_out_at_once_and_the_state_is_left_alone(state: str) -> None:
+def test_row_a_a_member_id_is_handed_out_at_once_and_the_state_stays(state: str) -> None:
     harness, _ = in_state(state)
     before = len(harness.records)
     reply = harness.join(needs_id=True, client="me")
@@ -167,7 +167,7 @@ def test_rows_b_and_c_a_new_member_is_added_and_waits(state: str, instance: str 
 
 
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING])
-def test_row_d_a_static_member_back_in_a_rebalance_waits_for_its_end(state: str) -> None:
+def test_row_d_a_static_member_that_returns_during_a_rebalance_waits_for_its_end(state: str) -> None:
     harness, ids = in_state(state, static=True)
     generation = harness.group().generation
     assert harness.join(instance="i1") is None or state == PREPARING
@@ -180,7 +180,7 @@ def test_row_d_a_static_member_back_in_a_rebalance_waits_for_its_end(state: str)
 
 
 @pytest.mark.parametrize("state", ALIVE)
-def test_row_e_an_id_that_was_handed_out_becomes_a_member(state: str) -> None:
+def test_row_e_a_join_with_a_handed_out_id_becomes_a_member(state: str) -> None:
     harness, _ = in_state(state)
     new = harness.join(needs_id=True).member_id
     harness.join(new, settle=False)
@@ -198,7 +198,7 @@ def test_row_f_an_unknown_id_is_refused(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", [COMPLETING, STABLE])
-def test_row_g_a_follower_that_asks_again_is_answered_with_the_present_generation(state: str) -> None:
+def test_row_g_a_follower_that_joins_again_unchanged_gets_the_current_generation(state: str) -> None:
     harness, (leader, follower) = in_state(state)
     reply = harness.join(follower, session=77, rebalance=78)
     assert (reply.error_code, reply.generation_id, reply.leader) == (0, 2, leader)
@@ -209,7 +209,7 @@ def test_row_g_a_follower_that_asks_again_is_answered_with_the_present_generatio
     assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (10_000, 20_000)
 
 
-def test_rows_g_and_i_in_a_join_phase_it_waits_with_its_new_settings() -> None:
+def test_rows_g_and_i_a_follower_that_joins_again_in_a_join_phase_waits_with_its_new_settings() -> None:
     harness, (leader, follower) = in_state(PREPARING)
     assert harness.join(follower, session=77, rebalance=78, protocols=BOTH).error_code == 0
     member = harness.group().members[follower]
@@ -217,14 +217,14 @@ def test_rows_g_and_i_in_a_join_phase_it_waits_with_its_new_settings() -> None:
     assert harness.group().leader_id == leader
 
 
-def test_row_h_the_leader_asks_again_before_it_has_assigned() -> None:
+def test_row_h_a_leader_that_joins_again_before_it_has_assigned_gets_the_current_generation() -> None:
     harness, (leader, _) = in_state(COMPLETING)
     reply = harness.join(leader)
     assert (reply.error_code, reply.generation_id, len(reply.members)) == (0, 2, 2)
     assert harness.group().state == COMPLETING
 
 
-def test_row_h_the_leader_asks_again_in_stable() -> None:
+def test_row_h_a_leader_that_joins_again_in_stable_begins_a_rebalance() -> None:
     harness, (leader, _) = in_state(STABLE)
     assert harness.join(leader, reason="topics changed") is None
     assert harness.group().state == PREPARING
@@ -234,28 +234,28 @@ def test_row_h_the_leader_asks_again_in_stable() -> None:
 
 @pytest.mark.parametrize("state", [COMPLETING, STABLE])
 @pytest.mark.parametrize("which", [0, 1])
-def test_row_i_changed_metadata_rebalances(state: str, which: int) -> None:
+def test_row_i_changed_metadata_begins_a_rebalance(state: str, which: int) -> None:
     harness, ids = in_state(state)
     assert harness.join(ids[which], protocols=(("range", b"other"),)) is None
     assert harness.group().state == PREPARING
     assert harness.events[-1].facts["cause"] == events.METADATA_CHANGED
 
 
-def test_row_i_another_order_is_a_change() -> None:
+def test_row_i_another_order_of_protocols_begins_a_rebalance() -> None:
     harness = GroupHarness()
     _, follower = harness.stable(protocols=BOTH)
     assert harness.join(follower, protocols=BOTH[::-1]) is None
 
 
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING, STABLE])
-def test_row_j_the_instance_of_another_member_is_fenced(state: str) -> None:
+def test_row_j_a_join_with_another_members_instance_id_is_fenced(state: str) -> None:
     harness, _ = in_state(state, static=True)
     reply = harness.join("ghost", instance="i1")
     assert (reply.error_code, reply.member_id) == (ErrorCode.FENCED_INSTANCE_ID, "ghost")
     assert harness.group().state == state
 
 
-def test_an_id_that_was_handed_out_may_not_come_with_an_instance_id() -> None:
+def test_a_join_with_a_handed_out_id_and_an_instance_id_is_refused() -> None:
     harness = GroupHarness()
     new = harness.join(needs_id=True).member_id
     reply = harness.join(new, instance="i")
@@ -266,7 +266,7 @@ def test_an_id_that_was_handed_out_may_not_come_with_an_instance_id() -> None:
 # ---- group.max.size
 
 
-def test_a_full_group_takes_nobody_and_forgets_the_id() -> None:
+def test_a_full_group_refuses_a_new_member_and_forgets_its_id() -> None:
     harness = GroupHarness(group_max_size=2)
     harness.stable()
     pending = harness.join(needs_id=True)
@@ -275,7 +275,7 @@ def test_a_full_group_takes_nobody_and_forgets_the_id() -> None:
     assert harness.group().pending == {}
 
 
-def test_ids_may_be_handed_out_beyond_the_limit_but_not_used() -> None:
+def test_member_ids_are_handed_out_beyond_the_group_size_but_a_join_with_them_is_refused() -> None:
     harness = GroupHarness(group_max_size=2)
     (a,) = harness.stable(count=1)
     b, c = (harness.join(needs_id=True).member_id for _ in "bc")
@@ -288,7 +288,7 @@ def test_ids_may_be_handed_out_beyond_the_limit_but_not_used() -> None:
     assert harness.group().state == PREPARING
 
 
-def test_in_a_join_phase_those_are_in_who_come_first() -> None:
+def test_in_a_join_phase_the_first_members_to_join_fill_the_group() -> None:
     harness = GroupHarness()
     a, b, c = harness.stable(count=3)
     small = GroupHarness(group_max_size=2)
@@ -312,7 +312,7 @@ def test_a_full_group_refuses_even_its_own_static_member() -> None:
     assert harness.join(instance="i0").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_members_may_not_bring_more_metadata_than_an_answer_to_the_leader_has_place_for() -> None:
+def test_members_with_more_metadata_than_fits_into_the_leaders_answer_are_refused() -> None:
     harness = GroupHarness()
     half = MAX_METADATA_BYTES // 2
     (a,) = harness.stable(count=1)
@@ -332,10 +332,10 @@ def test_a_member_may_join_again_in_a_full_group() -> None:
     assert harness.join(b).error_code == 0
 
 
-# ---- what is told
+# ---- events
 
 
-def test_joining_is_told_with_who_and_why() -> None:
+def test_the_event_of_a_join_says_who_joined_and_why() -> None:
     harness = GroupHarness()
     harness.join(client="me", reason="because")
     joined, began = harness.events[1:3]

@@ -22,11 +22,11 @@ def test_the_empty_group_id_is_refused() -> None:
     assert (reply.error_code, list(reply.members)) == (ErrorCode.INVALID_GROUP_ID, [])
 
 
-def test_an_unknown_group_knows_nobody() -> None:
+def test_leaving_an_unknown_group_is_answered_with_unknown_member_id() -> None:
     assert batch(GroupHarness(), ("x", None), ("", "i")) == [("x", None, 25), ("", "i", 25)]
 
 
-def test_leaving_rebalances_and_the_id_is_unknown_from_then_on() -> None:
+def test_leaving_begins_a_rebalance_and_makes_the_member_id_unknown() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     assert batch(harness, (b, None)) == [(b, None, 0)]
@@ -38,7 +38,7 @@ def test_leaving_rebalances_and_the_id_is_unknown_from_then_on() -> None:
     assert (began.facts["cause"], began.facts["trigger"].member) == (events.LEFT, b)
 
 
-def test_by_instance_id_alone() -> None:
+def test_a_static_member_leaves_by_its_instance_id_alone() -> None:
     harness = GroupHarness()
     a, b = harness.stable(static=True)
     assert batch(harness, ("", "i1"), ("", "i9"), ("", None)) == [("", "i1", 0), ("", "i9", 25), ("", None, 25)]
@@ -46,7 +46,7 @@ def test_by_instance_id_alone() -> None:
     assert harness.beat(b) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_each_row_answers_for_itself_in_order_with_one_rebalance() -> None:
+def test_each_row_of_a_leave_has_its_own_answer_in_order() -> None:
     harness = GroupHarness()
     a, b, c = harness.stable(count=3, static=True)
     got = batch(harness, (b, "i1"), ("ghost", None), (c, "i1"), (c, "i0"), (c, None), (c, None), ("", "i1"))
@@ -56,14 +56,14 @@ def test_each_row_answers_for_itself_in_order_with_one_rebalance() -> None:
 
 
 @pytest.mark.parametrize("rows", [[], [("ghost", None), ("", "i9")]])
-def test_nobody_left_no_rebalance(rows: list[tuple[str, str | None]]) -> None:
+def test_a_leave_of_nobody_begins_no_rebalance(rows: list[tuple[str, str | None]]) -> None:
     harness = GroupHarness()
     harness.stable()
     batch(harness, *rows)
     assert harness.group().state == STABLE
 
 
-def test_a_pending_id_that_leaves_rebalances_a_stable_group() -> None:
+def test_a_pending_member_id_that_leaves_rebalances_a_stable_group() -> None:
     harness = GroupHarness()
     harness.stable()
     new = harness.join(needs_id=True).member_id
@@ -71,7 +71,7 @@ def test_a_pending_id_that_leaves_rebalances_a_stable_group() -> None:
     assert harness.group().state == PREPARING
 
 
-def test_a_pending_id_that_leaves_an_empty_group_changes_nothing() -> None:
+def test_a_pending_member_id_that_leaves_an_empty_group_changes_nothing() -> None:
     harness = GroupHarness()
     new = harness.join(needs_id=True).member_id
     batch(harness, (new, None))
@@ -79,7 +79,7 @@ def test_a_pending_id_that_leaves_an_empty_group_changes_nothing() -> None:
     assert harness.only_retention_is_due()
 
 
-def test_who_waits_only_for_the_leaver_is_answered_before_it() -> None:
+def test_a_join_that_waits_only_for_the_leaving_member_is_answered_before_the_leave() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     harness.join(a)
@@ -88,21 +88,21 @@ def test_who_waits_only_for_the_leaver_is_answered_before_it() -> None:
     assert [token for token, _ in output.replies] == [harness.asked, "leave"]
 
 
-def test_the_leader_leaves_and_another_takes_its_place() -> None:
+def test_another_member_becomes_leader_when_the_leader_leaves() -> None:
     harness = GroupHarness()
     a, b, _ = harness.stable(count=3)
     batch(harness, (a, None))
     assert harness.group().leader_id == b
 
 
-def test_all_at_once_empties_the_group() -> None:
+def test_a_leave_of_all_members_empties_the_group() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     batch(harness, (a, None), (b, None))
     assert (harness.group().state, harness.group().generation) == (EMPTY, 3)
 
 
-def test_a_leaver_is_not_missed_later() -> None:
+def test_a_member_that_left_is_not_removed_again_by_a_timeout() -> None:
     harness = GroupHarness()
     a, b, c = harness.stable(count=3)
     harness.leave(b)

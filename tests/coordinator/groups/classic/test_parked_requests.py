@@ -5,7 +5,7 @@ from muster.protocol.errors import ErrorCode
 from tests.coordinator.groups.harness import BOTH, GroupHarness
 
 
-def test_a_newer_join_is_answered_and_the_older_one_late() -> None:
+def test_a_newer_join_of_a_member_is_answered_and_its_older_one_gets_a_late_error() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     harness.join(b, protocols=BOTH)
@@ -19,7 +19,7 @@ def test_a_newer_join_is_answered_and_the_older_one_late() -> None:
     assert (harness.reply(older).error_code, harness.reply(older).member_id) == (ErrorCode.REBALANCE_IN_PROGRESS, b)
 
 
-def test_a_newer_sync_is_answered_and_the_older_one_late() -> None:
+def test_a_newer_sync_of_a_member_is_answered_and_its_older_one_gets_a_late_error() -> None:
     harness = GroupHarness()
     a, b = harness.completing()
     harness.sync(b)
@@ -33,7 +33,7 @@ def test_a_newer_sync_is_answered_and_the_older_one_late() -> None:
     assert harness.reply(older).error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_the_parked_sync_of_a_member_that_leaves_is_answered_late() -> None:
+def test_the_parked_sync_of_a_leaving_member_gets_a_late_error() -> None:
     harness = GroupHarness()
     _, b = harness.completing()
     harness.sync(b)
@@ -46,7 +46,7 @@ def test_the_parked_sync_of_a_member_that_leaves_is_answered_late() -> None:
     assert harness.core.state.abandoned == {}
 
 
-def test_the_parked_join_of_a_member_that_leaves_is_answered_at_once() -> None:
+def test_the_parked_join_of_a_leaving_member_is_refused_at_once() -> None:
     harness = GroupHarness()
     _, b = harness.stable()
     harness.join(b, protocols=BOTH)
@@ -55,7 +55,7 @@ def test_the_parked_join_of_a_member_that_leaves_is_answered_at_once() -> None:
     assert (harness.reply(token).error_code, harness.reply(token).member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
 
 
-def test_answered_syncs_begin_the_session_anew_with_an_error_too() -> None:
+def test_an_answered_sync_restarts_the_session_also_when_the_answer_is_an_error() -> None:
     harness = GroupHarness()
     a, b = harness.completing()
     harness.sync(b)
@@ -67,7 +67,7 @@ def test_answered_syncs_begin_the_session_anew_with_an_error_too() -> None:
     assert b not in harness.group().members
 
 
-def test_giving_up_answers_everything_that_is_parked() -> None:
+def test_a_coordinator_that_resigns_answers_every_parked_request() -> None:
     harness = GroupHarness()
     for group in ("preparing", "completing"):
         harness.join(group=group, instance="a")

@@ -8,7 +8,7 @@ from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from tests.coordinator.groups.harness import BOTH, GroupHarness
 
 
-def test_an_id_is_forgotten_after_the_session_timeout_it_asked_for() -> None:
+def test_a_pending_member_id_is_forgotten_after_its_session_timeout() -> None:
     harness = GroupHarness()
     new = harness.join(needs_id=True, session=600).member_id
     harness.advance(599)
@@ -18,14 +18,14 @@ def test_an_id_is_forgotten_after_the_session_timeout_it_asked_for() -> None:
     assert harness.join(new).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_two_requests_without_an_id_are_two_ids() -> None:
+def test_two_joins_without_a_member_id_get_two_ids() -> None:
     harness = GroupHarness()
     harness.join(needs_id=True)
     harness.join(needs_id=True)
     assert len(harness.group().pending) == 2
 
 
-def test_it_holds_up_a_join_phase_until_it_is_used() -> None:
+def test_a_pending_member_id_holds_up_a_join_phase_until_it_joins() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     new = harness.join(needs_id=True).member_id
@@ -35,7 +35,7 @@ def test_it_holds_up_a_join_phase_until_it_is_used() -> None:
     assert harness.join(new).generation_id == 3
 
 
-def test_or_until_it_is_forgotten() -> None:
+def test_a_pending_member_id_holds_up_a_join_phase_until_it_is_forgotten() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     harness.join(needs_id=True, session=600)
@@ -45,7 +45,7 @@ def test_or_until_it_is_forgotten() -> None:
     assert harness.reply(harness.asked).generation_id == 3
 
 
-def test_or_until_it_leaves() -> None:
+def test_a_pending_member_id_holds_up_a_join_phase_until_it_leaves() -> None:
     harness = GroupHarness()
     (a,) = harness.stable(count=1)
     new = harness.join(needs_id=True).member_id
@@ -56,7 +56,7 @@ def test_or_until_it_leaves() -> None:
     assert harness.core.state.deadlines.next_ms() is not None
 
 
-def test_or_until_the_rebalance_timeout() -> None:
+def test_a_pending_member_id_holds_up_a_join_phase_until_the_rebalance_timeout() -> None:
     harness = GroupHarness()
     (a,) = harness.stable(count=1)
     new = harness.join(needs_id=True, session=600_000).member_id
@@ -68,7 +68,7 @@ def test_or_until_the_rebalance_timeout() -> None:
     assert harness.group().state == PREPARING
 
 
-def test_it_is_forgotten_in_a_stable_group_without_a_trace() -> None:
+def test_a_pending_member_id_that_is_forgotten_leaves_a_stable_group_as_it_is() -> None:
     harness = GroupHarness()
     (a,) = harness.stable(count=1)
     harness.join(needs_id=True, session=600)
@@ -77,7 +77,7 @@ def test_it_is_forgotten_in_a_stable_group_without_a_trace() -> None:
     assert harness.beat(a) == 0
 
 
-def test_it_is_no_member() -> None:
+def test_a_pending_member_id_is_not_a_member() -> None:
     harness = GroupHarness()
     new = harness.join(needs_id=True).member_id
     assert harness.beat(new, 0) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -87,7 +87,7 @@ def test_it_is_no_member() -> None:
 
 
 @pytest.mark.parametrize("session", [600, 600_000])
-def test_a_group_with_nothing_but_ids_can_be_deleted(session: int) -> None:
+def test_a_group_with_only_pending_member_ids_can_be_deleted(session: int) -> None:
     harness = GroupHarness()
     new = harness.join(needs_id=True, session=session).member_id
     assert harness.send(DeleteGroupsRequest(["g"])).results[0].error_code == 0

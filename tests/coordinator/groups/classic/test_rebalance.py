@@ -20,14 +20,14 @@ def joined_at(harness: GroupHarness, token: int, limit_ms: int = 100_000) -> int
 # ---- the initial delay (KIP-134)
 
 
-def test_a_lone_member_waits_for_one_delay() -> None:
+def test_a_single_first_member_waits_for_the_initial_rebalance_delay() -> None:
     harness = GroupHarness(group_initial_rebalance_delay_ms=3_000)
     assert harness.join() is None
     assert joined_at(harness, 1) == 3_000
     assert harness.reply(1).generation_id == 1
 
 
-def test_each_member_that_comes_prolongs_the_delay_up_to_the_rebalance_timeout() -> None:
+def test_each_new_member_extends_the_initial_delay_up_to_the_rebalance_timeout() -> None:
     harness = GroupHarness(group_initial_rebalance_delay_ms=3_000)
     for _ in range(4):
         harness.join(rebalance=10_000)
@@ -36,7 +36,7 @@ def test_each_member_that_comes_prolongs_the_delay_up_to_the_rebalance_timeout()
     assert len(harness.reply(1).members) == 4
 
 
-def test_a_member_in_each_window_ends_at_the_rebalance_timeout() -> None:
+def test_the_initial_delay_ends_at_the_rebalance_timeout_though_members_keep_joining() -> None:
     harness = GroupHarness(group_initial_rebalance_delay_ms=3_000)
     harness.join(rebalance=10_000)
     for at_ms in (1_000, 4_000, 7_000, 9_500):
@@ -49,7 +49,7 @@ def test_a_member_in_each_window_ends_at_the_rebalance_timeout() -> None:
     assert len(harness.reply(1).members) == 5
 
 
-def test_the_delay_is_prolonged_once_when_a_second_member_comes() -> None:
+def test_a_second_member_extends_the_initial_delay_once() -> None:
     harness = GroupHarness(group_initial_rebalance_delay_ms=3_000)
     harness.join(rebalance=300_000)
     harness.advance(1_000)
@@ -60,14 +60,14 @@ def test_the_delay_is_prolonged_once_when_a_second_member_comes() -> None:
     assert harness.reply(1) is not None
 
 
-def test_the_delay_is_not_cut_by_a_shorter_rebalance_timeout() -> None:
+def test_a_shorter_rebalance_timeout_does_not_shorten_the_initial_delay() -> None:
     harness = GroupHarness(group_initial_rebalance_delay_ms=3_000)
     harness.join(rebalance=100)
     harness.join(rebalance=100)
     assert joined_at(harness, 1) == 3_000
 
 
-def test_an_id_handed_out_does_not_prolong_the_delay_but_its_use_does() -> None:
+def test_a_handed_out_member_id_does_not_extend_the_initial_delay_but_its_join_does() -> None:
     harness = GroupHarness(group_initial_rebalance_delay_ms=3_000)
     harness.join()
     harness.advance(1_000)
@@ -79,7 +79,7 @@ def test_an_id_handed_out_does_not_prolong_the_delay_but_its_use_does() -> None:
     assert harness.group().state == PREPARING
 
 
-def test_a_member_that_asks_again_does_not_prolong_the_delay() -> None:
+def test_a_member_that_joins_again_does_not_extend_the_initial_delay() -> None:
     harness = GroupHarness(group_initial_rebalance_delay_ms=3_000)
     harness.join(instance="i")
     harness.advance(1_000)
@@ -88,7 +88,7 @@ def test_a_member_that_asks_again_does_not_prolong_the_delay() -> None:
     assert harness.reply(2) is not None
 
 
-def test_every_rebalance_out_of_empty_waits() -> None:
+def test_every_rebalance_of_an_empty_group_waits_for_the_initial_delay() -> None:
     harness = GroupHarness(group_initial_rebalance_delay_ms=3_000)
     harness.join()
     harness.advance(3_000)
@@ -101,7 +101,7 @@ def test_every_rebalance_out_of_empty_waits() -> None:
     assert harness.reply(3).generation_id == 3
 
 
-def test_a_group_deserted_in_its_initial_delay_is_empty_when_the_delay_is_over() -> None:
+def test_a_group_whose_members_leave_in_the_initial_delay_becomes_empty_at_its_end() -> None:
     harness = GroupHarness(group_initial_rebalance_delay_ms=3_000)
     harness.join()
     harness.leave("c-uuid1")
@@ -114,7 +114,7 @@ def test_a_group_deserted_in_its_initial_delay_is_empty_when_the_delay_is_over()
 # ---- the join phase
 
 
-def test_it_is_a_barrier() -> None:
+def test_a_join_phase_answers_all_members_when_the_last_has_joined() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     assert harness.join() is None
@@ -125,7 +125,7 @@ def test_it_is_a_barrier() -> None:
     assert [one.member_id for one in harness.reply(harness.asked - 2).members] == list(harness.group().members)
 
 
-def test_it_ends_with_the_rebalance_timeout_of_the_slowest_and_removes_who_has_not_come() -> None:
+def test_a_join_phase_ends_with_the_largest_rebalance_timeout_and_removes_missing_members() -> None:
     harness = GroupHarness()
     a, b, c = harness.stable(count=3)
     harness.group().members[b].rebalance_timeout_ms = 30_000
@@ -142,7 +142,7 @@ def test_it_ends_with_the_rebalance_timeout_of_the_slowest_and_removes_who_has_n
     assert {one["cause"] for one in removed} == {events.JOIN_TIMEOUT}
 
 
-def test_later_joins_do_not_prolong_it() -> None:
+def test_later_joins_do_not_extend_the_join_phase() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     harness.group().members[b].session_timeout_ms = 100_000
@@ -157,7 +157,7 @@ def test_later_joins_do_not_prolong_it() -> None:
     assert b not in harness.group().members
 
 
-def test_a_static_member_stays_though_it_has_not_come() -> None:
+def test_a_static_member_that_misses_the_join_phase_stays_in_the_group() -> None:
     harness = GroupHarness()
     ids = harness.stable(static=True)
     for member in ids:
@@ -171,7 +171,7 @@ def test_a_static_member_stays_though_it_has_not_come() -> None:
 
 
 @pytest.mark.parametrize("rebalance", [0, 5_000])
-def test_when_nobody_comes_but_static_members_are_there_it_waits_for_their_sessions(rebalance: int) -> None:
+def test_a_join_phase_with_only_absent_static_members_waits_for_their_sessions(rebalance: int) -> None:
     harness = GroupHarness()
     ids = harness.completing(static=True, count=2)
     harness.sync(ids[0], {})
@@ -187,7 +187,7 @@ def test_when_nobody_comes_but_static_members_are_there_it_waits_for_their_sessi
     assert (harness.group().state, harness.group().generation) == (EMPTY, generation + 1)
 
 
-def test_the_leader_stays_when_it_comes_and_is_replaced_when_it_does_not() -> None:
+def test_the_leader_stays_if_it_joins_again_and_is_replaced_if_not() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     harness.join(b, protocols=BOTH)
@@ -200,7 +200,7 @@ def test_the_leader_stays_when_it_comes_and_is_replaced_when_it_does_not() -> No
     assert harness.group().leader_id == b
 
 
-def test_the_protocol_is_voted_for_each_generation() -> None:
+def test_the_protocol_is_elected_in_each_generation() -> None:
     harness = GroupHarness()
     a, _ = harness.stable(count=2, protocols=BOTH)
     assert harness.group().protocol_name == "range"
@@ -211,14 +211,14 @@ def test_the_protocol_is_voted_for_each_generation() -> None:
     assert [one.metadata for one in harness.reply(harness.asked - 1).members] == [b"rr", b"rr", b"only"]
 
 
-def test_nothing_is_written_when_it_ends_with_members() -> None:
+def test_a_join_phase_that_ends_with_members_writes_no_record() -> None:
     harness = GroupHarness()
     harness.join()
     assert harness.group().state == COMPLETING
     assert len(harness.records) == 1  # of the new group
 
 
-def test_the_last_member_gone_the_group_is_empty_with_one_generation_more() -> None:
+def test_the_group_becomes_empty_with_a_new_generation_when_its_last_member_leaves() -> None:
     harness = GroupHarness()
     (a,) = harness.stable(count=1)
     harness.leave(a)
@@ -252,7 +252,7 @@ def test_a_silent_member_is_removed_after_its_session_timeout() -> None:
     assert harness.events[-1].facts["cause"] == events.SESSION_EXPIRED
 
 
-def test_a_parked_request_is_a_sign_of_life() -> None:
+def test_a_parked_join_keeps_the_session_alive() -> None:
     harness = GroupHarness()
     a, _ = harness.stable()
     harness.join(a, protocols=BOTH, rebalance=60_000)
@@ -264,7 +264,7 @@ def test_a_parked_request_is_a_sign_of_life() -> None:
     assert harness.group().state == COMPLETING
 
 
-def test_a_parked_sync_is_a_sign_of_life_and_its_answer_begins_the_session_anew() -> None:
+def test_a_parked_sync_keeps_the_session_alive_and_its_answer_restarts_it() -> None:
     harness = GroupHarness()
     a, b = harness.completing()
     harness.sync(b)
@@ -279,7 +279,7 @@ def test_a_parked_sync_is_a_sign_of_life_and_its_answer_begins_the_session_anew(
     assert b not in harness.group().members
 
 
-def test_a_new_member_is_waited_for_five_minutes_whatever_its_session() -> None:
+def test_the_group_waits_five_minutes_for_a_new_member_whatever_its_session_timeout() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     harness.join(session=1_000, rebalance=1_000_000)
@@ -301,7 +301,7 @@ def test_a_new_member_is_waited_for_five_minutes_whatever_its_session() -> None:
     assert [(one.member_id, one.generation_id) for one in expired] == [("", -1)]  # type: ignore[attr-defined]  # a JoinGroup's
 
 
-def test_a_session_that_ends_completes_a_join_phase_even_in_its_initial_delay() -> None:
+def test_an_expired_session_completes_a_join_phase_even_in_its_initial_delay() -> None:
     harness = GroupHarness(group_initial_rebalance_delay_ms=400_000)
     harness.join()
     harness.advance(300_000)
@@ -312,7 +312,7 @@ def test_a_session_that_ends_completes_a_join_phase_even_in_its_initial_delay() 
 # ---- the sync phase
 
 
-def test_who_has_not_synced_within_the_rebalance_timeout_is_removed() -> None:
+def test_a_member_that_does_not_sync_within_the_rebalance_timeout_is_removed() -> None:
     harness = GroupHarness()
     a, b = harness.completing()
     harness.sync(a, {})
@@ -327,7 +327,7 @@ def test_who_has_not_synced_within_the_rebalance_timeout_is_removed() -> None:
     assert harness.events[-1].facts["trigger"].member == b
 
 
-def test_when_the_leader_never_syncs_the_others_are_told_to_join_again() -> None:
+def test_followers_get_rebalance_in_progress_when_the_leader_never_syncs() -> None:
     harness = GroupHarness()
     a, b = harness.completing()
     harness.sync(b)
@@ -341,7 +341,7 @@ def test_when_the_leader_never_syncs_the_others_are_told_to_join_again() -> None
     assert harness.group().leader_id == b
 
 
-def test_the_sync_timer_is_off_when_everybody_has_synced() -> None:
+def test_the_sync_timer_stops_when_all_members_have_synced() -> None:
     harness = GroupHarness()
     ids = harness.stable()
     for _ in range(5):
@@ -349,7 +349,7 @@ def test_the_sync_timer_is_off_when_everybody_has_synced() -> None:
         assert [harness.beat(one) for one in ids] == [0, 0]
 
 
-def test_a_group_where_nobody_syncs_is_empty_in_the_end() -> None:
+def test_a_group_whose_members_never_sync_becomes_empty() -> None:
     harness = GroupHarness()
     harness.join(rebalance=5_000)
     harness.advance(5_000)
@@ -359,7 +359,7 @@ def test_a_group_where_nobody_syncs_is_empty_in_the_end() -> None:
 # ---- a rebalance out of CompletingRebalance, and out of Stable
 
 
-def test_out_of_completing_assignments_go_and_parked_syncs_are_answered() -> None:
+def test_a_rebalance_in_completing_drops_the_assignments_and_answers_parked_syncs() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     harness.join(a)
@@ -373,7 +373,7 @@ def test_out_of_completing_assignments_go_and_parked_syncs_are_answered() -> Non
     assert [one.assignment for one in harness.group().members.values()] == [b"", b""]
 
 
-def test_out_of_stable_assignments_stay_to_be_seen() -> None:
+def test_a_rebalance_in_stable_keeps_the_old_assignments_visible() -> None:
     harness = GroupHarness()
     a, _ = harness.stable()
     harness.join(a)

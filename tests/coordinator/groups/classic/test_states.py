@@ -24,7 +24,7 @@ from muster.coordinator.groups.classic.group import (
 EVERY = [(state, event) for state in STATES for event in EVENTS]
 
 
-def test_the_legal_transitions_are_those_of_kafkas_that_can_be_reached() -> None:
+def test_the_state_transitions_are_those_of_kafka_that_can_be_reached() -> None:
     reached = {(before, after) for (before, _), after in TRANSITIONS.items()}
     assert reached == {
         (EMPTY, PREPARING),
@@ -40,12 +40,12 @@ def test_the_legal_transitions_are_those_of_kafkas_that_can_be_reached() -> None
     }
 
 
-def test_states_are_spelled_as_clients_see_them() -> None:
+def test_state_names_are_the_ones_that_clients_see() -> None:
     assert STATES == ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
 
 @pytest.mark.parametrize(("state", "event"), sorted(TRANSITIONS))
-def test_a_legal_transition_notes_the_time(state: str, event: str) -> None:
+def test_a_legal_transition_sets_the_time_of_the_state(state: str, event: str) -> None:
     group = ClassicGroup("g", 1)
     group.state = state
     group.transition(event, 77)
@@ -63,5 +63,5 @@ def test_every_other_transition_raises_and_changes_nothing(state: str, event: st
     assert {name: getattr(group, name) for name in before} == before
 
 
-def test_each_event_can_happen() -> None:
+def test_each_transition_event_is_used() -> None:
     assert {event for _, event in TRANSITIONS} == {REBALANCE, JOINED, DESERTED, ASSIGNED, REMOVED, CONVERTED}

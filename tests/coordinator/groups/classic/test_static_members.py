@@ -8,14 +8,14 @@ from muster.protocol.errors import ErrorCode
 from tests.coordinator.groups.harness import BOTH, GroupHarness
 
 
-def test_the_first_join_needs_no_id_and_is_named_by_the_instance() -> None:
+def test_a_first_static_join_needs_no_member_id_and_gets_one_named_after_the_instance() -> None:
     harness = GroupHarness()
     reply = harness.join(instance="i0", needs_id=True)
     assert (reply.error_code, reply.member_id) == (0, "i0-uuid1")
     assert reply.members[0].group_instance_id == "i0"
 
 
-def test_back_in_stable_it_keeps_its_assignment_and_nobody_rebalances() -> None:
+def test_a_static_member_that_returns_in_stable_keeps_its_assignment_without_a_rebalance() -> None:
     harness = GroupHarness()
     a, b = harness.stable(static=True)
     reply = harness.join(instance="i1", client="other")
@@ -26,13 +26,13 @@ def test_back_in_stable_it_keeps_its_assignment_and_nobody_rebalances() -> None:
     member = harness.group().members[reply.member_id]
     assert (member.assignment, member.client_id, member.instance_id) == (b"1", "c", "i1")
     assert harness.sync(reply.member_id).assignment == b"1"
-    told = harness.events[-1]
-    assert told.kind == events.MEMBER_REPLACED
-    assert (told.facts["member"].member, told.facts["member"].instance) == (reply.member_id, "i1")
-    assert (told.facts["replaced"], told.facts["reason"]) == (b, None)
+    event = harness.events[-1]
+    assert event.kind == events.MEMBER_REPLACED
+    assert (event.facts["member"].member, event.facts["member"].instance) == (reply.member_id, "i1")
+    assert (event.facts["replaced"], event.facts["reason"]) == (b, None)
 
 
-def test_the_new_id_is_recorded_before_it_is_answered() -> None:
+def test_the_new_member_id_of_a_static_member_is_recorded_before_the_answer() -> None:
     harness = GroupHarness()
     harness.stable(static=True)
     before = len(harness.records)
@@ -51,7 +51,7 @@ def test_the_leader_is_told_to_skip_the_assignment() -> None:
     assert {one.member_id for one in reply.members} == {reply.member_id, b}
 
 
-def test_before_v9_the_leader_is_answered_as_a_follower_of_its_old_self() -> None:
+def test_a_returning_static_leader_is_answered_as_a_follower_before_version_9() -> None:
     harness = GroupHarness()
     a, _ = harness.stable(static=True)
     reply = harness.join(instance="i0", skip=False)
@@ -60,7 +60,7 @@ def test_before_v9_the_leader_is_answered_as_a_follower_of_its_old_self() -> Non
     assert harness.join(instance="i1", skip=False).leader == reply.member_id
 
 
-def test_other_metadata_is_taken_over_without_a_rebalance_when_the_vote_stays() -> None:
+def test_new_metadata_of_a_returning_static_member_is_kept_without_a_rebalance_if_the_protocol_stays() -> None:
     harness = GroupHarness()
     harness.stable(static=True, protocols=BOTH)
     reply = harness.join(instance="i1", protocols=(("range", b"new"), ("roundrobin", b"new")), session=77, rebalance=78)
@@ -69,7 +69,7 @@ def test_other_metadata_is_taken_over_without_a_rebalance_when_the_vote_stays() 
     assert (member.metadata("range"), member.session_timeout_ms, member.rebalance_timeout_ms) == (b"new", 77, 78)
 
 
-def test_a_turned_vote_rebalances() -> None:
+def test_a_returning_static_member_that_changes_the_elected_protocol_begins_a_rebalance() -> None:
     harness = GroupHarness()
     a, _ = harness.stable(static=True, protocols=BOTH)
     assert harness.join(instance="i1", protocols=(("roundrobin", b"x"),)) is None
@@ -79,7 +79,7 @@ def test_a_turned_vote_rebalances() -> None:
     assert harness.reply(token).protocol_name == "roundrobin"
 
 
-def test_back_in_completing_it_always_rebalances_and_fences_the_parked_sync() -> None:
+def test_a_static_member_that_returns_in_completing_begins_a_rebalance_and_fences_the_parked_sync() -> None:
     harness = GroupHarness()
     _, b = harness.completing(static=True)
     harness.sync(b)
@@ -90,7 +90,7 @@ def test_back_in_completing_it_always_rebalances_and_fences_the_parked_sync() ->
     assert harness.events[-1].facts["cause"] == events.STATIC_MEMBER_BACK
 
 
-def test_back_in_preparing_it_takes_the_place_and_fences_the_parked_join() -> None:
+def test_a_static_member_that_returns_in_preparing_takes_its_place_and_fences_the_parked_join() -> None:
     harness = GroupHarness()
     a, b = harness.stable(static=True)
     harness.join(b, instance="i1", protocols=BOTH)
@@ -103,7 +103,7 @@ def test_back_in_preparing_it_takes_the_place_and_fences_the_parked_join() -> No
 
 
 @pytest.mark.parametrize("instance", ["i1", None])
-def test_the_old_incarnation_is_refused_everywhere(instance: str | None) -> None:
+def test_every_request_of_a_replaced_static_member_is_refused(instance: str | None) -> None:
     harness = GroupHarness()
     _, b = harness.stable(static=True)
     new = harness.join(instance="i1").member_id
@@ -116,7 +116,7 @@ def test_the_old_incarnation_is_refused_everywhere(instance: str | None) -> None
     assert harness.beat(new, instance="i1") == harness.beat(new) == 0
 
 
-def test_a_new_id_each_time() -> None:
+def test_a_static_member_gets_a_new_member_id_at_each_return() -> None:
     harness = GroupHarness()
     harness.stable(static=True)
     seen = {harness.join(instance="i1").member_id for _ in range(5)}
@@ -124,7 +124,7 @@ def test_a_new_id_each_time() -> None:
     assert len(harness.group().members) == 2
 
 
-def test_its_session_runs_on_under_the_new_id() -> None:
+def test_the_session_of_a_static_member_continues_under_its_new_id() -> None:
     harness = GroupHarness()
     a, _ = harness.stable(static=True)
     new = harness.join(instance="i1").member_id
@@ -135,7 +135,7 @@ def test_its_session_runs_on_under_the_new_id() -> None:
     assert harness.group().static_ids == {"i0": a}
 
 
-def test_who_had_not_synced_is_still_expected_under_the_new_id() -> None:
+def test_a_static_member_that_had_not_synced_is_still_expected_under_its_new_id() -> None:
     # Kafka expects the old id for ever, and rebalances when the rebalance timeout is over
     harness = GroupHarness()
     a, b = harness.completing(static=True)
@@ -162,7 +162,7 @@ def test_a_static_member_that_comes_back_too_late_is_a_new_one() -> None:
     assert harness.group().state == COMPLETING
 
 
-def test_it_survives_the_server() -> None:
+def test_a_static_member_keeps_its_place_when_the_server_restarts() -> None:
     harness = GroupHarness()
     a, b = harness.stable(static=True)
     again = GroupHarness()

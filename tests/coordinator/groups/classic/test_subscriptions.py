@@ -15,16 +15,16 @@ def metadata(*topics: str, version: int = 1) -> bytes:
     return encode_subscription(ConsumerProtocolSubscription(list(topics)), version)
 
 
-def test_unknown_stays_unknown() -> None:
+def test_the_unknown_subscription_has_no_topics() -> None:
     assert UNKNOWN.topics() is None
     assert UNKNOWN.topics() is None
 
 
-def test_no_members_subscribe_to_nothing() -> None:
+def test_a_group_without_members_subscribes_to_no_topic() -> None:
     assert Subscriptions([]).topics() == frozenset()
 
 
-def test_the_topics_of_all_members() -> None:
+def test_a_group_subscribes_to_the_topics_of_all_members() -> None:
     subscriptions = Subscriptions([metadata("a", "b"), metadata("b", "c", version=3), metadata("a", "b")])
     assert subscriptions.topics() == frozenset("abc")
     assert subscriptions.topics() == frozenset("abc")
@@ -40,13 +40,13 @@ class Long(bytes):
         raise AssertionError("it was read")
 
 
-def test_long_metadata_is_not_read_before_somebody_asks() -> None:
+def test_long_metadata_is_not_decoded_before_its_topics_are_needed() -> None:
     topics = [f"topic-{number}" for number in range(SHORT // 8)]
     subscriptions = Subscriptions([Long(metadata(*topics)), metadata("a"), Long(metadata(*topics))])
     assert subscriptions.topics() == frozenset([*topics, "a"])
 
 
-def test_of_too_much_metadata_the_topics_are_unknown() -> None:
+def test_the_topics_of_too_much_metadata_are_unknown() -> None:
     half = bytes(MAX_GROUP_METADATA_BYTES // 2)
     assert Subscriptions([metadata("a"), Long(half), Long(half)]).topics() is None
 
@@ -69,7 +69,7 @@ def test_a_subscription_is_read_as_version_0_whatever_it_claims(claimed: int) ->
     assert Subscriptions([metadata("a"), ends_early]).topics() == frozenset("ab")
 
 
-def test_the_history_does_not_read_more_names_than_it_has_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_history_does_not_read_subscriptions_with_too_many_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """A megabyte of short names took 100 ms, in the turn in which the group was assigned."""
     monkeypatch.setattr(subscriptions_module, "MAX_TOPIC_NAMES", 5)
     few, many = [metadata("a", "b"), metadata("b", "c", "d")], [metadata("a", "b"), metadata("b", "c", "d", "e")]

@@ -7,7 +7,7 @@ from muster.protocol.errors import ErrorCode
 from tests.coordinator.groups.harness import GroupHarness
 
 
-def test_what_is_refused_in_kafkas_order() -> None:
+def test_a_sync_is_refused_for_the_same_first_fault_as_on_kafka() -> None:
     harness = GroupHarness()
     assert harness.sync("x", group="", generation=1).error_code == ErrorCode.INVALID_GROUP_ID
     assert harness.sync("x", generation=1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -20,14 +20,14 @@ def test_what_is_refused_in_kafkas_order() -> None:
     assert harness.sync(a, kind=None, protocol=None).error_code == 0
 
 
-def test_an_empty_group_knows_nobody() -> None:
+def test_a_sync_to_an_empty_group_is_answered_with_unknown_member_id() -> None:
     harness = GroupHarness()
     (a,) = harness.stable(count=1)
     harness.leave(a)
     assert harness.sync(a).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_rebalance_is_on() -> None:
+def test_a_sync_during_a_rebalance_is_answered_with_rebalance_in_progress() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     harness.join(a)
@@ -36,7 +36,7 @@ def test_a_rebalance_is_on() -> None:
     assert (reply.protocol_type, reply.protocol_name) == (None, None)
 
 
-def test_followers_wait_for_the_leader_and_what_they_assign_is_ignored() -> None:
+def test_a_follower_waits_for_the_leader_and_its_own_assignments_are_ignored() -> None:
     harness = GroupHarness()
     a, b = harness.completing()
     assert harness.sync(b, {a: b"wrong", b: b"wrong"}) is None
@@ -49,7 +49,7 @@ def test_followers_wait_for_the_leader_and_what_they_assign_is_ignored() -> None
     assert harness.group().state == STABLE
 
 
-def test_the_leader_need_not_wait_and_ghosts_get_nothing() -> None:
+def test_the_leader_is_answered_at_once_and_assignments_of_unknown_members_are_dropped() -> None:
     harness = GroupHarness()
     a, b = harness.completing()
     assert harness.sync(a, {"ghost": b"x"}).assignment == b""
@@ -57,7 +57,7 @@ def test_the_leader_need_not_wait_and_ghosts_get_nothing() -> None:
     assert harness.sync(b).assignment == b""
 
 
-def test_in_stable_anyone_may_ask_again_and_assigns_nothing() -> None:
+def test_a_sync_in_stable_gets_the_assignment_again_and_changes_nothing() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     for _ in range(2):
@@ -80,7 +80,7 @@ def test_the_record_has_the_generation_and_the_time_of_completing() -> None:
     assert rows == [(a, b"r", b"", 10_000), (b, b"r", b"x", 10_000)]
 
 
-def test_a_sync_in_stable_is_no_sign_of_life() -> None:
+def test_a_sync_in_stable_does_not_extend_the_session() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     harness.advance(6_000)
@@ -91,7 +91,7 @@ def test_a_sync_in_stable_is_no_sign_of_life() -> None:
 
 
 @pytest.mark.parametrize("who", [0, 1])
-def test_who_has_synced_is_expected_no_longer(who: int) -> None:
+def test_a_member_that_has_synced_is_no_longer_pending(who: int) -> None:
     harness = GroupHarness()
     ids = harness.completing()
     harness.sync(ids[who])

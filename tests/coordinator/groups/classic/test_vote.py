@@ -23,7 +23,7 @@ def vote(*members: Member) -> str:
     return elect(support, members[0] if members else None)
 
 
-def test_most_votes_among_what_all_offer() -> None:
+def test_the_protocol_with_the_most_votes_wins_if_all_members_offer_it() -> None:
     a, b, c = member("a", "range", "rr"), member("b", "rr", "range"), member("c", "rr", "range")
     assert vote(a, b, c) == "rr"
     assert vote(member("a", "range", "rr"), member("b", "rr")) == "rr"
@@ -36,25 +36,25 @@ def test_the_leader_decides_a_tie() -> None:
     assert vote(member("a", "rr", "range"), member("b", "range", "rr")) == "rr"
 
 
-def test_a_tie_without_a_leader_goes_to_what_was_offered_first() -> None:
+def test_a_tie_without_a_leader_goes_to_the_protocol_offered_first() -> None:
     support, ones = Support(), [member("a", "range", "rr"), member("b", "rr", "range")]
     for one in ones:
         support.add(one.protocols)
     assert elect(support, None) == "range"
 
 
-def test_the_leaders_first_choice_need_not_be_in_the_tie() -> None:
+def test_the_leader_decides_among_tied_protocols_even_if_its_first_choice_is_not_tied() -> None:
     members = [member("a", "x", "y", "z"), member("b", "y", "z", "x"), member("c", "y", "z", "x")]
     members += [member("d", "z", "y", "x"), member("e", "z", "y", "x")]
     assert vote(*members) == "y"
 
 
-def test_nothing_in_common_is_a_mistake_of_the_program() -> None:
+def test_a_vote_without_a_common_protocol_raises_an_error() -> None:
     with pytest.raises(ValueError, match="no protocol"):
         vote(member("a", "range"), member("b", "rr"))
 
 
-def test_a_name_offered_twice_counts_once() -> None:
+def test_a_protocol_offered_twice_by_a_member_counts_once() -> None:
     # on Kafka 4.3.0 it counts twice, so that nobody supports it any more and the group never leaves its join phase
     support = Support()
     twice: Protocols = (("range", b"1"), ("range", b"2"))
@@ -65,7 +65,7 @@ def test_a_name_offered_twice_counts_once() -> None:
     assert support.candidates() == []
 
 
-def test_support_counts_members_as_they_come_and_go() -> None:
+def test_protocol_support_counts_members_that_join_and_leave() -> None:
     support = Support()
     support.add((("range", b""), ("rr", b"")))
     support.add((("rr", b""),))
@@ -80,7 +80,7 @@ NAMES = st.lists(st.sampled_from("abcde"), min_size=1, max_size=5, unique=True)
 
 
 @given(st.lists(NAMES, min_size=1, max_size=8))
-def test_the_winner_is_offered_by_all_and_no_other_has_more_votes(lists: list[list[str]]) -> None:
+def test_the_winning_protocol_is_offered_by_all_and_has_the_most_votes(lists: list[list[str]]) -> None:
     common = set(lists[0]).intersection(*lists[1:])
     members = [member(str(i), *names) for i, names in enumerate(lists)]
     if not common:
@@ -108,7 +108,7 @@ def instructions(work: Callable[[], object]) -> int:
     return count
 
 
-def test_a_vote_takes_as_long_as_there_are_different_lists_of_names() -> None:
+def test_the_work_of_a_vote_grows_with_the_number_of_different_protocol_lists() -> None:
     names = [*(f"own-{n}" for n in range(200)), "range", "rr"]
     members = [member(str(n), *names) for n in range(100)]
     members += [member(str(n), *(f"{n}-{name}" for name in names), "range", "rr") for n in range(100)]
@@ -120,7 +120,7 @@ def test_a_vote_takes_as_long_as_there_are_different_lists_of_names() -> None:
     assert support.votes() == {"range": 200, "rr": 0}
 
 
-def test_one_more_member_with_known_names_is_only_counted() -> None:
+def test_a_further_member_with_a_known_protocol_list_is_only_counted() -> None:
     support = Support()
     names = [f"p{n}" for n in range(1_000)]
     first, second = member("a", *names), member("b", *names)

@@ -43,14 +43,14 @@ def commit(harness: GroupHarness, count: int, metadata: str = "") -> set[int]:
 
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 200])
 @pytest.mark.parametrize("metadata", [0, 1, 100, 9_000])
-def test_the_size_is_that_of_the_batch(count: int, metadata: int) -> None:
+def test_the_computed_size_is_the_size_of_the_written_batch(count: int, metadata: int) -> None:
     rows = [
         pack(offset_records.offset_commit("g", "t", n, 1, 1, "m" * metadata, 1, -1, bytes(16))) for n in range(count)
     ]
     assert size_of(rows) == len(build_packed(rows, timestamp_ms=1))
 
 
-def test_a_commit_to_the_last_byte() -> None:
+def test_a_commit_is_accepted_up_to_the_last_byte_of_the_batch_limit() -> None:
     harness = GroupHarness(offset_metadata_max_bytes=10_000)
     harness.max_bytes = 2_000
     # key and value of a record of group "g" and topic "t" have 12 and 43 bytes besides the metadata
@@ -63,7 +63,7 @@ def test_a_commit_to_the_last_byte() -> None:
     assert commit(harness, 1, "m" * 1_875) == {TOO_LARGE}
 
 
-def test_all_rows_of_a_commit_or_none() -> None:
+def test_a_commit_that_is_too_large_writes_no_row() -> None:
     harness = GroupHarness()
     harness.max_bytes = 2_000
     assert commit(harness, 100) == {TOO_LARGE}
@@ -72,7 +72,7 @@ def test_all_rows_of_a_commit_or_none() -> None:
     assert commit(harness, 20) == {0}
 
 
-def test_a_commit_that_comes_again_is_measured_too() -> None:
+def test_a_cached_commit_is_also_checked_against_the_batch_limit() -> None:
     harness = GroupHarness()
     state = harness.core.state
     commit(harness, 100)
@@ -85,7 +85,7 @@ def test_a_commit_that_comes_again_is_measured_too() -> None:
     assert harness.core.prepared_commit(large, [9] * 100, [3] * 100, harness.now, 1_000_000)
 
 
-def test_an_assignment_that_is_too_large_fails_for_all_who_wait_and_a_rebalance_begins() -> None:
+def test_an_assignment_that_is_too_large_refuses_all_waiting_syncs_and_begins_a_rebalance() -> None:
     harness = GroupHarness()
     a, b = harness.completing()
     harness.max_bytes = 2_000
@@ -105,7 +105,7 @@ def test_an_assignment_that_is_too_large_fails_for_all_who_wait_and_a_rebalance_
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_a_static_member_whose_return_does_not_fit_has_not_returned(leads: bool) -> None:
+def test_a_static_member_whose_return_does_not_fit_into_a_batch_keeps_its_old_id(leads: bool) -> None:
     harness = GroupHarness()
     a, b = harness.stable(static=True)
     back = "i0" if leads else "i1"
@@ -118,7 +118,7 @@ def test_a_static_member_whose_return_does_not_fit_has_not_returned(leads: bool)
     assert harness.join(instance=back).error_code == 0
 
 
-def test_a_group_whose_name_does_not_fit_is_not_made() -> None:
+def test_a_group_whose_name_does_not_fit_into_a_batch_is_not_created() -> None:
     harness = GroupHarness()
     harness.max_bytes = 2_000
     name = "g" * 2_500
@@ -130,7 +130,7 @@ def test_a_group_whose_name_does_not_fit_is_not_made() -> None:
     assert (harness.records, harness.core.state.groups) == ([], {})
 
 
-def test_deletions_are_all_or_none() -> None:
+def test_offset_deletions_that_do_not_fit_into_a_batch_delete_nothing() -> None:
     harness = GroupHarness()
     commit(harness, 100)
     harness.commit(group="h")

@@ -59,7 +59,7 @@ def log() -> Log:
     return Log()
 
 
-def test_what_is_committed_counts_from_the_marker_on(log: Log) -> None:
+def test_offsets_of_a_transaction_count_from_its_commit_marker_on(log: Log) -> None:
     log.pending(7, commit(5), commit(6, 1))
     assert (log.found(), log.unstable(0, 1, 2)) == ({}, [True, True, False])
     assert list(log.core.state.groups) == ["g"]
@@ -70,7 +70,7 @@ def test_what_is_committed_counts_from_the_marker_on(log: Log) -> None:
     assert value.metadata == "m"
 
 
-def test_what_is_aborted_never_does(log: Log) -> None:
+def test_offsets_of_an_aborted_transaction_never_count(log: Log) -> None:
     log.pending(7, commit(5))
     log.end(7, is_committed=False)
     log.end(7)
@@ -78,7 +78,7 @@ def test_what_is_aborted_never_does(log: Log) -> None:
     assert not log.offsets.has_open_transaction("g")
 
 
-def test_of_several_producers(log: Log) -> None:
+def test_each_producer_ends_only_its_own_pending_offsets(log: Log) -> None:
     log.pending(7, commit(5))
     log.pending(8, commit(6, 1), commit(7))
     log.end(7, is_committed=False)
@@ -87,7 +87,7 @@ def test_of_several_producers(log: Log) -> None:
     assert log.found() == {0: 7, 1: 6}
 
 
-def test_a_later_commit_without_a_transaction_stays(log: Log) -> None:
+def test_a_later_plain_commit_wins_over_a_pending_offset(log: Log) -> None:
     log.pending(7, commit(5), commit(5, 1))
     log.plain(commit(6), commit(1, 9))
     assert log.unstable(0, 9) == [True, False]
@@ -95,7 +95,7 @@ def test_a_later_commit_without_a_transaction_stays(log: Log) -> None:
     assert log.found() == {0: 6, 1: 5, 9: 1}
 
 
-def test_an_earlier_one_is_replaced(log: Log) -> None:
+def test_an_earlier_plain_commit_is_replaced_when_the_transaction_commits(log: Log) -> None:
     log.plain(commit(6))
     log.pending(7, commit(5))
     log.pending(7, commit(4))
@@ -103,7 +103,7 @@ def test_an_earlier_one_is_replaced(log: Log) -> None:
     assert log.found() == {0: 4}
 
 
-def test_the_order_of_the_commits_counts_and_not_that_of_the_ends(log: Log) -> None:
+def test_the_order_of_the_pending_offsets_decides_and_not_the_order_of_the_markers(log: Log) -> None:
     log.pending(7, commit(5))
     log.pending(8, commit(6))
     log.end(8)
@@ -117,7 +117,7 @@ def test_the_order_of_the_commits_counts_and_not_that_of_the_ends(log: Log) -> N
     assert log.found() == {0: 8}
 
 
-def test_a_tombstone_takes_the_pending_ones_along(log: Log) -> None:
+def test_a_tombstone_of_an_offset_drops_its_pending_offsets(log: Log) -> None:
     log.plain(commit(1))
     log.pending(7, commit(5), commit(6, 1))
     log.pending(8, commit(7))
@@ -129,13 +129,13 @@ def test_a_tombstone_takes_the_pending_ones_along(log: Log) -> None:
     assert (log.found(), log.found("h")) == ({1: 6}, {3: 9})
 
 
-def test_other_records_in_a_transaction_count_at_once(log: Log) -> None:
+def test_records_of_other_types_in_a_transaction_count_at_once(log: Log) -> None:
     record = GroupMetadataKey("new"), GroupMetadataValue("consumer", 5, "range", "l", members=[])
     log.pending(7, record, (OffsetCommitKey("g", "t", 0), None))
     assert list(log.core.state.groups) == ["new"]
 
 
-def test_what_is_open_is_known_until_it_ends(log: Log) -> None:
+def test_open_transactions_are_listed_until_they_end(log: Log) -> None:
     log.pending(7, commit(5), ms=11)
     log.pending(9, commit(6, 2), ms=12)
     log.pending(7, commit(5, 1), ms=13)
@@ -154,7 +154,7 @@ def test_what_is_open_is_known_until_it_ends(log: Log) -> None:
         OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", [OffsetDeleteRequestPartition(n) for n in range(3)])]),
     ],
 )
-def test_a_deletion_takes_the_pending_ones_along(request_: Any) -> None:
+def test_deleting_offsets_drops_their_pending_offsets(request_: Any) -> None:
     harness = GroupHarness()
     harness.commit()
     batch = TransactionalBatch(7, 0, 5, [commit(8), commit(9, 1)])

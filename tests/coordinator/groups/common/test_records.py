@@ -15,7 +15,7 @@ from muster.protocol.records import OFFSETS
 ORDERS = uuid.UUID("42383878-215a-4ce7-8cf4-68ad626ad733").bytes
 
 
-def test_an_offset_is_version_4() -> None:
+def test_an_offset_record_is_written_in_version_4() -> None:
     record = records.offset_commit("g", "orders", 1, 2, 3, "méta", 1795248222359, -1, ORDERS)
     key, value = record_bytes.to_bytes(OFFSETS, record)
     assert key == b"\0\1\0\1g\0\6orders\0\0\0\1"
@@ -27,7 +27,7 @@ def test_an_offset_is_version_4() -> None:
     )
 
 
-def test_an_offset_with_an_expire_timestamp_is_version_1() -> None:
+def test_an_offset_record_with_an_expire_timestamp_is_written_in_version_1() -> None:
     key, value = record_bytes.to_bytes(OFFSETS, records.offset_commit("g", "t", 0, 8, 3, "v2", 100, 200, ORDERS))
     assert key == b"\0\1\0\1g\0\1t\0\0\0\0"
     assert value == b"\0\1" + (8).to_bytes(8, "big") + b"\0\2v2" + (100).to_bytes(8, "big") + (200).to_bytes(8, "big")
@@ -38,14 +38,14 @@ def test_tombstones_have_a_key_only() -> None:
     assert record_bytes.to_bytes(OFFSETS, records.tombstone(GroupMetadataKey("g"))) == (b"\0\2\0\1g", None)
 
 
-def test_a_new_group() -> None:
+def test_a_record_of_a_new_group_has_kafkas_bytes() -> None:
     key, value = record_bytes.to_bytes(OFFSETS, classic.new_group("g", 1795248225380))
     assert key == b"\0\2\0\1g"
     expected = b"\0\3\0\0\0\0\0\0\xff\xff\xff\xff" + (1795248225380).to_bytes(8, "big") + b"\0\0\0\0"
     assert value == expected
 
 
-def test_a_group_with_members_is_version_3_and_reads_back() -> None:
+def test_a_group_record_with_members_is_version_3_and_can_be_read_again() -> None:
     group = ClassicGroup("g", 77)
     group.protocol_type, group.protocol_name, group.generation = "consumer", "rr", 4
     protocols = (("range", b"no"), ("rr", b"yes"))
@@ -60,7 +60,7 @@ def test_a_group_with_members_is_version_3_and_reads_back() -> None:
     assert [one.assignment for one in classic.group_metadata(group).value.members] == [b"old", b"old"]  # type: ignore[union-attr]  # a group's
 
 
-def test_a_record_as_it_stands_in_a_batch() -> None:
+def test_a_packed_record_has_the_bytes_that_stand_in_a_batch() -> None:
     tombstone = records.offset_tombstone("g", "t", 3)
     assert records.pack(tombstone) == b"\x18" + record_bytes.to_bytes(OFFSETS, tombstone)[0] + b"\1\0"
     group = classic.new_group("g" * 60, 5)

@@ -15,19 +15,19 @@ def offered(*metadata: bytes) -> Protocols:
     return tuple((f"p{i}", again(data)) for i, data in enumerate(metadata))
 
 
-def test_equal_values_are_one() -> None:
+def test_equal_values_become_one_object() -> None:
     shared, first = SharedValues(), again(b"same")
     assert shared.of(first) is first
     assert shared.of(again(b"same")) is first
     assert shared.of(again(b"other")) == b"other"
 
 
-def test_values_that_are_false_too() -> None:
+def test_falsy_values_are_shared_too() -> None:
     shared = SharedValues()
     assert [shared.of(value) for value in ("", 0, "", 0)] == ["", 0, "", 0]
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_number_of_shared_values_is_bounded() -> None:
     shared, first = SharedValues(), again(b"first")
     shared.of(first)
     for i in range(2 * KEPT):
@@ -36,13 +36,13 @@ def test_what_is_remembered_is_bounded() -> None:
     assert shared.of(second) is second
 
 
-def test_long_names_are_not_remembered() -> None:
+def test_long_names_are_not_shared() -> None:
     shared = SharedValues()
     assert shared.of("x" * (MAX_SHARED_LENGTH + 1)) == "x" * (MAX_SHARED_LENGTH + 1)
     assert not shared._known
 
 
-def test_protocols_with_equal_metadata() -> None:
+def test_protocols_with_equal_metadata_are_shared() -> None:
     shared = SharedValues()
     first = shared.protocols(offered(b"abc", b"abc"))
     assert first == (("p0", b"abc"), ("p1", b"abc"))
@@ -50,7 +50,7 @@ def test_protocols_with_equal_metadata() -> None:
     assert shared.protocols(offered(b"abc", b"abc")) is first
 
 
-def test_long_metadata_is_its_member_s_own() -> None:
+def test_long_metadata_is_not_shared_between_members() -> None:
     shared = SharedValues()
     long, half = b"x" * (MAX_SHARED_LENGTH + 1), b"y" * MAX_SHARED_LENGTH
     first = shared.protocols(offered(long, half))
@@ -61,14 +61,14 @@ def test_long_metadata_is_its_member_s_own() -> None:
     assert first[1][1] is second[1][1]
 
 
-def test_one_moment_is_one_number() -> None:
+def test_equal_timestamps_become_one_object() -> None:
     shared = SharedValues()
     early, late = int("1700000000000"), int("1700000000000")
     assert shared.moment(early) is shared.moment(late) is early
     assert shared.moment(early + 1) == late + 1
 
 
-def test_members_share_what_they_have_in_common() -> None:
+def test_members_of_a_group_share_their_equal_fields() -> None:
     harness = GroupHarness()
     harness.stable(count=3)
     for one in (harness, reload(harness)):
@@ -80,7 +80,7 @@ def test_members_share_what_they_have_in_common() -> None:
             assert (b.client_id is a.client_id, b.client_host is a.client_host) == (True, True)
 
 
-def test_one_protocol_is_shared_as_several_are() -> None:
+def test_a_single_protocol_is_shared_as_several_are() -> None:
     shared = SharedValues()
     first = shared.protocols([("p0", bytes([1, 2]))])
     assert shared.one_protocol("p0", bytes([1, 2])) is first

@@ -24,14 +24,14 @@ def metadata(*members: MemberMetadata, generation: int = 1, protocol: str | None
     return GroupMetadataValue("consumer", generation, protocol, leader, 77, list(members))
 
 
-def test_record_types_that_are_none_of_ours_are_skipped() -> None:
+def test_records_of_other_coordinators_are_skipped() -> None:
     one = state()
     one.evolve(TransactionLogKey("t"), None)
     assert one.evolve_all([(TransactionLogKey("t"), None)]) == 1
     assert one.groups == {}
 
 
-def test_an_offset_makes_a_simple_group_and_a_tombstone_leaves_it() -> None:
+def test_an_offset_creates_a_simple_group_and_its_tombstone_keeps_the_group() -> None:
     one = state()
     value = OffsetCommitValue(5, commit_timestamp=9)
     one.evolve(OffsetCommitKey("g", "t", 0), value)
@@ -40,7 +40,7 @@ def test_an_offset_makes_a_simple_group_and_a_tombstone_leaves_it() -> None:
     assert (one.offsets.get("g", "t", 0), list(one.groups)) == (None, ["g"])
 
 
-def test_tombstones_of_what_is_not_there_are_harmless() -> None:
+def test_tombstones_of_unknown_keys_change_nothing() -> None:
     one = state()
     one.evolve(OffsetCommitKey("g", "t", 0), None)
     one.evolve(GroupMetadataKey("g"), None)
@@ -60,7 +60,7 @@ def test_offsets_of_the_oldest_format_are_read() -> None:
     assert one.offsets.get("g", "t", 0) is None
 
 
-def test_a_later_record_of_a_group_replaces_the_earlier_one_whole() -> None:
+def test_a_later_group_record_replaces_the_earlier_one_completely() -> None:
     one = state()
     a = MemberMetadata("a", "i", "c", "/h", 20, 10, b"s", b"x")
     b = MemberMetadata("b", None, "c", "/h", 20, 10, b"s", b"y")
@@ -89,7 +89,7 @@ def test_a_record_without_rebalance_timeout_means_the_session_timeout() -> None:
     assert group.members["a"].rebalance_timeout_ms == 10
 
 
-def test_an_empty_group_comes_back_empty_with_its_type() -> None:
+def test_an_empty_group_is_loaded_as_empty_with_its_protocol_type() -> None:
     one = state()
     one.evolve(GroupMetadataKey("g"), metadata(generation=3, protocol=None))
     group = classic_group(one, "g")
@@ -109,7 +109,7 @@ def test_a_tombstone_ends_a_group_and_its_deadlines() -> None:
     assert (one.groups, one.deadlines.next_ms(), group.state) == ({}, None, "Dead")
 
 
-def test_a_fresh_group_is_empty_and_has_nothing() -> None:
+def test_a_new_group_is_empty_and_has_default_fields() -> None:
     group = ClassicGroup("g", 5)
     facts = (group.state, group.generation, group.protocol_type, group.protocol_name, group.leader_id)
     assert facts == ("Empty", 0, None, None, None)

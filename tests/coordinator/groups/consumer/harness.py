@@ -1,4 +1,4 @@
-"""A core with consumer groups to talk to: short heartbeats, and its records as short texts."""
+"""A core with consumer groups for tests: short calls for heartbeats, and its records as short texts."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ topics.version = 1  # type: ignore[attr-defined]
 
 
 class ConsumerGroupHarness(GroupHarness):
-    """A `GroupHarness` for consumer groups. `elsewhere`: what the core wants done, when `helped`."""
+    """A `GroupHarness` for consumer groups. With `helped`, `offloaded` has the work that the core gives away."""
 
     def __init__(self, *, helped: bool = False, **settings: Any) -> None:
         settings.setdefault("group_consumer_assignment_interval_ms", 0)
         super().__init__(**settings)
-        self.elsewhere: list[Any] = []
+        self.offloaded: list[Any] = []
         if helped:
-            helpers = Helpers(self.elsewhere.append, self.elsewhere.append)
+            helpers = Helpers(self.offloaded.append, self.offloaded.append)
             self.core = GroupCore(self.settings, TOPICS, helpers=helpers)
             self.core.loaded(self.now)
 
@@ -61,7 +61,7 @@ class ConsumerGroupHarness(GroupHarness):
         output.replies = [one for one in output.replies if not isinstance(one[1], AssignmentWanted | TopicsWanted)]
         return super().collect(output)
 
-    def cast(
+    def heartbeat(
         self,
         member: str,
         epoch: int | None = None,
@@ -78,7 +78,7 @@ class ConsumerGroupHarness(GroupHarness):
         error: str | None = None,
         version: int = 1,
     ) -> Any:
-        """A heartbeat; without an epoch in the member's own. None while it is not answered."""
+        """Send a heartbeat, by default in the member's epoch. The result is None while it has no answer."""
         if epoch is None:
             epoch = self.member(member, group).position.epoch
         rows = None
@@ -100,13 +100,13 @@ class ConsumerGroupHarness(GroupHarness):
         self.settle()
         return self.reply(self.asked)
 
-    def enter(self, member: str, *names: str, **more: Any) -> Any:
-        """A member joins."""
+    def first_heartbeat(self, member: str, *names: str, **more: Any) -> Any:
+        """Send the heartbeat with which a member joins."""
         given = list(names) if names or "pattern" not in more else None
-        return self.cast(member, 0, names=given, owned={}, timeout=more.pop("timeout", 5_000), **more)
+        return self.heartbeat(member, 0, names=given, owned={}, timeout=more.pop("timeout", 5_000), **more)
 
     def notify(self, what: AssignmentComputed | TopicsFound | TopicsChanged) -> None:
-        """The core is told something."""
+        """The core gets a result of offloaded work, or new topics."""
         self.collect(self.core.handle(what, self.now, self.max_bytes))
         self.settle()
 
@@ -133,7 +133,7 @@ class ConsumerGroupHarness(GroupHarness):
 
 
 def given(response: Any) -> str | None:
-    """The assignment of a response: "t0+1 u0"; None when there is none."""
+    """The assignment of a response, such as "t0+1 u0". None if the response has no assignment."""
     if response.assignment is None:
         return None
     return " ".join(

@@ -1,4 +1,4 @@
-"""Consumer groups where something else is in between: another group of that name, a member that is gone, a topic."""
+"""Rare cases of consumer groups: a group that was replaced, a member that has left, a deleted topic."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from muster.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.coordinator.groups.consumer.harness import ConsumerGroupHarness, T, given
-from tests.coordinator.groups.consumer.test_elsewhere import large
 from tests.coordinator.groups.consumer.test_migration import classic, join, mixed
+from tests.coordinator.groups.consumer.test_offloaded_work import large
 
 CLIENT = Client("c", "/10.0.0.1")
 
 
-def test_one_of_two_timers_is_stopped() -> None:
+def test_stopping_one_of_two_timers_keeps_the_other() -> None:
     deadlines, member = Deadlines(), ConsumerMember("g", "A")
     start_timer(deadlines, member, JOIN, 5)
     start_timer(deadlines, member, SYNC, 7)
@@ -60,25 +60,25 @@ def test_one_of_two_timers_is_stopped() -> None:
     assert (member.timers, deadlines.next_ms()) == (None, None)
 
 
-def test_of_very_many_names_the_order_is_that_in_which_they_came() -> None:
+def test_very_many_names_keep_the_order_in_which_they_were_given() -> None:
     names = [f"m{number}" for number in range(kafka_order.MAX_ORDERED + 1)]
     assert kafka_order.timeline(names, 512) == names
     assert sorted(kafka_order.timeline(names[:-1], 512)) == sorted(names[:-1])
 
 
-def test_a_static_classic_member_is_replaced_without_having_left() -> None:
+def test_a_static_classic_member_can_be_replaced_without_leaving_first() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     first = join(harness, "", "u", instance="i")
-    joined = harness.enter("D", "u", instance="i")
+    joined = harness.first_heartbeat("D", "u", instance="i")
     assert not joined.error_code
     assert list(harness.consumers().members) == ["C", "D"]
     assert harness.beat(first.member_id, 2) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_classic_member_takes_the_last_place_and_wants_other_topics() -> None:
+def test_a_classic_member_that_replaces_the_last_consumer_member_downgrades_the_group() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("C", "u", instance="i")
+    harness.first_heartbeat("C", "u", instance="i")
     joined = join(harness, "", "t", instance="i")
     assert (joined.error_code, joined.generation_id) == (0, 0)
     group = harness.core.state.groups["g"]
@@ -86,7 +86,7 @@ def test_a_classic_member_takes_the_last_place_and_wants_other_topics() -> None:
     assert (group.state, group.generation) == ("PreparingRebalance", 2)
 
 
-def test_nobody_that_is_known_leaves() -> None:
+def test_a_leave_of_unknown_members_writes_nothing() -> None:
     harness, _ = mixed()
     harness.written()
     answer = harness.send(LeaveGroupRequest("g", members=[MemberIdentity("ghost", None, None)]))
@@ -94,47 +94,47 @@ def test_nobody_that_is_known_leaves() -> None:
     assert not harness.written()
 
 
-def test_an_assignment_to_a_topic_that_is_gone_is_no_target() -> None:
+def test_an_upgrade_ignores_assignments_of_deleted_topics() -> None:
     harness = classic()
     (member,) = harness.core.state.groups["g"].members  # type: ignore[attr-defined]
     harness.sync(member, {member: assignment_bytes({"u": [0, 1]})})
     harness = ConsumerGroupHarness()
     member = join(harness, "", "u").member_id
     harness.sync(member, {member: assignment_bytes({"gone": [0], "u": [1]})})
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     assert harness.member(member).position.assigned == ((b"U" * 16, (1,), (1,)),)
 
 
-def test_targets_of_a_group_that_is_another_one_now() -> None:
+def test_computed_targets_for_a_group_that_was_replaced_are_ignored() -> None:
     harness = large()
-    harness.enter("A", "t")
-    wanted = harness.elsewhere.pop()
-    harness.cast("A", -1)
+    harness.first_heartbeat("A", "t")
+    wanted = harness.offloaded.pop()
+    harness.heartbeat("A", -1)
     assert not harness.send(DeleteGroupsRequest(["g"])).results[0].error_code
-    harness.enter("B", "t")
+    harness.first_heartbeat("B", "t")
     harness.notify(AssignmentComputed(wanted, {}))
     assert harness.consumers().computing_epoch == 2
     assert list(harness.consumers().members) == ["B"]
 
 
-def test_patterns_are_not_searched_for_again_without_need() -> None:
+def test_patterns_are_not_resolved_again_without_need() -> None:
     harness = ConsumerGroupHarness(helped=True)
-    harness.enter("A", pattern="t.*")
-    wanted = harness.elsewhere.pop()
+    harness.first_heartbeat("A", pattern="t.*")
+    wanted = harness.offloaded.pop()
     harness.notify(TopicsFound(wanted, {"t.*": ["t"]}))
     harness.advance(11_000)
-    assert given(harness.cast("A"))
-    assert not harness.elsewhere
+    assert given(harness.heartbeat("A"))
+    assert not harness.offloaded
 
 
-def test_a_tombstone_of_a_member_that_is_not_there() -> None:
+def test_a_tombstone_of_an_unknown_member_changes_nothing() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     harness.core.replay([(ConsumerGroupMemberMetadataKey("g", "ghost"), None)], harness.now)
     assert list(harness.consumers().members) == ["A"]
 
 
-def test_a_foreign_group_that_was_never_there_and_one_without_members() -> None:
+def test_a_tombstone_of_an_unknown_unsupported_group_changes_nothing() -> None:
     harness = ConsumerGroupHarness()
     rows = [
         (StreamsGroupMetadataKey("s"), None),
@@ -161,26 +161,26 @@ def committing(harness: ConsumerGroupHarness, epoch: int, version: int) -> int:
     return error
 
 
-def test_old_versions_of_commits() -> None:
+def test_commits_before_version_9_are_refused_for_consumer_members() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     assert committing(harness, 2, 9) == 0
     assert committing(harness, 2, 8) == ErrorCode.UNSUPPORTED_VERSION
     assert committing(harness, 1, 9) == ErrorCode.STALE_MEMBER_EPOCH
 
 
-def test_a_fetch_in_another_epoch() -> None:
+def test_an_offset_fetch_with_another_member_epoch_is_refused() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     for epoch, error in ((2, 0), (1, ErrorCode.STALE_MEMBER_EPOCH)):
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", "A", epoch, None)])
         assert harness.send(request).groups[0].error_code == error
 
 
-def test_offsets_in_a_transaction_in_another_epoch() -> None:
+def test_a_transactional_commit_with_another_member_epoch_is_refused() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t")
-    harness.cast("A", names=["t", "u"])
+    harness.first_heartbeat("A", "t")
+    harness.heartbeat("A", names=["t", "u"])
     for epoch, topic, error in (
         (3, "t", 0),
         (2, "t", 0),  # it had the partition by then
@@ -195,25 +195,25 @@ def test_offsets_in_a_transaction_in_another_epoch() -> None:
         assert harness.reply(harness.asked).topics[0].partitions[0].error_code == error, (epoch, topic)
 
 
-def test_of_very_many_that_others_wait_for_the_first_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_owners_that_others_wait_for_are_listed_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciliation_facts, "MAX_OWNERS", 0)
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t")
-    harness.enter("B", "t")
-    harness.cast("A", owned={"t": list(range(8))})
-    harness.cast("B")
-    told = harness.consumers().reconciliation
-    assert told is not None
-    assert not told.owners
+    harness.first_heartbeat("A", "t")
+    harness.first_heartbeat("B", "t")
+    harness.heartbeat("A", owned={"t": list(range(8))})
+    harness.heartbeat("B")
+    reconciliation = harness.consumers().reconciliation
+    assert reconciliation is not None
+    assert not reconciliation.owners
 
 
-def test_of_very_many_partitions_the_first_are_told() -> None:
+def test_events_list_partitions_up_to_a_limit() -> None:
     harness = ConsumerGroupHarness()
     gave_up = [((T, tuple(range(150)), (1,) * 150), (b"U" * 16, (0,), (1,)))]
     assert history._listed(gave_up, harness.core.state.image) == [{"topic": "t", "partitions": list(range(100))}]
 
 
-def test_of_very_many_partitions_nobody_looks_how_long_they_were_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_free_time_of_partitions_is_measured_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     freed: dict[tuple[bytes, int], int] = {}
     reconciliation_facts._free(freed, T, (1, 2), 5)
     monkeypatch.setattr(reconciliation_facts, "MAX_FREED", 2)

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: who may, what follows, and what is written. The answers are those of a Kafka 4.3."""
+"""ConsumerGroupHeartbeat: checks, changes and records. The answers are those of Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def state(harness: ConsumerGroupHarness) -> str:
 
 def test_a_first_member_gets_everything_in_one_heartbeat() -> None:
     harness = ConsumerGroupHarness()
-    joined = harness.enter("A", "t")
+    joined = harness.first_heartbeat("A", "t")
     assert (joined.error_code, joined.member_id, joined.member_epoch, given(joined)) == (0, "A", 2, ALL)
     assert joined.heartbeat_interval_ms == 5_000
     assert harness.written() == [
@@ -37,17 +37,17 @@ def test_a_first_member_gets_everything_in_one_heartbeat() -> None:
         "TargetAssignmentMetadata 2",
         f"CurrentMemberAssignment A 2<0 0 {ALL}",
     ]
-    again = harness.cast("A")
+    again = harness.heartbeat("A")
     assert (again.member_epoch, again.assignment) == (2, None)
     assert not harness.written()
     assert state(harness) == "Stable"
 
 
-def test_a_partition_moves_only_when_its_owner_has_given_it_up() -> None:
+def test_a_partition_moves_only_after_its_owner_has_revoked_it() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "u", assignor="range")
+    harness.first_heartbeat("A", "u", assignor="range")
     harness.records.clear()
-    second = harness.enter("B", "u")
+    second = harness.first_heartbeat("B", "u")
     assert (second.member_epoch, given(second)) == (3, "")
     assert harness.written() == [
         "MemberMetadata B",
@@ -58,28 +58,28 @@ def test_a_partition_moves_only_when_its_owner_has_given_it_up() -> None:
         "CurrentMemberAssignment B 3<0 2",
     ]
     assert state(harness) == "Reconciling"
-    first = harness.cast("A", owned={"u": [0, 1]})
+    first = harness.heartbeat("A", owned={"u": [0, 1]})
     assert (first.member_epoch, given(first)) == (2, "u0")
     assert harness.written() == ["CurrentMemberAssignment A 2<2 1 u0 -u1"]
-    assert given(harness.cast("B", owned={})) is None
+    assert given(harness.heartbeat("B", owned={})) is None
     assert harness.written() == ["CurrentMemberAssignment B 3<3 2"]  # as on Kafka: it has been in this epoch before
-    assert given(harness.cast("B", owned={})) is None
-    assert harness.cast("A", owned={"u": [0, 1]}).assignment is None
+    assert given(harness.heartbeat("B", owned={})) is None
+    assert harness.heartbeat("A", owned={"u": [0, 1]}).assignment is None
     assert not harness.written()
-    assert harness.cast("A", owned={"u": [0]}).member_epoch == 3
+    assert harness.heartbeat("A", owned={"u": [0]}).member_epoch == 3
     assert harness.written() == ["CurrentMemberAssignment A 3<2 0 u0"]
-    assert given(harness.cast("B", owned={})) == "u1"
+    assert given(harness.heartbeat("B", owned={})) == "u1"
     assert harness.written() == ["CurrentMemberAssignment B 3<3 0 u1"]
     assert state(harness) == "Stable"
 
 
-def test_who_does_not_give_up_in_time_is_fenced() -> None:
+def test_a_member_that_does_not_revoke_partitions_in_time_is_fenced() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "u", timeout=7_000)
-    harness.enter("B", "u")
-    harness.cast("A", owned={"u": [0, 1]})
+    harness.first_heartbeat("A", "u", timeout=7_000)
+    harness.first_heartbeat("B", "u")
+    harness.heartbeat("A", owned={"u": [0, 1]})
     harness.advance(5_000)
-    harness.cast("A", owned={"u": [0, 1]})  # does not begin the time anew
+    harness.heartbeat("A", owned={"u": [0, 1]})  # does not begin the time anew
     harness.written()
     harness.advance(1_999)
     assert list(harness.consumers().members) == ["A", "B"]
@@ -91,15 +91,15 @@ def test_who_does_not_give_up_in_time_is_fenced() -> None:
         "Metadata 4",
     ]
     assert state(harness) == "Assigning"
-    assert harness.cast("A", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert given(harness.cast("B", owned={})) == "u0+1"
+    assert harness.heartbeat("A", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert given(harness.heartbeat("B", owned={})) == "u0+1"
 
 
-def test_a_silent_member_is_fenced() -> None:
+def test_a_member_without_heartbeats_is_fenced() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     harness.advance(44_999)
-    harness.cast("A")
+    harness.heartbeat("A")
     harness.advance(44_999)
     assert state(harness) == "Stable"
     harness.advance(1)
@@ -123,43 +123,43 @@ def test_a_silent_member_is_fenced() -> None:
         (-3, {}, "MemberEpoch is invalid."),
     ],
 )  # fmt: skip
-def test_what_a_heartbeat_must_carry(epoch: int, more: dict[str, Any], message: str) -> None:
+def test_a_heartbeat_without_required_fields_is_refused(epoch: int, more: dict[str, Any], message: str) -> None:
     harness = ConsumerGroupHarness()
-    refused = harness.cast(more.pop("member", "A"), epoch, **more)
+    refused = harness.heartbeat(more.pop("member", "A"), epoch, **more)
     assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, message)
     assert (refused.member_id, refused.member_epoch, refused.assignment) == (None, 0, None)
     assert not harness.core.state.groups
 
 
-def test_an_assignor_that_is_not_there() -> None:
-    refused = ConsumerGroupHarness().enter("A", "t", assignor="mine")
+def test_an_unknown_server_assignor_is_refused() -> None:
+    refused = ConsumerGroupHarness().first_heartbeat("A", "t", assignor="mine")
     assert refused.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
     assert refused.error_message == "ServerAssignor mine is not supported. Supported assignors: uniform, range."
 
 
-def test_an_old_client_is_given_an_id() -> None:
+def test_a_client_of_version_0_is_given_a_member_id() -> None:
     harness = ConsumerGroupHarness()
-    assert harness.enter("", "t", version=0).member_id == "drawn1"
-    assert harness.enter("", "t", version=1).error_message == "MemberId can't be empty."
+    assert harness.first_heartbeat("", "t", version=0).member_id == "drawn1"
+    assert harness.first_heartbeat("", "t", version=1).error_message == "MemberId can't be empty."
 
 
-def test_who_is_not_known() -> None:
+def test_heartbeats_of_unknown_groups_and_members_are_refused() -> None:
     harness = ConsumerGroupHarness()
-    absent = harness.cast("A", 1)
+    absent = harness.heartbeat("A", 1)
     assert (absent.error_code, absent.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Consumer group g not found.")
-    leaving = harness.cast("A", -1)
+    leaving = harness.heartbeat("A", -1)
     assert (leaving.error_code, leaving.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found.")
-    harness.enter("A", "t")
-    stranger = harness.cast("B", 1)
+    harness.first_heartbeat("A", "t")
+    stranger = harness.heartbeat("B", 1)
     assert stranger.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert stranger.error_message == "Member B is not a member of group g."
 
 
-def test_epochs_that_do_not_fit() -> None:
+def test_heartbeats_with_a_wrong_member_epoch_are_fenced() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t")
-    harness.cast("A", names=["t", "u"])
-    ahead, behind = harness.cast("A", 9), harness.cast("A", 1)
+    harness.first_heartbeat("A", "t")
+    harness.heartbeat("A", names=["t", "u"])
+    ahead, behind = harness.heartbeat("A", 9), harness.heartbeat("A", 1)
     assert ahead.error_code == behind.error_code == ErrorCode.FENCED_MEMBER_EPOCH
     assert ahead.error_message == (
         "The consumer group member has a greater member epoch (9) than the one known by the group coordinator (3). "
@@ -167,33 +167,33 @@ def test_epochs_that_do_not_fit() -> None:
     )
     assert "a smaller member epoch (1)" in behind.error_message
     # the answer to the one before may have been lost
-    assert harness.cast("A", 2).error_code == ErrorCode.FENCED_MEMBER_EPOCH
-    assert harness.cast("A", 2, owned={"t": [0, 1]}).member_epoch == 3
+    assert harness.heartbeat("A", 2).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert harness.heartbeat("A", 2, owned={"t": [0, 1]}).member_epoch == 3
     # and with 0 it begins anew
-    assert given(harness.enter("A", "t", "u")) == f"{ALL} u0+1"
+    assert given(harness.first_heartbeat("A", "t", "u")) == f"{ALL} u0+1"
 
 
-def test_a_full_group() -> None:
+def test_a_full_group_refuses_a_new_member() -> None:
     harness = ConsumerGroupHarness(group_consumer_max_size=1)
-    harness.enter("A", "t")
-    refused = harness.enter("B", "t")
+    harness.first_heartbeat("A", "t")
+    refused = harness.first_heartbeat("B", "t")
     assert refused.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert refused.error_message == "The consumer group has reached its maximum capacity of 1 members."
-    assert harness.enter("A", "t").error_code == 0
+    assert harness.first_heartbeat("A", "t").error_code == 0
 
 
-def test_a_static_member_is_replaced_when_it_has_said_that_it_goes() -> None:
+def test_a_static_member_can_be_replaced_only_after_it_has_left_temporarily() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t", instance="i")
-    refused = harness.enter("B", "t", instance="i")
+    harness.first_heartbeat("A", "t", instance="i")
+    refused = harness.first_heartbeat("B", "t", instance="i")
     assert refused.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
     assert refused.error_message == (
         "Static member B with instance id i cannot join the group because the instance id is owned by A member."
     )
-    assert harness.cast("A", -2, instance="i").member_epoch == -2
+    assert harness.heartbeat("A", -2, instance="i").member_epoch == -2
     assert state(harness) == "Reconciling"
     harness.written()
-    back = harness.enter("B", "t", instance="i")
+    back = harness.first_heartbeat("B", "t", instance="i")
     assert (back.member_epoch, given(back)) == (2, ALL)
     assert harness.written() == [
         "CurrentMemberAssignment A -",
@@ -204,114 +204,114 @@ def test_a_static_member_is_replaced_when_it_has_said_that_it_goes() -> None:
         f"CurrentMemberAssignment B 0<0 0 {ALL}",
         f"CurrentMemberAssignment B 2<0 0 {ALL}",
     ]
-    fenced = harness.cast("A", 2, instance="i")
+    fenced = harness.heartbeat("A", 2, instance="i")
     assert fenced.error_code == ErrorCode.FENCED_INSTANCE_ID
     assert fenced.error_message == "Static member A with instance id i was fenced by member B."
-    assert harness.cast("C", 1, instance="j").error_message == "Instance id j is unknown."
+    assert harness.heartbeat("C", 1, instance="j").error_message == "Instance id j is unknown."
 
 
-def test_a_static_member_that_does_not_come_back() -> None:
+def test_a_static_member_that_does_not_return_is_removed() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t", instance="i")
+    harness.first_heartbeat("A", "t", instance="i")
     harness.advance(30_000)
-    harness.cast("A", -2, instance="i")  # does not prolong its session
+    harness.heartbeat("A", -2, instance="i")  # does not prolong its session
     harness.advance(15_000)
     assert state(harness) == "Empty"
 
 
-def test_leaving_makes_an_epoch_and_the_next_heartbeat_a_target() -> None:
+def test_leaving_bumps_the_epoch_and_the_next_heartbeat_computes_a_target() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t")
-    harness.enter("B", "t")
+    harness.first_heartbeat("A", "t")
+    harness.first_heartbeat("B", "t")
     harness.written()
-    left = harness.cast("A", -1)
+    left = harness.heartbeat("A", -1)
     assert (left.error_code, left.member_id, left.member_epoch) == (0, "A", -1)
     assert harness.written()[-1] == "Metadata 4"
     assert state(harness) == "Assigning"
-    assert given(harness.cast("B", owned={})) == ALL
+    assert given(harness.heartbeat("B", owned={})) == ALL
     assert state(harness) == "Stable"
 
 
-def test_another_subscription_is_another_epoch_but_its_order_is_not() -> None:
+def test_a_new_subscription_bumps_the_epoch_but_a_new_order_of_names_does_not() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t")
-    assert harness.cast("A", names=["u", "t"]).member_epoch == 3
-    assert harness.cast("A", names=["t", "u", "t"]).member_epoch == 3
-    assert harness.cast("A", assignor="range").member_epoch == 3
-    assert harness.cast("A", timeout=9).assignment is None
+    harness.first_heartbeat("A", "t")
+    assert harness.heartbeat("A", names=["u", "t"]).member_epoch == 3
+    assert harness.heartbeat("A", names=["t", "u", "t"]).member_epoch == 3
+    assert harness.heartbeat("A", assignor="range").member_epoch == 3
+    assert harness.heartbeat("A", timeout=9).assignment is None
     assert harness.written()[-2:] == ["MemberMetadata A", "MemberMetadata A"]
 
 
-def test_topics_change() -> None:
+def test_a_topic_that_grows_bumps_the_epoch() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t", "new")
+    harness.first_heartbeat("A", "t", "new")
     harness.notify(TopicsChanged(topics(t=8, u=2)))
-    assert harness.cast("A").member_epoch == 2
+    assert harness.heartbeat("A").member_epoch == 2
     harness.notify(TopicsChanged(topics(t=9, u=2)))
     harness.written()
-    grown = harness.cast("A", owned={"t": range(8)})
+    grown = harness.heartbeat("A", owned={"t": range(8)})
     assert (grown.member_epoch, given(grown)) == (3, f"{ALL}+8")
     harness.notify(TopicsChanged(topics(u=2)))
-    gone = harness.cast("A", owned={"t": range(9)})
+    gone = harness.heartbeat("A", owned={"t": range(9)})
     assert (gone.member_epoch, given(gone)) == (3, "")
     assert state(harness) == "Reconciling"
-    assert harness.cast("A", owned={}).member_epoch == 4
+    assert harness.heartbeat("A", owned={}).member_epoch == 4
 
 
-def test_the_assignment_interval() -> None:
+def test_targets_are_computed_at_most_once_in_each_assignment_interval() -> None:
     harness = ConsumerGroupHarness(group_consumer_assignment_interval_ms=1_000)
-    harness.enter("A", "u")
-    second = harness.enter("B", "u")
+    harness.first_heartbeat("A", "u")
+    second = harness.first_heartbeat("B", "u")
     assert (second.member_epoch, given(second), state(harness)) == (2, "", "Assigning")
     harness.advance(999)
-    assert harness.cast("B", owned={}).member_epoch == 2
+    assert harness.heartbeat("B", owned={}).member_epoch == 2
     harness.advance(1)
     assert state(harness) == "Assigning"  # it is a heartbeat that computes
-    assert harness.cast("B", owned={}).member_epoch == 3
+    assert harness.heartbeat("B", owned={}).member_epoch == 3
 
 
 def test_a_group_is_deleted_with_all_its_records() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     assert harness.send(DeleteGroupsRequest(["g"])).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
-    harness.cast("A", -1)
+    harness.heartbeat("A", -1)
     harness.written()
     assert harness.send(DeleteGroupsRequest(["g"])).results[0].error_code == 0
     assert harness.written() == ["TargetAssignmentMetadata -", "PartitionMetadata -", "Metadata -"]
     assert not harness.core.state.groups
 
 
-def test_an_empty_classic_group_gives_way_and_its_offsets_stay() -> None:
+def test_an_empty_classic_group_becomes_a_consumer_group_and_keeps_its_offsets() -> None:
     harness = ConsumerGroupHarness()
     harness.join()
     harness.commit("c-uuid1", 1)
     harness.leave("c-uuid1")
     assert harness.commit() == 0
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     assert isinstance(harness.core.state.groups["g"], ConsumerGroup)
     assert harness.fetch().committed_offset == 5
     assert [one.group_type for one in harness.send(ListGroupsRequest()).groups] == ["consumer"]
 
 
-def test_commits_by_epoch() -> None:
+def test_commits_are_checked_by_member_epoch() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t")
-    harness.cast("A", names=["t", "u"])
+    harness.first_heartbeat("A", "t")
+    harness.heartbeat("A", names=["t", "u"])
     assert harness.commit("A", 3) == 0
     assert harness.commit("A", 2) == 0  # t was assigned to it in epoch 2
     assert harness.commit("A", 1) == ErrorCode.STALE_MEMBER_EPOCH
     assert harness.commit("A", 2, topic="u") == ErrorCode.STALE_MEMBER_EPOCH
     assert harness.commit("A", 4) == ErrorCode.STALE_MEMBER_EPOCH
     assert harness.commit("B", 3) == harness.commit() == ErrorCode.UNKNOWN_MEMBER_ID
-    harness.cast("A", -1)
+    harness.heartbeat("A", -1)
     assert harness.commit() == 0
 
 
-def test_replay_gives_the_group() -> None:
+def test_a_replay_of_the_records_gives_the_same_group() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t", instance="i", rack="r")
-    harness.enter("B", "t", "u", assignor="range")
-    harness.cast("A", owned={"t": range(8)}, instance="i")
+    harness.first_heartbeat("A", "t", instance="i", rack="r")
+    harness.first_heartbeat("B", "t", "u", assignor="range")
+    harness.heartbeat("A", owned={"t": range(8)}, instance="i")
     live, other = harness.consumers(), harness.replayed(harness.records)
     soft = {
         "members",
@@ -334,57 +334,57 @@ def test_replay_gives_the_group() -> None:
     assert (live.state, other.state) == ("Reconciling", "Reconciling")
 
 
-def test_what_does_not_fit_into_a_batch_changes_nothing() -> None:
+def test_a_join_that_does_not_fit_into_a_batch_changes_nothing() -> None:
     harness = ConsumerGroupHarness()
     harness.max_bytes = 2_000
-    refused = harness.enter("A", *[f"a-topic-with-a-name-{number}" for number in range(100)])
+    refused = harness.first_heartbeat("A", *[f"a-topic-with-a-name-{number}" for number in range(100)])
     assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert not harness.core.state.groups
     harness.max_bytes = 500
-    joined = harness.enter("A", "t")
+    joined = harness.first_heartbeat("A", "t")
     assert (joined.error_code, joined.member_epoch) == (0, 2)
 
 
-def test_targets_that_do_not_fit_into_a_batch_leave_those_in_force() -> None:
+def test_new_targets_that_do_not_fit_into_a_batch_leave_the_old_targets() -> None:
     harness = ConsumerGroupHarness()
     for number in range(8):
-        harness.enter(f"A{number}", "t")
+        harness.first_heartbeat(f"A{number}", "t")
     harness.max_bytes = 900
-    joined = harness.enter("B", "t")
+    joined = harness.first_heartbeat("B", "t")
     assert (joined.error_code, joined.member_epoch) == (0, 10)
     harness.notify(TopicsChanged(topics(t=200)))
-    harness.cast("B", owned={})
+    harness.heartbeat("B", owned={})
     assert state(harness) == "Assigning"
     harness.max_bytes = 100_000
-    harness.cast("B", owned={})
+    harness.heartbeat("B", owned={})
     assert state(harness) == "Reconciling"
 
 
-def test_first_targets_that_do_not_fit_into_a_batch_refuse_the_newcomer() -> None:
+def test_first_targets_that_do_not_fit_into_a_batch_refuse_the_new_member() -> None:
     harness = ConsumerGroupHarness()
     harness.notify(TopicsChanged(topics(t=300)))
     harness.max_bytes = 500
-    refused = harness.enter("A", "t")
+    refused = harness.first_heartbeat("A", "t")
     assert (refused.error_code, refused.error_message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
     assert not harness.consumers().members  # as if it had never come
     assert not harness.consumers().waiting
     harness.max_bytes = 100_000
-    assert given(harness.enter("A", "t")) is not None
+    assert given(harness.first_heartbeat("A", "t")) is not None
 
 
-def test_a_static_member_back_without_room_for_its_targets_stays_with_what_it_has() -> None:
+def test_a_returning_static_member_keeps_its_old_target_if_a_new_one_does_not_fit_into_a_batch() -> None:
     harness = ConsumerGroupHarness()
     harness.notify(TopicsChanged(topics(t=3)))
-    harness.enter("A", "t", instance="i")
-    harness.cast("A", -2, instance="i")
+    harness.first_heartbeat("A", "t", instance="i")
+    harness.heartbeat("A", -2, instance="i")
     harness.notify(TopicsChanged(topics(t=3, u=300)))
     harness.max_bytes = 500
-    assert given(harness.enter("B", "t", "u", instance="i")) == "t0+1+2"
+    assert given(harness.first_heartbeat("B", "t", "u", instance="i")) == "t0+1+2"
 
 
-def test_a_member_whose_answer_was_late_is_given_time() -> None:
+def test_a_member_whose_answer_was_late_gets_a_longer_session() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     waits = LateAnswers()
     waits.late(harness.now.mono_ms, harness.now.mono_ms + 30_000)
     harness.now = Now(harness.now.mono_ms + 45_000, harness.now.wall_ms + 45_000)
@@ -399,52 +399,52 @@ def test_assignors_may_be_named_by_kafkas_classes() -> None:
     harness = ConsumerGroupHarness(
         group_consumer_assignors=(f"{package}RangeAssignor", f"{package}UniformAssignor", "range")
     )
-    described = harness.enter("A", "t", assignor="theirs")
+    described = harness.first_heartbeat("A", "t", assignor="theirs")
     assert described.error_message == "ServerAssignor theirs is not supported. Supported assignors: uniform, range."
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     row = harness.send(ConsumerGroupDescribeRequest(["g"])).groups[0]
     assert (row.assignor_name, row.group_state, row.members[0].member_type) == ("range", "Stable", 1)
     absent = harness.send(ConsumerGroupDescribeRequest(["no"])).groups[0]
     assert (absent.error_code, absent.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group no not found.")
 
 
-def test_a_group_of_another_type() -> None:
+def test_a_consumer_heartbeat_to_a_classic_group_is_refused() -> None:
     harness = ConsumerGroupHarness()
     harness.stable()
     for epoch in (1, -1):
-        refused = harness.cast("A", epoch)
+        refused = harness.heartbeat("A", epoch)
         assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert refused.error_message == "Group g is not a consumer group."
     shared = ConsumerGroupHarness()
     shared.core.replay([(ShareGroupMetadataKey("g"), ShareGroupMetadataValue(1))], shared.now)
-    assert shared.enter("A", "t").error_message == "Group g is not a consumer group."
+    assert shared.first_heartbeat("A", "t").error_message == "Group g is not a consumer group."
     row = shared.send(ConsumerGroupDescribeRequest(["g"])).groups[0]
     assert row.error_message == "Group g is not a consumer group."
 
 
-def test_a_static_member_that_goes_while_it_gives_up_is_not_fenced_for_that() -> None:
+def test_a_static_member_that_leaves_temporarily_while_it_revokes_is_not_fenced() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "u", instance="i")
-    harness.enter("B", "u")
-    harness.cast("A", owned={"u": [0, 1]}, instance="i")
-    assert harness.cast("A", -2, instance="i").member_epoch == -2
+    harness.first_heartbeat("A", "u", instance="i")
+    harness.first_heartbeat("B", "u")
+    harness.heartbeat("A", owned={"u": [0, 1]}, instance="i")
+    assert harness.heartbeat("A", -2, instance="i").member_epoch == -2
     harness.advance(6_000)
     assert set(harness.consumers().members) == {"A", "B"}
     # what it was giving up is free at once
-    assert given(harness.cast("B", owned={})) is not None
-    assert harness.cast("A", -1, instance="i").member_epoch == -1
+    assert given(harness.heartbeat("B", owned={})) is not None
+    assert harness.heartbeat("A", -1, instance="i").member_epoch == -1
     assert list(harness.consumers().members) == ["B"]
 
 
-def test_of_two_wishes_that_is_followed_which_only_the_member_has_that_speaks() -> None:
+def test_a_tie_between_assignors_goes_to_the_one_of_the_heartbeating_member() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t", "u", assignor="uniform")
-    harness.enter("B", "t", assignor="range")
+    harness.first_heartbeat("A", "t", "u", assignor="uniform")
+    harness.first_heartbeat("B", "t", assignor="range")
     consumers = harness.consumers()
     assert given_share(consumers, "A") == {"t": 4, "u": 2}, "as range does it"
-    harness.cast("A", names=["t", "u", "v"])
+    harness.heartbeat("A", names=["t", "u", "v"])
     assert given_share(consumers, "A") == {"t": 3, "u": 2}, "as uniform does it"
-    harness.enter("C", "v", assignor="range")
+    harness.first_heartbeat("C", "v", assignor="range")
     assert given_share(consumers, "A") == {"t": 4, "u": 2}, "most members wish for it"
 
 
@@ -453,21 +453,21 @@ def given_share(group: ConsumerGroup, member: str) -> dict[str, int]:
     return {NAMES[topic_id]: len(partitions) for topic_id, partitions in group.targets[member]}
 
 
-def test_more_names_than_a_batch_has_room_for_are_refused_before_they_are_written() -> None:
+def test_subscribed_names_that_do_not_fit_into_a_batch_are_refused_before_a_record_is_made() -> None:
     harness = ConsumerGroupHarness()
     names = [f"name-{i}" for i in range(12_000)]
-    assert harness.enter("A", *names[:100]).error_code == 0
+    assert harness.first_heartbeat("A", *names[:100]).error_code == 0
     harness.max_bytes = 100_000
     for refused in (names, ["n" * 30_000, "m" * 30_000]):
-        assert harness.enter("B", *refused).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert harness.enter("B", *["t"] * 120_000).error_code == 0, "one name, however often"
+        assert harness.first_heartbeat("B", *refused).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert harness.first_heartbeat("B", *["t"] * 120_000).error_code == 0, "one name, however often"
     assert set(harness.consumers().members) == {"A", "B"}
 
 
-def test_a_member_may_not_name_more_topics_than_the_limit_however_short_their_names_are() -> None:
+def test_a_member_with_more_topic_names_than_the_limit_is_refused() -> None:
     harness = ConsumerGroupHarness()
     harness.max_bytes = 1_048_588
     names = [f"{number:x}" for number in range(MAX_NAMES + 1)]
-    assert harness.enter("A", *names).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert harness.first_heartbeat("A", *names).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert not harness.core.state.groups
-    assert harness.enter("A", *names[1:]).error_code == 0
+    assert harness.first_heartbeat("A", *names[1:]).error_code == 0

@@ -35,7 +35,7 @@ class Counted(bytes):
     __hash__ = bytes.__hash__
 
 
-def test_topics_that_are_new_to_a_large_table_are_not_compared_with_each_of_it() -> None:
+def test_new_topics_are_not_compared_with_each_topic_of_a_large_table() -> None:
     random = Random(4)
     before = [Counted(random.randbytes(16)) for _ in range(2_000)]
     after = [Counted(one) for one in before[1_000:]] + [Counted(random.randbytes(16)) for _ in range(2_000)]
@@ -66,7 +66,9 @@ IDS = st.lists(st.binary(min_size=16, max_size=16), max_size=60, unique=True)
 @example([bytes([number]) * 16 for number in range(60)], 0, 5, 1)
 @example([bytes([number]) * 16 for number in range(60)], 3, 40, 16)
 @example([bytes([number]) * 16 for number in range(60)], 0, 0, 16)
-def test_the_order_is_that_of_topics_put_in_one_by_one(ids: list[bytes], begin: int, end: int, size: int) -> None:
+def test_topics_have_the_order_of_single_inserts_into_kafkas_hash_map(
+    ids: list[bytes], begin: int, end: int, size: int
+) -> None:
     tables = Tables(size, computes=True, there=tuple(ids[:end]))
     after = ids[begin:]
     assert [after[row] for row in kafka_order.topics(after, tables)] == (
@@ -96,7 +98,7 @@ def held(begin: int, end: int) -> CurrentAssignment:
     return ((TOPIC, tuple(map(Looked, range(begin, end))), (2,) * (end - begin)),)
 
 
-def test_what_a_member_says_that_it_owns_is_not_compared_with_all_that_it_gives_up() -> None:
+def test_owned_partitions_are_not_compared_with_each_pending_revocation() -> None:
     revoking, owned = held(0, MANY), [Row(TOPIC, list(map(Looked, range(MANY, 2 * MANY))))]
     Looked.looks = 0
     assert not reconcile.owns_revoked_partitions(owned, revoking)
@@ -105,7 +107,7 @@ def test_what_a_member_says_that_it_owns_is_not_compared_with_all_that_it_gives_
     assert not reconcile.owns_revoked_partitions([Row(b"u" * 16, [7])], revoking)
 
 
-def test_a_topic_that_a_member_names_a_thousand_times_is_looked_at_as_often_as_its_partitions_are_named() -> None:
+def test_a_topic_named_a_thousand_times_costs_as_much_as_its_named_partitions() -> None:
     member = ConsumerMember("g", "A")
     member.position = Position(2, 1, STABLE, held(0, MANY), NOTHING)
     Looked.looks = 0
@@ -113,9 +115,9 @@ def test_a_topic_that_a_member_names_a_thousand_times_is_looked_at_as_often_as_i
     assert Looked.looks < 6 * MANY
 
 
-def test_a_late_commit_looks_for_its_partitions_once() -> None:
+def test_a_commit_with_an_older_epoch_looks_up_its_partitions_once() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     group, member = harness.consumers(), harness.member("A")
     ids = [Counted(number.to_bytes(16, "big")) for number in range(MANY)]
     group.update_position(member, Position(4, 3, STABLE, tuple([(one, (0,), (2,)) for one in ids]), NOTHING))
@@ -138,7 +140,7 @@ POSITIONS = st.lists(
 # an expression of some twenty characters of four bytes each was once not counted
 @example([], "𐀀" * 23, [], [])
 @given(st.lists(TEXTS, max_size=20), TEXTS, POSITIONS, POSITIONS)
-def test_the_bytes_of_a_record_are_never_underrated(
+def test_the_estimated_bytes_of_a_record_are_never_too_small(
     names: list[str], text: str, some: list[tuple[bytes, int]], others: list[tuple[bytes, int]]
 ) -> None:
     assigned, revoking = (

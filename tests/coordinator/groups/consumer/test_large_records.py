@@ -39,7 +39,7 @@ def held_of(rows: dict[bytes, list[int]], epoch: int) -> CurrentAssignment:
 
 
 @given(ROWS, ROWS, st.integers(0, 1))
-def test_a_record_of_many_topics_has_the_bytes_of_any_other(
+def test_a_record_of_many_topics_has_the_same_bytes_as_the_plain_encoder_makes(
     some: dict[bytes, list[int]], others: dict[bytes, list[int]], few: int
 ) -> None:
     at = Position(7, 6, STABLE, held_of(some, 5), held_of(others, 3))
@@ -57,11 +57,11 @@ def test_a_record_of_many_topics_has_the_bytes_of_any_other(
     assert [one.value for one in plain] == [one.value for one in large]
 
 
-def test_a_row_without_epochs_says_none() -> None:
+def test_a_row_without_epochs_is_encoded_without_epochs() -> None:
     assert records.rows_with_epochs([(b"t" * 16, (1,), ())]) == [b"\2", b"t" * 16, b"\2\0\0\0\1\0"]
 
 
-def test_rows_are_made_when_they_are_looked_at() -> None:
+def test_lazy_rows_are_made_when_they_are_read() -> None:
     rows: LaterRows[TopicPartitions] = LaterRows(
         TopicPartitions, [(b"a" * 16, (1, 2), (3, 3)), (b"b" * 16, (0,), (3,))]
     )
@@ -75,12 +75,12 @@ def test_rows_are_made_when_they_are_looked_at() -> None:
 
 
 @pytest.mark.parametrize("count", [kafka_order.FEW_IDS, kafka_order.FEW_IDS + 1])
-def test_hashes_of_many_topics_are_those_of_each(count: int) -> None:
+def test_hashes_of_many_topics_equal_the_single_hashes(count: int) -> None:
     ids = [hashlib.md5(str(number).encode()).digest() for number in range(count)]
     assert kafka_order._hashes_of(ids) == [spread(uuid_hash(one)) for one in ids]
 
 
-def test_topics_of_a_large_record_ascend(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_of_a_large_record_are_in_ascending_order(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [number.to_bytes(16) for number in range(30)]
     before = tuple([(one, (0,)) for one in ids])
     held = tuple([(one, (0,), (3,)) for one in ids])
@@ -91,11 +91,11 @@ def test_topics_of_a_large_record_ascend(monkeypatch: pytest.MonkeyPatch) -> Non
         assert kafka_order.topics(ids, tables) == [*range(30)]
 
 
-def test_a_partition_that_another_member_has_by_now_stays_with_it() -> None:
+def test_a_partition_that_another_member_got_earlier_in_the_log_stays_with_that_member() -> None:
     """A log that is compacted may say who got a partition before it says who gave it up."""
     harness = ConsumerGroupHarness()
     for member in ("A", "B"):
-        harness.enter(member, "none")
+        harness.first_heartbeat(member, "none")
     group, row = harness.consumers(), (b"t" * 16, (0,), (3,))
     for member in ("A", "B"):
         group.update_position(harness.member(member), Position(3, 2, STABLE, (row,), NOTHING))
@@ -116,7 +116,7 @@ class Id(bytes):
         return bytes.__hash__(self)
 
 
-def hall_of_many(monkeypatch: pytest.MonkeyPatch) -> tuple[ConsumerGroupHarness, list[str]]:
+def harness_with_many_topics(monkeypatch: pytest.MonkeyPatch) -> tuple[ConsumerGroupHarness, list[str]]:
     harness, names = ConsumerGroupHarness(helped=True), [f"T{number:05}" for number in range(TOPICS)]
     image = {name: TopicImage(name, Id(hashlib.md5(name.encode()).digest()), 1) for name in names}
     for name, topic in image.items():
@@ -132,15 +132,15 @@ def look_ups(act: Callable[[], object]) -> int:
     return Id.looked_up
 
 
-def test_a_step_of_a_member_with_many_topics_looks_at_each_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_of_a_member_with_many_topics_touches_each_topic_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """With 20,000 topics one step took 190 ms of the event loop: each topic became a message, and was encoded."""
-    harness, names = hall_of_many(monkeypatch)
+    harness, names = harness_with_many_topics(monkeypatch)
     messages: list[int] = []
     usual = records.TopicPartitions.__init__
     monkeypatch.setattr(records.TopicPartitions, "__init__", lambda self, *of: messages.append(1) or usual(self, *of))
-    harness.enter("A", *names)
+    harness.first_heartbeat("A", *names)
     tell_computed(harness)
-    harness.enter("B", *names)
+    harness.first_heartbeat("B", *names)
     tell_computed(harness)
 
     def owned(member: str) -> dict[str, Any]:
@@ -148,8 +148,8 @@ def test_a_step_of_a_member_with_many_topics_looks_at_each_a_few_times(monkeypat
 
     for member in ("A", "A", "B", "B"):
         has = owned(member)
-        assert look_ups(lambda: harness.cast(member, owned=has)) < 20 * TOPICS  # noqa: B023 - called at once
-    given = harness.enter("A", *names).assignment.topic_partitions
+        assert look_ups(lambda: harness.heartbeat(member, owned=has)) < 20 * TOPICS  # noqa: B023 - called at once
+    given = harness.first_heartbeat("A", *names).assignment.topic_partitions
     assert {NAMES[row.topic_id]: row.partitions for row in given} == owned("A")
     assert (len(owned("A")), len(owned("B")), messages) == (TOPICS // 2, TOPICS // 2, [])
     replayed = harness.replayed(harness.records)
@@ -158,14 +158,14 @@ def test_a_step_of_a_member_with_many_topics_looks_at_each_a_few_times(monkeypat
         one.member_id: one.position for one in group.members.values()
     }
     assert (replayed.targets, replayed.owners) == (group.targets, group.owners)
-    harness.cast("B", -1)
-    assert look_ups(lambda: harness.cast("A", owned=owned("A"))) < 20 * TOPICS
+    harness.heartbeat("B", -1)
+    assert look_ups(lambda: harness.heartbeat("A", owned=owned("A"))) < 20 * TOPICS
     assert set(group.owners) == {row[0] for row in harness.member("A").position.assigned}
 
 
 def tell_computed(harness: ConsumerGroupHarness) -> None:
-    while harness.elsewhere:
-        wanted = harness.elsewhere.pop()
+    while harness.offloaded:
+        wanted = harness.offloaded.pop()
         assert isinstance(wanted, AssignmentWanted)
         harness.notify(target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor])))
 
@@ -180,7 +180,7 @@ def slow_hand_over(
 
 
 @given(st.lists(ROWS, min_size=2, max_size=5))
-def test_what_members_give_up_and_get_is_counted_by_partition(steps: list[dict[bytes, list[int]]]) -> None:
+def test_moved_partitions_are_counted_as_by_a_slow_reference(steps: list[dict[bytes, list[int]]]) -> None:
     facts, freed, paused = ReconciliationFacts(1, 0, None, None), dict[tuple[bytes, int], int](), 0
     rows = [held_of(one, 4) for one in steps]
     for number, (before, other) in enumerate(pairwise(rows)):
@@ -191,7 +191,7 @@ def test_what_members_give_up_and_get_is_counted_by_partition(steps: list[dict[b
         assert (facts.freed, facts.paused_ms) == (freed, paused)
 
 
-def test_times_of_so_many_partitions_are_taken() -> None:
+def test_the_free_time_is_kept_for_a_bounded_number_of_partitions() -> None:
     facts = ReconciliationFacts(1, 0, None, None)
     for first in (0, MAX_FREED):
         before = tuple([(number.to_bytes(16), (0,), (1,)) for number in range(first, first + MAX_FREED)])

@@ -50,7 +50,7 @@ def none(_: int) -> list[str]:
     return []
 
 
-def hall_of(existing_names: Sequence[str] = ()) -> ConsumerGroupHarness:
+def harness_with(existing_names: Sequence[str] = ()) -> ConsumerGroupHarness:
     harness = ConsumerGroupHarness(helped=True)
     harness.notify(TopicsChanged(topics(**dict.fromkeys(map(str, existing_names), 1))))
     return harness
@@ -64,25 +64,28 @@ def look_ups(act: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("names", [alike, different])
 @pytest.mark.parametrize("there", [none, alike, different])
-def test_a_join_looks_at_the_names_of_its_member_only(
+def test_a_join_costs_only_the_names_of_its_own_member(
     names: Callable[[int], list[str]], there: Callable[[int], list[str]]
 ) -> None:
     """With 60 members of 20,000 names each a join took 400 ms."""
-    harness = hall_of(there(0))
-    counts = [look_ups(lambda member=member: harness.enter(f"A{member}", *names(member))) for member in range(MEMBERS)]  # type: ignore[misc]
+    harness = harness_with(there(0))
+    counts = [
+        look_ups(lambda member=member: harness.first_heartbeat(f"A{member}", *names(member)))
+        for member in range(MEMBERS)
+    ]  # type: ignore[misc]
     assert max(counts) < 30 * NAMES
     assert counts[-1] < 2 * min(counts[1:])
     assert sum(counts[1:]) < MEMBERS * 16 * NAMES
     harness.notify(TopicsChanged(topics(another=1)))
-    assert look_ups(lambda: harness.cast("A3", owned={})) < 30 * NAMES
-    assert look_ups(lambda: harness.cast("A3", -1)) < 30 * NAMES
-    assert isinstance(harness.elsewhere[0], AssignmentWanted)
+    assert look_ups(lambda: harness.heartbeat("A3", owned={})) < 30 * NAMES
+    assert look_ups(lambda: harness.heartbeat("A3", -1)) < 30 * NAMES
+    assert isinstance(harness.offloaded[0], AssignmentWanted)
 
 
-def test_names_that_all_have_in_common_are_looked_at_once_for_a_target() -> None:
-    harness = hall_of(alike(0))
+def test_names_that_all_members_share_are_looked_up_once_for_a_target() -> None:
+    harness = harness_with(alike(0))
     for member in range(MEMBERS):
-        harness.enter(f"A{member}", *alike(member))
+        harness.first_heartbeat(f"A{member}", *alike(member))
     wanted = target.wanted_assignment(step_of(harness), harness.consumers())
     assert len({id(one.topics) for one in wanted.members}) == 1
     assert look_ups(lambda: SERVER_ASSIGNORS["uniform"].assign(wanted.members, wanted.topics)) < 20 * NAMES
@@ -94,20 +97,20 @@ def step_of(harness: ConsumerGroupHarness) -> Step:
 
 @pytest.mark.parametrize("pattern", [None, "t.*"])
 @pytest.mark.parametrize("says", ["nothing", "other names"])
-def test_the_records_of_ranges_are_made_apart_while_nobody_changes_what_it_says(
+def test_records_of_range_targets_are_offloaded_unless_a_subscription_changes_meanwhile(
     pattern: str | None, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    harness = hall_of(["t", "u"])
+    harness = harness_with(["t", "u"])
     harness.notify(TopicsChanged(topics(t=600, u=1)))
     for member in "AB":
-        harness.enter(member, "t", assignor="range", pattern=pattern)
-    wanted = next(one for one in harness.elsewhere if isinstance(one, AssignmentWanted))
+        harness.first_heartbeat(member, "t", assignor="range", pattern=pattern)
+    wanted = next(one for one in harness.offloaded if isinstance(one, AssignmentWanted))
     harness.notify(target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS["range"])))
-    wanted = harness.elsewhere[-1]
+    wanted = harness.offloaded[-1]
     assert isinstance(wanted, AssignmentWanted)
     computed = target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS["range"]))
     if says == "other names":
-        harness.cast("A", names=["t", "u"], timeout=5_000)
+        harness.heartbeat("A", names=["t", "u"], timeout=5_000)
     made: list[int] = []
     usual = target.kafka_order.ranges
     monkeypatch.setattr(target.kafka_order, "ranges", lambda count: made.append(count) or usual(count))
@@ -115,12 +118,12 @@ def test_the_records_of_ranges_are_made_apart_while_nobody_changes_what_it_says(
     assert bool(made) == (pattern is not None or says == "other names")
 
 
-def test_the_ids_of_many_names_are_kept_for_some_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topic_ids_are_cached_for_a_bounded_number_of_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics_module, "FEW_NAMES", 2)
     monkeypatch.setattr(topics_module, "SUBSCRIPTIONS_KEPT", 2)
-    harness = hall_of(["a", "b", "c", "d"])
+    harness = harness_with(["a", "b", "c", "d"])
     for member, names in {"A": "abc", "B": "bcd", "C": "acd", "D": "ab"}.items():
-        harness.enter(member, *names, "none")
+        harness.first_heartbeat(member, *names, "none")
     group, image = harness.consumers(), harness.core.state.image
     found = topics_module.existing_topics(group, image)
     assert topics_module.existing_topics(group, image) is found
@@ -132,40 +135,40 @@ def test_the_ids_of_many_names_are_kept_for_some_subscriptions(monkeypatch: pyte
         assert found.ids_of(group, said) is ids
 
 
-def test_names_that_change_are_looked_up_anew() -> None:
-    harness = hall_of(["a", "b"])
-    harness.enter("A", "a")
+def test_changed_topics_are_looked_up_again() -> None:
+    harness = harness_with(["a", "b"])
+    harness.first_heartbeat("A", "a")
     group, image = harness.consumers(), harness.core.state.image
     before = topics_module.existing_topics(group, image)
-    harness.enter("B", "a")
+    harness.first_heartbeat("B", "a")
     assert topics_module.existing_topics(group, image) is before
-    harness.enter("C", "b", "z")
+    harness.first_heartbeat("C", "b", "z")
     assert topics_module.existing_topics(group, image).names == ("a", "b")
-    harness.cast("C", -1)
+    harness.heartbeat("C", -1)
     assert topics_module.existing_topics(group, image).names == ("a",)
     harness.notify(TopicsChanged(topics(b=1)))
     assert topics_module.existing_topics(group, harness.core.state.image).names == ()
 
 
-def test_members_with_many_names_have_the_same_list() -> None:
-    harness = hall_of()
+def test_members_with_many_equal_names_share_one_list() -> None:
+    harness = harness_with()
     many = [f"t{number:05}" for number in range(MAX_SHARED_NAMES + 1)]
-    harness.enter("A", *many)
-    harness.enter("B", *[name[:1] + name[1:] for name in many])
+    harness.first_heartbeat("A", *many)
+    harness.first_heartbeat("B", *[name[:1] + name[1:] for name in many])
     assert harness.member("A").description.topics is harness.member("B").description.topics
     group = harness.consumers()
     assert (group.named, len(group.names), len(group.subscriptions)) == (len(many), len(many), 1)
-    harness.cast("B", names=["x", *many[1:]], timeout=5_000)
+    harness.heartbeat("B", names=["x", *many[1:]], timeout=5_000)
     assert (group.named, len(group.names), len(group.subscriptions)) == (2 * len(many), len(many) + 1, 2)
     for member in "AB":
-        harness.cast(member, -1)
+        harness.heartbeat(member, -1)
     assert (group.named, group.names, group.subscriptions) == (0, {}, {})
 
 
-def test_a_pattern_that_stands_for_the_same_topics_changes_nothing() -> None:
-    harness = hall_of(["t", "u"])
-    harness.enter("A", pattern="t.*")
-    wanted = next(one for one in harness.elsewhere if isinstance(one, TopicsWanted))
+def test_a_pattern_that_resolves_to_the_subscribed_names_changes_nothing() -> None:
+    harness = harness_with(["t", "u"])
+    harness.first_heartbeat("A", pattern="t.*")
+    wanted = next(one for one in harness.offloaded if isinstance(one, TopicsWanted))
     harness.notify(TopicsFound(wanted, {"t.*": ["t"]}))
     group = harness.consumers()
     version = group.names_version
@@ -175,19 +178,19 @@ def test_a_pattern_that_stands_for_the_same_topics_changes_nothing() -> None:
     assert (group.names_version > version, group.names) == (True, {"t": 1, "u": 1})
 
 
-def test_long_names_have_longer_lengths_before_them() -> None:
+def test_the_length_prefix_of_long_names_is_counted_in_the_record_size() -> None:
     harness = ConsumerGroupHarness()
     harness.max_bytes = 3 * (20 * 130 + 10)
-    assert harness.enter("A", *[f"{number:03}{'n' * 126}" for number in range(20)]).error_code
+    assert harness.first_heartbeat("A", *[f"{number:03}{'n' * 126}" for number in range(20)]).error_code
     harness.max_bytes = 3 * (20 * 131 + 140)
-    assert not harness.enter("A", *[f"{number:03}{'n' * 126}" for number in range(20)]).error_code
+    assert not harness.first_heartbeat("A", *[f"{number:03}{'n' * 126}" for number in range(20)]).error_code
 
 
-def test_members_with_many_names_are_answered_one_by_one() -> None:
+def test_members_with_very_many_names_are_answered_one_in_each_step() -> None:
     assert computed_targets.TOPICS_AT_ONCE // (MAX_NAMES // computed_targets.NAMES_AS_A_TOPIC) == 1
 
 
-def test_ascending_names_are_no_more_than_one_too_many() -> None:
+def test_sorting_names_stops_one_above_the_limit() -> None:
     assert ascending_names(["b", "a", "b"]) == ["a", "b"]
     assert ascending_names([]) == []
     many = [f"t{number:05}" for number in range(MAX_NAMES + 50)]
@@ -195,13 +198,13 @@ def test_ascending_names_are_no_more_than_one_too_many() -> None:
     assert len(ascending_names(many[:MAX_NAMES] * 3)) == MAX_NAMES
 
 
-def test_a_group_is_described_by_snapshots_for_who_makes_rows_of_them_in_steps() -> None:
+def test_a_large_group_is_described_by_snapshots_that_become_rows_in_steps() -> None:
     harness = ConsumerGroupHarness()
     image = {f"t{number:05}": TopicImage(f"t{number:05}", number.to_bytes(16), 1) for number in range(1_200)}
     harness.notify(TopicsChanged(TopicsImage(image, 900)))
-    harness.enter("A", *image)
-    harness.enter("B", "t00001")
-    harness.cast("A", owned={})
+    harness.first_heartbeat("A", *image)
+    harness.first_heartbeat("B", "t00001")
+    harness.heartbeat("A", owned={})
     request = ConsumerGroupDescribeRequest(["g", "no"])
     answers: list[Any] = []
     for kind in (describe.Command, describe.DescribeCommand):
@@ -226,13 +229,13 @@ def test_a_group_is_described_by_snapshots_for_who_makes_rows_of_them_in_steps()
         assert one.size() > 7 * len(one.description.topics) + 4 * topics_of_it
 
 
-def test_a_member_that_gives_partitions_up_is_described_with_them() -> None:
+def test_a_member_is_described_with_partitions_that_it_still_has_to_revoke() -> None:
     harness = ConsumerGroupHarness()
     harness.notify(TopicsChanged(topics(t=4, u=1)))
-    harness.enter("A", "t", "u")
-    harness.cast("A", owned={})
-    harness.enter("B", "t")
-    harness.cast("A", owned={"t": range(4), "u": [0]})
+    harness.first_heartbeat("A", "t", "u")
+    harness.heartbeat("A", owned={})
+    harness.first_heartbeat("B", "t")
+    harness.heartbeat("A", owned={"t": range(4), "u": [0]})
     assert harness.member("A").position.revoking
     request = ConsumerGroupDescribeRequest(["g"])
     step = step_of(harness)
@@ -243,23 +246,23 @@ def test_a_member_that_gives_partitions_up_is_described_with_them() -> None:
     }  # fmt: skip
 
 
-def test_the_first_topics_that_have_changed_are_told() -> None:
+def test_events_list_changed_topics_up_to_a_limit() -> None:
     names = [f"t{number:02}" for number in range(30)]
-    harness = hall_of(names)
-    harness.enter("A", *names)
+    harness = harness_with(names)
+    harness.first_heartbeat("A", *names)
     harness.events.clear()
     harness.notify(TopicsChanged(topics(**dict.fromkeys(names, 2))))
-    harness.cast("A", owned={})
-    (told,) = [one.facts["topics"] for one in harness.events if one.kind == events.EPOCH_BUMPED]
-    assert isinstance(told, list)
-    assert len(told) == history.MAX_MEMBER_EVENTS
+    harness.heartbeat("A", owned={})
+    (changed_topics,) = [one.facts["topics"] for one in harness.events if one.kind == events.EPOCH_BUMPED]
+    assert isinstance(changed_topics, list)
+    assert len(changed_topics) == history.MAX_MEMBER_EVENTS
 
 
-def test_a_pattern_that_stands_for_many_topics_looks_at_each_a_few_times() -> None:
+def test_a_pattern_that_resolves_to_many_topics_touches_each_a_few_times() -> None:
     names = [f"t{number:05}" for number in range(NAMES)]
-    harness = hall_of(names)
-    harness.enter("A", pattern="t.*")
-    wanted = next(one for one in harness.elsewhere if isinstance(one, TopicsWanted))
+    harness = harness_with(names)
+    harness.first_heartbeat("A", pattern="t.*")
+    wanted = next(one for one in harness.offloaded if isinstance(one, TopicsWanted))
     found = [Name(name) for name in names]
     assert look_ups(lambda: harness.notify(TopicsFound(wanted, {"t.*": found}))) < 8 * NAMES
     assert look_ups(lambda: harness.notify(TopicsFound(wanted, {"t.*": found}))) < 2 * NAMES

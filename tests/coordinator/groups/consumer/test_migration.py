@@ -62,13 +62,13 @@ def mixed() -> tuple[ConsumerGroupHarness, str]:
     """That, and a member C of the consumer protocol, which waits for its partition."""
     harness = classic()
     (member,) = harness.core.state.groups["g"].members  # type: ignore[attr-defined]
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     return harness, member
 
 
-def test_the_first_heartbeat_makes_a_consumer_group_in_one_batch() -> None:
+def test_the_first_consumer_heartbeat_upgrades_a_classic_group_in_one_batch() -> None:
     harness = classic()
-    joined = harness.enter("C", "u")
+    joined = harness.first_heartbeat("C", "u")
     assert (joined.error_code, joined.member_epoch, given(joined)) == (0, 2, "")
     assert isinstance(harness.core.state.groups["g"], ConsumerGroup)
     assert harness.written() == [
@@ -87,7 +87,7 @@ def test_the_first_heartbeat_makes_a_consumer_group_in_one_batch() -> None:
     ]
 
 
-def test_a_classic_member_follows_by_joining_again() -> None:
+def test_a_classic_member_of_an_upgraded_group_joins_again() -> None:
     harness, member = mixed()
     assert harness.beat(member, 1) == JOIN_AGAIN
     first = join(harness, member, "u", owned={"u": [0, 1]})
@@ -99,26 +99,26 @@ def test_a_classic_member_follows_by_joining_again() -> None:
     assert second.generation_id == 2
     assert sync(harness, member, 2) == {"u": [0]}
     assert harness.beat(member, 2) == 0
-    assert given(harness.cast("C", owned={})) == "u1"
+    assert given(harness.heartbeat("C", owned={})) == "u1"
     assert harness.consumers().state == "Stable"
 
 
-def test_a_classic_member_waits_for_a_partition_of_another() -> None:
+def test_a_classic_member_waits_until_another_member_revokes_a_partition() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     member = join(harness, "m", "u")
     assert (member.error_code, member.generation_id) == (0, 3)
     assert sync(harness, "m", 3) == {}
     assert harness.beat("m", 3) == 0  # C has it still
-    harness.cast("C", owned={"u": [0, 1]})
-    harness.cast("C", owned={"u": [0]})
-    harness.cast("C", owned={"u": [1]})
+    harness.heartbeat("C", owned={"u": [0, 1]})
+    harness.heartbeat("C", owned={"u": [0]})
+    harness.heartbeat("C", owned={"u": [1]})
     assert harness.beat("m", 3) == JOIN_AGAIN
     join(harness, "m", "u")
     assert sum(map(len, sync(harness, "m", 3).values())) == 1
 
 
-def test_what_is_refused_to_a_classic_member() -> None:
+def test_requests_of_a_classic_member_are_refused_with_kafkas_errors() -> None:
     harness, member = mixed()
     assert harness.beat("C", 2) == harness.beat("nobody", 2) == ErrorCode.UNKNOWN_MEMBER_ID
     assert sync(harness, "C", 2) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -133,7 +133,7 @@ def test_what_is_refused_to_a_classic_member() -> None:
     assert join(harness, "x", "u", session=-1).error_code == ErrorCode.INVALID_SESSION_TIMEOUT
 
 
-def test_one_that_does_not_join_again_in_time_is_fenced() -> None:
+def test_a_classic_member_that_does_not_join_again_in_time_is_fenced() -> None:
     harness, member = mixed()
     harness.beat(member, 1)
     for _ in range(3):
@@ -145,9 +145,9 @@ def test_one_that_does_not_join_again_in_time_is_fenced() -> None:
     assert member not in harness.consumers().members
 
 
-def test_one_that_does_not_sync_in_time_is_fenced() -> None:
+def test_a_classic_member_that_does_not_sync_in_time_is_fenced() -> None:
     harness, member = mixed()
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     join(harness, member, "u", session=60_000)
     harness.advance(19_999)
     assert member in harness.consumers().members
@@ -155,17 +155,17 @@ def test_one_that_does_not_sync_in_time_is_fenced() -> None:
     assert member not in harness.consumers().members
 
 
-def test_a_session_of_a_classic_member_is_its_own() -> None:
+def test_a_classic_member_keeps_its_own_session_timeout() -> None:
     harness, member = mixed()
     harness.advance(10_000)
     assert list(harness.consumers().members) == ["C"]
     assert member not in harness.consumers().targets
 
 
-def test_when_the_last_consumer_member_goes_the_group_is_classic_and_rebalances() -> None:
+def test_the_group_is_downgraded_and_rebalances_when_its_last_consumer_member_leaves() -> None:
     harness, member = mixed()
     harness.written()
-    assert harness.cast("C", -1).error_code == 0
+    assert harness.heartbeat("C", -1).error_code == 0
     group = harness.core.state.groups["g"]
     assert isinstance(group, ClassicGroup)
     assert (group.state, group.generation) == ("PreparingRebalance", 2)
@@ -185,9 +185,9 @@ def test_when_the_last_consumer_member_goes_the_group_is_classic_and_rebalances(
     assert harness.sync(member, {member: b"x"}).assignment == b"x"
 
 
-def test_a_static_member_that_comes_back_as_a_classic_one_makes_the_group_classic() -> None:
+def test_a_last_consumer_member_that_returns_as_a_classic_static_member_downgrades_the_group() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("C", "u", instance="i")
+    harness.first_heartbeat("C", "u", instance="i")
     joined = join(harness, "", "u", instance="i")
     assert (joined.error_code, joined.generation_id) == (0, 2)
     group = harness.core.state.groups["g"]
@@ -198,16 +198,16 @@ def test_a_static_member_that_comes_back_as_a_classic_one_makes_the_group_classi
 
 
 @pytest.mark.parametrize("policy", ["DISABLED", "upgrade"])
-def test_a_group_that_may_not_be_downgraded(policy: str) -> None:
+def test_the_migration_policy_can_forbid_a_downgrade(policy: str) -> None:
     harness = ConsumerGroupHarness(group_consumer_migration_policy=policy)
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     join(harness, "m", "u")
-    harness.cast("C", -1)
+    harness.heartbeat("C", -1)
     assert list(harness.consumers().members) == ["m"]
 
 
 def refused(harness: ConsumerGroupHarness, why: str) -> None:
-    answer = harness.enter("C", "u")
+    answer = harness.first_heartbeat("C", "u")
     assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert answer.error_message == f"Cannot upgrade classic group g to consumer group because {why}."
     assert isinstance(harness.core.state.groups["g"], ClassicGroup)
@@ -215,14 +215,14 @@ def refused(harness: ConsumerGroupHarness, why: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
-def test_a_group_that_may_not_be_upgraded(policy: str) -> None:
+def test_the_migration_policy_can_forbid_an_upgrade(policy: str) -> None:
     harness = ConsumerGroupHarness(group_consumer_migration_policy=policy)
     harness.stable()
     harness.written()
     refused(harness, "online upgrade is disabled")
 
 
-def test_groups_that_cannot_be_upgraded() -> None:
+def test_an_upgrade_is_refused_for_other_protocol_types_custom_metadata_and_too_large_groups() -> None:
     harness = ConsumerGroupHarness()
     harness.join(kind="connect")
     harness.written()
@@ -237,7 +237,7 @@ def test_groups_that_cannot_be_upgraded() -> None:
     refused(small, "the group size exceeds the consumer group maximum size")
 
 
-def test_the_bytes_of_an_assignor_would_be_lost() -> None:
+def test_an_upgrade_is_refused_if_an_assignor_uses_user_data() -> None:
     harness = ConsumerGroupHarness()
     member = join(harness, "", "u").member_id
     harness.sync(member, {member: assignment_bytes({"u": [0, 1]}, b"mine")})
@@ -249,18 +249,18 @@ def test_the_bytes_of_an_assignor_would_be_lost() -> None:
     )
 
 
-def test_a_joiner_that_waits_is_told_to_join_again() -> None:
+def test_a_parked_join_is_answered_with_rebalance_in_progress_by_an_upgrade() -> None:
     harness = classic()
     assert join(harness, "", "u") is None
     token = harness.asked
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     assert harness.reply(token).error_code == JOIN_AGAIN
     assert len(harness.consumers().members) == 3
 
 
 def test_leave_group_removes_members_of_both_protocols() -> None:
     harness, member = mixed()
-    harness.enter("D", "u")
+    harness.first_heartbeat("D", "u")
     rows = harness.leave("C", "nobody").members
     assert [row.error_code for row in rows] == [0, ErrorCode.UNKNOWN_MEMBER_ID]
     assert set(harness.consumers().members) == {member, "D"}
@@ -268,15 +268,15 @@ def test_leave_group_removes_members_of_both_protocols() -> None:
 
 def test_a_consumer_group_without_members_becomes_a_classic_one() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("C", "u")
-    harness.cast("C", -1)
+    harness.first_heartbeat("C", "u")
+    harness.heartbeat("C", -1)
     assert join(harness, "", "u").generation_id == 1
     assert isinstance(harness.core.state.groups["g"], ClassicGroup)
 
 
-def test_replay_gives_the_mixed_group() -> None:
+def test_a_replay_gives_the_same_mixed_group() -> None:
     harness = classic()
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     live, other = harness.consumers(), harness.replayed(harness.records)
     for member_id, member in live.members.items():
         assert (other.members[member_id].description, other.members[member_id].position) == (
@@ -286,9 +286,9 @@ def test_replay_gives_the_mixed_group() -> None:
     assert (other.owners, other.classic_count, other.epoch) == (live.owners, 1, 2)
 
 
-def test_a_static_classic_member_and_its_instance() -> None:
+def test_a_static_classic_member_is_replaced_and_leaves_by_its_instance_id() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     first = join(harness, "", "u", instance="i")
     assert first.error_code == 0
     again = join(harness, first.member_id, "u", instance="i")
@@ -303,9 +303,9 @@ def test_a_static_classic_member_and_its_instance() -> None:
     assert list(harness.consumers().members) == ["C"]
 
 
-def test_an_id_for_a_new_classic_member_is_written_as_kafkas_uuids() -> None:
+def test_the_id_of_a_new_classic_member_in_a_consumer_group_is_a_kafka_uuid() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     request = JoinGroupRequest(
         "g", 10_000, 20_000, "", None, "consumer", [JoinGroupRequestProtocol("range", subscription("u"))]
     )
@@ -315,26 +315,26 @@ def test_an_id_for_a_new_classic_member_is_written_as_kafkas_uuids() -> None:
     assert harness.reply(-1).member_id == "9mCuHJUlRjC_4EI0fBbrmw"
 
 
-def test_who_comes_to_a_group_to_be_upgraded_may_be_refused() -> None:
+def test_a_refused_consumer_member_does_not_upgrade_the_group() -> None:
     harness = classic()
-    bad = harness.enter("C", pattern="[a", error="missing closing ]")
+    bad = harness.first_heartbeat("C", pattern="[a", error="missing closing ]")
     assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     full = classic(group_consumer_max_size=1)
-    assert full.enter("C", "u").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert full.first_heartbeat("C", "u").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     for one in (harness, full):
         assert isinstance(one.core.state.groups["g"], ClassicGroup)
 
 
-def test_a_group_larger_than_a_classic_one_may_be_stays() -> None:
+def test_a_group_larger_than_the_classic_limit_is_not_downgraded() -> None:
     harness = ConsumerGroupHarness(group_max_size=1)
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     join(harness, "m", "u")
     join(harness, "n", "u")
-    harness.cast("C", -1)
+    harness.heartbeat("C", -1)
     assert list(harness.consumers().members) == ["m", "n"]
 
 
-def test_a_follower_that_waits_for_its_assignment_is_told_to_join_again() -> None:
+def test_a_parked_sync_is_answered_with_rebalance_in_progress_by_an_upgrade() -> None:
     harness = ConsumerGroupHarness()
     first = join(harness, "", "u").member_id
     assert join(harness, "", "u") is None
@@ -345,24 +345,26 @@ def test_a_follower_that_waits_for_its_assignment_is_told_to_join_again() -> Non
     follower = next(one for one in group.members if one != group.leader_id)
     assert harness.sync(follower) is None
     token = harness.asked
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     assert harness.reply(token).error_code == JOIN_AGAIN
     assert harness.consumers().epoch == 3
 
 
-def test_who_joined_since_the_protocol_was_chosen_and_does_not_offer_it_stops_an_upgrade() -> None:
+def test_a_new_joiner_without_the_chosen_protocol_prevents_an_upgrade() -> None:
     harness, said = ConsumerGroupHarness(), subscription("u")
     member = harness.join("", protocols=[("range", said), ("sticky", said)]).member_id
     harness.sync(member, {member: assignment_bytes({"u": [0, 1]})})
     assert harness.join("", protocols=[("sticky", said)]) is None  # its round has begun: it waits
-    answer = harness.enter("C", "u")
+    answer = harness.first_heartbeat("C", "u")
     assert (answer.error_code, answer.error_message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
     assert isinstance(harness.core.state.groups["g"], ClassicGroup)
 
 
-def test_a_subscription_that_has_no_room_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subscription_that_does_not_fit_into_a_batch_is_refused_before_it_is_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     harness.max_bytes = 100_000
     read: list[bytes] = []
 
@@ -379,22 +381,22 @@ def test_a_subscription_that_has_no_room_is_refused_before_it_is_read(monkeypatc
     assert list(harness.consumers().members) == ["C"]
 
 
-def test_a_classic_member_may_not_name_more_topics_than_the_limit() -> None:
+def test_a_classic_member_with_more_topic_names_than_the_limit_is_refused() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     harness.max_bytes = 1_048_588
     names = [f"{number:x}" for number in range(MAX_NAMES + 1)]
     assert join(harness, "", *names).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert join(harness, "", *names[1:]).error_code == 0
 
 
-def test_a_group_is_not_upgraded_whose_member_names_more_topics_than_the_limit() -> None:
+def test_a_group_with_a_member_of_too_many_topic_names_is_not_upgraded() -> None:
     harness = classic(group_initial_rebalance_delay_ms=0)
     (member,) = harness.core.state.groups["g"].members  # type: ignore[attr-defined]
     names = [f"{number:x}" for number in range(MAX_NAMES + 1)]
     join(harness, member, *names)
     harness.written()
-    refused = harness.enter("C", "u")
+    refused = harness.first_heartbeat("C", "u")
     assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert refused.error_message == (
         "Cannot upgrade classic group g to consumer group because a member subscribes to more than 20000 topics."
@@ -404,7 +406,7 @@ def test_a_group_is_not_upgraded_whose_member_names_more_topics_than_the_limit()
 
 
 @pytest.mark.parametrize(("max_bytes", "is_read"), [(5_000, True), (2_000, False)])
-def test_a_group_is_not_upgraded_whose_records_have_no_room_in_a_batch(
+def test_a_group_whose_records_do_not_fit_into_a_batch_is_not_upgraded(
     monkeypatch: pytest.MonkeyPatch, max_bytes: int, *, is_read: bool
 ) -> None:
     harness = ConsumerGroupHarness()
@@ -416,16 +418,16 @@ def test_a_group_is_not_upgraded_whose_records_have_no_room_in_a_batch(
     read: list[bytes] = []
     real = upgrade.decode_subscription
     monkeypatch.setattr(upgrade, "decode_subscription", lambda data: (read.append(data), real(data))[1])
-    refused = harness.enter("C", "u")
+    refused = harness.first_heartbeat("C", "u")
     assert (refused.error_code, refused.error_message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
     assert bool(read) is is_read
     assert not harness.written()
     assert isinstance(harness.core.state.groups["g"], ClassicGroup)
     harness.max_bytes = 1_048_588
-    assert harness.enter("C", "u").error_code == 0
+    assert harness.first_heartbeat("C", "u").error_code == 0
 
 
-def test_a_classic_group_in_which_somebody_has_only_begun_to_join_is_upgraded() -> None:
+def test_a_classic_group_with_only_a_pending_member_id_is_upgraded() -> None:
     harness = classic()
     (member,) = harness.core.state.groups["g"].members  # type: ignore[attr-defined]
     assert join(harness, "", "u", needs_id=True).error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -433,21 +435,21 @@ def test_a_classic_group_in_which_somebody_has_only_begun_to_join_is_upgraded() 
     harness.leave(member)
     assert not harness.core.state.groups["g"].members  # type: ignore[attr-defined]
     harness.written()
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     assert harness.written()[:4] == ["GroupMetadata -", "Metadata 1", "TargetAssignmentMetadata 1", "MemberMetadata C"]
     assert harness.consumers().members.keys() == {"C"}
 
 
-def test_a_group_stays_classic_when_the_newcomer_has_no_room_in_the_batch() -> None:
+def test_a_group_stays_classic_if_the_new_member_does_not_fit_into_the_batch() -> None:
     harness = classic()
     names = [f"a-topic-{number}" for number in range(100)]
     alone = ConsumerGroupHarness()
     alone.max_bytes = harness.max_bytes = 3_600
-    assert alone.enter("C", *names).error_code == 0
-    assert harness.enter("C", *names).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert alone.first_heartbeat("C", *names).error_code == 0
+    assert harness.first_heartbeat("C", *names).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert not harness.written()
     assert isinstance(harness.core.state.groups["g"], ClassicGroup)
-    assert harness.enter("C", "u").error_code == 0
+    assert harness.first_heartbeat("C", "u").error_code == 0
 
 
 class OffloadedWork:
@@ -479,9 +481,9 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> OffloadedWork:
 
 
 @pytest.mark.parametrize("change", ["nothing", "metadata", "topics", "not read"])
-def test_a_large_group_that_is_read_apart_is_upgraded_as_any_other(apart: OffloadedWork, change: str) -> None:
+def test_a_large_group_read_in_offloaded_work_is_upgraded_like_a_small_one(apart: OffloadedWork, change: str) -> None:
     harness, other = apart.harness, classic()
-    assert harness.enter("C", "u") is None
+    assert harness.first_heartbeat("C", "u") is None
     (wanted,) = apart.wanted
     assert not harness.written()
     prepared = wanted.read() if change != "not read" else None
@@ -493,25 +495,25 @@ def test_a_large_group_that_is_read_apart_is_upgraded_as_any_other(apart: Offloa
             one.notify(TopicsChanged(topics(t=8, u=2, v=3)))
         one.written()
     harness.notify(UpgradePrepared(wanted.command, prepared))
-    answer = other.enter("C", "u")
+    answer = other.first_heartbeat("C", "u")
     assert harness.reply(harness.asked) == answer
     assert harness.written() == other.written()
     assert len(apart.wanted) == 1
 
 
-def test_what_cannot_be_read_apart_is_refused_as_ever(apart: OffloadedWork) -> None:
+def test_a_malformed_assignment_found_in_offloaded_work_refuses_the_upgrade(apart: OffloadedWork) -> None:
     harness = apart.harness
     harness.core.state.groups["g"].members[apart.member].assignment = b"\0"  # type: ignore[attr-defined]
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     harness.notify(UpgradePrepared(apart.wanted[0].command, apart.wanted[0].read()))
     refused = harness.reply(harness.asked)
     assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert refused.error_message.endswith("the embedded consumer protocol is malformed.")
 
 
-def test_a_group_that_is_gone_when_it_was_read(apart: OffloadedWork) -> None:
+def test_an_upgrade_goes_on_if_the_group_was_removed_during_the_offloaded_work(apart: OffloadedWork) -> None:
     harness = apart.harness
-    harness.enter("C", "u")
+    harness.first_heartbeat("C", "u")
     asked, prepared = harness.asked, apart.wanted[0].read()
     harness.leave(apart.member)
     harness.notify(UpgradePrepared(apart.wanted[0].command, prepared))

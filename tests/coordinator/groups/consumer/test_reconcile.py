@@ -53,12 +53,12 @@ def step(present: ConsumerGroup, at: Position, to: Target, has: object = None, *
     return next_position(present, at, to, has, is_subscription_new=new)  # type: ignore[arg-type]
 
 
-def test_a_member_at_its_target_stays() -> None:
+def test_a_member_that_has_its_target_does_not_change() -> None:
     at = Position(3, 2, STABLE, held(3, 0), NOTHING)
     assert step(group(p0="A"), at, aim(3, 0)) is at
 
 
-def test_what_is_free_is_taken_and_the_rest_is_waited_for() -> None:
+def test_a_member_takes_free_partitions_and_waits_for_the_rest() -> None:
     assert step(group(), START, aim(2, 0, 1)) == Position(2, 0, STABLE, held(2, 0, 1), NOTHING)
     some = step(group(p1="B"), START, aim(2, 0, 1))
     assert some == Position(2, 0, UNRELEASED_PARTITIONS, held(2, 0), NOTHING)
@@ -67,45 +67,45 @@ def test_what_is_free_is_taken_and_the_rest_is_waited_for() -> None:
     assert step(group(p1="A"), some, aim(2, 0, 1)) == Position(2, 2, STABLE, held(2, 0, 1), NOTHING)
 
 
-def test_what_it_has_longer_keeps_its_epoch() -> None:
+def test_partitions_that_a_member_keeps_keep_their_epoch() -> None:
     at = Position(2, 1, STABLE, held(1, 0), NOTHING)
     assert step(group(p0="A"), at, aim(3, 0, 1)).assigned == current_assignment({T: {0: 1, 1: 3}})
 
 
-def test_it_gives_up_before_it_gets() -> None:
+def test_a_member_revokes_partitions_before_it_gets_new_ones() -> None:
     at = Position(2, 1, STABLE, held(2, 0, 1), NOTHING)
-    told = step(group(p0="A", p1="A"), at, aim(3, 0, 2), owned(0, 1))
-    assert told == Position(2, 2, UNREVOKED_PARTITIONS, held(2, 0), held(2, 1))
-    assert step(group(), told, aim(3, 0, 2), owned(0, 1)) is told
-    assert step(group(), told, aim(3, 0, 2)) is told  # it does not say
-    done = step(group(), told, aim(3, 0, 2), owned(0))
+    waiting = step(group(p0="A", p1="A"), at, aim(3, 0, 2), owned(0, 1))
+    assert waiting == Position(2, 2, UNREVOKED_PARTITIONS, held(2, 0), held(2, 1))
+    assert step(group(), waiting, aim(3, 0, 2), owned(0, 1)) is waiting
+    assert step(group(), waiting, aim(3, 0, 2)) is waiting  # it does not say
+    done = step(group(), waiting, aim(3, 0, 2), owned(0))
     assert done == Position(3, 2, STABLE, current_assignment({T: {0: 2, 2: 3}}), NOTHING)
 
 
-def test_what_it_has_given_up_already_need_not_be_asked_for() -> None:
+def test_partitions_that_a_member_does_not_own_need_no_revocation() -> None:
     at = Position(2, 1, STABLE, held(2, 0, 1), NOTHING)
     assert step(group(), at, aim(3, 0), owned(0)) == Position(3, 2, STABLE, held(2, 0), NOTHING)
 
 
-def test_what_it_gives_up_may_come_back_to_it() -> None:
-    told = Position(2, 2, UNREVOKED_PARTITIONS, held(2, 0), held(2, 1))
-    back = step(group(p0="A", p1="A"), told, aim(4, 0, 1), owned(0))
+def test_a_partition_to_revoke_may_return_to_its_member() -> None:
+    waiting = Position(2, 2, UNREVOKED_PARTITIONS, held(2, 0), held(2, 1))
+    back = step(group(p0="A", p1="A"), waiting, aim(4, 0, 1), owned(0))
     assert back == Position(4, 2, STABLE, current_assignment({T: {0: 2, 1: 4}}), NOTHING)
 
 
-def test_topics_that_it_does_not_subscribe_to_any_more_are_given_up_at_once() -> None:
+def test_topics_that_a_member_no_longer_subscribes_to_are_revoked_at_once() -> None:
     at = Position(2, 1, STABLE, current_assignment({T: {0: 2}, U: {0: 2}}), NOTHING)
     only_t = aim(2, 0, subscribed=(T,))
-    told = step(group(), at, only_t, new=True)
-    assert told == Position(2, 2, UNREVOKED_PARTITIONS, held(2, 0), held(2, 0, topic=U))
+    waiting = step(group(), at, only_t, new=True)
+    assert waiting == Position(2, 2, UNREVOKED_PARTITIONS, held(2, 0), held(2, 0, topic=U))
     assert step(group(), at, only_t, owned(0), new=True) == Position(2, 2, STABLE, held(2, 0), NOTHING)
     assert step(group(), at, aim(2, 0), new=True) is at
-    more = step(group(), told, aim(2, 0, subscribed=()), owned(0, topic=U), new=True)
+    more = step(group(), waiting, aim(2, 0, subscribed=()), owned(0, topic=U), new=True)
     assert more.assigned == NOTHING
     assert more.revoking == current_assignment({T: {0: 2}, U: {0: 2}})
 
 
-def test_a_state_of_a_later_kafka() -> None:
+def test_a_member_in_an_unknown_state_is_refused_until_it_owns_nothing_to_revoke() -> None:
     at = Position(2, 1, UNKNOWN, held(2, 0), NOTHING)
     with pytest.raises(Refused) as refused:
         step(group(), at, aim(3, 0), owned(0))
@@ -114,7 +114,7 @@ def test_a_state_of_a_later_kafka() -> None:
     assert step(group(p0="A"), at, aim(3, 0), []) == Position(3, 2, STABLE, held(2, 0), NOTHING)
 
 
-def test_partitions_as_values() -> None:
+def test_current_assignments_are_compared_by_value() -> None:
     value = current_assignment({U: {}, T: {2: 5, 0: 4}})
     assert value == ((T, (0, 2), (4, 5)),)
     assert partition_sets(value) == {T: {0, 2}}

@@ -45,7 +45,7 @@ KEYS: tuple[Message, ...] = (
 )
 
 
-def hall_of(*rows: tuple[Message, Message | None]) -> ConsumerGroupHarness:
+def harness_with(*rows: tuple[Message, Message | None]) -> ConsumerGroupHarness:
     harness = ConsumerGroupHarness()
     harness.core.replay(rows, harness.now)
     harness.collect(harness.core.loaded(harness.now))
@@ -63,59 +63,59 @@ def present(at: Position) -> list[tuple[Message, Any]]:
     return [(one.key, one.value) for one in made]
 
 
-def test_tombstones_of_what_is_not_there_change_nothing() -> None:
-    assert not hall_of(*[(key, None) for key in KEYS]).core.state.groups
+def test_tombstones_of_unknown_groups_change_nothing() -> None:
+    assert not harness_with(*[(key, None) for key in KEYS]).core.state.groups
 
 
-def test_tombstones_remove_a_group() -> None:
+def test_the_tombstones_of_all_records_remove_a_group() -> None:
     at = Position(7, 6, 0, ((T, (0, 1), (7, 7)),), ())
-    harness = hall_of(*present(at), *[(key, None) for key in KEYS])
+    harness = harness_with(*present(at), *[(key, None) for key in KEYS])
     assert not harness.core.state.groups
     assert harness.only_retention_is_due()
 
 
-def test_the_tombstone_of_a_group_removes_members_that_have_none() -> None:
-    assert not hall_of(*present(Position(7, 6, 0, (), ())), (KEYS[-1], None)).core.state.groups
+def test_the_tombstone_of_a_group_removes_members_without_tombstones() -> None:
+    assert not harness_with(*present(Position(7, 6, 0, (), ())), (KEYS[-1], None)).core.state.groups
 
 
-def test_a_log_before_4_3_does_not_say_since_when_a_partition_is_assigned() -> None:
+def test_records_before_kafka_4_3_have_no_assignment_epochs() -> None:
     rows = present(Position(7, 6, 0, (), ()))
     rows[-1] = (rows[-1][0], ConsumerGroupCurrentMemberAssignmentValue(7, 6, 0, [TopicPartitions(T, [0, 1], None)], []))
-    harness = hall_of(*rows, (KEYS[5], ConsumerGroupPartitionMetadataValue()))
+    harness = harness_with(*rows, (KEYS[5], ConsumerGroupPartitionMetadataValue()))
     assert harness.member("A").position.assigned == ((T, (0, 1), (7, 7)),)
     assert harness.consumers().has_partition_metadata
     assert harness.consumers().state == "Stable"
-    harness.cast("A")  # the hash of the topics takes its place
+    harness.heartbeat("A")  # the hash of the topics takes its place
     assert harness.written()[:2] == ["Metadata 8", "PartitionMetadata -"]
     assert not harness.consumers().has_partition_metadata
 
 
-def test_a_member_that_was_giving_up_has_its_time_anew() -> None:
-    harness = hall_of(*present(Position(6, 6, 1, ((T, (0,), (6,)),), ((T, (5,), (6,)),))))
+def test_a_loaded_member_that_was_revoking_gets_its_full_time_again() -> None:
+    harness = harness_with(*present(Position(6, 6, 1, ((T, (0,), (6,)),), ((T, (5,), (6,)),))))
     harness.advance(4_999)
     assert list(harness.consumers().members) == ["A"]
     harness.advance(1)
     assert not harness.consumers().members
 
 
-def test_a_compacted_log_may_say_who_got_a_partition_before_who_gave_it_up() -> None:
+def test_a_compacted_log_may_name_the_new_owner_before_the_old_one_revoked() -> None:
     one = present(Position(7, 6, 0, ((T, (0, 1), (7, 7)),), ()))
     got = current("g", "B", Position(8, 7, 0, ((T, (1,), (8,)),), ()))
     gave = current("g", "A", Position(8, 7, 0, ((T, (0,), (7,)),), ()))
-    harness = hall_of(*one, (got.key, got.value), (gave.key, gave.value))
+    harness = harness_with(*one, (got.key, got.value), (gave.key, gave.value))
     assert harness.consumers().owners == {T: {0: "A", 1: "B"}}
 
 
-def test_a_member_that_changes_its_instance() -> None:
+def test_a_record_with_another_instance_id_moves_the_static_member() -> None:
     first, then = (member_metadata("g", "A", SAID._replace(instance_id=one)) for one in ("i", "j"))
-    group = hall_of((first.key, first.value), (then.key, then.value)).consumers()
+    group = harness_with((first.key, first.value), (then.key, then.value)).consumers()
     assert group.static_ids == {"j": "A"}
     assert group.static_member("i") is None
 
 
-def test_who_may_fetch_and_commit_in_transactions() -> None:
+def test_fetches_and_transactional_commits_check_member_and_epoch() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     group = harness.consumers()
     assert group.validate_fetch(None, -1) == group.validate_fetch("A", 2) == 0
     assert group.validate_fetch(None, 2) == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -131,14 +131,14 @@ def test_who_may_fetch_and_commit_in_transactions() -> None:
     assert isinstance(group, ConsumerGroup)
 
 
-def test_a_loaded_group_goes_on() -> None:
-    harness = hall_of(*present(Position(7, 6, 0, ((T, (0, 1), (7, 7)),), ())))
-    assert given(harness.cast("A", 0, names=["t"], owned={}, timeout=5_000)) == "t0+1+2+3+4+5+6+7"
+def test_a_loaded_group_answers_a_returning_member() -> None:
+    harness = harness_with(*present(Position(7, 6, 0, ((T, (0, 1), (7, 7)),), ())))
+    assert given(harness.heartbeat("A", 0, names=["t"], owned={}, timeout=5_000)) == "t0+1+2+3+4+5+6+7"
 
 
-def test_what_a_member_has_is_kept_once() -> None:
+def test_target_and_current_assignment_share_their_partition_tuples() -> None:
     harness = ConsumerGroupHarness()
-    harness.enter("m", "t")
+    harness.first_heartbeat("m", "t")
     records = [(one.key, one.value) for one in harness.records]
     targets_first = sorted(records, key=lambda one: not isinstance(one[0], ConsumerGroupTargetAssignmentMemberKey))
     for rows in (records, targets_first):
@@ -159,7 +159,7 @@ def _read_anew(key: Message, value: Message | None) -> tuple[Message, Message | 
     return read, None if value is None else OFFSETS.decode_value(kind, OFFSETS.encode_value(value, 0))[1]
 
 
-def test_epochs_are_shared_but_for_those_of_many_partitions() -> None:
+def test_epoch_tuples_are_shared_except_for_many_partitions() -> None:
     def shared(_: tuple[int, ...]) -> tuple[int, ...]:
         return common
 

@@ -42,7 +42,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("length", VALUES)
-def test_it_is_xxh3(length: int) -> None:
+def test_the_hash_function_is_xxh3(length: int) -> None:
     assert xxh3_64_intdigest(bytes((i * 7 + 3) & 255 for i in range(length))) == VALUES[length]
 
 
@@ -50,12 +50,12 @@ def image(**counts: int) -> TopicsImage:
     return TopicsImage({name: TopicImage(name, name.encode() * 16, count) for name, count in counts.items()}, 1)
 
 
-def test_topics_that_are_not_there_do_not_count() -> None:
+def test_unknown_topics_do_not_change_the_hash() -> None:
     assert hash_of_topics(["x", "y"], image(t=3)) == NO_HASH
     assert hash_of_topics(["x", "t"], image(t=3)) == hash_of_topics(["t"], image(t=3, u=1)) != NO_HASH
 
 
-def test_the_order_of_names_does_not_count_and_all_else_does() -> None:
+def test_only_the_order_of_names_does_not_change_the_hash() -> None:
     there = image(t=3, u=1)
     assert hash_of_topics(["t", "u"], there) == hash_of_topics(["u", "t"], there)
     assert len({hash_of_topics(["t", "u"], image(t=count, u=1)) for count in range(1, 50)}) == 49
@@ -63,13 +63,13 @@ def test_the_order_of_names_does_not_count_and_all_else_does() -> None:
     assert hash_of_topics(["t"], other) != hash_of_topics(["t"], there)
 
 
-def test_it_is_a_signed_number() -> None:
+def test_the_hash_is_a_signed_number() -> None:
     values = [hash_of_topics(["t"], image(t=count)) for count in range(1, 50)]
     assert all(-(2**63) <= value < 2**63 for value in values)
     assert min(values) < 0 < max(values)
 
 
-def test_the_rack_of_the_replicas_counts() -> None:
+def test_the_rack_of_the_replicas_changes_the_hash() -> None:
     # as a Kafka 4.3 with broker.rack=rack-1 wrote it
     ids = {"t1": "3762aa0a507f417fbfabb8dc4406e551", "t2": "aef33ab31cc7448183a77747b1238fc4"}
     topics = {name: TopicImage(name, bytes.fromhex(ids[name]), count) for name, count in (("t1", 3), ("t2", 1))}
@@ -78,13 +78,13 @@ def test_the_rack_of_the_replicas_counts() -> None:
     assert hash_of_topics(["t1", "t2"], there, "rack-1") == -7761269471423165803
 
 
-def test_racks_of_very_many_partitions_are_left_out() -> None:
+def test_racks_of_very_many_partitions_are_not_in_the_hash() -> None:
     most = MAX_WITH_RACKS
     assert hash_of_topics(["t"], image(t=most + 1), "rack") == hash_of_topics(["t"], image(t=most + 1))
     assert hash_of_topics(["t"], image(t=most), "rack") != hash_of_topics(["t"], image(t=most))
 
 
-def test_a_topic_that_comes_or_goes_is_another_one() -> None:
+def test_a_topic_that_appears_or_disappears_has_another_hash() -> None:
     one = TopicImage("t", b"t" * 16, 3)
     assert has_same_hash(one, TopicImage("t", b"t" * 16, 3))
     assert not has_same_hash(one, TopicImage("t", b"t" * 16, 4))

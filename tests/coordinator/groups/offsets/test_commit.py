@@ -15,7 +15,7 @@ from muster.protocol.messages.offset_commit import (
 from tests.coordinator.groups.harness import START, GroupHarness
 
 
-def test_without_a_group_a_simple_one_appears() -> None:
+def test_a_commit_to_an_unknown_group_creates_a_simple_group() -> None:
     harness = GroupHarness()
     assert harness.commit(offset=7, metadata="note") == 0
     group = harness.group()
@@ -25,19 +25,19 @@ def test_without_a_group_a_simple_one_appears() -> None:
 
 
 @pytest.mark.parametrize("generation", [0, 1])
-def test_a_generation_of_no_group_is_refused(generation: int) -> None:
+def test_a_commit_with_a_generation_to_an_unknown_group_is_refused(generation: int) -> None:
     harness = GroupHarness()
     assert harness.commit("x", generation) == ErrorCode.GROUP_ID_NOT_FOUND
     assert (harness.records, harness.core.state.groups) == ([], {})
 
 
-def test_the_empty_group_id_is_a_group_like_any_other() -> None:
+def test_a_commit_to_the_empty_group_id_is_accepted() -> None:
     harness = GroupHarness()
     assert harness.commit(group="") == 0
     assert harness.fetch(group="").committed_offset == 5
 
 
-def test_who_may_commit_in_each_state() -> None:
+def test_the_group_state_decides_who_may_commit() -> None:
     harness = GroupHarness()
     a, b = harness.completing()
     assert harness.commit(a, 2) == ErrorCode.REBALANCE_IN_PROGRESS
@@ -56,7 +56,7 @@ def test_who_may_commit_in_each_state() -> None:
     assert harness.commit(b, -1) == harness.commit("", -1) == harness.commit("x", -1, instance="i") == 0
 
 
-def test_instances_are_checked_first() -> None:
+def test_the_instance_id_of_a_commit_is_checked_first() -> None:
     harness = GroupHarness()
     a, _ = harness.stable(static=True)
     assert harness.commit("ghost", 7, instance="i0") == ErrorCode.FENCED_INSTANCE_ID
@@ -65,7 +65,7 @@ def test_instances_are_checked_first() -> None:
     assert harness.commit(a, 2, instance="i0") == 0
 
 
-def test_a_refusal_stands_on_every_partition() -> None:
+def test_a_refused_commit_has_the_error_on_every_partition() -> None:
     harness = GroupHarness()
     rows = [OffsetCommitRequestPartition(0, 1), OffsetCommitRequestPartition(1, 1)]
     topics = [OffsetCommitRequestTopic("t", b"T" * 16, rows), OffsetCommitRequestTopic("u", ZERO_UUID, rows[:1])]
@@ -77,7 +77,7 @@ def test_a_refusal_stands_on_every_partition() -> None:
 
 
 @pytest.mark.parametrize("state", ["Stable", "PreparingRebalance"])
-def test_a_commit_is_a_sign_of_life(state: str) -> None:
+def test_a_commit_extends_the_session_of_its_member(state: str) -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     if state != "Stable":
@@ -109,7 +109,7 @@ def test_metadata_is_measured_in_utf16_units(metadata: str, error: int) -> None:
     assert harness.fetch().metadata == ("" if error else metadata)
 
 
-def test_too_much_metadata_fails_its_partition_alone() -> None:
+def test_too_much_metadata_refuses_only_its_partition() -> None:
     harness = GroupHarness(offset_metadata_max_bytes=3)
     rows = [OffsetCommitRequestPartition(i, i, -1, "x" * (i + 2)) for i in range(3)]
     reply = harness.send(OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", ZERO_UUID, rows)]))
@@ -117,13 +117,13 @@ def test_too_much_metadata_fails_its_partition_alone() -> None:
     assert len(harness.records) == 2
 
 
-def test_no_metadata_is_empty_metadata() -> None:
+def test_null_metadata_is_stored_as_empty_metadata() -> None:
     harness = GroupHarness()
     harness.commit(metadata=None, offset=-7)
     assert (harness.fetch().metadata, harness.fetch().committed_offset) == ("", -7)
 
 
-def test_the_record_is_version_4_with_the_topics_id() -> None:
+def test_the_offset_record_is_version_4_and_has_the_topic_id() -> None:
     harness = GroupHarness()
     harness.commit()
     record = harness.records[-1]
@@ -133,7 +133,7 @@ def test_the_record_is_version_4_with_the_topics_id() -> None:
     assert (value.commit_timestamp, value.expire_timestamp) == (START.wall_ms, -1)  # type: ignore[union-attr]  # an offset's
 
 
-def test_the_requests_topic_id_goes_before_the_images_and_an_unknown_topic_has_none() -> None:
+def test_the_topic_id_of_the_request_goes_before_the_id_of_the_topics_image() -> None:
     harness = GroupHarness()
     rows = [OffsetCommitRequestPartition(0, 1)]
     topics = [OffsetCommitRequestTopic("t", b"X" * 16, rows), OffsetCommitRequestTopic("gone", ZERO_UUID, rows)]
@@ -152,7 +152,7 @@ def test_a_retention_time_is_written_in_version_1_which_has_no_leader_epoch() ->
     assert harness.records[-1].value.expire_timestamp == START.wall_ms  # type: ignore[union-attr]  # an offset's
 
 
-def test_what_a_topic_takes_in_the_log_is_known_before() -> None:
+def test_the_bytes_of_a_topic_in_the_log_are_estimated_before_the_commit() -> None:
     topic = OffsetCommitRequestTopic(
         "t" * 30, b"T" * 16, [OffsetCommitRequestPartition(n, 5, -1, "m" * n) for n in range(200)]
     )

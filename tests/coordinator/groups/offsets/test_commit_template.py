@@ -1,4 +1,4 @@
-"""Commits made ready: nothing but the work differs from commits that are read each time."""
+"""Cached commits give the same results as commits that are decoded each time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def commit(harness: GroupHarness, made: CommitTemplate, content: list[Any]) -> l
 
 
 @given(rows, st.data())
-def test_the_same_records_state_and_answer(content: list[Any], data: st.DataObject) -> None:
+def test_a_cached_commit_gives_the_same_records_state_and_answer(content: list[Any], data: st.DataObject) -> None:
     usual, quick = GroupHarness(), GroupHarness()
     for harness in (usual, quick):
         harness.commit(topic="t")
@@ -62,7 +62,7 @@ def test_the_same_records_state_and_answer(content: list[Any], data: st.DataObje
         quick.advance(3)
 
 
-def test_a_member_lives_on() -> None:
+def test_a_cached_commit_extends_the_session_of_its_member() -> None:
     harness = GroupHarness()
     a, b = harness.stable()
     content = [(("t", b"T" * 16), 0, 1, 1, "")]
@@ -75,7 +75,7 @@ def test_a_member_lives_on() -> None:
     assert harness.group().members[a].due_ms == harness.now.mono_ms + 1_000
 
 
-def test_what_is_out_of_the_ordinary_is_left_alone() -> None:
+def test_a_cached_commit_is_not_used_after_the_group_has_changed() -> None:
     harness = GroupHarness()
     content = [(("t", b"T" * 16), 0, 1, 1, "")]
     made = ready(harness, request(content))
@@ -90,7 +90,7 @@ def test_what_is_out_of_the_ordinary_is_left_alone() -> None:
     assert dict(harness.core.state.offsets.groups()) == before
 
 
-def test_a_group_without_members_has_no_sessions() -> None:
+def test_a_cached_commit_works_for_a_group_without_members() -> None:
     harness = GroupHarness()
     harness.commit()
     content = [(("t", b"T" * 16), 0, 1, 1, "")]
@@ -99,7 +99,7 @@ def test_a_group_without_members_has_no_sessions() -> None:
     assert harness.only_retention_is_due()
 
 
-def test_offsets_that_expire_and_long_metadata_are_not_made_ready() -> None:
+def test_commits_with_retention_time_or_long_metadata_are_not_cached() -> None:
     harness = GroupHarness(offset_metadata_max_bytes=4)
     content = [(("t", b"T" * 16), 0, 1, 1, "")]
     assert harness.core.prepare_commit(request(content, retention_time_ms=5)) is None
@@ -107,7 +107,7 @@ def test_offsets_that_expire_and_long_metadata_are_not_made_ready() -> None:
     assert harness.core.prepare_commit(request([(("t", b"T" * 16), 0, 1, 1, "1234")])) is not None
 
 
-def test_layouts_are_shared_and_do_not_pile_up() -> None:
+def test_commit_layouts_are_shared_and_their_number_is_bounded() -> None:
     harness = GroupHarness()
     one, other = (
         ready(harness, request([(("t", b"T" * 16), 0, 1, 1, "")], group=group)).rows[0][2] for group in ("a", "b")
@@ -118,7 +118,7 @@ def test_layouts_are_shared_and_do_not_pile_up() -> None:
     assert 0 < commit_module._pack.cache_info().currsize <= 1_000
 
 
-def test_names_are_the_cores_own() -> None:
+def test_a_cached_commit_uses_the_strings_of_the_core() -> None:
     harness = GroupHarness()
     member, _ = harness.stable()
     first, other = (

@@ -34,7 +34,7 @@ def tombstones(harness: GroupHarness) -> list[str]:
     return [repr(record.key) for record in harness.records if record.value is None]
 
 
-def test_offset_delete_top_level_refusals() -> None:
+def test_offset_delete_is_refused_as_a_whole_for_wrong_groups() -> None:
     harness = GroupHarness()
     assert delete(harness, ("t", 0), group="") == ErrorCode.INVALID_GROUP_ID
     assert delete(harness, ("t", 0)) == ErrorCode.GROUP_ID_NOT_FOUND
@@ -42,7 +42,7 @@ def test_offset_delete_top_level_refusals() -> None:
     assert delete(harness, ("t", 0)) == ErrorCode.NON_EMPTY_GROUP
 
 
-def test_offsets_of_subscribed_topics_stay() -> None:
+def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
     harness = GroupHarness()
     a, _ = harness.stable(protocols=SUBSCRIBED)
     harness.commit(a, 2)
@@ -62,7 +62,7 @@ def test_a_subscription_that_claims_more_than_it_has_is_read_for_its_topics() ->
     assert delete(harness, ("t", 0), ("u", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, 0]
 
 
-def test_an_offset_that_is_not_there_goes_without_a_record() -> None:
+def test_deleting_an_unknown_offset_writes_no_record() -> None:
     harness = GroupHarness()
     harness.commit()
     assert delete(harness, ("t", 1), ("u", 0)) == [0, 0]
@@ -71,14 +71,14 @@ def test_an_offset_that_is_not_there_goes_without_a_record() -> None:
     assert tombstones(harness) == ["OffsetCommitKey(group='g', topic='t', partition=0)"]
 
 
-def test_unknown_subscriptions_hold_every_topic() -> None:
+def test_a_group_with_an_unreadable_subscription_keeps_the_offsets_of_every_topic() -> None:
     harness = GroupHarness()
     a, _ = harness.stable(protocols=(("range", b"nonsense"),))
     harness.commit(a, 2, topic="u")
     assert delete(harness, ("u", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
-def test_before_its_first_generation_a_group_of_consumers_might_subscribe_to_anything() -> None:
+def test_a_consumer_group_before_its_first_generation_keeps_the_offsets_of_every_topic() -> None:
     harness = GroupHarness(group_initial_rebalance_delay_ms=3_000)
     harness.commit()
     harness.join(protocols=SUBSCRIBED)
@@ -86,7 +86,7 @@ def test_before_its_first_generation_a_group_of_consumers_might_subscribe_to_any
 
 
 @pytest.mark.parametrize("kind", ["consumer", "connect"])
-def test_an_empty_group_holds_nothing(kind: str) -> None:
+def test_all_offsets_of_an_empty_group_can_be_deleted(kind: str) -> None:
     harness = GroupHarness()
     harness.join(kind=kind, protocols=SUBSCRIBED)
     harness.leave("c-uuid1")
@@ -96,7 +96,7 @@ def test_an_empty_group_holds_nothing(kind: str) -> None:
     assert harness.fetch().committed_offset == -1
 
 
-def test_deleting_a_group_takes_its_offsets_first() -> None:
+def test_deleting_a_group_deletes_its_offsets_first() -> None:
     harness = GroupHarness()
     harness.commit(partition=0)
     harness.commit(topic="u", partition=1)
@@ -119,14 +119,14 @@ def test_a_group_with_members_is_not_deleted(state: str) -> None:
     assert harness.send(DeleteGroupsRequest(["g"])).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
 
 
-def test_the_nameless_group_is_deleted_like_any_other() -> None:
+def test_the_group_with_the_empty_id_can_be_deleted() -> None:
     harness = GroupHarness()
     harness.commit(group="")
     codes = [harness.send(DeleteGroupsRequest([""])).results[0].error_code for _ in range(2)]
     assert codes == [0, ErrorCode.GROUP_ID_NOT_FOUND]
 
 
-def test_what_comes_back_under_the_name_is_a_new_group() -> None:
+def test_a_group_made_again_after_its_deletion_begins_anew() -> None:
     harness = GroupHarness()
     (a,) = harness.stable(count=1)
     harness.leave(a)
@@ -134,7 +134,7 @@ def test_what_comes_back_under_the_name_is_a_new_group() -> None:
     assert harness.join().generation_id == 1
 
 
-def test_offsets_of_a_deleted_topic_go_with_it() -> None:
+def test_offsets_of_a_deleted_topic_are_deleted() -> None:
     harness = GroupHarness()
     harness.commit(partition=0)
     harness.commit(partition=1, group="h")
@@ -147,7 +147,7 @@ def test_offsets_of_a_deleted_topic_go_with_it() -> None:
     assert harness.core.state.image is image
 
 
-def test_a_topic_made_anew_is_another_one() -> None:
+def test_offsets_are_deleted_if_a_topic_is_created_again_with_another_id() -> None:
     harness = GroupHarness()
     harness.commit()
     topics = {**TOPICS.by_name, "t": TopicImage("t", b"X" * 16, 8)}
@@ -155,7 +155,7 @@ def test_a_topic_made_anew_is_another_one() -> None:
     assert harness.fetch().committed_offset == -1
 
 
-def test_more_partitions_change_nothing() -> None:
+def test_a_topic_that_grows_keeps_its_offsets() -> None:
     harness = GroupHarness()
     harness.commit()
     topics = {**TOPICS.by_name, "t": TopicImage("t", b"T" * 16, 80)}
@@ -165,7 +165,7 @@ def test_more_partitions_change_nothing() -> None:
     assert not harness.core.handle(TopicsChanged(TOPICS), harness.now).records
 
 
-def test_offsets_committed_for_another_topic_of_that_name_stay() -> None:
+def test_offsets_with_another_topic_id_stay_when_a_topic_is_deleted() -> None:
     harness = GroupHarness()
     harness.commit(partition=0)
     harness.commit(partition=1, retention=1_000_000)  # version 1, which has no topic id
@@ -173,9 +173,9 @@ def test_offsets_committed_for_another_topic_of_that_name_stay() -> None:
     harness.core.replay([(OffsetCommitKey("g", "t", 2), value)], harness.now)
     harness.collect(harness.core.handle(TopicsChanged(NO_TOPICS), harness.now))
     assert [harness.fetch(partition=partition).committed_offset for partition in range(3)] == [-1, -1, 7]
-    told = [event.facts for event in harness.events if event.kind == events.OFFSETS_DELETED]
-    assert told == [{"cause": events.TOPIC_DELETED, "topics": {"t": [0, 1]}}]
-    # and nothing is told where nothing went
+    reported = [event.facts for event in harness.events if event.kind == events.OFFSETS_DELETED]
+    assert reported == [{"cause": events.TOPIC_DELETED, "topics": {"t": [0, 1]}}]
+    # a group that lost nothing has no event
     for image in (TOPICS, NO_TOPICS):
         assert not harness.collect(harness.core.handle(TopicsChanged(image), harness.now)).events
 
@@ -189,7 +189,9 @@ def test_offsets_committed_for_another_topic_of_that_name_stay() -> None:
         ({"t": TopicImage("t", b"N" * 16, 8)}, [2, 3, 4]),
     ],
 )
-def test_offsets_of_topics_deleted_shortly_before_a_crash(named: dict[str, TopicImage], kept: list[int]) -> None:
+def test_a_loaded_core_deletes_offsets_of_topics_deleted_before_the_crash(
+    named: dict[str, TopicImage], kept: list[int]
+) -> None:
     image = TopicsImage(named, 3, {b"D" * 16: "t", b"E" * 16: "t"})
     core = GroupCore(GroupSettings(), image)
     rows = [("t", b"D" * 16), ("t", b"E" * 16), ("t", bytes(16)), ("t", b"N" * 16), ("elsewhere", b"O" * 16)]

@@ -36,7 +36,7 @@ def fetch(
     ]
 
 
-def test_it_never_fails_for_what_is_not_known() -> None:
+def test_an_offset_fetch_of_unknown_groups_and_partitions_is_no_error() -> None:
     harness = GroupHarness()
     assert fetch(harness, ("nobody", [("t", [0, 7]), ("none", [3])])) == [
         [("t", [(0, -1), (7, -1)]), ("none", [(3, -1)])]
@@ -47,7 +47,7 @@ def test_it_never_fails_for_what_is_not_known() -> None:
     assert harness.core.state.groups == {}
 
 
-def test_order_and_duplicates_are_kept() -> None:
+def test_an_offset_fetch_keeps_order_and_duplicates_of_its_rows() -> None:
     harness = GroupHarness()
     harness.commit(partition=1, offset=1)
     harness.commit(partition=0, offset=9)
@@ -55,7 +55,7 @@ def test_order_and_duplicates_are_kept() -> None:
     assert fetch(harness, ("g", [("t", [1, 0, 1]), ("t", [0])])) == want
 
 
-def test_all_is_what_was_committed() -> None:
+def test_a_fetch_of_all_topics_returns_every_committed_offset() -> None:
     harness = GroupHarness()
     harness.commit(partition=1, offset=1)
     harness.commit(topic="u", offset=2)
@@ -63,7 +63,7 @@ def test_all_is_what_was_committed() -> None:
     assert fetch(harness, ("g", None)) == [[("t", [(1, 3)]), ("u", [(0, 2)])]]
 
 
-def test_several_groups_at_once() -> None:
+def test_one_offset_fetch_serves_several_groups() -> None:
     harness = GroupHarness()
     harness.commit(group="g", offset=1)
     harness.commit(group="h", offset=2)
@@ -75,7 +75,7 @@ def test_several_groups_at_once() -> None:
     ]
 
 
-def test_an_offset_of_a_topic_that_was_made_anew_is_not_shown() -> None:
+def test_an_offset_of_a_topic_with_another_id_is_not_shown() -> None:
     harness = GroupHarness()
     harness.commit()
     for topic_id, offset in ((b"T" * 16, 5), (b"X" * 16, -1), (ZERO_UUID, 5)):
@@ -85,7 +85,7 @@ def test_an_offset_of_a_topic_that_was_made_anew_is_not_shown() -> None:
         assert (topic.topic_id, topic.partitions[0].committed_offset) == (topic_id, offset)
 
 
-def test_an_unstable_offset_is_refused_only_to_who_asks_for_stable_ones() -> None:
+def test_an_unstable_offset_is_refused_only_if_stable_offsets_are_required() -> None:
     harness = GroupHarness()
     harness.commit()
     places = [("g", 0), ("g", 3), ("h", 1)]

@@ -1,4 +1,4 @@
-"""What stories cannot tell of retention (tests/stories/retention): its records and events, slices, and odd clocks."""
+"""Retention, beyond the stories in tests/stories/retention: records, events, work in steps, and odd clocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.coordinator.groups.test_core import reload
 MINUTE = 60_000
 
 
-def room_of(minutes: int = 1, every_ms: int = 1_000) -> GroupHarness:
+def retention_harness(minutes: int = 1, every_ms: int = 1_000) -> GroupHarness:
     return GroupHarness(offsets_retention_minutes=minutes, offsets_retention_check_interval_ms=every_ms)
 
 
@@ -43,8 +43,8 @@ def look(harness: GroupHarness, wall_ms: int) -> Output:
     return harness.collect(harness.core.advance(harness.now))
 
 
-def test_the_offsets_go_before_their_group_and_all_is_told() -> None:
-    harness = room_of()
+def test_expired_offsets_are_deleted_before_their_group_and_reported() -> None:
+    harness = retention_harness()
     harness.commit(partition=1)
     harness.commit(partition=0)
     harness.commit(topic="u")
@@ -64,8 +64,8 @@ def test_the_offsets_go_before_their_group_and_all_is_told() -> None:
     assert reload(harness).core.group_count == 0
 
 
-def test_to_the_millisecond() -> None:
-    harness = room_of(every_ms=1)
+def test_offsets_expire_to_the_millisecond() -> None:
+    harness = retention_harness(every_ms=1)
     harness.commit()
     harness.advance(MINUTE - 1)
     assert tombstones(harness) == []
@@ -73,8 +73,8 @@ def test_to_the_millisecond() -> None:
     assert len(tombstones(harness)) == 2
 
 
-def test_to_the_millisecond_of_what_the_commit_said() -> None:
-    harness = room_of(every_ms=1)
+def test_offsets_with_their_own_retention_time_expire_to_the_millisecond() -> None:
+    harness = retention_harness(every_ms=1)
     harness.commit(retention=5_000)
     harness.advance(4_999)
     assert tombstones(harness) == []
@@ -82,14 +82,14 @@ def test_to_the_millisecond_of_what_the_commit_said() -> None:
     assert len(tombstones(harness)) == 2
 
 
-def test_the_longest_retention_there_is() -> None:
-    harness = room_of(minutes=2**31 - 1)
+def test_the_largest_retention_setting_expires_nothing() -> None:
+    harness = retention_harness(minutes=2**31 - 1)
     harness.commit()
     assert list(look(harness, START.wall_ms).records) == []
 
 
-def test_kept_for_ever_is_as_long_as_can_be_told() -> None:
-    harness = room_of()
+def test_the_largest_retention_time_of_a_commit_keeps_the_offset() -> None:
+    harness = retention_harness()
     harness.commit(retention=2**63 - 1)
     value = harness.records[-1].value
     assert isinstance(value, OffsetCommitValue)
@@ -98,8 +98,8 @@ def test_kept_for_ever_is_as_long_as_can_be_told() -> None:
     assert harness.fetch().committed_offset == 5
 
 
-def test_a_restart_does_not_begin_anew() -> None:
-    harness = room_of()
+def test_a_restart_does_not_restart_the_retention_time() -> None:
+    harness = retention_harness()
     harness.join()
     harness.leave("c-uuid1")
     harness.commit()
@@ -113,7 +113,7 @@ def test_a_restart_does_not_begin_anew() -> None:
     assert again.core.group_count == 0
 
 
-def test_a_group_recorded_before_kafka_2_1_says_not_since_when_it_is_empty() -> None:
+def test_a_group_record_before_kafka_2_1_expires_by_the_commit_times() -> None:
     harness = GroupHarness(offsets_retention_minutes=1)
     harness.core.replay([(GroupMetadataKey("g"), GroupMetadataValue("consumer", 3, None, None, -1, []))], harness.now)
     for partition, age_ms in ((0, MINUTE), (1, MINUTE - 1)):
@@ -125,7 +125,7 @@ def test_a_group_recorded_before_kafka_2_1_says_not_since_when_it_is_empty() -> 
 
 
 def test_an_open_transaction_keeps_its_offsets_and_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = room_of()
+    harness = retention_harness()
     harness.commit(partition=0)
     harness.commit(partition=1)
     offsets = type(harness.core.state.offsets)
@@ -145,8 +145,8 @@ def test_an_open_transaction_keeps_its_offsets_and_its_group(monkeypatch: pytest
 # ---- a slice at a time
 
 
-def test_much_is_done_in_slices() -> None:
-    harness = room_of(every_ms=MINUTE)
+def test_many_expired_offsets_are_deleted_in_steps() -> None:
+    harness = retention_harness(every_ms=MINUTE)
     size = retention.CHUNK * 2 + 1
     for group in "abc":
         for partition in range(size):
@@ -160,14 +160,14 @@ def test_much_is_done_in_slices() -> None:
         slices.append(len(output.records))
     assert sum(slices) == 3 * size + 3
     assert max(slices) <= retention.SLICE / retention.REMOVE + retention.CHUNK
-    told = [partition for _, topics in expired(harness) for partition in topics["t"]]  # type: ignore[index]  # facts are objects
-    assert sorted(told) == sorted([*range(size)] * 3)
+    reported = [partition for _, topics in expired(harness) for partition in topics["t"]]  # type: ignore[index]  # facts are objects
+    assert sorted(reported) == sorted([*range(size)] * 3)
     look(harness, START.wall_ms)  # nothing was left
     assert harness.core.next_deadline_ms() == harness.now.mono_ms + MINUTE
 
 
-def test_to_look_without_finding_anything_ends_too() -> None:
-    harness = room_of(every_ms=MINUTE)
+def test_a_search_without_expired_offsets_ends() -> None:
+    harness = retention_harness(every_ms=MINUTE)
     for i in range(retention.SLICE):
         value = OffsetCommitValue(1, commit_timestamp=START.wall_ms)
         harness.core.replay([(OffsetCommitKey(f"g{i}", "t", 0), value)], harness.now)
@@ -178,10 +178,10 @@ def test_to_look_without_finding_anything_ends_too() -> None:
     assert harness.records == []
 
 
-def test_what_changes_between_two_slices_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_between_two_steps_of_the_expiration_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "SLICE", 1)
     monkeypatch.setattr(retention, "CHUNK", 1)
-    harness = room_of(every_ms=MINUTE)
+    harness = retention_harness(every_ms=MINUTE)
     for group in ("g", "gone", "new"):
         for partition in range(4):
             harness.commit(group=group, partition=partition)
@@ -202,8 +202,8 @@ def test_what_changes_between_two_slices_is_seen(monkeypatch: pytest.MonkeyPatch
     assert list(harness.core.state.groups) == ["g", "new"]
 
 
-def test_of_a_group_with_members_only_topics_go_that_nobody_subscribes_to() -> None:
-    harness = room_of(minutes=1)
+def test_a_group_with_members_loses_only_offsets_of_topics_that_no_member_subscribes_to() -> None:
+    harness = retention_harness(minutes=1)
     protocols = (("range", encode_subscription(ConsumerProtocolSubscription(["t"]), 1)),)
     a, b = harness.stable(protocols=protocols)
     generation = harness.group().generation
@@ -226,8 +226,8 @@ def test_of_a_group_with_members_only_topics_go_that_nobody_subscribes_to() -> N
 # ---- odd clocks
 
 
-def test_a_clock_that_jumps_ahead_is_believed_when_it_stays_there() -> None:
-    harness = room_of()
+def test_a_clock_that_jumps_ahead_expires_offsets_only_if_it_stays_there() -> None:
+    harness = retention_harness()
     harness.commit()
     look(harness, START.wall_ms + 1_000)
     look(harness, START.wall_ms + 100 * MINUTE)  # a wrong clock, perhaps
@@ -240,16 +240,16 @@ def test_a_clock_that_jumps_ahead_is_believed_when_it_stays_there() -> None:
     assert len(tombstones(harness)) == 2
 
 
-def test_a_clock_that_is_set_back_keeps_offsets_longer() -> None:
-    harness = room_of()
+def test_a_clock_that_is_set_back_expires_no_offsets() -> None:
+    harness = retention_harness()
     harness.commit()
     for _ in range(3):
         look(harness, START.wall_ms - 100 * MINUTE)
     assert tombstones(harness) == []
 
 
-def test_who_is_about_to_join_finds_the_group() -> None:
-    harness = room_of(every_ms=100)
+def test_a_group_with_a_pending_member_id_does_not_expire() -> None:
+    harness = retention_harness(every_ms=100)
     member = harness.join(needs_id=True, session=1_000).member_id
     harness.advance(900)
     assert harness.join(member).error_code == 0

@@ -43,7 +43,7 @@ def slices(harness: Producers) -> list[int]:
     return counts
 
 
-def test_many_groups_are_looked_at_in_slices() -> None:
+def test_offsets_of_a_deleted_topic_in_many_groups_are_deleted_in_steps() -> None:
     harness = filled()
     counts = [change(harness, NO_TOPICS), *slices(harness)]
     assert sum(counts) == GROUPS
@@ -51,11 +51,11 @@ def test_many_groups_are_looked_at_in_slices() -> None:
     assert counts[0] > 0
     assert not dict(harness.core.state.offsets.groups())
     assert harness.only_retention_is_due()
-    told = [event.group_id for event in harness.events if event.kind == events.OFFSETS_DELETED]
-    assert told == [f"g{number}" for number in range(GROUPS)]
+    reported = [event.group_id for event in harness.events if event.kind == events.OFFSETS_DELETED]
+    assert reported == [f"g{number}" for number in range(GROUPS)]
 
 
-def test_one_group_with_many_offsets_goes_in_slices_too() -> None:
+def test_many_offsets_of_one_group_are_deleted_in_steps() -> None:
     harness = Producers()
     value = OffsetCommitValue(7, topic_id=b"T" * 16)
     for number in range(GROUPS):
@@ -63,11 +63,11 @@ def test_one_group_with_many_offsets_goes_in_slices_too() -> None:
     counts = [change(harness, NO_TOPICS), *slices(harness)]
     assert sum(counts) == GROUPS
     assert max(counts) <= MOST_RECORDS
-    told = [event.facts["topics"]["t"] for event in harness.events if event.kind == events.OFFSETS_DELETED]  # type: ignore[index]  # facts of any kind
-    assert [one for some in told for one in some] == list(range(GROUPS))
+    reported = [event.facts["topics"]["t"] for event in harness.events if event.kind == events.OFFSETS_DELETED]  # type: ignore[index]  # facts of any kind
+    assert [one for some in reported for one in some] == list(range(GROUPS))
 
 
-def test_groups_without_such_offsets_are_work_too() -> None:
+def test_groups_without_offsets_of_the_deleted_topic_are_searched_in_steps() -> None:
     harness = Producers()
     for number in range(GROUPS):
         harness.commit(group=f"g{number}", topic="u")
@@ -78,7 +78,7 @@ def test_groups_without_such_offsets_are_work_too() -> None:
     assert len(dict(harness.core.state.offsets.groups())) == GROUPS
 
 
-def test_topics_that_are_deleted_meanwhile_are_looked_for_next() -> None:
+def test_topics_deleted_during_a_deletion_are_handled_next() -> None:
     harness = filled()
     for number in range(GROUPS):
         harness.commit(group=f"g{number}", topic="u")
@@ -94,7 +94,7 @@ def test_topics_that_are_deleted_meanwhile_are_looked_for_next() -> None:
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
-def test_a_topic_that_is_made_again_meanwhile_keeps_its_offsets(is_committed: bool) -> None:
+def test_a_topic_created_again_during_the_deletion_keeps_its_new_offsets(is_committed: bool) -> None:
     harness = filled()
     change(harness, NO_TOPICS)
     assert change(harness, AGAIN) == 0
@@ -109,7 +109,7 @@ def test_a_topic_that_is_made_again_meanwhile_keeps_its_offsets(is_committed: bo
     assert harness.txn(offset=71, group=last) == 0
 
 
-def test_while_others_are_to_follow_no_group_may_commit_to_them_in_a_transaction() -> None:
+def test_transactional_commits_to_deleted_topics_are_refused_during_the_deletion() -> None:
     harness = filled()
     change(harness, TopicsImage({"u": TOPICS.by_name["u"]}, 2))
     change(harness, NO_TOPICS)
@@ -120,7 +120,7 @@ def test_while_others_are_to_follow_no_group_may_commit_to_them_in_a_transaction
     assert harness.txn(offset=70, group="g0", topic="u") == 0
 
 
-def test_a_transaction_that_ends_meanwhile_leaves_nothing() -> None:
+def test_a_transaction_that_ends_during_the_deletion_leaves_no_offset() -> None:
     harness = filled()
     last = f"g{GROUPS - 1}"
     for partition in range(8):
@@ -133,7 +133,7 @@ def test_a_transaction_that_ends_meanwhile_leaves_nothing() -> None:
     assert not harness.core.state.offsets.pending.transactions_of
 
 
-def test_pending_offsets_go_in_slices() -> None:
+def test_pending_offsets_of_deleted_topics_are_deleted_in_steps() -> None:
     harness = Producers()
     for number in range(GROUPS):
         harness.txn(partition=number % 8, offset=70, group=f"g{number}")
@@ -147,7 +147,7 @@ def test_pending_offsets_go_in_slices() -> None:
     assert not harness.core.state.offsets.pending.transactions_of
 
 
-def test_after_a_load_it_goes_in_slices_as_well() -> None:
+def test_a_loaded_core_deletes_offsets_of_deleted_topics_in_steps() -> None:
     image = TopicsImage({}, 3, {b"D" * 16: "t"})
     core = GroupCore(GroupSettings(), image)
     value = OffsetCommitValue(5, topic_id=b"D" * 16)

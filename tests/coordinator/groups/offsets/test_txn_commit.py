@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: who may, what becomes of the offsets, and what the end of the transaction tells."""
+"""TxnOffsetCommit: its checks, its offsets, and the events at the end of a transaction."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ILLEGAL = ErrorCode.ILLEGAL_GENERATION
 
 
 class Producers(GroupHarness):
-    """A room with producers: `txn` commits an offset in the transaction of one, `end` ends it."""
+    """A harness with producers: `txn` commits an offset in a producer's transaction, and `end` ends the transaction."""
 
     def txn(
         self,
@@ -98,7 +98,7 @@ def harness() -> Producers:
     return Producers()
 
 
-def test_what_is_committed_in_a_transaction_waits_for_its_end(harness: Producers) -> None:
+def test_offsets_committed_in_a_transaction_count_from_its_end_on(harness: Producers) -> None:
     assert harness.commit(offset=1) == 0
     assert harness.txn(offset=9, metadata="m") == 0
     assert (harness.at(), harness.stable_fetch()) == (1, (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT))
@@ -111,7 +111,7 @@ def test_what_is_committed_in_a_transaction_waits_for_its_end(harness: Producers
     assert harness.stable_fetch() == (9, 0)
 
 
-def test_the_record_has_no_topic_id(harness: Producers) -> None:
+def test_the_record_of_a_transactional_commit_has_no_topic_id(harness: Producers) -> None:
     harness.txn(offset=9)
     (record,) = harness.records
     value: Any = record.value
@@ -121,7 +121,9 @@ def test_the_record_has_no_topic_id(harness: Producers) -> None:
 
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Stable"])
-def test_who_may_in_a_group_with_members(harness: Producers, state: str) -> None:
+def test_a_transactional_commit_to_a_group_checks_member_generation_and_instance(
+    harness: Producers, state: str
+) -> None:
     a, b = harness.stable(static=True)
     if state != "Stable":
         harness.join(b, instance="i1", protocols=(("range", b"other"),))
@@ -135,7 +137,7 @@ def test_who_may_in_a_group_with_members(harness: Producers, state: str) -> None
     assert [harness.txn("ghost", now, instance="i0"), harness.txn("", -1, instance="i0")] == [FENCED, FENCED]
 
 
-def test_an_empty_group_takes_all_without_a_generation(harness: Producers) -> None:
+def test_an_empty_group_accepts_transactional_commits_without_a_generation(harness: Producers) -> None:
     a, b = harness.stable()
     harness.leave(a)
     harness.leave(b)
@@ -143,7 +145,7 @@ def test_an_empty_group_takes_all_without_a_generation(harness: Producers) -> No
     assert harness.txn("x", 2) == UNKNOWN_MEMBER
 
 
-def test_what_makes_a_group(harness: Producers) -> None:
+def test_a_transactional_commit_creates_a_group_only_if_it_succeeds(harness: Producers) -> None:
     assert harness.txn("x", 0) == ILLEGAL
     assert harness.core.state.groups == {}
     assert harness.txn(append_error=ErrorCode.INVALID_PRODUCER_EPOCH) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -152,14 +154,14 @@ def test_what_makes_a_group(harness: Producers) -> None:
     assert (harness.group().state, harness.group().protocol_type) == ("Empty", None)
 
 
-def test_the_log_is_asked_last(harness: Producers) -> None:
+def test_the_producer_is_checked_after_the_group(harness: Producers) -> None:
     old = ErrorCode.INVALID_PRODUCER_EPOCH
     assert harness.txn("x", 1, append_error=old) == ILLEGAL
     assert harness.txn(metadata="x" * 4_097, append_error=old) == ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert harness.txn(append_error=old) == old
 
 
-def test_metadata_too_large_concerns_its_partition(harness: Producers) -> None:
+def test_too_much_metadata_in_a_transactional_commit_refuses_only_its_partition(harness: Producers) -> None:
     rows = [
         TxnOffsetCommitRequestPartition(0, 1, -1, "x" * 4_097),
         TxnOffsetCommitRequestPartition(1, 2, -1, None),
@@ -172,13 +174,13 @@ def test_metadata_too_large_concerns_its_partition(harness: Producers) -> None:
     assert [harness.at(0), harness.at(1), harness.at(2)] == [-1, 2, 3]
 
 
-def test_more_than_a_batch_is_refused_as_a_whole(harness: Producers) -> None:
+def test_a_transactional_commit_larger_than_a_batch_is_refused_as_a_whole(harness: Producers) -> None:
     harness.max_bytes = 200
     assert harness.txn(metadata="x" * 150) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert harness.records == []
 
 
-def test_a_commit_is_no_sign_of_life(harness: Producers) -> None:
+def test_a_transactional_commit_does_not_extend_the_session(harness: Producers) -> None:
     a, b = harness.stable()
     harness.advance(9_000)
     assert harness.txn(b, 2) == 0
@@ -186,7 +188,7 @@ def test_a_commit_is_no_sign_of_life(harness: Producers) -> None:
     assert {a, b} & harness.group().members.keys() == set()
 
 
-def test_the_order_of_the_records_counts(harness: Producers) -> None:
+def test_the_latest_record_of_the_transactions_decides_the_offset(harness: Producers) -> None:
     harness.txn(offset=1, producer=7)
     harness.txn(offset=2, producer=8)
     harness.end(8)
@@ -199,7 +201,7 @@ def test_the_order_of_the_records_counts(harness: Producers) -> None:
     assert harness.stable_fetch() == (4, 0)
 
 
-def test_it_is_stable_when_the_last_transaction_has_ended(harness: Producers) -> None:
+def test_an_offset_is_stable_when_its_last_transaction_has_ended(harness: Producers) -> None:
     harness.txn(offset=1, producer=7)
     harness.txn(offset=2, producer=8)
     harness.end(7)
@@ -209,7 +211,7 @@ def test_it_is_stable_when_the_last_transaction_has_ended(harness: Producers) ->
 
 
 @pytest.mark.parametrize("is_group", [True, False])
-def test_deletion_drops_what_is_pending(harness: Producers, is_group: bool) -> None:
+def test_deleting_a_group_or_offsets_drops_the_pending_offsets(harness: Producers, is_group: bool) -> None:
     harness.txn(offset=1)
     if is_group:
         reply = harness.send(DeleteGroupsRequest(["g"]))
@@ -245,7 +247,7 @@ def test_a_group_with_only_pending_offsets_is_kept(harness: Producers) -> None:
 
 
 @pytest.mark.parametrize("is_committed_before", [False, True])
-def test_a_deleted_topic_takes_its_pending_offsets_along(harness: Producers, is_committed_before: bool) -> None:
+def test_pending_offsets_of_a_deleted_topic_are_dropped(harness: Producers, is_committed_before: bool) -> None:
     if is_committed_before:
         harness.commit(offset=1)
     harness.txn(offset=2)
@@ -258,7 +260,7 @@ def test_a_deleted_topic_takes_its_pending_offsets_along(harness: Producers, is_
     assert harness.core.state.offsets.topics("g").keys() == {"u"}
 
 
-def test_a_topic_made_again_takes_no_pending_offset_over(harness: Producers) -> None:
+def test_a_topic_created_again_gets_no_old_pending_offset(harness: Producers) -> None:
     # without an id nobody knows which of the two is meant: Kafka drops it as well
     harness.txn(offset=2)
     image = TopicsImage({"t": TopicImage("t", b"N" * 16, 8), "u": TOPICS.by_name["u"]}, 2)
@@ -267,7 +269,7 @@ def test_a_topic_made_again_takes_no_pending_offset_over(harness: Producers) -> 
     assert harness.at() == -1
 
 
-def test_what_a_later_commit_stands_instead_of_does_not_go_with_a_topic(harness: Producers) -> None:
+def test_a_pending_offset_replaced_by_a_later_commit_survives_the_deletion_of_its_topic(harness: Producers) -> None:
     harness.txn(offset=2)
     row = OffsetCommitRequestPartition(0, 3)
     harness.send(OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", b"X" * 16, [row])]))
@@ -279,14 +281,14 @@ def test_what_a_later_commit_stands_instead_of_does_not_go_with_a_topic(harness:
     assert harness.stable_fetch() == (3, 0)
 
 
-def test_the_end_is_told_to_each_group(harness: Producers) -> None:
+def test_the_end_of_a_transaction_is_reported_for_each_group(harness: Producers) -> None:
     harness.txn(offset=1)
     harness.txn(offset=2, partition=1)
     harness.txn(offset=3, group="h", topic="u")
     harness.commit(offset=9)
     harness.end()
-    told = [(event.kind, event.group_id, event.facts["offsets"]) for event in harness.events]
-    assert told == [
+    reported = [(event.kind, event.group_id, event.facts["offsets"]) for event in harness.events]
+    assert reported == [
         (events.TRANSACTION_COMMITTED, "g", {"t": {1: 2}}),
         (events.TRANSACTION_COMMITTED, "h", {"u": {0: 3}}),
     ]
@@ -301,7 +303,7 @@ def test_the_end_is_told_to_each_group(harness: Producers) -> None:
     ]
 
 
-def test_a_refusal_is_told(harness: Producers) -> None:
+def test_a_refused_transactional_commit_is_reported(harness: Producers) -> None:
     harness.txn("x", 1)
     (event,) = harness.events
     assert (event.kind, event.facts["api"], event.facts["error"]) == (
@@ -314,13 +316,15 @@ def test_a_refusal_is_told(harness: Producers) -> None:
 @pytest.mark.parametrize(
     ("kind", "errors"), [("consumer", [0, UNKNOWN_MEMBER, UNKNOWN_MEMBER]), (SHARE, [ErrorCode.GROUP_ID_NOT_FOUND] * 3)]
 )
-def test_groups_of_other_types(harness: Producers, kind: str, errors: list[int]) -> None:
+def test_transactional_commits_to_unsupported_groups_are_answered_by_type(
+    harness: Producers, kind: str, errors: list[int]
+) -> None:
     group = harness.core.state.groups["g"] = UnsupportedGroup("g", kind)
     group.state = STABLE
     assert [harness.txn(), harness.txn("x", 1), harness.txn("x", -1)] == errors
 
 
-def test_a_replay_gives_the_same(harness: Producers) -> None:
+def test_a_replay_of_transactional_commits_gives_the_same_offsets(harness: Producers) -> None:
     harness.commit(offset=1)
     before = len(harness.records)
     harness.txn(offset=2)

@@ -135,7 +135,9 @@ def seen(core: GroupCore) -> tuple[dict[Place, int], set[Place]]:
 
 @settings(max_examples=60)
 @given(st.lists(STEP, max_size=40))
-def test_what_counts_is_what_kafka_says_also_after_a_load(steps: list[tuple[str, str, int, int]]) -> None:
+def test_offsets_in_random_transactions_equal_a_model_of_kafka_also_after_a_load(
+    steps: list[tuple[str, str, int, int]],
+) -> None:
     history = History()
     for step in steps:
         history.step(*step)

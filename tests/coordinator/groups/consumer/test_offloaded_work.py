@@ -1,4 +1,4 @@
-"""Work that is done elsewhere: large targets, and the topics of regular expressions."""
+"""Offloaded work: large targets, and the topics of regular expressions."""
 
 from __future__ import annotations
 
@@ -33,56 +33,56 @@ def partitions(answer: Any) -> list[int]:
 
 
 def compute(harness: ConsumerGroupHarness) -> AssignmentComputed:
-    wanted = harness.elsewhere.pop(0)
+    wanted = harness.offloaded.pop(0)
     assert isinstance(wanted, AssignmentWanted)
     return prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor]))
 
 
 def search(harness: ConsumerGroupHarness, *names: str) -> None:
-    wanted = harness.elsewhere.pop(0)
+    wanted = harness.offloaded.pop(0)
     assert isinstance(wanted, TopicsWanted)
     harness.notify(TopicsFound(wanted, dict.fromkeys(wanted.patterns, names)))
 
 
 @pytest.mark.parametrize("change", ["nothing", "a member more", "a member less", "another one", "topics"])
-def test_what_was_worked_out_apart_gives_the_same_records(change: str) -> None:
-    halls = large(), large()
-    for number, harness in enumerate(halls):
-        harness.enter("A", "t")
+def test_offloaded_targets_give_the_same_records_as_targets_computed_in_the_loop(change: str) -> None:
+    harnesses = large(), large()
+    for number, harness in enumerate(harnesses):
+        harness.first_heartbeat("A", "t")
         harness.notify(compute(harness))
         for member in "BCD":
-            harness.enter(member, "t")
+            harness.first_heartbeat(member, "t")
         computed = compute(harness)
         if change in ("a member less", "another one"):
-            harness.cast("C", -1)
+            harness.heartbeat("C", -1)
         if change in ("a member more", "another one"):
-            harness.enter("E", "t")
+            harness.first_heartbeat("E", "t")
         if change == "topics":
             harness.notify(TopicsChanged(topics(u=600)))
         harness.written()
         harness.notify(computed if number else computed._replace(prepared_target=None))
-    usual, quick = halls
+    usual, quick = harnesses
     records = quick.written()
     assert len(records) >= 4
     assert usual.written() == records
 
 
-def test_a_target_that_stays_gets_no_record() -> None:
+def test_an_unchanged_target_gets_no_record() -> None:
     harness = large()
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     harness.notify(compute(harness))
-    harness.enter("B", "u")  # what A has stays
+    harness.first_heartbeat("B", "u")  # what A has stays
     computed = compute(harness)
     assert set(computed.prepared_target.records) == {"B"}
     harness.notify(computed)
     assert [one for one in harness.written() if "target" in one and " A" in one] == []
 
 
-def test_the_records_of_large_targets_are_made_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_large_targets_are_made_in_the_offloaded_work(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = large()
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     harness.notify(compute(harness))
-    harness.enter("B", "t")
+    harness.first_heartbeat("B", "t")
     computed = compute(harness)
     harness.written()
     made: list[str] = []
@@ -100,11 +100,11 @@ def test_the_records_of_large_targets_are_made_apart(monkeypatch: pytest.MonkeyP
 
 def test_no_member_id_is_hashed_again_when_a_prepared_target_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = large()
-    harness.enter("A" * 5_000, "t")
+    harness.first_heartbeat("A" * 5_000, "t")
     harness.notify(compute(harness))
-    harness.enter("B" * 5_000, "t")
+    harness.first_heartbeat("B" * 5_000, "t")
     computed = compute(harness)
-    harness.enter("C", "t")
+    harness.first_heartbeat("C", "t")
     hashed: list[str] = []
     monkeypatch.setattr(java_order, "java_string_hash", hashed.append)
     harness.notify(computed)
@@ -114,10 +114,10 @@ def test_no_member_id_is_hashed_again_when_a_prepared_target_is_too_old(monkeypa
 
 def test_who_has_no_epoch_waits_for_the_first_target() -> None:
     harness = large()
-    assert harness.enter("A", "t") is None
+    assert harness.first_heartbeat("A", "t") is None
     token = harness.asked
-    assert harness.enter("B", "t") is None  # a second member is not in what is being computed
-    assert len(harness.elsewhere) == 1
+    assert harness.first_heartbeat("B", "t") is None  # a second member is not in what is being computed
+    assert len(harness.offloaded) == 1
     harness.notify(compute(harness))
     first, second = harness.reply(token), harness.reply(token + 1)
     assert (first.member_epoch, len(first.assignment.topic_partitions[0].partitions)) == (2, 600)
@@ -128,40 +128,40 @@ def test_who_has_no_epoch_waits_for_the_first_target() -> None:
     assert harness.consumers().state == "Reconciling"
 
 
-def test_others_are_answered_by_the_target_in_force() -> None:
+def test_members_with_an_epoch_are_answered_by_the_current_target() -> None:
     harness = large()
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     harness.notify(compute(harness))
-    joined = harness.enter("B", "t")
+    joined = harness.first_heartbeat("B", "t")
     assert (joined.member_epoch, given(joined)) == (2, "")
-    assert harness.cast("A").member_epoch == 2
-    assert len(harness.elsewhere) == 1  # asked once
+    assert harness.heartbeat("A").member_epoch == 2
+    assert len(harness.offloaded) == 1  # asked once
     harness.notify(compute(harness))
-    assert harness.cast("B", owned={}).member_epoch == 3
+    assert harness.heartbeat("B", owned={}).member_epoch == 3
     assert harness.consumers().state == "Reconciling"
 
 
-def test_a_member_that_has_gone_meanwhile() -> None:
+def test_a_member_that_left_before_its_first_target_gets_unknown_member_id() -> None:
     harness = large()
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     token = harness.asked
     computed = compute(harness)
-    harness.cast("A", -1)
+    harness.heartbeat("A", -1)
     harness.notify(computed)
     assert harness.reply(token).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_the_first_targets_are_for_all_who_have_come_meanwhile() -> None:
+def test_the_first_targets_include_all_members_that_joined_meanwhile() -> None:
     harness = large(group_consumer_assignment_interval_ms=1_000)
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     first, alone = harness.asked, compute(harness)
-    harness.enter("B", "t")
+    harness.first_heartbeat("B", "t")
     harness.written()
     harness.notify(alone)
     assert not harness.written()  # A is not given what it would have to give up
     assert harness.reply(first) is None
     together = compute(harness)
-    harness.enter("C", "t")
+    harness.first_heartbeat("C", "t")
     harness.advance(1_000)  # but nobody waits for longer than this
     harness.notify(together)
     assert [
@@ -175,78 +175,78 @@ def test_the_first_targets_are_for_all_who_have_come_meanwhile() -> None:
     assert harness.consumers().assignment_epoch == 3
 
 
-def test_first_targets_are_computed_at_once_when_the_topics_have_become_few() -> None:
+def test_first_targets_are_computed_at_once_if_few_partitions_are_left() -> None:
     harness = large(group_consumer_assignment_interval_ms=1_000)
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     first, alone = harness.asked, compute(harness)
-    harness.enter("B", "t")
+    harness.first_heartbeat("B", "t")
     harness.notify(TopicsChanged(topics(t=8)))
     harness.notify(alone)
     assert [len(partitions(harness.reply(one))) for one in (first, first + 1)] == [4, 4]
-    assert not harness.elsewhere
+    assert not harness.offloaded
 
 
-def test_the_first_targets_are_in_force_when_as_many_are_there() -> None:
+def test_the_first_targets_are_used_if_the_group_still_has_as_many_members() -> None:
     harness = large(group_consumer_assignment_interval_ms=1_000)
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     first, alone = harness.asked, compute(harness)
-    harness.enter("B", "t")
-    harness.cast("B", -1)
+    harness.first_heartbeat("B", "t")
+    harness.heartbeat("B", -1)
     harness.notify(alone)
     assert len(partitions(harness.reply(first))) == 600
 
 
-def test_an_assignor_that_fails() -> None:
+def test_a_failed_assignor_refuses_the_waiting_member_and_is_tried_again() -> None:
     harness = large()
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     token = harness.asked
-    wanted = harness.elsewhere.pop()
+    wanted = harness.offloaded.pop()
     harness.notify(AssignmentComputed(wanted, None))
     failed = harness.reply(token)
     assert failed.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert failed.error_message is None
     assert not harness.consumers().members  # as if it had never come
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     harness.notify(compute(harness))
-    harness.enter("B", "t", assignor="range")
-    harness.notify(AssignmentComputed(harness.elsewhere.pop(), None))
+    harness.first_heartbeat("B", "t", assignor="range")
+    harness.notify(AssignmentComputed(harness.offloaded.pop(), None))
     assert list(harness.consumers().members) == ["A", "B"]  # it was answered by the target in force
     for member in ("A", "B"):
-        assert harness.cast(member).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert len(harness.elsewhere) == 1  # the next heartbeat asks again
+        assert harness.heartbeat(member).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert len(harness.offloaded) == 1  # the next heartbeat asks again
     harness.notify(compute(harness))
-    assert not harness.cast("A").error_code
+    assert not harness.heartbeat("A").error_code
 
 
-def test_a_core_that_is_given_up_answers_who_waits() -> None:
+def test_a_core_that_resigns_answers_members_that_wait_for_targets() -> None:
     harness = large()
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     computed = compute(harness)
     replies = harness.core.resign(ErrorCode.NOT_COORDINATOR).replies
     assert [response.error_code for _, response in replies] == [ErrorCode.NOT_COORDINATOR]
     assert not computed.wanted.waiting
 
 
-def test_a_pattern_finds_its_topics_later() -> None:
+def test_a_pattern_is_resolved_after_the_first_answer() -> None:
     harness = ConsumerGroupHarness(helped=True)
-    joined = harness.enter("A", pattern="[tu]")
+    joined = harness.first_heartbeat("A", pattern="[tu]")
     assert (joined.member_epoch, given(joined)) == (1, "")
     harness.written()
     search(harness, "t", "u")
     assert harness.written() == ["RegularExpression [tu] t+u", "Metadata 2"]
-    assert given(harness.cast("A", owned={})) == "t0+1+2+3+4+5+6+7 u0+1"
-    assert not harness.elsewhere
-    harness.cast("A", -1)
+    assert given(harness.heartbeat("A", owned={})) == "t0+1+2+3+4+5+6+7 u0+1"
+    assert not harness.offloaded
+    harness.heartbeat("A", -1)
     assert "RegularExpression [tu] -" in harness.written()
 
 
-def test_a_pattern_that_changes_takes_everything_away_until_it_is_resolved() -> None:
+def test_a_changed_pattern_takes_all_partitions_away_until_it_is_resolved() -> None:
     harness = ConsumerGroupHarness(helped=True)
-    harness.enter("A", pattern="t")
+    harness.first_heartbeat("A", pattern="t")
     search(harness, "t")
-    harness.cast("A", owned={})
+    harness.heartbeat("A", owned={})
     harness.written()
-    changed = harness.cast("A", pattern="u")
+    changed = harness.heartbeat("A", pattern="u")
     assert given(changed) == ""
     assert harness.written() == [
         "MemberMetadata A",
@@ -255,46 +255,46 @@ def test_a_pattern_that_changes_takes_everything_away_until_it_is_resolved() -> 
     ]
 
 
-def test_a_pattern_that_is_forgotten_leaves_the_hash_behind_until_there_is_news_of_the_groups_topics() -> None:
+def test_a_removed_pattern_keeps_the_metadata_hash_until_a_topic_of_the_group_changes() -> None:
     harness = ConsumerGroupHarness(helped=True)
-    harness.enter("A", pattern="u")
+    harness.first_heartbeat("A", pattern="u")
     search(harness, "u")
-    harness.cast("A", owned={})
-    harness.cast("A", pattern="t")
+    harness.heartbeat("A", owned={})
+    harness.heartbeat("A", pattern="t")
     epoch = harness.consumers().epoch
     harness.notify(TopicsChanged(topics(t=8, u=2, nobodys=1)))
-    harness.cast("A", owned={})
+    harness.heartbeat("A", owned={})
     assert harness.consumers().epoch == epoch
     harness.notify(TopicsChanged(topics(t=8, u=3, nobodys=1)))  # nor is this one the group's any more
-    harness.cast("A", owned={})
+    harness.heartbeat("A", owned={})
     assert harness.consumers().epoch == epoch
     search(harness, "t")
     assert harness.consumers().epoch == epoch + 1
 
 
-def test_news_of_a_topic_count_also_when_its_pattern_goes_at_the_same_time() -> None:
+def test_a_topic_change_bumps_the_epoch_also_when_its_pattern_is_removed_at_the_same_time() -> None:
     harness = ConsumerGroupHarness(helped=True)
-    harness.enter("A", pattern="u")
+    harness.first_heartbeat("A", pattern="u")
     search(harness, "u")
     epoch = harness.consumers().epoch
     harness.notify(TopicsChanged(topics(t=8, u=3)))
-    harness.cast("A", pattern="t", owned={})
+    harness.heartbeat("A", pattern="t", owned={})
     assert harness.consumers().epoch == epoch + 1
 
 
-def test_a_group_with_other_patterns_goes_the_general_way_though_all_subscribe_alike() -> None:
+def test_members_with_different_patterns_use_the_general_assignor_though_their_topics_are_equal() -> None:
     harness = ConsumerGroupHarness(helped=True)
     harness.notify(TopicsChanged(topics(t=600)))
-    harness.enter("A", pattern="t")
+    harness.first_heartbeat("A", pattern="t")
     search(harness, "t")
-    harness.cast("A", owned={})
-    assert not harness.elsewhere[0].is_general  # all have one pattern
+    harness.heartbeat("A", owned={})
+    assert not harness.offloaded[0].is_general  # all have one pattern
     harness.notify(compute(harness))
-    harness.enter("B", pattern="t")
-    assert not harness.elsewhere[0].is_general
+    harness.first_heartbeat("B", pattern="t")
+    assert not harness.offloaded[0].is_general
     harness.notify(compute(harness))
-    harness.enter("C", "t")
-    wanted = harness.elsewhere[0]
+    harness.first_heartbeat("C", "t")
+    wanted = harness.offloaded[0]
     assert wanted.is_general
     assert {tuple(one.topics) for one in wanted.members} == {("t",)}
     general, equal = compute(harness), SERVER_ASSIGNORS["uniform"].assign(wanted.members, wanted.topics)
@@ -303,90 +303,90 @@ def test_a_group_with_other_patterns_goes_the_general_way_though_all_subscribe_a
     assert general.assignment != equal
     harness.notify(general)
     assert not harness.consumers().is_alike
-    harness.cast("C", names=[], pattern="t")  # now all have it again
+    harness.heartbeat("C", names=[], pattern="t")  # now all have it again
     assert harness.consumers().is_alike
-    assert not harness.elsewhere[0].is_general
+    assert not harness.offloaded[0].is_general
     assert harness.replayed(harness.records).is_alike
 
 
-def test_patterns_are_searched_for_again_when_topics_come_but_not_too_often() -> None:
+def test_patterns_are_resolved_again_for_new_topics_but_not_too_often() -> None:
     harness = ConsumerGroupHarness(helped=True)
-    harness.enter("A", pattern=".*")
+    harness.first_heartbeat("A", pattern=".*")
     search(harness, "t")
     harness.notify(TopicsChanged(topics(t=8, u=2)))
-    harness.cast("A")
-    assert not harness.elsewhere
+    harness.heartbeat("A")
+    assert not harness.offloaded
     harness.advance(10_001)
-    harness.cast("A")
-    assert len(harness.elsewhere) == 1
+    harness.heartbeat("A")
+    assert len(harness.offloaded) == 1
     search(harness, "t", "u")
     assert harness.consumers().epoch == 3
 
 
-def test_a_pattern_that_is_none() -> None:
+def test_an_invalid_pattern_is_refused() -> None:
     harness = ConsumerGroupHarness()
-    refused = harness.enter("A", pattern="[a", error="missing closing ]")
+    refused = harness.first_heartbeat("A", pattern="[a", error="missing closing ]")
     assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert refused.error_message == ("SubscribedTopicRegex `[a` is not a valid regular expression: missing closing ].")
     assert not harness.core.state.groups
-    assert harness.enter("A", pattern="").error_code == 0
+    assert harness.first_heartbeat("A", pattern="").error_code == 0
 
 
-def test_a_pattern_that_another_member_has_is_known_at_once() -> None:
+def test_a_pattern_that_another_member_has_is_resolved_at_once() -> None:
     harness = ConsumerGroupHarness(helped=True)
-    harness.enter("A", pattern="t")
+    harness.first_heartbeat("A", pattern="t")
     search(harness, "t")
-    harness.cast("A", owned={})
-    joined = harness.enter("B", pattern="t")
+    harness.heartbeat("A", owned={})
+    joined = harness.first_heartbeat("B", pattern="t")
     assert joined.member_epoch == 3
-    assert not harness.elsewhere
-    harness.cast("B", pattern="")  # it has none any more: that counts at once
+    assert not harness.offloaded
+    harness.heartbeat("B", pattern="")  # it has none any more: that counts at once
     assert harness.consumers().epoch == 4
     assert harness.consumers().patterns == {"t": 1}
 
 
-def test_a_pattern_that_nobody_has_any_more_when_its_topics_are_found() -> None:
+def test_the_result_of_a_pattern_that_no_member_has_any_more_is_dropped() -> None:
     harness = ConsumerGroupHarness(helped=True)
-    harness.enter("A", pattern="t")
-    harness.cast("A", pattern="u")
+    harness.first_heartbeat("A", pattern="t")
+    harness.heartbeat("A", pattern="u")
     harness.written()
     search(harness, "t")
     assert not any("RegularExpression" in one for one in harness.written())
 
 
-def test_a_search_of_a_group_that_is_gone_or_that_failed() -> None:
+def test_a_failed_pattern_search_or_one_of_a_removed_group_changes_nothing() -> None:
     harness = ConsumerGroupHarness(helped=True)
-    harness.enter("A", pattern="t")
-    wanted = harness.elsewhere.pop()
+    harness.first_heartbeat("A", pattern="t")
+    wanted = harness.offloaded.pop()
     harness.written()
     harness.notify(TopicsFound(wanted, None))
     assert not harness.written()
-    harness.cast("A")
-    assert harness.elsewhere  # asked for again
+    harness.heartbeat("A")
+    assert harness.offloaded  # asked for again
     harness.notify(TopicsFound(TopicsWanted("gone", wanted.client, (), wanted.image), {}))
     assert not harness.written()
 
 
-def test_the_same_topics_again_are_no_new_epoch() -> None:
+def test_a_pattern_that_resolves_to_the_same_topics_makes_no_new_epoch() -> None:
     harness = ConsumerGroupHarness(helped=True)
-    harness.enter("A", pattern="t")
+    harness.first_heartbeat("A", pattern="t")
     search(harness, "t")
     harness.advance(10_001)
     harness.notify(TopicsChanged(topics(t=8, u=2)))
-    harness.cast("A", owned={})
+    harness.heartbeat("A", owned={})
     epoch = harness.consumers().epoch
     search(harness, "t")
     assert harness.consumers().epoch == epoch
 
 
-def test_topics_that_do_not_fit_into_a_batch_are_left_out() -> None:
+def test_resolved_topics_that_do_not_fit_into_a_batch_are_left_out() -> None:
     harness = ConsumerGroupHarness(helped=True)
-    harness.enter("A", pattern=".*")
+    harness.first_heartbeat("A", pattern=".*")
     harness.max_bytes = 500
     search(harness, *[f"a-topic-with-a-name-{number}" for number in range(100)])
     assert not harness.consumers().resolved
 
 
-def test_without_helpers_no_pattern_finds_a_topic() -> None:
+def test_a_core_without_helpers_resolves_no_pattern() -> None:
     harness = ConsumerGroupHarness()
-    assert harness.enter("A", pattern="t").member_epoch == 1
+    assert harness.first_heartbeat("A", pattern="t").member_epoch == 1

@@ -16,13 +16,13 @@ from muster.protocol.errors import ErrorCode
 from tests.coordinator.groups.consumer.harness import ConsumerGroupHarness, given, topics
 
 
-class LaterHall(ConsumerGroupHarness):
-    """A `ConsumerGroupHarness` whose helpers also tell the core something later: `due` is what."""
+class DelayedAnswersHarness(ConsumerGroupHarness):
+    """A `ConsumerGroupHarness` whose helpers notify the core later. `due` has the notifications."""
 
     def __init__(self) -> None:
         super().__init__(helped=True)
         self.due: list[Any] = []
-        helpers = Helpers(self.elsewhere.append, self.elsewhere.append, self.due.append)
+        helpers = Helpers(self.offloaded.append, self.offloaded.append, self.due.append)
         self.core = GroupCore(self.settings, self.core.state.image, helpers=helpers)
         self.core.loaded(self.now)
         self.notify(TopicsChanged(topics(t=600)))
@@ -40,22 +40,22 @@ class LaterHall(ConsumerGroupHarness):
 
 
 def compute(harness: ConsumerGroupHarness) -> AssignmentComputed:
-    wanted = harness.elsewhere.pop(0)
+    wanted = harness.offloaded.pop(0)
     assert isinstance(wanted, AssignmentWanted)
     return prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor]))
 
 
 @pytest.fixture
-def harness(monkeypatch: pytest.MonkeyPatch) -> LaterHall:
+def harness(monkeypatch: pytest.MonkeyPatch) -> DelayedAnswersHarness:
     """Three members wait, of whom two are answered in one step."""
     monkeypatch.setattr(computed_targets, "TOPICS_AT_ONCE", 3)
-    harness = LaterHall()
+    harness = DelayedAnswersHarness()
     for name in "ABC":
-        harness.enter(name, "t")
+        harness.first_heartbeat(name, "t")
     return harness
 
 
-def test_each_step_answers_a_few(harness: LaterHall) -> None:
+def test_each_step_answers_only_a_few_waiting_members(harness: DelayedAnswersHarness) -> None:
     last = harness.asked
     harness.notify(compute(harness))
     assert harness.answered(last - 2, last) == [True, False, False]
@@ -67,14 +67,14 @@ def test_each_step_answers_a_few(harness: LaterHall) -> None:
     assert {name: harness.member(name).position.epoch for name in "ABC"} == dict.fromkeys("ABC", 2)
 
 
-def test_who_comes_meanwhile_is_not_taken_for_one_that_waited(harness: LaterHall) -> None:
+def test_a_member_that_joins_meanwhile_is_not_treated_as_a_waiting_member(harness: DelayedAnswersHarness) -> None:
     harness.notify(compute(harness))
-    assert harness.enter("D", "t").member_epoch == 2
+    assert harness.first_heartbeat("D", "t").member_epoch == 2
     harness.notify(harness.due.pop())
     assert not harness.due
 
 
-def test_a_core_that_is_given_up_answers_the_rest(harness: LaterHall) -> None:
+def test_a_core_that_resigns_answers_the_remaining_waiting_members(harness: DelayedAnswersHarness) -> None:
     last = harness.asked
     harness.notify(compute(harness))
     replies = harness.core.resign(ErrorCode.NOT_COORDINATOR).replies
@@ -83,19 +83,19 @@ def test_a_core_that_is_given_up_answers_the_rest(harness: LaterHall) -> None:
     assert not harness.due
 
 
-def test_a_group_that_is_gone_meanwhile(harness: LaterHall) -> None:
+def test_waiting_members_of_a_group_that_was_removed_get_unknown_member_id(harness: DelayedAnswersHarness) -> None:
     last = harness.asked
     harness.notify(compute(harness))
     for name in "ABC":
-        harness.cast(name, -1)
+        harness.heartbeat(name, -1)
     del harness.core.state.groups["g"]
     harness.notify(harness.due.pop())
     assert harness.reply(last).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_members_without_targets_are_forgotten_some_at_a_time(harness: LaterHall) -> None:
+def test_members_without_targets_are_removed_a_few_in_each_step(harness: DelayedAnswersHarness) -> None:
     last = harness.asked
-    harness.notify(AssignmentComputed(harness.elsewhere.pop(), None))
+    harness.notify(AssignmentComputed(harness.offloaded.pop(), None))
     assert harness.answered(last - 2, last) == [True, True, True]
     assert harness.reply(last).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert not harness.consumers().members

@@ -87,7 +87,7 @@ STREAMS: Rows = [(StreamsGroupMetadataKey("g"), StreamsGroupMetadataValue(1))]
 STREAMS_MEMBER: Rows = [(StreamsGroupMemberMetadataKey("g", "m"), StreamsGroupMemberMetadataValue())]
 
 
-def room_of(*rows: tuple[Message, Message | None]) -> GroupHarness:
+def harness_with(*rows: tuple[Message, Message | None]) -> GroupHarness:
     harness = GroupHarness()
     harness.core.replay(rows, harness.now)
     harness.collect(harness.core.loaded(harness.now))
@@ -131,8 +131,8 @@ def delete(harness: GroupHarness) -> int:
         ([*STREAMS, *STREAMS_MEMBER], "NotReady", "streams"),
     ],
 )  # fmt: skip
-def test_it_is_listed_with_its_own_type_and_state(rows: Rows, state: str, kind: str) -> None:
-    harness = room_of(*rows)
+def test_an_unsupported_group_is_listed_with_its_type_and_state(rows: Rows, state: str, kind: str) -> None:
+    harness = harness_with(*rows)
     assert listed(harness) == [("g", state, kind, kind)]
     assert listed(harness, types=(kind.upper(),), states=(state.lower(),)) == listed(harness)
     assert listed(harness, types=("classic",)) == []
@@ -142,8 +142,8 @@ def test_it_is_listed_with_its_own_type_and_state(rows: Rows, state: str, kind: 
     )  # fmt: skip
 
 
-def test_one_with_members_refuses_classic_requests() -> None:
-    harness = room_of(*CONSUMER)
+def test_a_consumer_group_with_members_refuses_classic_requests() -> None:
+    harness = harness_with(*CONSUMER)
     assert harness.commit() == ErrorCode.UNKNOWN_MEMBER_ID
     assert harness.commit("m", 1) == harness.commit("m") == ErrorCode.STALE_MEMBER_EPOCH
     assert delete_offset(harness).topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
@@ -160,8 +160,8 @@ def test_one_with_members_refuses_classic_requests() -> None:
     assert listed(harness) == [("g", "Empty", "consumer", "consumer")]
 
 
-def test_one_without_members_keeps_offsets_for_whoever_asks() -> None:
-    harness = room_of(*CONSUMER, *GONE)
+def test_a_consumer_group_without_members_accepts_commits_of_any_client() -> None:
+    harness = harness_with(*CONSUMER, *GONE)
     assert harness.commit(offset=6) == harness.commit("m", offset=7) == 0
     assert harness.commit("m", 1) == ErrorCode.UNKNOWN_MEMBER_ID
     assert harness.fetch().committed_offset == 7
@@ -170,8 +170,8 @@ def test_one_without_members_keeps_offsets_for_whoever_asks() -> None:
     assert harness.fetch().committed_offset == -1
 
 
-def test_an_empty_one_is_deleted_with_all_its_records() -> None:
-    harness = room_of(*CONSUMER, *GONE)
+def test_an_empty_consumer_group_is_deleted_with_all_its_records() -> None:
+    harness = harness_with(*CONSUMER, *GONE)
     assert delete(harness) == 0
     assert [(type(one.key).__name__, one.value) for one in harness.records] == [
         ("OffsetCommitKey", None),
@@ -182,20 +182,20 @@ def test_an_empty_one_is_deleted_with_all_its_records() -> None:
     assert harness.core.state.groups == {}
 
 
-def test_nobody_waits_in_one_that_is_given_up() -> None:
-    assert list(room_of(*CONSUMER).core.resign(16).replies) == []
+def test_a_loaded_consumer_group_has_no_waiting_requests() -> None:
+    assert list(harness_with(*CONSUMER).core.resign(16).replies) == []
 
 
-def test_an_empty_one_goes_when_its_offsets_have_expired() -> None:
-    harness = room_of(*CONSUMER, *GONE)
+def test_an_empty_consumer_group_is_removed_when_its_offsets_have_expired() -> None:
+    harness = harness_with(*CONSUMER, *GONE)
     harness.advance(8 * 24 * 3_600_000)
     assert harness.core.state.groups == {}
     assert harness.fetch().committed_offset == -1
 
 
 @pytest.mark.parametrize("rows", [[*CONSUMER, *GONE], STREAMS])
-def test_who_joins_an_empty_one_makes_it_a_classic_one(rows: Rows) -> None:
-    harness = room_of(*rows)
+def test_a_classic_join_makes_an_empty_group_of_another_type_classic(rows: Rows) -> None:
+    harness = harness_with(*rows)
     assert harness.join("m").error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert harness.records == []
     before = harness.fetch().committed_offset
@@ -212,7 +212,7 @@ def test_who_joins_an_empty_one_makes_it_a_classic_one(rows: Rows) -> None:
 
 @pytest.mark.parametrize("rows", [SHARE, [*SHARE, *SHARE_MEMBER]])
 def test_a_share_group_has_no_offsets_and_is_not_deleted(rows: Rows) -> None:
-    harness = room_of(*rows)
+    harness = harness_with(*rows)
     assert harness.commit() == harness.commit("m", 1) == ErrorCode.GROUP_ID_NOT_FOUND
     assert delete_offset(harness).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert harness.join().error_code == harness.join("m").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -221,35 +221,35 @@ def test_a_share_group_has_no_offsets_and_is_not_deleted(rows: Rows) -> None:
     assert harness.records == []
 
 
-def test_topics_are_subscribed_to_by_name_or_by_a_regular_expression() -> None:
+def test_a_loaded_consumer_group_subscribes_by_name_or_by_pattern() -> None:
     pattern = ConsumerGroupMemberMetadataValue(
         None, None, subscribed_topic_names=[], subscribed_topic_regex="o.*", classic_member_metadata=None
     )
     resolved = (
         ConsumerGroupRegularExpressionKey("g", "o.*"), ConsumerGroupRegularExpressionValue(["orders"]),
     )  # fmt: skip
-    known = room_of((MEMBER[0], pattern), resolved).core.state.groups["g"]
+    known = harness_with((MEMBER[0], pattern), resolved).core.state.groups["g"]
     assert known.subscribes_to("orders")
     assert not known.subscribes_to("t")
-    assert not room_of(*CONSUMER).core.state.groups["g"].subscribes_to("u")
-    assert foreign(room_of(*STREAMS, *STREAMS_MEMBER)).subscribes_to("t")
-    assert not foreign(room_of(*STREAMS)).subscribes_to("t")
+    assert not harness_with(*CONSUMER).core.state.groups["g"].subscribes_to("u")
+    assert foreign(harness_with(*STREAMS, *STREAMS_MEMBER)).subscribes_to("t")
+    assert not foreign(harness_with(*STREAMS)).subscribes_to("t")
 
 
-def test_a_group_that_changed_its_type_is_what_it_was_last() -> None:
-    upgraded = room_of(
+def test_the_last_records_decide_the_type_of_a_group() -> None:
+    upgraded = harness_with(
         (GroupMetadataKey("g"), GroupMetadataValue("consumer")), (GroupMetadataKey("g"), None), *CONSUMER
     )
     assert listed(upgraded) == [("g", "Stable", "consumer", "consumer")]
-    back = room_of(
+    back = harness_with(
         *CONSUMER, *[(key, None) for key in upgraded.core.state.groups["g"].record_keys()],
         (GroupMetadataKey("g"), GroupMetadataValue("consumer")),
     )  # fmt: skip
     assert listed(back) == [("g", "Empty", "classic", "consumer")]
     assert back.fetch().committed_offset == 5
-    assert room_of(*SHARE, (ConsumerGroupMetadataKey("g"), None)).core.state.groups["g"].kind == "share"
-    assert room_of((ConsumerGroupMetadataKey("g"), None)).core.state.groups == {}
+    assert harness_with(*SHARE, (ConsumerGroupMetadataKey("g"), None)).core.state.groups["g"].kind == "share"
+    assert harness_with((ConsumerGroupMetadataKey("g"), None)).core.state.groups == {}
 
 
-def test_records_of_other_logs_belong_to_no_group() -> None:
+def test_a_classic_record_has_no_unsupported_group_type() -> None:
     assert kind_of(GroupMetadataKey("g")) is None

@@ -18,5 +18,5 @@ from muster.coordinator.groups.common.events import CRASH_LOOP, FLAPPING, SLOW, 
         (SLOW, {"again": False}, "web-1 polled too slowly and was put out"),
     ],
 )
-def test_what_is_said(kind: str, more: dict[str, bool], words: str) -> None:
+def test_the_text_about_an_unstable_member_names_its_kind(kind: str, more: dict[str, bool], words: str) -> None:
     assert unstable_text(kind, "web-1", **more) == words

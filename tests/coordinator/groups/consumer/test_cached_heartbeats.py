@@ -1,4 +1,4 @@
-"""Steady heartbeats, prepared: they are taken only where the usual way would say and change just the same."""
+"""Cached heartbeats are accepted only if the plain path gives the same answer and changes the same."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def beats(steady: SteadyMember, harness: ConsumerGroupHarness, member: str) -> b
         return False
     due_ms = before.due_ms
     harness.written()
-    assert harness.cast(member, steady.response.member_epoch) == steady.response
+    assert harness.heartbeat(member, steady.response.member_epoch) == steady.response
     assert harness.written() == []
     assert harness.member(member) is before
     assert before.due_ms == due_ms
     return True
 
 
-def test_what_is_taken_is_what_the_usual_way_would_say() -> None:
+def test_a_cached_consumer_heartbeat_is_accepted_only_if_the_plain_path_gives_the_same() -> None:
     took = Counter[bool]()
     for seed in range(40):
         play(Random(seed), took)
@@ -57,7 +57,9 @@ def play(random: Random, took: Counter[bool]) -> None:
         there = group is not None and member in harness.consumers().members
         what = random.choice(["beat"] * 6 + ["join", "leave", "pass", "topics", "config", "interval", "say", "pattern"])
         if what == "join":
-            harness.enter(member, *random.choice([["t"], ["t", "u"]]), instance=random.choice([None, f"i{member}"]))
+            harness.first_heartbeat(
+                member, *random.choice([["t"], ["t", "u"]]), instance=random.choice([None, f"i{member}"])
+            )
         elif what == "pass":
             harness.advance(random.choice([10, 1_000, 4_999]))
         elif what == "topics":
@@ -70,13 +72,13 @@ def play(random: Random, took: Counter[bool]) -> None:
         elif not there:
             continue
         elif what == "leave":
-            harness.cast(member, random.choice([-1, -2]), instance=harness.member(member).description.instance_id)
+            harness.heartbeat(member, random.choice([-1, -2]), instance=harness.member(member).description.instance_id)
         elif what == "say":
-            harness.cast(member, names=random.choice([["t"], ["u"]]))
+            harness.heartbeat(member, names=random.choice([["t"], ["u"]]))
         elif what == "pattern" and not random.randrange(5):
-            harness.cast(member, pattern="t.*")
+            harness.heartbeat(member, pattern="t.*")
         else:
-            harness.cast(member, owned={"t": [0, 1, 2, 3], "u": [0, 1]} if random.randrange(2) else {})
+            harness.heartbeat(member, owned={"t": [0, 1, 2, 3], "u": [0, 1]} if random.randrange(2) else {})
             if harness.member(member).position.epoch > 0:
                 request = ConsumerGroupHeartbeatRequest("g", member, harness.member(member).position.epoch)
                 found = harness.core.prepare_consumer_heartbeat(request, CLIENT)
@@ -93,22 +95,22 @@ def play(random: Random, took: Counter[bool]) -> None:
                 took[beats(steady, harness, name)] += 1
 
 
-def test_a_shorter_session_that_must_ring_earlier_goes_the_usual_way() -> None:
+def test_a_cached_heartbeat_is_not_accepted_if_the_session_got_shorter() -> None:
     harness = ConsumerGroupHarness(group_consumer_session_timeout_ms=5_000)
-    harness.enter("A", "t")
+    harness.first_heartbeat("A", "t")
     harness.notify(GroupConfigured("g", OwnConfig(session_timeout_ms=1_000)))
     assert not beats(prepare(harness, "A"), harness, "A")  # the deadline stands later in the queue
-    harness.cast("A")
+    harness.heartbeat("A")
     assert beats(prepare(harness, "A"), harness, "A")
     harness.advance(1_000)
     assert not harness.consumers().members
 
 
-def test_who_says_something_or_is_somebody_else_is_not_prepared() -> None:
+def test_a_heartbeat_with_changes_or_of_another_client_is_not_cached() -> None:
     harness = ConsumerGroupHarness()
     core = harness.core
     assert core.prepare_consumer_heartbeat(ConsumerGroupHeartbeatRequest("g", "A", 1), CLIENT) is None
-    harness.enter("A", "t", instance="i")
+    harness.first_heartbeat("A", "t", instance="i")
     assert prepare(harness, "A", instance_id="i").heartbeat(harness.now.mono_ms)
     for said in (
         {"member_id": "B"},
