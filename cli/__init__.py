@@ -1,7 +1,4 @@
-"""The `muster` command: reads the command line and calls the function of the command.
-
-`main` returns the exit status: 0, 1 if it failed, 2 if the command line is wrong.
-"""
+"""The `muster` command. `main` returns the exit status: 0, 1 for a failure, 2 for a wrong command line."""
 
 from __future__ import annotations
 

@@ -78,7 +78,6 @@ complete -F _muster muster
 
 
 def _bash(tree: Tree) -> str:
-    """The whole _bash."""
     nodes = "\n".join(_bash_node(path, node) for path, node in tree.items())
     values = "\n".join(
         f"    {shlex.quote(' '.join(place))}) kind={shlex.quote(does)} ;;"
@@ -148,7 +147,6 @@ if [[ ${funcstack[1]} == _muster ]]; then _muster "$@"; else compdef _muster mus
 
 
 def _zsh(tree: Tree) -> str:
-    """The whole _zsh."""
     nodes = "\n".join(_zsh_node(path, node) for path, node in tree.items())
     values = "\n".join(f"    {shlex.quote(' '.join(place))}) {does} ;;" for place, does in _values(tree, _zsh_values))
     return _ZSH % {"nodes": nodes, "values": values}
@@ -211,7 +209,6 @@ complete -c muster -f
 
 
 def _fish(tree: Tree) -> str:
-    """The whole _fish."""
     values = " ".join(
         _fish_quoted(f"{' '.join(path)}|{word}")
         for path, node in tree.items()

@@ -43,9 +43,7 @@ def health(options: argparse.Namespace) -> int:
 
 
 def _say(line: str, to: TextIO | None) -> None:
-    """Print a line. The exit status counts, even if the line cannot be written. `to`: None if it was closed from the
-    start, as by `>&-`.
-    """
+    """Print a line. The exit status counts, even if that fails. `to`: None if it was closed from the start."""
     if to is None:
         return
     try:
@@ -56,7 +54,6 @@ def _say(line: str, to: TextIO | None) -> None:
 
 
 def _hint(address: Address, error: Exception, context: SSLContext | None) -> str:
-    """What to do, if that is known."""
     if isinstance(error, OSError) and error.errno in (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH):
         return "; is a server listening there?"
     # imported here: a server that answers needs no hint
@@ -70,7 +67,6 @@ def _hint(address: Address, error: Exception, context: SSLContext | None) -> str
 
 
 def _address(options: argparse.Namespace) -> tuple[Address, bool]:
-    """The address of the server, and whether it uses TLS."""
     if options.address is not None:
         return parse_address(options.address, "the address", advertised=True), options.tls
     listeners = load(file=options.config, environment=os.environ).listeners
@@ -81,7 +77,6 @@ def _address(options: argparse.Namespace) -> tuple[Address, bool]:
 
 
 def _context(options: argparse.Namespace, with_tls: bool) -> SSLContext | None:
-    """The TLS context; None: without TLS. Raises ConfigError."""
     from muster.client.kafka_client import read_command_config
 
     security = read_command_config(options.command_config)
@@ -100,7 +95,7 @@ def _context(options: argparse.Namespace, with_tls: bool) -> SSLContext | None:
 def ask(address: Address, context: SSLContext | None = None) -> None:
     """Send one ApiVersions request and read its answer. Raises OSError or EOFError without a good answer.
 
-    A server that demands a client certificate says so, which counts as an answer.
+    The demand for a client certificate counts as an answer.
     """
     with socket.create_connection(address, TIMEOUT_S) as connection:
         if context is None:
@@ -119,7 +114,6 @@ _WANTS_CERTIFICATE = (
     "SSLV3_ALERT_HANDSHAKE_FAILURE",
     "SSLV3_ALERT_BAD_CERTIFICATE",
 )
-"""The errors of a server that demands a client certificate."""
 
 
 def _ask(connection: socket.socket) -> None:

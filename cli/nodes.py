@@ -1,5 +1,4 @@
-"""`muster nodes`: the brokers of a `muster serve --nodes N` that runs on this machine; stop, kill, pause and
-return them. `list --bootstrap-server` works with any Kafka."""
+"""`muster nodes`: the brokers of a `muster serve --nodes N` on this machine, and actions on them."""
 
 from __future__ import annotations
 
@@ -90,9 +89,7 @@ def ask(directory: Path, question: dict[str, object]) -> dict[str, Any]:
 
 
 def ask_cluster(options: argparse.Namespace, node_id: int | None) -> dict[str, Any]:
-    """The brokers, after a change of one of them if `options.verb` demands it; or an error in their place. Raises
-    ConfigError.
-    """
+    """The brokers, after the action `options.verb`; or an error in their place. Raises ConfigError."""
     addresses = parse_addresses(options.bootstrap_server, "--bootstrap-server")
     security = read_command_config(options.command_config)
     try:
@@ -126,9 +123,7 @@ def _directory(client: KafkaClient) -> Path | str:
 
 
 def _is_of(client: KafkaClient, directory: Path) -> bool:
-    """Whether the server on that directory is the connected one. The path alone may belong to another machine or
-    server.
-    """
+    """Whether the server on that directory is the connected one: another machine may have the same path."""
     rows = ask(directory, {"do": "list", "node": None}).get("nodes", ())
     ports = {address.rpartition(":")[2] for row in rows for address in row["addresses"]}
     return client.bootstrap.address.rpartition(":")[2] in ports

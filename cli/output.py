@@ -1,7 +1,7 @@
 """Printing of commands: lines, tables, JSON and progress bars.
 
-Clients choose names of groups and members, reasons, and metadata. Such a text may not move the cursor, begin a line or
-change the direction of writing. So all output passes `shown` or `as_json`.
+Clients choose names, reasons, and metadata. They may not move the cursor, begin a line or change the direction of
+writing. So all output passes `shown` or `as_json`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from unicodedata import category, east_asian_width
 from muster.protocol.printable import shown
 
 _MAYBE = re.compile("[^ -~]+")
-"""Matches printable ASCII; any other text may have characters that are not printable."""
 _MIN_WIDTH = 40
 _NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 BAR_WIDTH = 30
@@ -66,8 +65,9 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def printing(command: str, work: Callable[[], int]) -> int:
-    """Run a command that prints to stdout; its exit status. If the reader closes the pipe, the status is 0. If stdout
-    cannot be written, one sentence says so, and the status is 1. Letters that stdout cannot encode are escaped.
+    """Run a command that prints to stdout; its exit status.
+
+    It is 0 if the reader closes the pipe, and 1 with a sentence if stdout cannot be written.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

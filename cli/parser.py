@@ -45,7 +45,6 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def _asked(self, options: argparse.Namespace) -> Parser:
-        """The parser of the wanted command."""
         found = self
         while (action := found.commands()) is not None and getattr(options, action.dest, None) in action.choices:
             found = action.choices[getattr(options, action.dest)]
@@ -66,7 +65,6 @@ class Parser(argparse.ArgumentParser):
         return [one for one in self._actions if one.help != argparse.SUPPRESS]
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Check that the value is one of the choices. Raises ArgumentError."""
         if action.choices is None or value in action.choices:
             return
         choices = [*map(str, action.choices)]

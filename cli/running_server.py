@@ -35,7 +35,7 @@ def run_with_client(
     answer: Callable[[KafkaClient], int],
     check: Callable[[], object] = lambda: None,
 ) -> int:
-    """Have `answer(cluster)` print the answer of the server, and return the exit status.
+    """Have `answer(client)` print the answer of the server, and return the exit status.
 
     `command`: as the user called it. `check` may raise ConfigError for wrong options.
     """

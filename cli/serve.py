@@ -32,9 +32,7 @@ _LOG4J_LEVELS = {
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Run the server. Exit status: 0 after SIGTERM, SIGINT or SIGHUP, 2 for a wrong configuration, 1 for another
-    failure.
-    """
+    """Run the server. Exit status: 0 after a signal, 2 for a wrong configuration, 1 for another failure."""
     open_standard_files()
     try:
         config = _load(options)
@@ -69,9 +67,7 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def _started_lines(node_id: int) -> tuple[str, ...]:
-    """Kafka's log lines of a complete start, with ZooKeeper and without: each tool that starts containers waits for
-    one.
-    """
+    """Kafka's log lines of a complete start: each tool that starts containers waits for one of them."""
     return (
         f"[KafkaServer id={node_id}] started (kafka.server.KafkaServer)",
         f"[BrokerLifecycleManager id={node_id}] The broker has been unfenced. Transitioning from RECOVERY to RUNNING. "
@@ -81,7 +77,6 @@ def _started_lines(node_id: int) -> tuple[str, ...]:
 
 
 def _check_cluster(options: argparse.Namespace, config: Config) -> None:
-    """Check the options beside --cluster. Raises ConfigError."""
     if options.cluster is None:
         return
     from muster.cli.cluster import wrong_url
@@ -168,7 +163,6 @@ def _run(
     control: tuple[str, int, str | None] | None,
     metrics: tuple[str, int] | None,
 ) -> tuple[int, str]:
-    """The exit status, and what failed."""
     for note in config.notes:
         structlog.get_logger("muster.config").warning(note)
     if config.has_secrets:
@@ -219,7 +213,6 @@ def _serve(
     make: Callable[[], server.Serve],
     refusals: tuple[type[Exception], ...] = (LogError,),
 ) -> tuple[int, str]:
-    """Run the server that `make` gives. Returns the exit status, and what failed."""
     try:
         return server.run(config, ready, make()), ""
     except refusals as error:

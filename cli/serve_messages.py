@@ -1,7 +1,4 @@
-"""The sentences of `muster serve` about its configuration (`--check`), and about a failed start.
-
-`--check` opens no port.
-"""
+"""What `muster serve` says of its configuration (`--check`, which opens no port), and of a failed start."""
 
 from __future__ import annotations
 
@@ -142,9 +139,7 @@ def _sasl(listener: Listener, live: Live, warnings: list[str]) -> Iterator[str]:
 
 
 def files_of_others(config: Config, file: Path | None) -> list[str]:
-    """A warning for each file with secrets that others than its owner and group may read. The data directory is such a
-    file if it has users of SCRAM, or passwords that clients have set.
-    """
+    """A warning for each file with secrets, and the data directory with users, that everybody may read."""
     live = Live(config)
     paths = {}
     for listener in config.listeners:

@@ -1,7 +1,4 @@
-"""The commands for the test control of a server: `muster faults`, `muster time`, and part of `muster groups`.
-
-docs/testcontrol.md describes them.
-"""
+"""The commands for the test control of a server (docs/testcontrol.md)."""
 
 from __future__ import annotations
 
@@ -13,9 +10,7 @@ from muster.cli.output import as_json, print_json, print_table, say
 from muster.cli.running_server import WRONG, Control, ControlFailed, path, run_with_control, show
 
 SCENARIO_S: Final = 60.0
-"""How long the start of a scenario may take."""
 ADVANCE_S: Final = 600.0
-"""How long an advance of time may take."""
 
 
 def rule_of(options: argparse.Namespace) -> dict[str, Any]:
@@ -81,9 +76,7 @@ def _faults(options: argparse.Namespace, control: Control) -> int:
 
 
 def _parameters(options: argparse.Namespace, control: Control) -> dict[str, str | int]:
-    """The values of NAME=VALUE, with the types of the scenario's parameters: a group may be called 1. Raises
-    ControlFailed.
-    """
+    """The values of NAME=VALUE, with the types of the scenario's parameters. Raises ControlFailed."""
     for one in options.parameters:
         if "=" not in one:
             raise ControlFailed(f"{one}: NAME=VALUE was expected", WRONG)

@@ -1,7 +1,4 @@
-"""A connection to one node: one request after the other, in the versions of `NEEDED`.
-
-Each request blocks until its answer arrives. So this is for commands and tests, and not for a server.
-"""
+"""A connection to one node, in the versions of `VERSIONS`. Each request blocks: it is not for a server."""
 
 from __future__ import annotations
 

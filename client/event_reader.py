@@ -27,7 +27,6 @@ class History(NamedTuple):
     name: str
     """The field of an event with the group or the transactional id."""
     missing: str
-    """What to do when the topic does not exist."""
 
 
 OF_GROUPS: Final = History(

@@ -1,6 +1,4 @@
-"""What kind of server listens at an address that gave an unexpected answer. A new connection finds out which
-security.protocol it wants. This module is imported only when a command has failed.
-"""
+"""What kind of server listens at an address that gave an unexpected answer. Imported only after a failure."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _WITHOUT_TLS: Final = "security.protocol=PLAINTEXT or SASL_PLAINTEXT in the file
 
 
 def of_silence(address: Address, protocol: str, context: ssl.SSLContext | None) -> str | None:
-    """What to do when a listener closes the connection, or is silent, to a client of this security.protocol. `context`:
-    the client's TLS. Returns None if the cause is not known.
-    """
+    """Why a listener closes the connection of such a client, or is silent, and what to do; None: not known."""
     if context is None and speaks_tls(address):
         return f"it speaks TLS: give {_WITH_TLS}"
     mechanisms = None if protocol.startswith("SASL") else sasl_mechanisms(address, context)
@@ -64,9 +60,7 @@ def speaks_plainly(address: Address) -> bool:
 
 
 def sasl_mechanisms(address: Address, context: ssl.SSLContext | None = None) -> list[str] | None:
-    """The mechanisms that a broker offers at this address, with TLS if `context` is given. None: it does not
-    authenticate clients, or does not answer.
-    """
+    """The mechanisms that a broker offers here, with TLS if `context` is given; None if it has no SASL."""
     answer = _answer(address, _framed(_SASL_HANDSHAKE), 4096, context)
     try:
         _, correlation_id, error_code, count = struct.unpack_from(">iihi", answer)

@@ -1,8 +1,4 @@
-"""The client of `muster groups`, `muster transactions` and `muster.testing`.
-
-It knows the nodes of a cluster, and chooses one for each request. It also reads offsets of partitions from their
-leaders: their starts, their ends, and their offsets at a time.
-"""
+"""The client of `muster groups`, `muster transactions` and `muster.testing`: it chooses a node for each request."""
 
 from __future__ import annotations
 
@@ -41,14 +37,11 @@ TRIES_OF_A_TOPIC: Final = 3
 LATEST: Final = -1
 """ListOffsets' timestamp for the end of a partition."""
 EARLIEST: Final = -2
-"""ListOffsets' timestamp for its beginning."""
 Partition = tuple[str, int]
 
 
 class KafkaClient:
-    """All nodes behind some bootstrap addresses. Connections open when they are needed, and again when a node has
-    closed one. A request that any node can answer then goes to another node.
-    """
+    """All nodes behind some bootstrap addresses. Connections open when needed, and again when a node closed one."""
 
     def __init__(self, bootstrap: Address | Sequence[Address], security: ClientSecurity | None = None) -> None:
         """Connect to the first bootstrap address that answers, and learn the nodes. Raises RequestFailed."""
@@ -126,9 +119,7 @@ class KafkaClient:
         self.close()
 
     def _ask_any(self, key: int, request: Message) -> Any:
-        """Send the request to any node. If a node closes the connection, or is silent for a while, the next one is
-        tried. Raises RequestFailed.
-        """
+        """Send the request to any node. If it is silent or closes, the next one is tried. Raises RequestFailed."""
         # every node once, and one of them twice: it may have started again meanwhile
         for left in range(len(self._addresses), -1, -1):
             connection = self.bootstrap
@@ -166,9 +157,7 @@ class KafkaClient:
         return self.node(found.node_id)
 
     def _find_coordinator(self, name: str, kind: int) -> Any:
-        """Find the coordinator. The first such request makes Kafka create the coordinators' topic, so this may have to
-        wait.
-        """
+        """Find the coordinator. Kafka may first have to create the coordinators' topic."""
         seen = 0
         for _ in range(TRIES):
             (found,) = self._ask_any(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("", kind, [name])).coordinators
@@ -181,9 +170,9 @@ class KafkaClient:
     def ask_coordinator(
         self, name: str, key: int, request: Message, errors: Callable[[Any], Iterable[int]], kind: int = GROUP
     ) -> tuple[Connection, Any]:
-        """The coordinator of a group or a transactional id, and its answer. `errors(answer)` returns the error codes of
-        the answer. A coordinator that loads or moves is tried again for some seconds, as Kafka's admin clients do.
-        Raises RequestFailed.
+        """The coordinator and its answer. `errors(answer)`: its error codes. Raises RequestFailed.
+
+        A coordinator that loads or moves is tried again for some seconds, as by Kafka's admin clients.
         """
         for _ in range(TRIES):
             node = self.coordinator(name, kind)
@@ -234,8 +223,9 @@ def end_offsets(client: KafkaClient, partitions: Iterable[Partition]) -> dict[Pa
 
 
 def offsets_at(client: KafkaClient, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
-    """For each partition, the first offset whose record is not older than a time (wall ms). It is -1 if no record is.
-    LATEST or EARLIEST may stand for a time. Partitions are left out that do not exist, or whose leader does not answer.
+    """The first offset of each partition that is not older than a time (wall ms), LATEST or EARLIEST; -1: none.
+
+    Partitions are left out that do not exist, or whose leader does not answer.
     """
     wanted = list(partitions)
     by_leader: dict[int, dict[str, list[int]]] = {}

@@ -1,8 +1,7 @@
 """The client's side of OAUTHBEARER: where Muster's own commands get a token, and how they send it.
 
-A token is in the properties or in a file. Or an identity provider issues it (client credentials, RFC 6749 4.4). Or it
-is made here without a signature. Names are those of Kafka's clients; `oauth.access.token` is Strimzi's. Sentences have
-no secrets.
+A token is in the properties or a file, or an identity provider issues it (RFC 6749 4.4). Or it is made here, without
+a signature. Names are those of Kafka's clients; `oauth.access.token` is Strimzi's. Sentences have no secrets.
 """
 
 from __future__ import annotations
@@ -43,9 +42,7 @@ _INLINE: Final = "oauth.access.token"
 _EXTENSION: Final = "extension_"
 _UNSECURED: Final = "unsecuredLogin"
 _USED_UNTIL: Final = 0.8
-"""The part of a token's lifetime after which another is fetched, as Kafka's clients do
-(sasl.login.refresh.window.factor).
-"""
+"""The part of a token's lifetime after which another is fetched (sasl.login.refresh.window.factor)."""
 
 
 class NoToken(Exception):
@@ -60,9 +57,7 @@ class TokenSource(Protocol):
 
 
 class Bearer:
-    """A client with tokens. `extensions` are sent with each token (RFC 7628); `mechanism` and `name` are for requests
-    and sentences.
-    """
+    """A client with tokens. `extensions`: sent with each token (RFC 7628). `name`: for sentences."""
 
     mechanism: Final = OAUTHBEARER
     name: Final = "the token"

@@ -1,7 +1,6 @@
 """The security of a client: `--command-config FILE` in Kafka's properties, and the client's side of PLAIN and SCRAM.
 
-TLS and SASL are read completely before a connection is made. A wrong setting is a ConfigError with one sentence, which
-names the file and no secret. A SCRAM server must prove that it knows the password.
+All settings are read before a connection is made. A wrong one is a ConfigError: one sentence without secrets.
 """
 
 from __future__ import annotations
@@ -31,9 +30,7 @@ _MAX_ITERATIONS: Final = 64 * MAX_ITERATIONS
 """The most iterations that a server may demand: more would only take time."""
 
 Login = Generator[bytes, bytes, None]
-"""Yields a message for the server, and is sent the server's answer. It returns when the server has proven all that it
-must prove.
-"""
+"""Yields messages for the server, and is sent its answers. It returns when the server has proven all."""
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MODULES: Final = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -105,7 +102,6 @@ def _scram(mechanism: ScramMechanism, user: User, nonce: str) -> Login:
 
 
 def _fields(message: bytes) -> dict[str, str]:
-    """The fields of a SCRAM message, `r=…,s=…`."""
     parts = (part.partition("=") for part in message.decode("utf-8", "replace").split(","))
     return {name: value for name, _, value in parts}
 
@@ -150,9 +146,7 @@ def of(properties: Mapping[str, str], where: str) -> ClientSecurity:
 
 
 def _checks_names(properties: Mapping[str, str]) -> bool:
-    """Whether the client compares the name in the server's certificate: Kafka's clients do, unless a property disables
-    it.
-    """
+    """Whether the client compares the name in the server's certificate, as Kafka's clients do by default."""
     given = properties.get(_IDENTIFICATION, "https").strip()
     if given.lower() not in ("", "https"):
         raise ConfigError(f"{_IDENTIFICATION}={given} is not known; expected https, or nothing for no comparison")
@@ -190,10 +184,7 @@ def _modules(mechanism: str) -> str:
 
 
 def librdkafka(security: ClientSecurity) -> Iterator[tuple[str, str]]:
-    """The same settings for librdkafka, with which `muster analyze` reads a cluster. Raises ConfigError.
-
-    Certificates and keys are given as PEM, whatever their original format.
-    """
+    """The same settings for librdkafka (`muster analyze`); keys in PEM. Raises ConfigError."""
     yield "security.protocol", security.protocol
     if isinstance(security.user, Bearer):
         try:

@@ -1,7 +1,4 @@
-"""The commands that remove groups, members and committed offsets, and the checks of all commands that change groups.
-
-Nothing is changed without `--execute`.
-"""
+"""Removes groups, members and offsets, and checks what commands may change. Nothing changes without `--execute`."""
 
 from __future__ import annotations
 
@@ -97,9 +94,7 @@ def all_partitions(client: KafkaClient, chosen: Iterable[Chosen]) -> list[Partit
 
 
 def delete_groups(client: KafkaClient, group_ids: Sequence[str] | None, *, execute: bool, as_json: bool) -> int:
-    """Delete groups without members, and their offsets; None: all groups of consumers. Exit status 1 when one was
-    refused.
-    """
+    """Delete groups without members; None: all groups of consumers. Exit status 1: one was refused."""
     names = consumer_groups(client) if group_ids is None else group_ids
     status = 0
     rows: list[tuple[str, str, str, bool]] = []
@@ -124,7 +119,6 @@ def delete_groups(client: KafkaClient, group_ids: Sequence[str] | None, *, execu
 
 
 def _delete(client: KafkaClient, name: str) -> None:
-    """Raises RequestFailed."""
     _, answer = client.ask_coordinator(
         name,
         ApiKey.DELETE_GROUPS,

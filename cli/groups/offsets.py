@@ -40,9 +40,7 @@ class Committed(NamedTuple):
 
 
 def fetch_committed(client: KafkaClient, group_id: str) -> dict[Partition, Committed]:
-    """Every committed offset of a group, by topic and partition; empty if the group does not exist. Raises
-    RequestFailed.
-    """
+    """Every committed offset of a group, by partition; empty for an unknown group. Raises RequestFailed."""
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, None, -1, None)])
     node, answer = client.ask_coordinator(
         group_id, ApiKey.OFFSET_FETCH, request, lambda answer: [one.error_code for one in answer.groups]
@@ -61,9 +59,7 @@ def fetch_committed(client: KafkaClient, group_id: str) -> dict[Partition, Commi
 
 
 def commit(client: KafkaClient, group_id: str, offsets: Mapping[Partition, int]) -> dict[Partition, str]:
-    """Commit without being a member of the group, which must be inactive. Returns the reason for each refused
-    partition.
-    """
+    """Commit for an inactive group, without being a member. Returns why partitions were refused."""
     refused: dict[Partition, str] = {}
     for some in _slices(sorted(offsets)):
         topics = [
@@ -143,9 +139,7 @@ def say_csv(rows: Iterable[tuple[str, Partition, int]], *, with_group: bool) -> 
 
 
 class Row(NamedTuple):
-    """One partition of a group. `offset`: the committed one; for a share group, its start offset. `lag` None: it
-    follows from the end of the partition.
-    """
+    """One partition of a group. `offset`: committed, or a share group's start. `lag` None: it follows from the end."""
 
     group: str
     topic: str
@@ -172,8 +166,9 @@ def run_offsets(options: argparse.Namespace) -> int:
 
 
 def offsets(client: KafkaClient, group_ids: Sequence[str] | None, *, form: str) -> int:
-    """Print every committed offset of these groups with end, lag and owner; `group_ids` None: of all groups. `form`:
-    text, json or csv. Exit status 1 when one of the groups has no committed offset.
+    """Print the committed offsets of these groups (None: of all). `form`: text, json or csv.
+
+    Exit status 1 when one of the groups has no committed offset.
     """
     names = [one.group_id for one in all_groups(client)] if group_ids is None else list(dict.fromkeys(group_ids))
     rows: list[Row] = []

@@ -1,7 +1,4 @@
-"""The values of the options of `muster groups`: which groups, which partitions, times, and plans in files.
-
-The syntax of `offsets reset` is that of Kafka's tool.
-"""
+"""The values of the options of `muster groups`: groups, partitions, times, and plans, as in Kafka's tool."""
 
 from __future__ import annotations
 
@@ -158,7 +155,6 @@ class ResetPlan(NamedTuple):
     """The reset that a user wants."""
 
     groups: tuple[str, ...] | None
-    """None: all groups of consumers."""
     topics: tuple[Chosen, ...] | None
     """None: all partitions with a committed offset. A plan does not use it."""
     scenario: Scenario
@@ -166,7 +162,6 @@ class ResetPlan(NamedTuple):
     """The lines of a file, for the scenario from-file."""
     execute: bool
     form: str
-    """text, json or csv."""
 
 
 SCENARIOS: Final = (

@@ -33,7 +33,6 @@ from muster.protocol.messages.streams_group_describe import StreamsGroupDescribe
 
 TOPIC: Final = "__consumer_offsets"
 PROTOCOLS: Final = {0: "classic", 1: "consumer"}
-"""The names of the member types in ConsumerGroupDescribe."""
 SHARE: Final = "share"
 STREAMS: Final = "streams"
 NOT_KNOWN: Final = -1
@@ -65,7 +64,6 @@ def why_refused(node: Connection, group_id: str, error_code: int = ErrorCode.COO
 
 
 def _group_on(partition: int, partitions: int) -> str:
-    """The name of a group that would be in that partition."""
     return next(name for name in map(str, count()) if group_partition(name, partitions) == partition)
 
 
@@ -135,21 +133,16 @@ class Member(NamedTuple):
     assignment: dict[str, list[int]] | None
     """Its partitions, also those that it is giving up. None: its assignment has no partitions."""
     protocol: str | None = None
-    """The protocol of a member of a consumer group: "consumer", or "classic" if it uses JoinGroup. None: an old server
-    does not report it.
-    """
+    """Of a consumer group: "consumer", or "classic" with JoinGroup. None: an old server does not report it."""
     epoch: int | None = None
     """The epoch that a member of a consumer group has reached. -2: a static member that will return."""
     target: dict[str, list[int]] | None = None
-    """The target assignment of a member of a consumer group."""
     subscribed: list[str] | None = None
     pattern: str | None = None
 
 
 class Description(NamedTuple):
-    """One group. Groups of the types consumer, share and streams have epochs. No answer has the generation of a classic
-    group.
-    """
+    """One group. Only groups of the types consumer, share and streams have epochs."""
 
     group: str
     type: str
@@ -158,7 +151,6 @@ class Description(NamedTuple):
     protocol: str
     epoch: int | None
     assignment_epoch: int | None
-    """The epoch of the target assignments."""
     members: list[Member]
 
 
@@ -182,9 +174,7 @@ def find_group(client: KafkaClient, group_id: str) -> Description | None:
 
 
 def _of_another_type(node: Connection, group_id: str, classic: Any) -> Description | None:
-    """A group that DescribeGroups does not know, with the answer `classic`; None if it does not exist. Raises
-    RequestFailed.
-    """
+    """A group that DescribeGroups does not know; None if it does not exist. Raises RequestFailed."""
     if node.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
         found = _consumer_group(node, group_id)
         if found is not None:
@@ -224,9 +214,7 @@ def _assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] | None:
 
 
 def share_group(node: Connection, group_id: str) -> Description | None:
-    """A share group. The result is None if no share group has that name, or the server has no share groups. Raises
-    RequestFailed.
-    """
+    """A share group; None if none has that name, or the server has no share groups. Raises RequestFailed."""
     row = _row(node, ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest([group_id]), group_id)
     if row is None:
         return None

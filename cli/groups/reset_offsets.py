@@ -1,7 +1,6 @@
 """`muster groups offsets reset`: new committed offsets of inactive groups, shown or committed.
 
-The scenarios are those of `kafka-consumer-groups --reset-offsets`. Partitions without a committed offset, and offsets
-outside of their partitions, are treated alike, too.
+The scenarios, and what becomes of partitions without offsets, are those of `kafka-consumer-groups --reset-offsets`.
 """
 
 from __future__ import annotations
@@ -98,7 +97,6 @@ def _offsets(
     committed: Mapping[Partition, Committed],
     planned: Mapping[Partition, int],
 ) -> dict[Partition, int]:
-    """The new offset of each partition. Raises RequestFailed."""
     name = scenario.name
     if name == "to-earliest":
         return _at(client, partitions, EARLIEST)

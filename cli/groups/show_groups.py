@@ -116,7 +116,6 @@ def print_group(found: Description, verdict: str | None) -> None:
 
 
 def _members_table(found: Description) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-    """The heads of the table, and a row for each member."""
     members = sorted(found.members, key=lambda one: one.member)
     rows: list[tuple[object, ...]] = [
         (one.member, one.instance, one.client_id, one.host.lstrip("/"), _partitions(one.assignment)) for one in members

@@ -1,7 +1,4 @@
-"""The run of `muster cluster try`, and the directory in which it works.
-
-Exit status: 0 after a signal, 1 for a failure, 2 for wrong options.
-"""
+"""The run of `muster cluster try`. Exit status: 0 after a signal, 1 for a failure, 2 for wrong options."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ def log_of_node(directory: Path, number: int) -> Path:
 
 @contextmanager
 def working_directory(given: Path | None) -> Iterator[Path]:
-    """`given`, made if it does not exist, and locked until the end; or a temporary directory that is removed then.
+    """`given`, made and locked until the end; or a temporary directory that is removed then.
 
     Raises `Failed` when it is in use, holds something else, or cannot be made.
     """
@@ -104,7 +101,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _run(options: argparse.Namespace, config: Config, metrics: tuple[str, int] | None) -> None:
-    """Returns after a signal. Raises `Failed`."""
     # imported here: asyncpg may be missing, which `run` reports
     signals = _Signals(asyncio.current_task())
     try:
@@ -194,7 +190,6 @@ def _metrics(options: argparse.Namespace, config: Config) -> tuple[str, int] | N
 
 
 async def _make_tables(url: str, config: Config) -> None:
-    """Raises StoreAway or StoreRefused."""
     # imported here: asyncpg may be missing, which `run` reports
     from muster.postgres import administration
 

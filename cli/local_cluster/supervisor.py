@@ -22,6 +22,7 @@ class Supervisor:
         restart_after_s: float | None = None,
     ) -> None:
         """`make_tables` and `make_nodes` get the database's URL. `report` gets a sentence about a node that ended.
+
         `restart_after_s`: when such a node starts again; None: never.
         """
         self._database = database
@@ -31,11 +32,9 @@ class Supervisor:
         self._restart_after_s = restart_after_s
         self.nodes: Sequence[NodeProcess] = ()
         self.url = ""
-        """The URL of the running database."""
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Run until this is cancelled, all nodes have ended, or the database ends; `ready` is called when all nodes
-        serve.
+        """Run until this is cancelled, or all nodes or the database have ended. `ready`: all nodes serve.
 
         Everything has stopped when it returns. Raises `Failed`.
         """

@@ -44,7 +44,6 @@ class Found(NamedTuple):
     inspections: list[tuple[Place, Inspection]]
     misfits: list[Misfit]
     files: list[FileProblem]
-    """The problems of the directory itself."""
 
     @property
     def damaged(self) -> list[tuple[Place, Inspection]]:
@@ -119,9 +118,7 @@ def _last_stops(directory: Path) -> dict[Partition, LastStop]:
 
 
 def _misfits(directory: Path, *, are_known: bool) -> list[Misfit]:
-    """Folders that do not fit the metadata log. `are_known`: some files of the directory cannot be read, which may be
-    why the comparison fails.
-    """
+    """Folders that do not fit the metadata log. `are_known`: unreadable files may be the cause."""
     broken = [Misfit(name, problem, WITHOUT_FOLDER) for name, problem in broken_folders(directory)]
     try:
         found = misfits(FileStorage(directory, read_only=True))
@@ -172,7 +169,6 @@ def _inspect(place: Place, last_stop: LastStop, progress: Progress) -> Inspectio
 
 
 def _lines(found: Found) -> Iterator[str]:
-    """The lines for people."""
     for file in found.files:
         yield f"{Path(file.finding.file).name}: {file.finding.severity}: {file.finding.file}: {file.finding.problem}"
     for place, inspection in found.inspections:
@@ -193,7 +189,6 @@ def _lines(found: Found) -> Iterator[str]:
 
 
 def _rows(found: Found) -> Iterator[str]:
-    """The same as JSON lines."""
     for file in found.files:
         yield json.dumps({"partition": None, **file.finding._asdict(), "advice": file.what_to_do})
     for place, inspection in found.inspections:

@@ -1,6 +1,4 @@
-"""`muster log dump`: segments, transaction indexes and producer snapshots as JSON lines, with the fields of Kafka's
-DumpLogSegments where it has them.
-"""
+"""`muster log dump`: segments, transaction indexes and producer snapshots as JSON lines (DumpLogSegments' fields)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The files of a data directory for `muster log`: partition folders, segment files, and the small files.
-
-A small file may be unreadable, may have wrong content, or may be no file at all. This module only reads.
-"""
+"""The files of a data directory for `muster log`, also unreadable ones, or what is in their place. It only reads."""
 
 from __future__ import annotations
 

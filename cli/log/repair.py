@@ -64,7 +64,6 @@ def _failed(why: str) -> int:
 
 
 def _lines(name: str, done: Repair) -> Iterator[str]:
-    """What was done, and what is lost."""
     for loss in done.losses:
         yield _line(loss)
     for kept in done.kept_beside:
@@ -83,7 +82,6 @@ def _lines(name: str, done: Repair) -> Iterator[str]:
 
 
 def _put_back(directory: Path, folder: str) -> int:
-    """Restore a stray folder. Raises what `restore_stray` raises."""
     done = restore_stray(directory, folder, draw_uuid, Now(0, wall_now_ms()))
     names = ", ".join(f"{done.topic}-{index}" for index in done.partitions)
     print(f"in their place again: {names}; the next start serves them")

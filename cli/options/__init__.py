@@ -1,7 +1,4 @@
-"""The command line of `muster`: its commands, and their options.
-
-The default `run` of a command is the place of the function that runs it: "module:function", below `muster.cli`.
-"""
+"""The command line of `muster`. The default `run` of a command: "module:function", below `muster.cli`."""
 
 from __future__ import annotations
 

@@ -34,7 +34,6 @@ TRANSACTION_STATES: Final = (
     *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"),
     "PrepareEpochFence",
 )
-"""The states of transactional ids in Kafka."""
 _TRANSACTIONS_EXAMPLES = """\
 examples:
   muster transactions list                                  of localhost:9092
@@ -106,7 +105,6 @@ def add_groups(commands: Any) -> None:
 
 
 def _add_controls(verbs: Any) -> None:
-    """Add the commands for a server that was started with --control."""
     shared = options_of_control()
     wait = verbs.add_parser("wait-stable", parents=[shared], help="wait until a group under test is stable, or fail")
     wait.add_argument("group", metavar="GROUP")
@@ -125,7 +123,6 @@ def _add_controls(verbs: Any) -> None:
 
 
 def _add_changes(verbs: Any, shared: argparse.ArgumentParser) -> None:
-    """Add the commands that change groups."""
     _add_reset(verbs, shared)
     delete_offsets = verbs.add_parser(
         "offsets delete",

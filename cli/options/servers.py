@@ -48,7 +48,6 @@ REQUEST_FILTERS: Final = {
     "client-id": "those of clients with this client.id",
     "principal": "those of this user: User:alice",
 }
-"""The options that choose requests, with their help."""
 _TIME_EXAMPLES: Final = """\
 examples:
   muster time freeze                       sessions do not end, delays do not pass
@@ -58,7 +57,6 @@ examples:
 """
 DEFAULT_NAME = "muster"
 LISTEN_OF_TRY: Final = "localhost:9092"
-"""The default address of the first node: on this machine only."""
 _TRY_ABOUT: Final = (
     "Run a PostgreSQL and N nodes of `muster serve --cluster` over it, on this machine. When clients can connect it "
     "prints one line, `muster ready HOST:PORT,HOST:PORT,…`, to stdout. SIGTERM, SIGINT or SIGHUP stops the nodes, "

@@ -1,8 +1,7 @@
 """`muster transactions hanging`: open transactions that no coordinator will end.
 
-The leaders of partitions report the producers with an open transaction there (DescribeProducers, KIP-664). The
-coordinators report the transactions that they know. A transaction that no coordinator knows is checked twice, because
-it may have ended in between.
+Leaders of partitions report the producers with an open transaction (DescribeProducers, KIP-664), and coordinators the
+transactions that they know. An unknown one is checked twice: it may have ended in between.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from muster.protocol.messages.list_transactions import ListTransactionsRequest
 
 MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
 BROKER: Final = 4
-"""DescribeConfigs' type of a broker."""
 UNKNOWN: Final = "unknown to its coordinator"
 TOO_LONG: Final = f"open for longer than {MAX_TIMEOUT}"
 PARTITIONS_AT_ONCE: Final = 1_000
@@ -151,9 +149,7 @@ def _open_in(answer: DescribeProducersResponse, troubles: dict[tuple[str, int], 
 
 
 def _known(client: KafkaClient, producer_ids: set[int]) -> dict[int, list[Description]]:
-    """What the coordinators know of these producers. Raises RequestFailed if one coordinator does not answer, because
-    all its transactions would seem to hang.
-    """
+    """What the coordinators know of these producers. Raises RequestFailed if one of them does not answer."""
     rows, missing = all_transactions(client, ListTransactionsRequest([], sorted(producer_ids)))
     if missing:
         raise RequestFailed(f"{missing[0]}; without it, nobody knows which transactions hang")

@@ -34,9 +34,7 @@ _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_40
 COUNTS: Final = {"transaction_committed": "transactions_committed", "transaction_aborted": "transactions_aborted"}
 """The event of a transaction's end, and the matching event of its groups."""
 EARLIER_MS: Final = 100
-"""A transaction may seem complete so much earlier than in the event of its group. Two readings of the clock are
-compared, and one may be as old as an iteration of the event loop.
-"""
+"""So much earlier than the event of its group a transaction may seem complete: two clocks are compared."""
 COUNTED_MS: Final = 5_000
 """An event counts several transactions. The last of them ended at most so long after the first."""
 
@@ -146,7 +144,6 @@ class Description(NamedTuple):
     began: int | None
     coordinator: str
     topics: dict[str, list[int]]
-    """Partitions that the transaction has written to, and that have no marker yet."""
 
 
 def describe(client: KafkaClient, ids: Sequence[str], *, as_json: bool) -> int:

@@ -137,7 +137,7 @@ class AuthenticationGate(Layer):
 
 
 MAX_SESSION_MS: Final = 10 * 365 * 86_400_000
-"""The longest timer: the system cannot set a timer to the end of all times."""
+"""The longest time that a timer is set to: the system has a limit."""
 
 
 class ReauthenticationTimer(Layer):

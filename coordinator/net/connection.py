@@ -51,9 +51,7 @@ class Shared(NamedTuple):
     open_channel: Callable[[Any], Channel]
     """Makes the channel of a transport, which has the peer's address."""
     open_requests: Callable[[Channel, Connection], Requests]
-    """Makes the requests of a connection that was admitted."""
     set_options: Callable[[Any], object]
-    """Sets the options of a transport's socket."""
     identify: Callable[[Channel, Any], object] | None = None
     """Sets the client of a transport with TLS, when its certificate identifies it. Raises `CloseConnection`."""
     is_tls: bool = False
@@ -130,7 +128,6 @@ class Connection(asyncio.Protocol):
             self._begin()
 
     def _begin(self) -> None:
-        """From now on requests may arrive, or those of an authentication."""
         core, channel = self.core, self.channel
         if core.has_ended:
             self._transport.abort()  # the connection was ended during its TLS handshake
@@ -171,7 +168,6 @@ class Connection(asyncio.Protocol):
             self.answer(answer)
 
     def _receive(self, data: bytes) -> None:
-        """`data_received` for any other chunk than one whole request."""
         core = self.core
         try:
             core.receive_data(data)
@@ -222,9 +218,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def descriptor(self) -> int:
-        """The descriptor of the socket while it is read, otherwise negative. TLS needs no exception: all received bytes
-        are read and decrypted at once, so none wait in between.
-        """
+        """The descriptor of the socket while it is read, else negative. (TLS keeps no bytes back.)"""
         if self.core.has_ended or not self._is_reading:
             return -1
         return self.socket_descriptor

@@ -18,8 +18,6 @@ MAX_ADDRESSES: Final = 20_000
 
 
 class _Limited:
-    """One rate and its limit."""
-
     __slots__ = ("max_rate", "rate")
 
     def __init__(self, windows: Windows, max_rate: int, now_ms: int) -> None:
@@ -34,7 +32,6 @@ class _Limited:
         return min(self.rate.excess_ms(self.max_rate, now_ms), self.rate.windows.size_ms)
 
     def uncount(self, now_ms: int) -> None:
-        """Do not count the connection: it was not accepted."""
         self.rate.record(-1, now_ms)
 
 

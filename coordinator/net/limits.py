@@ -242,7 +242,6 @@ class Limits:
             self._when_empty()
 
     def _admit_waiting(self) -> None:
-        """Admit waiting connections in their order, up to the limit."""
         # each is tried once: a connection whose listener is full waits on, behind the others
         for _ in range(len(self._waiting)):
             if not self._waiting or len(self._idle_steps) >= self.max_connections:

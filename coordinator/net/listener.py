@@ -171,7 +171,6 @@ class Listener:
             await asyncio.wait(self._opening)
 
     def _accept(self) -> None:
-        """Accept the waiting connections."""
         for _ in range(ACCEPTED_AT_ONCE):
             if self._socket is None:
                 return

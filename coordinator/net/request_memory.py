@@ -230,7 +230,6 @@ class RequestMemory:
                 heapq.heapify(address.waiting)
 
     def _may_continue(self, account: _Account) -> bool:
-        """Whether the connection may continue, within its share or to be finished."""
         # a connection that does not read for its own reason asks again when it reads
         if account.holder.core.reads_on and not self._has_share(account):
             if self._whole > self._most:

@@ -11,20 +11,12 @@ NO_LIMIT = 2_147_483_647
 
 @dataclass(frozen=True, slots=True)
 class NetSettings:
-    """Kafka's defaults. Sizes in bytes, times in ms.
+    """Kafka's defaults. Sizes in bytes, times in ms. A negative number is no limit, with one exception.
 
-    `socket_send_buffer_bytes`, `socket_receive_buffer_bytes`: -1 and Kafka's default of 102,400 leave the choice to the
-    operating system. It increases its buffers with the connection's speed.
-
-    `socket_listen_backlog_size`: Kafka's default of 50 is too short for many clients that start at once beside one
-    event loop. A connection that is dropped there retries a second later. So 50 means 1,024.
-
-    `queued_max_request_bytes`: how much of large requests may be in memory. The rest waits in the sockets. Kafka's
-    default of -1 is no limit there, and means 256 MB here (see `request_memory`).
-
-    `muster_queued_max_response_bytes`: how many bytes of unsent answers may be in memory. -1 is no limit.
-
-    `connections_max_idle_ms`: negative is no limit.
+    `socket_send_buffer_bytes`, `socket_receive_buffer_bytes`: -1 and 102,400 leave the choice to the operating system.
+    `socket_listen_backlog_size`: 50 means 1,024, because many clients may start at once beside one event loop.
+    `queued_max_request_bytes`: how much of large requests may be in memory; -1 means 256 MB (see `request_memory`).
+    `muster_queued_max_response_bytes`: how many bytes of unsent answers may be in memory.
     """
 
     socket_request_max_bytes: int = 104_857_600

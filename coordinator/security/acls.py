@@ -1,7 +1,6 @@
 """Access control lists: an entry, a filter of entries, and the entries that filters select (KIP-11, KIP-290).
 
-Pure. Codes are Kafka's (AclOperation, AclPermissionType, ResourceType, PatternType). Names are as in Kafka's metadata
-log.
+Pure. Codes are Kafka's (AclOperation, AclPermissionType, ResourceType, PatternType).
 """
 
 from __future__ import annotations
@@ -54,10 +53,7 @@ class Acl(NamedTuple):
     permission_type: int
 
     def applies_to(self, operation: int) -> bool:
-        """Whether the entry applies to this operation. Its resource, principal and host are known to match.
-
-        An allowed operation implies others; a denied one does not.
-        """
+        """Whether an entry whose resource, principal and host match applies to this operation."""
         if self.operation in (operation, ALL):
             return True
         return self.permission_type == ALLOW and self.operation in _IMPLIES.get(operation, ())
@@ -153,21 +149,15 @@ _Table = dict[Any, list[Acl]]
 
 
 class AclSelection:
-    """The entries at one point in time. Many filters select from them.
-
-    The entries are sorted once for each set of fields that filters name. After that they are looked up.
-    """
+    """The entries at one point in time, sorted once for each set of fields that filters name."""
 
     def __init__(self, acls: Iterable[Acl]) -> None:
         self._acls = list(acls)
         self._tables: dict[tuple[int, ...], _Table] = {}
         self._lengths: list[int] | None = None
-        """The lengths of prefixed names."""
 
     def select(self, wanted: AclFilter) -> Generator[None, None, list[Acl]]:
-        """The entries that the filter selects. The filter must have known codes. Yields where the job may be
-        interrupted.
-        """
+        """The entries that a filter with known codes selects. Yields where the job may be interrupted."""
         name = wanted.resource_name
         if wanted.pattern_type == MATCH and name is None:
             wanted = wanted._replace(pattern_type=ANY)

@@ -1,7 +1,4 @@
-"""The authentication of a connection: its states and every legal transition, as data.
-
-The steps follow Kafka's SaslServerAuthenticator. This module knows neither the mechanisms nor their tokens.
-"""
+"""The authentication of a connection: its states and every legal transition, as in Kafka's SaslServerAuthenticator."""
 
 from __future__ import annotations
 
@@ -52,9 +49,7 @@ class IllegalTransition(RuntimeError):
 
 
 class Authentication:
-    """The authentication of one connection, and its principal. The principal may change until the authentication is
-    complete, so no other object keeps it.
-    """
+    """The authentication of one connection, and its principal. No other object keeps the principal: it may change."""
 
     __slots__ = (
         "began_ms",
@@ -78,7 +73,6 @@ class Authentication:
         """The SASL settings of its listener. None means that the listener has no SASL."""
         self.mechanism = ""
         self.exchange: Exchange | None = None
-        """The exchange in progress."""
         self.takes_raw = False
         """Whether tokens arrive without a request around them, as after SaslHandshake 0."""
         self.by_token = False

@@ -1,7 +1,6 @@
 """The authorizer answers Kafka's question: may this principal (host, listener) do this operation to this resource?
 
-Each node has one authorizer, and every handler asks it. It is `AllowAll`, as on a Kafka broker without
-`authorizer.class.name`, or `standard_authorizer`.
+Every handler asks its node's authorizer: `AllowAll`, as on Kafka by default, or `standard_authorizer`.
 """
 
 from __future__ import annotations
@@ -77,19 +76,14 @@ class Requester(Protocol):
 
 
 class Authorizer(Protocol):
-    """Decides whether a requester may do an operation to a resource.
-
-    `version` changes whenever an answer may change. An answer for a version stays true while the version is the same.
-    """
+    """Decides whether a requester may do an operation to a resource. `version` changes when an answer may change."""
 
     version: int
 
     def allows(
         self, requester: Requester, operation: int, resource_type: int, name: str, *, log_denied: bool = True
     ) -> bool:
-        """Whether the requester may do this to the resource of this name. `log_denied`: it has asked for exactly this.
-        Without it, a refusal only removes the resource from a list.
-        """
+        """Whether the requester may do this to a resource. `log_denied`: it has asked for exactly this."""
 
     def allowed(
         self,
@@ -173,9 +167,7 @@ def may_create_topic(authorizer: Authorizer, requester: Requester, name: str) ->
 
 
 def cluster_operations(authorizer: Authorizer, requester: Requester, is_asked: bool) -> int:
-    """The same for the cluster, if the client asked. A client that may not describe the cluster gets no operations, as
-    on Kafka.
-    """
+    """The same for the cluster, if the client asked; 0 if it may not describe the cluster, as on Kafka."""
     if not is_asked:
         return OPERATIONS_NOT_ASKED
     if not authorizer.allows(requester, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):

@@ -1,6 +1,6 @@
-"""The subject of a certificate as Java writes it (X500Principal.getName, RFC 2253). It is the name of a client's
-principal, and `ssl.principal.mapping.rules` apply to it. The elements of DER that certificates and key stores need are
-here too; their errors are ValueError and IndexError.
+"""The subject of a certificate as Java writes it (X500Principal.getName, RFC 2253): the name of a client's principal.
+
+The elements of DER that certificates and key stores need are here too; they raise ValueError and IndexError.
 """
 
 from __future__ import annotations
@@ -103,9 +103,7 @@ def _fields(certificate: bytes) -> list[tuple[int, bytes]]:
 
 
 def name(rdn_sequence: bytes) -> str:
-    """The text of a Name. The argument is the content of its SEQUENCE in DER. The last part stands first. Raises
-    ValueError or IndexError.
-    """
+    """The text of a Name, from the content of its SEQUENCE in DER. Raises ValueError or IndexError."""
     return ",".join(reversed([_relative_name(value) for _, value in parts(rdn_sequence)]))
 
 
@@ -132,7 +130,6 @@ def _escaped(text: str) -> str:
 
 
 def _whole(attribute: bytes) -> bytes:
-    """The value of an attribute with its type and length."""
     at = 0
     _, _, at = element(attribute, at)
     return attribute[at:]

@@ -1,9 +1,7 @@
-"""`ssl.principal.mapping.rules`: the principal name of a client with a certificate, in Kafka's rule language
-(SslPrincipalMapper, KIP-371). A rule is DEFAULT, or RULE:pattern/replacement/ with an optional L or U at the end.
-The first rule whose pattern matches the whole subject counts.
+"""`ssl.principal.mapping.rules`: the principal name of a client with a certificate (SslPrincipalMapper, KIP-371).
 
-Patterns are Java's, and match names of clients from certificates. So RE2 is used: its time is bounded by the length of
-the name. Python's `re` matches what RE2 does not support: back references and look-ahead.
+A rule is DEFAULT, or RULE:pattern/replacement/ with an optional L or U. The first that matches the whole subject
+counts. RE2 matches in bounded time; Python's `re` only what RE2 lacks: back references and look-ahead.
 """
 
 from __future__ import annotations
@@ -188,9 +186,7 @@ class SslPrincipalMapper:
         raise NoName("no rule of ssl.principal.mapping.rules is for this subject")
 
     def principal(self, certificate: bytes | None) -> KafkaPrincipal:
-        """The principal of a client with this certificate (in DER). It is ANONYMOUS without a certificate. Raises
-        NoName.
-        """
+        """The principal of a client with this certificate (in DER); without one, ANONYMOUS. Raises NoName."""
         if certificate is None:
             return ANONYMOUS
         try:
@@ -215,10 +211,7 @@ def _parse(rules: str) -> Iterator[Rule]:
 
 
 def _literal_references(replacement: str, pattern: Any) -> str:
-    """Escape references to groups that the pattern does not have with a backslash: they are literal text.
-
-    As in Kafka, the places are those in the replacement before the first backslash was added.
-    """
+    """Escape references to groups that the pattern does not have. As in Kafka, places count before any escape."""
     groups = pattern.groups
     if not groups:
         return replacement
@@ -266,9 +259,7 @@ def _expanded(found: Any, replacement: str, pattern: Any) -> Iterator[str]:
 
 
 def _group(replacement: str, at: int, pattern: Any) -> tuple[int | str, int]:
-    """The group that is named behind a $, and where its name ends. The name has as many digits as make an existing
-    group.
-    """
+    """The group behind a $, and where its name ends: it has as many digits as make an existing group."""
     if replacement[at : at + 1] == "{":
         end = replacement.find("}", at)
         name = replacement[at + 1 : end]

@@ -37,14 +37,11 @@ _ANY_NAME: Final = "hardcode"
 
 EVERYBODY: Final = "User:*"
 Whom = tuple[str, str]
-"""A principal and a host."""
 ByWhom = dict[Whom, dict[Acl, None]]
 
 
 class _OfType:
-    """The entries for one type of resource, by name, principal and host. So a look-up reads few entries, however many
-    exist.
-    """
+    """The entries for one type of resource, by name, principal and host."""
 
     __slots__ = ("lengths", "literal", "prefixed")
 
@@ -103,9 +100,7 @@ class _OfType:
 
 
 class MatchingRule(NamedTuple):
-    """The result of a look-up. `acl`: the entry that decides; None means that no entry matches. `is_open`: the resource
-    has no entries at all.
-    """
+    """The entry that decides, or None if none matches. `is_open`: the resource has no entries at all."""
 
     acl: Acl | None
     is_open: bool
@@ -246,8 +241,9 @@ class StandardAuthorizer:
         allows_when_open: bool = False,
         denied: Callable[[Denial], object] = lambda _: None,
     ) -> None:
-        """`super_users`: principals ("User:alice") that may do everything. `allows_when_open`: resources without
-        entries are open to all (allow.everyone.if.no.acl.found). `denied` gets each refusal.
+        """`super_users` ("User:alice") may do everything. `denied` gets each refusal.
+
+        `allows_when_open`: resources without entries are open to all (allow.everyone.if.no.acl.found).
         """
         self.version = 0
         self.rules = AclRules()
@@ -324,9 +320,7 @@ class StandardAuthorizer:
 
 
 def java_address(host: str) -> str:
-    """A requester's host in the form of entries: without the "/". An IPv6 address is not shortened (Java's
-    InetAddress.getHostAddress).
-    """
+    """A requester's host as entries have it: without "/", and IPv6 in full (InetAddress.getHostAddress)."""
     text = host.removeprefix("/")
     if ":" not in text:
         return text

@@ -30,7 +30,6 @@ from muster.coordinator.topics.topics import Topics
 log = structlog.get_logger("muster.server")
 
 SYNC_THREADS: Final = 4
-"""So many threads wait for the disk."""
 
 
 class Data:
@@ -55,7 +54,6 @@ class Data:
         self._maintenance: Maintenance | None = None
         self._cleaner: Cleaner | None = None
         self.is_bounded = PROCESS_FILES.ask()
-        """Whether the number of the process's files is limited."""
         OF_THIS_PROCESS.limit = PROCESS_FILES.most_logs if self.is_bounded else None
         sync = None if config.data_dir is None else machine.workers(post, SYNC_THREADS)
         storage, settings = machine.storage(config.data_dir), config.settings(LogSettings)
@@ -99,7 +97,6 @@ class _Walks:
     closed = False
 
     def fault(self, error: Exception) -> None:
-        """After an error of one log, the next walk begins again."""
         log.error("a walk over all logs has failed, by a fault", exc_info=error)
 
 

@@ -34,7 +34,6 @@ class GroupObservers:
     def __init__(
         self, journal: Journal | None, on_group_events: Callable[[Sequence[Event]], object] | None = None
     ) -> None:
-        """`on_group_events` gets the events too."""
         self.journal = journal
         self._on_group_events = on_group_events
 
@@ -73,7 +72,6 @@ class Histories:
         clock: Clock,
         on_group_events: Callable[[Sequence[Event]], object] | None = None,
     ) -> None:
-        """`on_group_events`: also gets the events of groups."""
         self._on_group_events = on_group_events
         self._settings = settings
         self._topics = topics

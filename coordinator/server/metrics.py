@@ -32,7 +32,6 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 COUNTER: Final = "counter"
 """A counter only grows, from 0 at the start of the process. Its name ends in `_total`."""
 GAUGE: Final = "gauge"
-"""A gauge has its present value."""
 
 _VALUE: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
@@ -71,11 +70,11 @@ def prometheus_text(metrics: Iterable[Metric]) -> str:
 
 
 MAX_BYTES: Final = 64 * 1024
-"""Most bytes of a request's body, which is ignored."""
+"""The limit of a request's body, which is ignored."""
 MAX_CLIENTS: Final = 20
-"""Most clients at the same time: usually one client reads the metrics."""
+"""The limit of clients at the same time: usually one client reads the metrics."""
 PATIENCE_MS: Final = 10_000
-"""The timeout of a request, and of its answer. A client that asks less often connects anew each time."""
+"""The limit of a request and of its answer. A client that asks less often connects anew each time."""
 
 
 class MetricsServer:
@@ -94,7 +93,7 @@ class MetricsServer:
         log.info("metrics are served", address=f"http://{self.http.host}:{self.http.port}/metrics")
 
     async def stop(self) -> None:
-        """Stop to listen and to answer. Harmless when it does not listen."""
+        """Stop listening and answering. It has no effect when the server does not listen."""
         await self.http.stop()
 
     async def _answer(self, request: Request) -> Response:
@@ -116,9 +115,7 @@ def _plain(status: int, what: str) -> Response:
 SAMPLE_MS: Final = 100
 """How often the lateness of the event loop is measured."""
 SAMPLES: Final = 600
-"""So many measurements are a minute."""
 COUNTED_AT_ONCE: Final = 1_000
-"""One step counts so many groups or partitions."""
 
 
 def _api_name(key: int) -> str:
@@ -135,7 +132,6 @@ class ServerMetrics:
 
     def __init__(self) -> None:
         self.server: Server | None = None
-        """The running server."""
         self._requests: Counter[int] = Counter()
         self._request_us: Counter[int] = Counter()
         self._errors: Counter[tuple[int, int]] = Counter()
@@ -239,12 +235,10 @@ class _Beside(MetricsServer):
         self._metrics, self._of = metrics, server
 
     async def start(self) -> None:
-        """See `MetricsServer`."""
         await super().start()
         self._metrics.watch(self._of.clock.machine)
 
     async def stop(self) -> None:
-        """See `MetricsServer`."""
         self._metrics.end()
         await super().stop()
 

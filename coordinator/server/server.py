@@ -48,7 +48,7 @@ from muster.coordinator.topics.topics import Topics
 log = structlog.get_logger("muster.server")
 
 LOAD_BEFORE_LISTENING_MS: Final = 200
-"""Groups that take longer to load do so while the server listens. Their clients get an error and retry."""
+"""Groups that take longer to load do so while the server listens; clients get an error and retry."""
 THIS_MACHINE: Final = Machine()
 
 T = TypeVar("T")
@@ -84,7 +84,6 @@ class Server:
         self._make_dispatcher = partial(Dispatcher, observer=observer, caches=caches)
         self._machine = machine
         self._configs = [config.of_node(place) for place in range(config.nodes)]
-        """The configuration of each node."""
         self._loop: asyncio.AbstractEventLoop
         self.clock: Clock
         self.slices: JobQueue
@@ -94,14 +93,12 @@ class Server:
         self.nodes: list[RunningNode] = []
         self._membership = membership
         self.cluster: Cluster
-        """The nodes of this process. If it is one node among others, `membership` takes this place."""
+        """The nodes of this process; with a `membership`, that decides instead."""
         self._controller: Cluster | Membership | None = None
         self._loader: Loader
         self._histories: Histories | None = None
         self._control: Any = None
-        """The control socket of `muster nodes`, if it exists."""
         self._stops: list[Callable[[], object]] = []
-        """The stop functions of optional parts."""
         self._to_load = 0
         """The number of nodes whose transactional ids are not all loaded."""
 
@@ -158,7 +155,6 @@ class Server:
         return self.bound
 
     def _post(self, callback: Callable[[], object]) -> None:
-        """Run `callback` on the event loop soon: for other threads."""
         self._loop.call_soon_threadsafe(callback)
 
     def connection_count(self) -> int:
@@ -170,7 +166,6 @@ class Server:
         return at_once(job) if self._membership is None else await to_its_end(self.slices, job)
 
     async def _join(self, histories: Histories) -> None:
-        """Become one of several nodes, if others exist."""
         if self._membership is not None:
             config = self.config
             await self._do(
@@ -186,7 +181,6 @@ class Server:
             )
 
     async def _open_topics(self) -> None:
-        """Open the topics of the metadata log, and create those that must exist from the start."""
         config = self.config
         self.topics = Topics(
             config.settings(TopicSettings),
@@ -334,11 +328,7 @@ class Server:
     # ---- stopping ----
 
     async def stop(self) -> None:
-        """Stop as Kafka does: accept no new connections, answer parked requests NOT_COORDINATOR, send answers, flush
-        logs.
-
-        The call has no effect on parts that `start` did not reach.
-        """
+        """Stop as Kafka does: answer parked requests NOT_COORDINATOR, send all answers, and flush the logs."""
         if self._control is not None:
             await self._control.stop()
         for node in self.nodes:

@@ -1,10 +1,7 @@
-"""The only source of time and of timers. No other module calls loop.time, call_later, call_at or asyncio.sleep.
-`wall_time` beside it reads the wall time for commands, which have no `Clock`.
+"""The only source of time and of timers. Commands, which have no `Clock`, read the wall time in `wall_time`.
 
-`LoopClock` follows the machine's clock and the running event loop. `ManualClock` stands still until `advance` is
-called, for virtual time.
-
-A late timer of the event loop lets the loop read first (`late_timers`).
+`LoopClock` follows the machine and the running event loop. `ManualClock` stands still until `advance` is called. A late
+timer lets the loop read first (`late_timers`).
 """
 
 from __future__ import annotations
@@ -48,10 +45,9 @@ class Clock(Protocol):
         """Call back once, after all input of this iteration of the loop was handled, in the order of the calls."""
 
     def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
-        """Call back once, as soon as `now().mono_ms >= mono_ms` (in the next iteration of the loop when that is past).
+        """Call back once, as soon as `now().mono_ms >= mono_ms`.
 
-        `every_ms`: the interval of regular work, when one call may replace many. Suppose that a test moves the clock by
-        a long time in which nothing else is due. The clock then makes only the last of these calls.
+        `every_ms`: the interval of regular work. A clock that jumps over several calls may make only the last one.
         """
 
     def read_first(self, input_waits: Callable[[], bool]) -> None:
@@ -59,9 +55,8 @@ class Clock(Protocol):
 
     @property
     def machine(self) -> Clock:
-        """The time of the machine, for waits for clients, the disk or the loop, and for measurements of work.
-
-        It also goes on where a test stops the time of groups and transactions.
+        """The machine's time: for waits for clients, the disk or the loop. It runs also where a test stops the other
+        time.
         """
 
 
@@ -217,10 +212,7 @@ async def pause_s(seconds: float) -> None:
 
 
 async def within_s(seconds: float, awaited: Awaitable[T]) -> T:
-    """Return the awaited result, if it arrives within so much time. Otherwise cancel it and raise TimeoutError.
-
-    For commands, which have no `Clock`.
-    """
+    """Return the awaited result. After so much time, cancel it and raise TimeoutError. For commands."""
     return await asyncio.wait_for(awaited, seconds)
 
 

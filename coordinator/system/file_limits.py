@@ -1,7 +1,6 @@
-"""How many files this process may have open, and how logs and connections share them. It opens none.
+"""How many files this process may have open, and how its nodes divide them between logs and connections.
 
-File descriptors belong to the process, so its nodes share them. They also share the open files of their logs
-(`log.storage.open_files.OF_THIS_PROCESS`) and the levels of the log lines.
+Nodes also share the open files of logs (`log.storage.open_files.OF_THIS_PROCESS`) and the levels of log lines.
 """
 
 from __future__ import annotations
@@ -33,10 +32,7 @@ def allowed_files() -> int | None:
 
 
 class FileShares(NamedTuple):
-    """Divides the files that a process may open: some are reserved, and logs may have half of the others.
-
-    Connections get the files that logs do not use, except for a few. Logs get the files that connections leave.
-    """
+    """Divides the files of a process. Logs may have half of those that are not reserved; connections get the rest."""
 
     allowed: int
 

@@ -6,10 +6,7 @@ import socket
 
 
 class CannotListen(OSError):
-    """A server cannot listen at an address. `host`, `port`: the address, as it was given.
-
-    `purpose`: the name of a listener of Kafka's protocol, "metrics" or "control". Its cause is the system's own error.
-    """
+    """A server cannot listen at `host` and `port`. `purpose`: the listener's name, "metrics" or "control"."""
 
     def __init__(self, error: OSError, host: str, port: int, purpose: str) -> None:
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

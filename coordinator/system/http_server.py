@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server on the event loop, by h11: for requests outside Kafka's protocol (metrics, the control).
+"""A small HTTP/1.1 server on the event loop, by h11, for metrics and the test control.
 
 Clients have limits of bytes, connections and time. A client beyond a limit gets an error, or is disconnected.
 """
@@ -61,10 +61,9 @@ class HttpServer:
         busy: Response,
         purpose: str = "http",
     ) -> None:
-        """`port` 0 takes a free port. `answer` is cancelled when the client disconnects or the server stops.
+        """`port` 0 takes a free port. `answer` raises nothing, and is cancelled when the client disconnects.
 
-        `answer` raises nothing else. `busy`: the answer to clients beyond the limit. `purpose`: the server's purpose,
-        for errors.
+        `busy`: the answer to clients beyond the limit. `purpose`: for `CannotListen`.
         """
         self.host = host
         self.port = port
@@ -191,7 +190,6 @@ class _Client:
         await asyncio.wait((done,))
 
     async def send(self, response: Response) -> None:
-        """Send an answer. Raises OSError."""
         headers = [("Content-Type", response.content_type), ("Content-Length", str(len(response.data)))]
         begin = h11.Response(status_code=response.status, headers=headers)
         data = b"" if self._is_head else response.data
@@ -212,7 +210,6 @@ class _Client:
         return True
 
     def close(self) -> None:
-        """Disconnect."""
         if self._reading is not None:
             self._reading.cancel()
         self._writer.close()

@@ -1,7 +1,7 @@
 """Timers of the event loop, and how late ones wait until the loop has read the input that arrived before.
 
-The loop may be held up: the process was stopped, the machine slept, or a collection was long. Then deadlines have
-passed while requests that arrived in time are not read yet. So a late timer lets the loop read first: see `LateTimers`.
+A process that was stopped, a machine that slept or a long collection hold the loop up. Then deadlines have passed while
+requests that arrived in time are not read yet.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ PROMPT_MS: Final = 2
 HELD_UP_MS: Final = 100
 """A timer that is later than this shows that the loop was held up."""
 GRACE_MS: Final = 3_000
-"""The longest time that clients get after the loop was held up: Kafka's clients send a heartbeat every 3 s.
-
-Hosts send lost packets again within the time for which the loop was held up.
-"""
+"""The longest time that clients get after the loop was held up: Kafka's clients send a heartbeat every 3 s."""
 MAX_READ_MS: Final = 1_000
 """The longest time that a late timer waits for input to be read: a busy server always has more."""
 _TURNS, _TURNS_HELD_UP = 2, 6
@@ -79,10 +76,9 @@ class LoopTimer:
 class LateTimers:
     """The late timers. They wait until the loop has read and handled earlier input.
 
-    Timers late by at most `HELD_UP_MS` let each socket be read once. If one is later, the loop was held up: they wait
-    until no input is left, at most `MAX_READ_MS`. Clients may have been held up too, or their packets lost. So no
-    timer runs for as long again as the loop was held up (at most `GRACE_MS`). Each timer is delayed only once, so that
-    deadlines also count in a loop that is always late.
+    Timers late by at most `HELD_UP_MS` let each socket be read once. Later ones wait until no input is left, at most
+    `MAX_READ_MS`. Then no timer runs for as long as the loop was held up (at most `GRACE_MS`): packets may be lost.
+    Each timer is delayed only once, so that deadlines also count in a loop that is always late.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -132,7 +128,6 @@ class LateTimers:
         self._go_on(now_ms, held_up)
 
     def _go_on(self, now_ms: int, held_up: bool) -> None:
-        """Go on after all input was read."""
         if held_up:
             self._grace_until_ms = max(self._grace_until_ms, now_ms + min(self._late_ms, GRACE_MS))
         timers, self._timers = self._timers, {}

@@ -1,9 +1,8 @@
-"""The memory of the process: the C library's allocator, Python's cyclic garbage collector, and a bounded cache.
+"""The memory of the process: the C library's allocator, and Python's cyclic garbage collector.
 
-No collection visits more than some 70,000 objects, however many the process has. When more than a few have survived a
-full collection, they are frozen. They are not visited again, and are freed when nothing refers to them. So the
-collector finds cycles only among young or few objects. Muster makes no other cycles: a closed connection, or a deleted
-group or topic, leaves none (`tests/coordinator/test_no_cycles.py`).
+No collection visits more than some 70,000 objects. When more have survived a full collection, they are frozen: not
+visited again, and freed when nothing refers to them. So cycles are found only among young or few objects. Muster makes
+no others (`tests/coordinator/test_no_cycles.py`).
 """
 
 from __future__ import annotations
@@ -26,9 +25,7 @@ _M_MMAP_THRESHOLD: Final = -3
 def give_large_blocks_back() -> bool:
     """Let the C library take large blocks from the system one by one. False when it cannot.
 
-    glibc does so by itself for blocks above 128 KiB. It raises that limit to the size of each such block that is freed,
-    up to 32 MiB. Then a request of 20 MB leaves a hole of that size in the heap. Others (musl, macOS) have no such
-    limit.
+    glibc raises its limit of 128 KiB for this to the size of each freed block. Then a request of 20 MB leaves a hole.
     """
     import ctypes  # late: it costs 5 ms and 0.3 MB, and a start does not need it
 
@@ -52,23 +49,15 @@ def _give_back_once() -> bool:
 
 
 EVERY_OBJECTS: Final = 8_000
-"""New objects between two collections. Members and connections live long and are in few cycles. Python's default of 700
-took a tenth of the time in which a thousand members join.
-"""
+"""New objects between two collections. Python's default of 700 took a tenth of the time of a thousand joins."""
 MIDDLE_AFTER_RUNS: Final = 1
-"""After so many collections the surviving objects are visited once more: at most 25,000 objects, some 2 ms. After 10
-collections, Python's default, they are ten times as many.
-"""
+"""After so many collections the survivors, at most 25,000, are visited once more: some 2 ms."""
 ALL_AFTER_RUNS: Final = 0
 """After one such collection all objects that are not frozen are visited, when a quarter of them is new."""
 MAX_OBJECTS: Final = 20_000
-"""When more objects have survived that, they are frozen. Otherwise Python would visit all of them again and again. With
-1 GB of heap one such visit took 400 to 950 ms. A visit of 150,000 objects took 15 ms alone and 40 ms on a busy machine.
-"""
+"""When more objects have survived that, they are frozen. A visit of 150,000 takes 15 ms, one of 1 GB 400 to 950 ms."""
 _OLDEST_GENERATION: Final = 1 if sys.version_info[:2] == (3, 14) else 2
-"""The generation of a collection after which old objects are frozen. The collector of Python 3.14.0 never visits all
-objects by itself.
-"""
+"""The generation of a full collection. The collector of Python 3.14.0 never visits all objects by itself."""
 
 
 def limit_collections() -> None:

@@ -1,9 +1,7 @@
-"""Patterns for names, as clients give them: for transactional ids (ListTransactions) and for topics (KIP-848). They are
-RE2's, as on Kafka (which uses RE2/J).
+"""Patterns for names, as clients give them: of transactional ids (ListTransactions) and topics (KIP-848).
 
-Pattern and names both come from clients. So the time to read a pattern and the time of a match must be bounded.
-Python's own `re` may need hours for 30 characters. Groups do not capture here: RE2 would follow each of them through
-the name. That takes a thousand times as long.
+They are RE2's, as on Kafka (RE2/J). Python's own `re` may need hours for 30 characters of a hostile client. Groups do
+not capture here: RE2 would follow each of them, a thousand times as long.
 """
 
 from __future__ import annotations
@@ -19,15 +17,12 @@ import re2
 MAX_MEMORY: Final = 1 << 19
 """Bytes that a compiled pattern may take; while it is matched it takes no more either."""
 MAX_CHARACTERS: Final = 5_000
-"""Of a pattern."""
 MAX_CLASSES: Final = 50
 """Classes of Unicode (\\pL) in a pattern: to read one takes up to 0.1 ms."""
 MAX_COPIES: Final = 50_000
 """Parts of a pattern, each as often as counts around it repeat it."""
 MAX_OPTIONAL: Final = 2_000
-"""Of these, the ones that may be missing by such a count. RE2 needs some 4 ms for so many, and 300 ms for
-ten times as many.
-"""
+"""Of these, the ones that may be missing. RE2 needs some 4 ms for so many, and 300 ms for ten times as many."""
 MAX_NESTED: Final = 1_000
 """The most that counts which stand in each other may multiply to; RE2's."""
 MAX_STEPS: Final = 10_000_000
@@ -159,8 +154,8 @@ def _check_counts(pattern: str) -> None:
 class _Part:
     """A group of a pattern, or what stands around it.
 
-    `copies`: the number of its parts when each count is written out. `optional`: how many of these may be missing.
-    `nested`: the largest product of nested counts.
+    `copies`: its parts when each count is written out. `optional`: how many may be missing. `nested`: the largest
+    product of nested counts.
     """
 
     __slots__ = ("copies", "nested", "optional")
@@ -171,7 +166,6 @@ class _Part:
         self.nested = 1
 
     def add(self, other: _Part) -> None:
-        """It has this as a part."""
         self.copies += other.copies
         self.optional += other.optional
         self.nested = max(self.nested, other.nested)

@@ -12,10 +12,7 @@ RandomBytes = Callable[[int], bytes]
 
 
 def draw_uuid(random_bytes: RandomBytes = os.urandom) -> bytes:
-    """Draw the id of a topic, a cluster or a directory, as Kafka's Uuid.randomUuid does.
-
-    It has 16 bytes and is of version 4. Its text never begins with a dash.
-    """
+    """Draw the id of a topic, a cluster or a directory: Uuid.randomUuid, whose text never begins with a dash."""
     while True:
         drawn = uuid.UUID(bytes=random_bytes(16), version=4).bytes
         if not base64.urlsafe_b64encode(drawn).startswith(b"-"):

@@ -225,20 +225,16 @@ class _Below(asyncio.Protocol):
         self.has_ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for `ssl`."""
         transport.pause_reading()  # type: ignore[attr-defined]  # it reads; those of uvloop are no asyncio.Transport
 
     def data_received(self, data: bytes) -> None:
-        """Keep the first bytes of the client's handshake."""
         self.data += data
 
     def eof_received(self) -> bool:
-        """The client has disconnected already. The maker of the transport closes it."""
         self.has_ended = True
         return True
 
     def connection_lost(self, _: Exception | None) -> None:
-        """The transport has ended at once."""
         self.has_ended = True
 
 
@@ -251,15 +247,12 @@ class _Early(asyncio.Protocol):
         self._error: Exception | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Keep the bytes: usually the client's first request."""
         self._data.append(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has disconnected already."""
         self._is_lost, self._error = True, exc
 
     def hand_over(self, transport: asyncio.Transport, connection: Connection) -> None:
-        """From now on the transport belongs to the connection."""
         transport.set_protocol(connection)
         connection.connection_made(transport)
         for data in self._data:

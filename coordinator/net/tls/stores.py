@@ -1,7 +1,4 @@
-"""Key stores and trust stores of the types PEM, PKCS12 and JKS, as Kafka's DefaultSslEngineFactory reads them.
-
-Java reads a PKCS12 file with the type JKS, and a JKS file with the type PKCS12. So the content decides.
-"""
+"""Key stores and trust stores, as Kafka's DefaultSslEngineFactory reads them: the content decides the type."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Delegation tokens (KIP-48): short-lived credentials that a user creates for programs that work in the user's name.
 
-A token has an id, and an HMAC of the id with the servers' secret. A client that has both acts as the token's owner. The
-id is its SCRAM user, and the HMAC in base64 the password. The server stores only the token's record in the metadata
-log.
+Its id is a SCRAM user, and the password an HMAC of the id with the servers' secret, in base64. A client with both acts
+as the token's owner. Only the token's record is stored, in the metadata log.
 """
 
 from __future__ import annotations
@@ -41,9 +40,7 @@ class DelegationTokens:
         most_lifetime_ms: int,
         renewal_ms: int,
     ) -> None:
-        """`tokens`: the present tokens, by id. `most_lifetime_ms`: the longest lifetime of any token. `renewal_ms`: how
-        long a token is valid until it must be renewed.
-        """
+        """`tokens`: the present ones, by id. `renewal_ms`: how long a token is valid until it must be renewed."""
         self._secret = secret.encode("utf-8", "surrogatepass")
         self._tokens = tokens
         self.most_lifetime_ms = most_lifetime_ms

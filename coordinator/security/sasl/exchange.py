@@ -1,7 +1,4 @@
-"""What all mechanisms of SASL have in common, the mechanisms of one listener, and the mechanism PLAIN.
-
-PLAIN (RFC 4616) is a name and a password, as for Kafka's PlainSaslServer.
-"""
+"""What all mechanisms of SASL have in common, the mechanisms of a listener, and PLAIN (RFC 4616, PlainSaslServer)."""
 
 from __future__ import annotations
 
@@ -12,9 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 
 class AuthenticationFailed(Exception):
-    """The client is rejected. The client gets the text. None stands for Kafka's text for wrong credentials, which does
-    not reveal whether the user exists.
-    """
+    """The client is rejected with this text. None: Kafka's text, which does not reveal whether the user exists."""
 
     def __init__(self, answer: str | None = None) -> None:
         super().__init__(answer)
@@ -54,9 +49,9 @@ class Refused:
 
 class SaslListener(NamedTuple):
     """The SASL settings of a listener. `mechanisms`: what begins an exchange, by Kafka's name. `max_reauth_ms`: after
-    how long a client of each mechanism has to re-authenticate, 0 for never. `failure_delay_ms`: how long a rejected
-    client waits for the answer. `max_receive_bytes`: the largest request until then. `has_tokens`: clients may use
-    delegation tokens. Tokens expire, so these clients have to re-authenticate.
+    how long clients of a mechanism re-authenticate; 0: never. `failure_delay_ms`: how long a rejected client waits for
+    the answer. `max_receive_bytes`: the largest request until then. `has_tokens`: whether clients may use delegation
+    tokens.
     """
 
     mechanisms: Mapping[str, Callable[[], Exchange]]
@@ -92,9 +87,7 @@ class PlainUsers:
         self._digests = others._digests
 
     def knows(self, user: str, password: str) -> bool:
-        """Whether this is the user's password. The check of an unknown user takes as long as that of a wrong
-        password.
-        """
+        """Whether this is the user's password. An unknown user takes as long as a wrong password."""
         known = self._digests.get(user)
         is_same = hmac.compare_digest(_digest(password), known or _NOBODY)
         return is_same and known is not None

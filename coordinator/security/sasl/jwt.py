@@ -1,9 +1,7 @@
 """Signed tokens (RFC 7519), as Kafka's BrokerJwtValidator and jose4j check them.
 
-An identity provider publishes its keys (JSON Web Key Set, RFC 7517). The type of a key comes from the key alone, never
-from the token. So a public key is never used as a shared secret. A key is chosen as in jose4j, which Kafka uses. The id
-counts if the token names one, and then type and use. If several keys remain, algorithm and curve count, and then the
-first key is chosen.
+An identity provider publishes its keys (JSON Web Key Set, RFC 7517). The type of a key never comes from the token: a
+public key is no shared secret. As in jose4j, a key is chosen by id, type and use, then by algorithm and curve.
 """
 
 from __future__ import annotations

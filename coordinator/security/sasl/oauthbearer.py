@@ -1,9 +1,8 @@
 """The mechanism OAUTHBEARER (RFC 7628): a client sends a token, as for Kafka's OAuthBearerSaslServer.
 
-`jwt.py` checks a signed token. Tokens without a signature are checked here, as in Kafka's
-OAuthBearerUnsecuredValidatorCallbackHandler: the server believes the name in the token. They are for tests only, and
-must be enabled by name. A client with a refused token gets the reason in JSON. It answers with one byte, and then it is
-rejected. Extensions are parsed and have no effect.
+`jwt.py` checks signed tokens. Tokens without a signature are for tests, and believed as by Kafka's
+OAuthBearerUnsecuredValidatorCallbackHandler. A refused client gets the reason in JSON, answers with one byte, and is
+rejected. Extensions have no effect.
 """
 
 from __future__ import annotations

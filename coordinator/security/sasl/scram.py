@@ -1,9 +1,8 @@
-"""The mechanisms SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as in Kafka's ScramSaslServer. Channel binding
-is not supported. The only extension with an effect is `tokenauth`: the user is the id of a delegation token. Names
-are not prepared (SASLprep).
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as in Kafka's ScramSaslServer.
 
-For an unknown user the exchange continues with decoy credentials. It fails at the proof, as with a wrong password.
-Kafka fails at once, which reveals the known users.
+Channel binding and SASLprep are not supported. The only extension with an effect is `tokenauth`: the user is the id of
+a delegation token. For an unknown user the exchange continues with decoy credentials, and fails at the proof. Kafka
+fails at once, which reveals the known users.
 """
 
 from __future__ import annotations
@@ -62,9 +61,7 @@ class ScramCredential(NamedTuple):
 
 
 class TokenCredential(NamedTuple):
-    """The credential of a delegation token. `owner`: the owner's principal. `expires_ms`: when the token expires (wall
-    ms).
-    """
+    """The credential of a delegation token. `owner`: its principal. `expires_ms`: in wall ms."""
 
     credential: ScramCredential
     owner: str
@@ -97,9 +94,8 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Credentials(NamedTuple):
-    """Finds the credentials of a mechanism. `secret`: the server's random secret for decoy credentials. `find_token`:
-    returns the credential of a delegation token by its id, salt and iterations. `draw_iterations`: returns the
-    iterations of a decoy, from the mechanism's type and the user's number below 2^32.
+    """Finds the credentials of a mechanism. `secret`: for decoy credentials. `find_token`: by id, salt and iterations.
+    `draw_iterations`: of a decoy, from the mechanism's type and the user's number below 2^32.
     """
 
     mechanism: ScramMechanism

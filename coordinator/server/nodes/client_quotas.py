@@ -29,7 +29,6 @@ class ClientQuotaMetadataManager:
     """See the module. `rates`: the limits of new connections. None means that no limit exists."""
 
     def __init__(self, settings: QuotaSettings, node: Node, throttled: Callable[[Any, Any], Any]) -> None:
-        """`throttled`: wraps the requests of a connection with the counting for quotas."""
         self._node = node
         self._throttled = throttled
         self._windows = Windows(settings.quota_window_num, settings.quota_window_size_seconds * 1000)

@@ -52,7 +52,7 @@ class Cluster:
         self._settings = settings
         self._changes = LeaderChanges(topics, cluster_id, self.nodes, self.states, renew)
         self._session_timers: dict[int, Timer] = {}
-        """The nodes that died and were not found dead yet."""
+        """The timers of dead or paused nodes that still count as live."""
         self._balance_timer: Timer | None = None
 
     def begin(self, nodes: Iterable[RunningNode]) -> None:
@@ -66,7 +66,7 @@ class Cluster:
 
     @property
     def leaders(self) -> Mapping[str, Sequence[Leader]]:
-        """The leaders of the partitions of each topic, by its name."""
+        """The leaders of the partitions of each topic."""
         return self._topics.open.leaders
 
     def publish(self) -> None:
@@ -106,7 +106,6 @@ class Cluster:
         return node
 
     async def _done(self, job: Job[None]) -> None:
-        """Run a job of the event loop to its end. Raises `ApiError`."""
         failures: list[ApiError] = []
 
         def guarded() -> Job[None]:
@@ -206,7 +205,6 @@ class Cluster:
             )
 
     def _replacing_dead(self, node_id: int) -> Job[None]:
-        """Others lead the partitions of a dead node."""
         try:
             registered = self._topics.state.brokers.get(node_id)
             if registered is not None and not registered.fenced:
@@ -219,9 +217,7 @@ class Cluster:
             self._start_session_timer(node_id)
 
     async def return_node(self, node_id: int) -> None:
-        """The node starts again, at its previous ports. It leads no partition yet that has another leader. Raises
-        WrongNode, `ApiError`, or OSError when a port is in use.
-        """
+        """The node starts again at its previous ports. Raises WrongNode, `ApiError`, or OSError for a used port."""
         before = self.states.get(node_id)
         node = self._node(node_id, "return")
         try:

@@ -38,7 +38,6 @@ class LeadershipSettings:
     auto_leader_rebalance_enable: bool = True
     """Whether leadership periodically moves back to the preferred replicas."""
     leader_imbalance_check_interval_seconds: int = 300
-    """How often that is checked."""
 
 
 class NodeState(Enum):
@@ -114,7 +113,7 @@ class Membership(Protocol):
 
 
 def advertised_endpoints(config: Config, ports: Sequence[int]) -> dict[str, Endpoint]:
-    """The address of each listener for other hosts, by its name. `ports`: the bound ports of the node."""
+    """The address of each listener for other hosts. `ports`: the bound ports of the node."""
     own_name = socket.gethostname()
     return {
         given.name: Endpoint(
@@ -126,7 +125,7 @@ def advertised_endpoints(config: Config, ports: Sequence[int]) -> dict[str, Endp
 
 
 class SharedByNodes(NamedTuple):
-    """See the module."""
+    """What all nodes of the process share."""
 
     machine: Machine
     clock: Clock
@@ -150,4 +149,3 @@ class SharedByNodes(NamedTuple):
     peers: Peers | None
     """The nodes of other processes. None means that no other process exists."""
     post: Callable[[Callable[[], object]], object]
-    """Runs a callable on the event loop soon, from any thread."""

@@ -24,7 +24,6 @@ class ConnectionLimits:
     """`limits`: those of the open connections. None while the node does not accept connections."""
 
     def __init__(self, config: Config, live: Live, node: Node, throttled: Callable[[Any, Any], Any]) -> None:
-        """`throttled`: wraps the requests of a connection with the counting for quotas."""
         self.limits: Limits | None = None
         self._config = config
         self._live = live
@@ -42,7 +41,6 @@ class ConnectionLimits:
         self._manager().changed(records)
 
     def _manager(self) -> ClientQuotaMetadataManager:
-        """The object that puts quotas into force. It is made at the first quota or limit."""
         if self._quotas is None:
             # imported here: most servers have none
             from muster.coordinator.quotas.managers import QuotaSettings

@@ -24,7 +24,6 @@ log = structlog.get_logger("muster.nodes")
 
 NAME: Final = "control.sock"
 MAX_BYTES: Final = 1_000
-"""The longest request line."""
 
 
 def _shortest(path: Path) -> str:
@@ -98,7 +97,6 @@ class Control:
         return {"nodes": self._rows()}
 
     async def _do(self, asked: Mapping[str, Any]) -> None:
-        """Do the requested action. Raises WrongNode, `ApiError` or OSError."""
         what, node_id = asked.get("do"), asked.get("node")
         if what == "list":
             return

@@ -51,9 +51,7 @@ class LeaderChanges:
         states: Mapping[int, NodeState],
         renew: Callable[[str, int], object],
     ) -> None:
-        """`nodes` and `states`, by id, are live views. `renew(topic, index)`: the log of this history partition was
-        opened again, or has another leader.
-        """
+        """`nodes`, `states`: live views. `renew(topic, index)`: a history partition has another log or leader."""
         self._topics = topics
         self._cluster_id = cluster_id
         self._nodes = nodes

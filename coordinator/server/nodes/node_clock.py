@@ -17,7 +17,6 @@ class NodeClock:
     """See the module."""
 
     def __init__(self, clock: Clock) -> None:
-        """`clock`: the clock of the process."""
         self.clock = clock
         self.held: dict[NodeTimer, None] | None = None
         """Timers that were due while the node was paused. None means that it is not paused."""

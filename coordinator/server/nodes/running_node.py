@@ -71,7 +71,6 @@ class RunningNode:
         self._common = common
         may_pause = config.nodes > 1 or common.machine.may_pause_one_node
         self._own_clock = NodeClock(common.clock) if may_pause else None
-        """The clock of a node that may be paused."""
         self._clock: Clock = self._own_clock or common.clock
         self._listeners: list[Listener] = []
         self._next_check: Timer | None = None

@@ -84,7 +84,6 @@ class ListenerSecurity:
         logs: LogManager,
         tokens: Callable[[], DelegationTokens | None],
     ) -> None:
-        """`post`: runs a callable on the event loop soon, from any thread."""
         self.renewals: list[Callable[[], object]] = []
         self._live = live
         self._machine = machine
@@ -94,7 +93,6 @@ class ListenerSecurity:
         self._logs = logs
         self._tokens = tokens
         self._plain_users: dict[str, PlainUsers] = {}
-        """PLAIN users by listener name."""
         self._bearers: dict[str, tuple[BearerSettings, Bearer]] = {}
         """The token checkers of listeners, each with its settings."""
 
@@ -163,7 +161,7 @@ class ListenerSecurity:
         return bearer
 
     def watch(self, given: ConfiguredListener, listener: Listener) -> None:
-        """Renew the SASL settings of a listener when they change."""
+        """Watch the SASL settings of a listener, and renew them when they change."""
         from muster.coordinator.config.security import sasl_refusal, sasl_settings, stamp
 
         seen = stamp(given, self._live)
@@ -192,5 +190,4 @@ class ListenerSecurity:
         self.renewals.append(renew)
 
     def _credential(self, user: str, kind: int) -> Any:
-        """A SCRAM credential, by user and type of the mechanism: a record with the fields of `ScramCredential`."""
         return self._topics.state.scram.get((user, kind))

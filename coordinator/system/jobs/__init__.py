@@ -1,8 +1,4 @@
-"""Large work in steps, so that one request does not keep the others waiting.
-
-`jobs` has the jobs, and the thread for work that cannot be interrupted. `job_queue` runs them. `matching` finds the
-names that match a pattern.
-"""
+"""Large work in steps, so that one request does not keep the others waiting."""
 
 from muster.coordinator.system.jobs.job_queue import MANY_STEPS, SHARE_MS, SLICE_MS, JobQueue, Owner, to_its_end
 from muster.coordinator.system.jobs.jobs import (

@@ -1,11 +1,9 @@
 """Runs jobs: at once, and those that take longer than a slice in the next iterations of the event loop.
 
-All jobs together get one slice in each iteration. If the owner of a job is closed, the job is closed at its next step.
-A small job costs no iteration, no thread and no timer. Jobs for which no client waits (`run_behind`) get a small share
-of each iteration, and never more.
+All jobs together get one slice of each iteration. A job is closed with its owner. A small job costs no iteration, no
+thread and no timer. Jobs for which no client waits (`run_behind`) get a small share, and never more.
 
-`history.pending_rows` encodes the events of `__group_events` in pieces without jobs. The events keep their order, and
-the pieces are counted and not timed. A server that stops writes all of them.
+`history.pending_rows` divides its work without jobs: events keep their order, and a stop writes all of them.
 """
 
 from __future__ import annotations
@@ -41,8 +39,6 @@ class Owner(Protocol):
 
 
 class _Running:
-    """A job that has begun or waits."""
-
     __slots__ = ("done", "error", "is_behind", "job", "owner", "steps", "value")
 
     def __init__(self, job: Job[Any], done: Callable[[Any], object], owner: Owner, *, is_behind: bool = False) -> None:
@@ -69,7 +65,6 @@ class JobQueue:
         """Jobs that have not had their first share."""
         self._started: deque[_Running] = deque()
         self._behind: deque[_Running] = deque()
-        """Jobs for which no client waits."""
         self._used_ms = 0
         self._is_scheduled = False
         self._is_running = False
@@ -80,13 +75,11 @@ class JobQueue:
     def run(self, job: Job[T], done: Callable[[T], object], owner: Owner) -> None:
         """Run a job and pass its result to `done`, within this call if possible.
 
-        A job needs later iterations when it takes longer than this iteration's slice, or waits for a result. An
-        exception within this call is raised, a later one is passed to the owner.
+        An exception within this call is raised, a later one is passed to the owner.
         """
         self._enter(_Running(job, done, owner), self._run_steps)
 
     def _enter(self, running: _Running, run_steps: Callable[[_Running, int], bool]) -> None:
-        """Do the steps that fit into this iteration's slice."""
         if self._used_ms >= SLICE_MS:
             self._new.append(running)
             self._schedule()
@@ -101,10 +94,9 @@ class JobQueue:
             self._schedule()
 
     def run_behind(self, job: Job[T], done: Callable[[T], object], owner: Owner) -> None:
-        """Run a job for which no client waits, such as a walk over all partitions.
+        """Run a job for which no client waits. It gets `SHARE_MS` of each iteration, also when it is alone.
 
-        It gets `SHARE_MS` of each iteration of the event loop, also when it is alone: no client notices it. Every
-        exception is passed to the owner.
+        Every exception is passed to the owner.
         """
         self._enter_behind(_Running(job, done, owner, is_behind=True))
 
@@ -122,10 +114,7 @@ class JobQueue:
             self._schedule()
 
     def run_small(self, work: Callable[[], object]) -> bool:
-        """Do work that takes much less than a slice, and waits for nothing: it needs no job.
-
-        False: nothing was done, because this iteration's slice is used up.
-        """
+        """Do work that takes much less than a slice. False: this iteration's slice is used up, so call again."""
         if self._used_ms >= SLICE_MS or self._stopped:
             return False
         began_ms, was_running, self._is_running = self._clock.mono_ms(), self._is_running, True
@@ -154,7 +143,6 @@ class JobQueue:
             self._clock.call_soon(self._run_slice)
 
     def _run_slice(self) -> None:
-        """Run one slice for all jobs."""
         self._is_scheduled = False
         began_ms = now_ms = self._clock.mono_ms()
         end_ms = began_ms + SLICE_MS - (SHARE_MS if self._behind else 0)
@@ -252,8 +240,6 @@ class JobQueue:
 
 
 class _Failed:
-    """The error of work that failed."""
-
     __slots__ = ("error",)
 
     def __init__(self, error: Exception) -> None:
@@ -261,7 +247,6 @@ class _Failed:
 
 
 def _set_result(running: _Running, later: PendingResult) -> None:
-    """Keep a result for the job's next step."""
     value = later.value
     if type(value) is _Failed:
         running.error = value.error

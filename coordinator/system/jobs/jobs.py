@@ -1,8 +1,7 @@
 """Jobs: generators that do large work step by step, and the values that they may yield. Workers do what no job can.
 
 A job yields None where it may be interrupted: after at most a millisecond, with nothing half done. It yields an
-`OffloadedWork` for work in a thread, whose result it gets. It yields a `PendingResult` for a result that a later call
-delivers.
+`OffloadedWork` for work in a thread, and a `PendingResult` for a result that a later call delivers.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol, TypeVar
 
 COUNTED_AT_ONCE: Final = 500
-"""Keys that are counted in one step."""
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -132,10 +130,7 @@ class Worker(Protocol):
 
 
 class Thread:
-    """A `Worker` of one thread, which starts with the first work.
-
-    Large requests run one after the other, so that only one takes memory.
-    """
+    """A `Worker` of one thread, so that only one large request takes memory. It starts with the first work."""
 
     def __init__(self, post: Callable[[Callable[[], object]], object]) -> None:
         """`post`: runs a callable on the event loop soon, from any thread (`loop.call_soon_threadsafe`)."""

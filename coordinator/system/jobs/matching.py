@@ -1,7 +1,7 @@
 """Finds the names that match a client's pattern, in steps by cost, with one budget for a whole request.
 
-A match cannot be interrupted. Cheap matches run on the event loop, some between two steps of a job. Expensive ones run
-in the thread: RE2 does not hold Python's lock while it matches.
+A match cannot be interrupted. Cheap matches run on the event loop, between two steps of a job. Expensive ones run in
+the thread: RE2 does not hold Python's lock while it matches.
 """
 
 from __future__ import annotations
@@ -54,10 +54,7 @@ class Budget:
 
 
 def matching(pattern: Matcher, things: Collection[T], name: Callable[[T], str], budget: Budget) -> Job[list[T]]:
-    """Return the things whose `name` matches, in their order.
-
-    Raises ValueError, before any match, when the matches would take too long.
-    """
+    """Return the things whose `name` matches, in order. Raises ValueError first if that would take too long."""
     rest = iter(things)
     while part := [*islice(rest, NAMES_AT_ONCE)]:
         budget.spend(sum([pattern.steps(name(thing)) for thing in part]))

@@ -1,7 +1,6 @@
 """The level of each logger: Kafka's names, inherited from the parent logger, changeable while the server runs.
 
-Levels belong to the process. `output` asks for each line whether it is enabled. Config requests for broker loggers
-(KIP-412) change levels. They are lost at the end of the process, as on Kafka.
+Levels belong to the process. Config requests for broker loggers (KIP-412) change them until its end, as on Kafka.
 """
 
 from __future__ import annotations
@@ -40,10 +39,7 @@ _NAMES: Final = {number: name for name, number in NUMBERS.items()}
 
 
 class Levels:
-    """The level of each logger. A logger without one inherits it, at last from the root.
-
-    The hierarchy is that of Python's logging, but not the process's own one: there libraries have their levels.
-    """
+    """The level of each logger. Its hierarchy is not the process's own one: there libraries have their levels."""
 
     def __init__(self) -> None:
         root = logging.RootLogger(NUMBERS["INFO"])

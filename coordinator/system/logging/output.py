@@ -1,7 +1,7 @@
-"""The destination and the format of log lines: stderr, readable on a terminal, otherwise one JSON object in each line.
+"""Log lines go to stderr: readable on a terminal, otherwise one JSON object in each line.
 
-Other packages only call `structlog.get_logger(name)`. The command line calls `configure` once, and closes its result at
-the end. The server never waits for a reader of the lines (`writer`), and repeated lines are limited (`rate_limit`).
+Other packages only call `structlog.get_logger(name)`. The server never waits for a reader of the lines (`writer`), and
+repeated lines are limited (`rate_limit`).
 """
 
 from __future__ import annotations
@@ -59,10 +59,7 @@ class Log:
         self._lines_out.put(text)
 
     def close(self, timeout_s: float = CLOSE_S) -> bool:
-        """Log the lines that were only counted, and wait until all lines are written.
-
-        False: it took longer than `timeout_s`.
-        """
+        """Log the counts of dropped lines, and wait until all is written. False: it took longer than `timeout_s`."""
         _log_all(self.limiter.due(all_of_them=True)[0])
         return self._lines_out.close(timeout_s)
 
@@ -122,10 +119,7 @@ def _printable(_logger: object, _method: str, event: Event) -> Event:
 
 
 def _filtered_logger() -> type[Any]:
-    """Return a logger that asks for the level before it makes a line. So levels can change while the server runs.
-
-    structlog's own filter by the standard library's levels asks after it has begun to make the line.
-    """
+    """Return a logger that asks for the level before it makes a line; structlog's own filter asks later."""
     every: Any = structlog.make_filtering_bound_logger(logging.NOTSET)
 
     def filtered(name: str, number: int) -> Any:

@@ -1,9 +1,8 @@
 """Limits repeated log lines: a client that is refused again and again must not fill a disk.
 
-A cause is the same logger, text, subject and reason; numbers and addresses are ignored. In a window of `WINDOW_MS`,
-`MAX_OF_A_CAUSE` lines of one cause are logged, and `MAX_OF_A_KIND` of all causes of one text. The others are counted.
-At the end of the window, one line for each cause gives the number. Lines about a file or a partition are not limited by
-kind, because their number is limited anyway. Debug lines are not limited. Any thread may call it.
+A cause is the same logger, text, subject and reason without its numbers. In a window, `MAX_OF_A_CAUSE` lines of a cause
+are logged, and `MAX_OF_A_KIND` of a text. The others are counted, and one line for each cause gives their number. Lines
+about a file or a partition have no limit by kind, and debug lines none. Any thread may call it.
 """
 
 from __future__ import annotations
@@ -44,8 +43,6 @@ class _Count:
 
 
 class _Kind:
-    """The lines of one text from one logger, in this window."""
-
     __slots__ = ("began_ms", "causes", "logged", "others")
 
     def __init__(self, now_ms: int) -> None:
@@ -79,10 +76,7 @@ class Limiter:
         raise structlog.DropEvent
 
     def due(self, *, all_of_them: bool = False) -> tuple[list[dict[str, Any]], float | None]:
-        """Return lines about dropped lines in ended windows (or in all), and the seconds until the next such lines.
-
-        The seconds are None when no more lines will be due.
-        """
+        """Lines about dropped lines in ended windows (or in all), and in how many seconds more are due, or None."""
         lines: list[dict[str, Any]] = []
         now_ms = self._mono_ms()
         next_ms: int | None = None

@@ -1,8 +1,7 @@
 """Writes lines to a pipe or a terminal that may not be read.
 
-A caller passes a line and goes on; a thread writes it. The waiting lines are limited. If the stream is not read,
-further lines are only counted, and their number is logged when lines flow again. A closed stream does not stop the
-server.
+A thread writes the waiting lines, which are limited. Further ones are only counted, and their number is logged when
+lines flow again. A closed stream does not stop the server.
 """
 
 from __future__ import annotations
@@ -15,11 +14,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 MAX_LINES: Final = 10_000
-"""The most lines that wait."""
 MAX_BYTES: Final = 1024 * 1024
-"""The most bytes of the waiting lines."""
 CHUNK_BYTES: Final = 64 * 1024
-"""The bytes of one write."""
 CLOSE_S: Final = 2.0
 """How long the end of the process waits for the stream to be read."""
 
@@ -36,10 +32,9 @@ class LineWriter:
         lost: Callable[[int], object] = lambda _: None,
         tick: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """`lost` is called in the thread with the number of lost lines, when lines flow again.
+        """The thread calls `lost` with the number of lost lines, when lines flow again.
 
-        `tick` is called in the thread after each write. It returns after how many seconds it must be called again, or
-        None.
+        It calls `tick` after each write, which returns in how many seconds to call it again, or None.
         """
         self._write = write
         self._report_lost = lost
@@ -127,10 +122,7 @@ class LineWriter:
 
 
 def writer(stream: Any) -> Write:
-    """Return a function that writes to a text stream, without the stream's buffer. `stream` may be None.
-
-    A thread that hangs in the buffer would keep the interpreter from ending.
-    """
+    """Return what writes to a text stream (or None), without its buffer: a thread in there could not end."""
     if stream is None:
         return lambda _: None
     try:
@@ -156,10 +148,7 @@ def write_all(number: int, data: bytes) -> None:
 
 
 def open_standard_files() -> None:
-    """Open the null device in place of missing stdin, stdout or stderr.
-
-    Otherwise the next opened file would get such a number, and output to stderr would be written into that file.
-    """
+    """Open the null device for missing stdin, stdout or stderr: no other file may get such a number."""
     while True:
         number = os.open(os.devnull, os.O_RDWR)
         if number > 2:
