@@ -1,9 +1,7 @@
-"""The gate before the requests of a connection until the client has authenticated. As on Kafka, only requests of the
-authentication pass, and any other request closes the connection.
+"""The gate before the requests of a connection until the client has authenticated. Other requests close it.
 
-The requests behind the gate handle what passes. After the authentication they take the place of the gate. So the gate
-costs an authenticated connection nothing. A client may have to re-authenticate (KIP-368). Until its session expires,
-everything is allowed, without cost; after that, only re-authentication.
+After the authentication the requests take the place of the gate, so that it costs nothing. When a session expires
+(KIP-368), only re-authentication is allowed.
 """
 
 from __future__ import annotations

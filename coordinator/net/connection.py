@@ -1,6 +1,4 @@
-"""One connection on an asyncio transport. Its `ConnectionCore` decides what the connection may do. Its `Requests`
-handle the content of frames.
-"""
+"""One connection on an asyncio transport. Its `ConnectionCore` decides, and its `Requests` handle the frames."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ log = structlog.get_logger("muster.net")
 MAX_AUTHENTICATION_BYTES: Final = 524_288
 """Kafka's default of sasl.server.max.receive.size."""
 WRITTEN_AT_ONCE: Final = 1 << 20
-"""At most so many bytes of large answers are given to the transport in one iteration of the event loop. The transport
-copies or encrypts them.
-"""
+"""At most so many bytes of large answers are given to the transport in one iteration of the event loop."""
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 _SPEAKS_TLS: Final = "the client speaks TLS, and this listener does not: its security.protocol is another one"
 _STALLED: Final = "it holds memory that others need: its request does not come, or its answer is not read"
@@ -92,9 +88,7 @@ class Connection(asyncio.Protocol):
     # ---- the transport's calls ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Accept the connection; if the limits are reached, let it wait or close it. With TLS this is called twice. The
-        first call has the plain socket (`tls.handshake.PlainSocket`), the second has the TLS transport.
-        """
+        """Admit the connection, let it wait, or close it. With TLS there is a second call, after the handshake."""
         guard = self._shared.guard
         self._transport = transport if guard is None else guard(transport, self.abort)
         if self.core.state is not WAITING:
@@ -181,9 +175,7 @@ class Connection(asyncio.Protocol):
         self._pump()
 
     def eof_received(self) -> bool:
-        """The peer has disconnected (no client of Kafka closes one direction only). Parked requests are dropped, as by
-        Kafka.
-        """
+        """The peer has disconnected. Parked requests are dropped, as by Kafka."""
         if not self.core.has_ended:
             self.core.close()
             self._write_all()
@@ -246,9 +238,7 @@ class Connection(asyncio.Protocol):
         return self.unsent_bytes + undelivered_bytes(self.socket_descriptor)
 
     def close_stalled(self) -> None:
-        """Close the connection: others need its memory. The peer sends no more of a large request, or reads none of an
-        answer.
-        """
+        """Close the connection, because others need its memory."""
         if not self.core.has_ended:
             log.warning("closed a connection", peer=self.channel.peer, why=_STALLED)
         self.abort()  # what the peer does not read is not given to the system first: that would take long
@@ -324,9 +314,7 @@ class Connection(asyncio.Protocol):
             self._requests = requests
 
     def handled_by(self, requests: Requests) -> Requests | None:
-        """From now on `requests` handles what the client sends. Returns its predecessor; None means that no requests
-        are handled.
-        """
+        """From now on `requests` handles requests. Returns its predecessor; None if no requests are handled."""
         if self.core.has_ended:
             return None
         before: Requests | None = self._requests
@@ -392,9 +380,7 @@ class Connection(asyncio.Protocol):
             self._settle()
 
     def _write_out(self) -> None:
-        """Write the ready answers. The rest of a large answer follows in later iterations, when the peer has read
-        enough.
-        """
+        """Write the ready answers, and the rest of a large one in later iterations."""
         core = self.core
         self._write(core.data_to_send(WRITTEN_AT_ONCE))
         if core.waits_for & (REST | PEER | NODE) == REST and not self._writes_rest:
@@ -443,9 +429,7 @@ class Connection(asyncio.Protocol):
 
 
 def _take_out_of_cycle(transport: Any) -> None:
-    """Break the reference cycle of an asyncio transport, which keeps methods of its own after its end (uvloop's does
-    not).
-    """
+    """Break the reference cycle of an asyncio transport (uvloop's has none)."""
     fields = getattr(transport, "__dict__", None)
     if fields is not None:
         for name in [name for name, value in fields.items() if getattr(value, "__self__", None) is transport]:

@@ -1,8 +1,7 @@
 """The rules of one connection: its states, what may happen in each, and its limits. It has no asyncio, socket or clock.
 
 Its input is bytes and events. Its output is requests, bytes to send, and whether to continue reading. As on Kafka, a
-connection handles one request after the other. The next request begins after the last answer, so answers leave in the
-order of their requests. `connection.Connection` applies these decisions to a transport.
+request begins after the answer of the one before. `connection.Connection` applies this to a transport.
 """
 
 from __future__ import annotations
@@ -94,12 +93,9 @@ class IllegalTransition(RuntimeError):
 
 
 class ConnectionCore:
-    """See the module. `state` is one of `STATES`. `waits_for` is a sum of `PEER`, `MEMORY`, `INPUT`, `NODE` and `REST`,
-    and 0 when nothing waits in either direction. `counted_bytes`: the counted bytes of its large requests, see
-    `large_requests`. `output_bytes`: the bytes that are not sent yet.
+    """See the module. `waits_for` is a sum of `PEER`, `MEMORY`, `INPUT`, `NODE` and `REST`; 0 when nothing waits.
 
-    Nobody else writes its fields. If one chunk is one request, `begin` and `end` are enough. The shell then handles the
-    request and writes the answer itself. The other calls would do the same.
+    Nobody else writes its fields. For a chunk that is one request, `begin` and `end` are enough, and do the same.
     """
 
     __slots__ = (
@@ -177,9 +173,7 @@ class ConnectionCore:
     # ---- requests in
 
     def begin(self, data: bytes) -> bool:
-        """The usual case: nothing waits in either direction, and this chunk is one request. It begins. False: nothing
-        has changed, and `receive_data` gets the chunk.
-        """
+        """Nothing waits, and this chunk is one request: it begins. False: nothing has changed; call `receive_data`."""
         size = len(data) - LENGTH_BYTES
         if self.state is READY and not self.waits_for and 0 < size == _length(data)[0] <= self.max_request_bytes:
             self.state = ANSWERING
@@ -187,10 +181,7 @@ class ConnectionCore:
         return False
 
     def receive_data(self, data: bytes) -> None:
-        """Receive the next bytes of the stream.
-
-        Raises InvalidFrameSize when the bytes behind a place cannot be parsed. The requests before that place are kept.
-        """
+        """Receive the next bytes. Raises InvalidFrameSize where they cannot be parsed, and keeps earlier requests."""
         if self.has_ended:
             return
         self.waits_for |= INPUT
@@ -208,11 +199,7 @@ class ConnectionCore:
         self._requests_bytes += sum([end - start for _, start, end in requests])
 
     def next_request(self) -> Frame | None:
-        """The next request: handle it, and call `answered`.
-
-        None means that no request has arrived, or that the last one is not answered yet. It also means that the peer
-        must read its answers first.
-        """
+        """The next request: handle it, and call `answered`. None when none may be handled now."""
         state = _AFTER_REQUEST.get(self.state)
         if state is None or not self._requests or self.waits_for & (_OUTPUT | NODE):
             return None
@@ -249,9 +236,7 @@ class ConnectionCore:
     # ---- answers out
 
     def end(self) -> bool:
-        """The present request is answered, and its answer may be written at once. False: nothing has changed, and
-        `answered` gets the answer.
-        """
+        """The present request is answered, and its answer may be written at once. False: nothing has changed."""
         if self.state is ANSWERING and not self.waits_for:
             self.state = READY
             return True
@@ -319,9 +304,7 @@ class ConnectionCore:
         return self.counted_bytes > 0 or self._splitter.awaited > SMALL_BYTES
 
     def large_requests(self) -> tuple[int, int, int]:
-        """Bytes of large requests, in three numbers. The first number is of complete requests that are still needed.
-        The others are received and missing bytes of the request that is arriving.
-        """
+        """Bytes of large requests: of complete ones, and received and missing bytes of the one that is arriving."""
         whole = sum([end - start for _, start, end in self._requests if end - start > SMALL_BYTES])
         splitter = self._splitter
         awaited, received = splitter.awaited, 0
@@ -333,9 +316,7 @@ class ConnectionCore:
         return whole + self._decoding_bytes, received, awaited
 
     def counted(self, size: int, *, may_read_on: bool) -> None:
-        """So many bytes of its large requests are counted. If it may not continue reading, it waits for
-        `memory_granted`.
-        """
+        """So many bytes are counted. A connection that may not read on waits for `memory_granted`."""
         self.counted_bytes = size
         if may_read_on:
             self.waits_for &= ~MEMORY
@@ -347,9 +328,7 @@ class ConnectionCore:
         self.waits_for &= ~MEMORY
 
     def decoding(self, size: int) -> None:
-        """The present request, of so many bytes, is still being decoded in another thread. 0 means that this
-        has ended.
-        """
+        """A thread still decodes the present request of so many bytes; 0: this has ended."""
         self._decoding_bytes = size if size > SMALL_BYTES else 0
 
     @property

@@ -1,6 +1,6 @@
-"""Limits of the rate of new connections. They are max.connection.creation.rate of the server and of each listener, and
-connection_creation_rate of addresses (KIP-612). This module counts as Kafka's ConnectionQuotas does, and knows no
-socket.
+"""Limits of the rate of new connections of the server, of listeners and of addresses (KIP-612).
+
+They are max.connection.creation.rate and connection_creation_rate, counted as by Kafka's ConnectionQuotas.
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ class ConnectionRates:
             self._of_listener(name).max_rate = of_listener
 
     def limit_address(self, address: str | None, max_rate: float | None) -> None:
-        """Set the limit of an address, or of every address (None) without its own limit. `max_rate` None removes
-        the limit.
-        """
+        """Set the limit of an address, or of every other one (None). `max_rate` None removes the limit."""
         # NaN becomes 0, as Java casts it: no connection is allowed
         limit = NO_LIMIT if max_rate is None else 0 if math.isnan(max_rate) else int(max_rate)
         if address is None:
@@ -80,9 +78,7 @@ class ConnectionRates:
         return max(self._server.record(now_ms), self._of_listener(listener).record(now_ms))
 
     def refusal_ms(self, listener: str, address: str) -> int:
-        """Count a connection that is about to be served. 0 means that it is allowed. Otherwise its address has exceeded
-        its limit, and the connection is closed after so many ms.
-        """
+        """Count a connection that is about to be served. If it is refused: after how many ms to close it; else 0."""
         max_rate = self._addresses.get(address, self._any_address)
         if max_rate == NO_LIMIT:
             return 0

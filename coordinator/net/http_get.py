@@ -1,6 +1,4 @@
-"""One document by HTTP, from a GET or in answer to a form. Size and time are limited. The call blocks, so it is for a
-thread.
-"""
+"""One document by HTTP, from a GET or in answer to a form, with limits of size and time. Call it in a thread."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ def http_get(url: str, context: ssl.SSLContext | None, most_bytes: int) -> bytes
 def http_post(
     url: str, form: Mapping[str, str], headers: Mapping[str, str], context: ssl.SSLContext | None, most_bytes: int
 ) -> bytes:
-    """The answer to a form. Raises OSError, also when the answer redirects to another address: the form may be
-    secret.
-    """
+    """The answer to a form. Raises OSError, also for a redirection: the form may be secret."""
     request = _request(url)
     request.data = urllib.parse.urlencode(form).encode()
     for name, value in headers.items():

@@ -1,8 +1,7 @@
 """The keys of an identity provider for the tokens of OAUTHBEARER, from a file or a URL.
 
-A file is read again when it has changed. A thread fetches the document at a URL at the start and every
-`sasl.oauthbearer.jwks.endpoint.refresh.ms`. It also fetches soon after a token names an unknown key. If reading or
-parsing fails, the previous keys remain.
+A file is read again when it has changed. A thread fetches from a URL regularly, and soon after a token names an unknown
+key. If that fails, the previous keys remain.
 """
 
 from __future__ import annotations
@@ -32,9 +31,7 @@ MISSING_MS: Final = 60_000
 LONGEST_ID: Final = 1_000
 """Longer ids are not fetched."""
 SOONEST_MS: Final = 5_000
-"""The shortest time between two fetches for unknown keys. Clients cannot make the server fetch faster, whatever ids
-they name.
-"""
+"""The shortest time between two fetches for unknown keys, whatever ids clients name."""
 
 
 class JwksFile:
@@ -90,9 +87,7 @@ def _why(error: Exception) -> str:
 
 
 class FetchThread:
-    """A `Worker` whose work may take any time, for a server that does not answer. Even the end of the process does not
-    wait for it.
-    """
+    """A `Worker` whose work may never end: the end of the process does not wait for it."""
 
     def __init__(self, post: Callable[[Callable[[], object]], object]) -> None:
         self._post = post
@@ -113,9 +108,7 @@ class FetchThread:
 
 
 class RefreshIntervals(NamedTuple):
-    """How often the keys are fetched. After a failure the first retry is after `backoff_ms`. Each further delay is
-    twice as long, up to `max_backoff_ms` in all.
-    """
+    """How often the keys are fetched. After a failure the delays double, up to `max_backoff_ms` in all."""
 
     refresh_ms: int
     backoff_ms: int

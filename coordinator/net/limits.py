@@ -1,7 +1,6 @@
-"""The limits of connections: how many one server has, and how long each may be silent. `request_memory` limits the
-bytes of unfinished requests, and `api.unsent` the bytes of unread answers.
+"""The limits of connections: how many one server has, and how long each may be silent.
 
-This module may not read or write a socket. It counts, and calls connections to begin, continue or close.
+This module counts, and calls connections; it reads and writes no socket. `request_memory` and `api.unsent` limit bytes.
 """
 
 from __future__ import annotations
@@ -35,9 +34,7 @@ IDLE_STEPS: Final = 8
 
 
 class LimitedConnection(Holder, Reader, Protocol):
-    """A connection, as the limits see it. `host`: the peer's numeric address. `alive`: set at each sign of life; the
-    limits reset it when they have seen it.
-    """
+    """A connection, as the limits see it. `alive`: set at each sign of life, and reset by the limits."""
 
     host: str
     alive: bool
@@ -90,9 +87,8 @@ class Limits:
         unsent: Unsent | None = None,
         resolve_host: ResolveHost | None = None,
     ) -> None:
-        """`max_files`: for how many connections the process has file descriptors now. `unsent`: shared with the
-        handlers of large answers. `resolve_host`: reports the address of a host, now or later. Without it, only numeric
-        addresses are known.
+        """`max_files`: for how many connections there are file descriptors. `resolve_host` reports the address of a
+        host.
 
         Raises ValueError for a malformed `max.connections.per.ip.overrides`.
         """
@@ -121,9 +117,7 @@ class Limits:
         """The node is paused. This holds for new connections too."""
 
     def set_limits(self, settings: NetSettings, listeners: Mapping[str, int] = NO_LISTENERS) -> None:
-        """Set the limit of connections, and the limits of these listeners. If more connections are open in all, the
-        ones that have been silent longest are closed, as on Kafka. Raises ValueError.
-        """
+        """Set the limits, and close the connections beyond them that were silent longest. Raises ValueError."""
         overrides: dict[str, int] = {}
         self._overrides = overrides
         for host, most in parse_overrides(settings.max_connections_per_ip_overrides).items():
@@ -181,11 +175,7 @@ class Limits:
         return None
 
     def wait(self, connection: LimitedConnection) -> bool:
-        """Let a connection wait until another one ends, as Kafka lets it wait in the backlog. `admit_or_wait` is called
-        then.
-
-        False when its address has too many connections (Kafka closes it at once), or when the backlog is full.
-        """
+        """Let a connection wait, as in Kafka's backlog, until `admit_or_wait` is called. False: close it."""
         full = len(self._idle_steps) >= self.max_connections or self._is_full(connection.channel.listener)
         if not full or self._has_too_many(connection.host) or len(self._waiting) >= self._max_waiting:
             return False
@@ -261,9 +251,7 @@ class Limits:
         muted[connection] = self.clock.call_at(self.clock.mono_ms() + throttle_ms, unmute)
 
     def input_waits(self, listening: Iterable[int]) -> bool:
-        """Whether clients have sent bytes that are not read or handled yet. `listening`: descriptors of the sockets
-        that accept.
-        """
+        """Whether clients have sent bytes that are not handled yet. `listening`: the sockets that accept."""
         if any(connection.core.has_requests for connection in self._idle_steps):
             return True
         return _any_readable(chain(listening, (connection.descriptor for connection in self._idle_steps)))
@@ -318,9 +306,7 @@ def _override(overrides: dict[str, int], most: int, address: str | None) -> None
 
 
 def parse_overrides(text: str) -> dict[str, int]:
-    """max.connections.per.ip.overrides ("10.0.0.1:100,::1:5") as limits by address. A ValueError names the malformed
-    part.
-    """
+    """max.connections.per.ip.overrides ("10.0.0.1:100,::1:5") as limits by address. Raises ValueError."""
     limits: dict[str, int] = {}
     for piece in filter(None, (word.strip() for word in text.split(","))):
         host, colon, count = piece.rpartition(":")

@@ -1,7 +1,7 @@
-"""One listener: a port, and the connections that it accepts. This module knows sockets, but not the bytes on them.
+"""One listener: a port, and the connections that it accepts. It knows sockets, but not the bytes on them.
 
-It accepts many connections in one iteration of the event loop. uvloop's own servers accept one in each iteration. Then
-a thousand members that connect together would join one by one, each with its own rebalance.
+It accepts many connections in one iteration of the event loop; uvloop's servers accept one. So a thousand members that
+connect together join together.
 """
 
 from __future__ import annotations
@@ -40,17 +40,13 @@ _BACKLOG: Final = 1_024
 ACCEPTED_AT_ONCE: Final = 100
 """So many connections are accepted in one iteration of the event loop: some 10 ms."""
 MAX_REFUSED: Final = 1_000
-"""So many connections of one listener wait to be closed because their addresses have exceeded
-connection_creation_rate.
-"""
+"""So many connections wait to be closed after their addresses have exceeded connection_creation_rate."""
 PAUSE_MS: Final = 1_000
 """Accepting pauses for so long when files or memory for a connection are missing."""
 
 
 class ListenerAddress(NamedTuple):
-    """The address to listen at, and the address for clients. `advertised_*` None: the local address of each
-    connection.
-    """
+    """The address to listen at, and the one for clients. `advertised_*` None: the local one of each connection."""
 
     name: str
     host: str
@@ -85,9 +81,7 @@ class Listener:
         open_requests: Callable[[Channel, Sink], RequestsWithSink],
         security: Security = PLAINTEXT,
     ) -> None:
-        """`limits` are shared by all listeners. `open_requests` makes the object that answers a connection's
-        requests.
-        """
+        """`limits`: shared by all listeners. `open_requests` makes what answers a connection's requests."""
         self.address = address
         self._settings = settings
         self._limits = limits
@@ -230,9 +224,7 @@ class Listener:
         self._pause = clock.call_at(clock.mono_ms() + wait_ms, self._go_on)
 
     def _refuses(self, rates: ConnectionRates, accepted: socket.socket) -> bool:
-        """Whether its address has exceeded its limit. Then it is closed, but after a delay, because it would reconnect
-        at once.
-        """
+        """Whether its address has exceeded its limit. It is closed later: it would reconnect at once."""
         try:
             host, _ = host_and_port(accepted.getpeername())
         except OSError:

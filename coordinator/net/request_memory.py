@@ -1,9 +1,7 @@
-"""The memory of large requests (queued.max.request.bytes): how much is used, and which connections may send more. When
-others need it, this module decides which connection ends.
+"""The memory of large requests (queued.max.request.bytes): who may send more, and who ends when others need it.
 
-It only counts received bytes, not the announced size of a request. So no client waits for bytes that another one has
-not sent. This module counts, and lets connections continue or end. It reads no socket. `api.unsent` has the limit of
-answers.
+Only received bytes count, so that nobody waits for bytes that another client has not sent. This module reads no socket.
+`api.unsent` limits answers.
 """
 
 from __future__ import annotations
@@ -19,13 +17,9 @@ from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.memory import expect_block
 
 FINISHING_PART: Final = 4
-"""The divisor of the memory that is kept to finish requests beyond their share. One such request gets the same fraction
-of that memory.
-"""
+"""The divisor of the memory for requests beyond their share, and of that memory for one such request."""
 MAX_OVER: Final = 256 << 20
-"""The memory may be exceeded by so much, because each connection reads its next bytes before it waits. Beyond that,
-connections end.
-"""
+"""The memory may be exceeded by so much, because connections read before they wait. Beyond it, some end."""
 CHECK_EVERY_MS: Final = 1_000
 STALLED_MS: Final = 5_000
 STALLED_BYTES: Final = 64 * 1024
@@ -34,8 +28,7 @@ PATIENCE_MS: Final = 5_000
 BYTES_PER_MS: Final = 1_000
 """While others wait, a request that is being finished gets `PATIENCE_MS`, and a millisecond for so many bytes."""
 BEHIND_MS: Final = 30_000
-"""A request may wait so long behind another one of its connection, while others wait and whole requests fill memory.
-"""
+"""So long a request may wait behind another one of its connection, while whole requests fill the memory."""
 VOID_ENTRIES: Final = 16
 """An address may keep so many void entries, besides as many as its valid entries."""
 AT_ONCE: Final = 100
@@ -70,12 +63,10 @@ class _Address:
 
 
 class _Account:
-    """The bytes of one connection in memory: `whole` requests, and the `received` bytes of its next request. The other
-    bytes of that request are `missing`.
+    """The bytes of one connection: `whole` requests, and `received` and `missing` bytes of its next request.
 
-    `number`: the number of its entry among the waiting ones; 0 means that it does not wait. `deadline_ms`: when its
-    request must be finished; 0 means no deadline. `moved`, `since_ms`: how many bytes have arrived or were freed since
-    then.
+    `number`: its entry among the waiting ones; 0: it does not wait. `deadline_ms`: when its request must be finished;
+    0: no deadline. `moved`: how many bytes have arrived or were freed since `since_ms`.
     """
 
     __slots__ = ("address", "deadline_ms", "holder", "missing", "moved", "number", "received", "since_ms", "whole")
@@ -91,11 +82,9 @@ class _Account:
 class RequestMemory:
     """Which connections may read more of a large request.
 
-    A connection may read while it has no more than the remaining memory. Its address may have twice that. So a new
-    client finds memory, however much the others have. A request that needs more than its share waits. The one that has
-    waited longest is always finished, so half-sent requests do not wait for each other. Requests with few missing bytes
-    are finished beside it, address by address, the fewest missing bytes first. A connection that does not send the
-    missing bytes in time ends, but only while others wait.
+    A connection may have as many bytes as are left, and its address twice as many. So a new client always finds memory.
+    A request beyond its share waits. The one that has waited longest is always finished, and so are requests with few
+    missing bytes. A connection that does not send them in time ends, while others wait.
     """
 
     def __init__(self, clock: Clock, most_bytes: int) -> None:
@@ -125,9 +114,7 @@ class RequestMemory:
         return self._most - self._held
 
     def charge(self, holder: Holder, whole: int, received: int, missing: int) -> bool:
-        """Set the present bytes of `holder`, see `ConnectionCore.large_requests`. Returns whether it may continue
-        reading. If not, its `memory_granted` is called later.
-        """
+        """Set the present bytes of `holder`. Returns whether it may read on; if not, `memory_granted` follows."""
         account = self._accounts.get(holder)
         if account is None:
             if not whole + received:
@@ -328,9 +315,7 @@ class RequestMemory:
         holder.close_stalled()
 
     def _end_largest(self) -> None:
-        """The memory is far exceeded: end a connection of the address with most bytes. It is the one with most missing
-        bytes.
-        """
+        """End the connection with most missing bytes, of the address with most bytes."""
         address = max(self._addresses.values(), key=lambda one: one.held)
         some = islice(address.accounts, AT_ONCE)
         self._end(max(some, key=lambda one: (one.missing > 0, not one.deadline_ms, one.missing)))

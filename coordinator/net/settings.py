@@ -33,9 +33,7 @@ class NetSettings:
 
     @property
     def request_memory(self) -> int:
-        """The limit for unfinished requests in bytes. It is the given value, or 256 MB, or two of the largest requests
-        if these are more.
-        """
+        """The limit for unfinished requests: as given, or 256 MB, or two of the largest requests."""
         if self.queued_max_request_bytes > 0:
             return self.queued_max_request_bytes
         return max(_QUEUED_BYTES, 2 * self.socket_request_max_bytes)

@@ -21,9 +21,7 @@ def plain_host(host: str) -> str:
 
 
 def host_and_port(address: Any) -> tuple[str, int]:
-    """Host and port of getpeername() or getsockname(), for every family; ("", 0) when the socket no longer has an
-    address.
-    """
+    """Host and port of getpeername() or getsockname(); ("", 0) when the socket has no address any more."""
     if isinstance(address, tuple) and len(address) >= 2:
         return plain_host(address[0]), address[1]
     return "", 0
@@ -64,9 +62,7 @@ except ImportError:  # Windows: bytes that the system has count as delivered
 
 
 def undelivered_bytes(descriptor: int) -> int:
-    """The bytes that the peer's system has not confirmed. 0 where the system does not report it, or for a negative
-    descriptor.
-    """
+    """The bytes that the peer's system has not confirmed; 0 if that is not known."""
     if fcntl is None or descriptor < 0:
         return 0
     try:

@@ -1,6 +1,4 @@
-"""The data of a running server: the logs, in their directory or in memory, and their maintenance. Also the topics and
-users that must exist before the first client connects.
-"""
+"""The logs of a running server with their maintenance, and the topics and users that must exist first."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ SYNC_THREADS: Final = 4
 
 
 class Data:
-    """It is open from the start; call `close` once. `logs`: all logs. `identity`: the ids of the cluster and
-    the node.
-    """
+    """The logs of a server, open from the start; call `close` once. `identity`: the ids of the cluster and the node."""
 
     def __init__(
         self,
@@ -45,9 +41,7 @@ class Data:
         slices: JobQueue,
         post: Callable[[Callable[[], object]], object],
     ) -> None:
-        """`slices`: the job queue for walks over all logs. `post`: runs a callable on the event loop soon, from any
-        thread. Raises OSError and the errors of `log.LogManager.open`.
-        """
+        """`slices` runs walks over all logs. Raises OSError and the errors of `log.LogManager.open`."""
         self._clock = clock
         self._machine = machine
         self._post = post
@@ -105,9 +99,7 @@ def _nothing(_: object) -> None:
 
 
 def creating_first_topics(config: Config, topics: Topics, draw_uuid: Callable[[], bytes]) -> Job[None]:
-    """Create the missing topics of the coordinators and of the configuration, and write the given users. Raises
-    `topics.errors.ApiError`.
-    """
+    """Create the topics of the coordinators and of the configuration, and write the given users. Raises `ApiError`."""
     histories = config.settings(HistorySettings)
     yield from topics.ensuring(GROUP_OFFSETS_TOPIC)
     if histories.muster_group_events_enable:

@@ -1,7 +1,4 @@
-"""The observers of the groups and transactions of each partition, and their history topics.
-
-All nodes of a process share it: a new leader of a partition continues where the last one stopped.
-"""
+"""The observers of groups and transactions, and their history topics. All nodes of a process share them."""
 
 from __future__ import annotations
 
@@ -114,9 +111,7 @@ class Histories:
             found.journal.renew()
 
     def hand_over(self, topic: str, index: int) -> Sequence[Row]:
-        """Another process now leads this history partition. Returns the rows that are not written yet, for that
-        process.
-        """
+        """Another process leads this history partition now. Returns the rows that are not written yet."""
         found = self._observers.get((topic, index))
         return () if found is None or found.journal is None else found.journal.hand_over()
 

@@ -1,8 +1,4 @@
-"""The environment of a server: a clock, a data directory, threads and sockets.
-
-`Machine` is the real one. A test uses another one. There the test moves the time, threads run in turn, and a seed
-decides which disk and network errors happen.
-"""
+"""The environment of a server: a clock, a data directory, threads and sockets. Tests replace `Machine`."""
 
 from __future__ import annotations
 
@@ -31,9 +27,7 @@ class Machine:
     has_sockets = True
     """Whether the machine has a network, and socket files."""
     may_pause_one_node = False
-    """Whether the only broker may be paused. Each of several may. For a single broker, this makes every read of the
-    clock slower.
-    """
+    """Whether the only broker may be paused: then every read of the clock is slower."""
     cleaner_cpu_share = CPU_SHARE
     """The limit of the log cleaner, as a part of one core."""
 
@@ -54,9 +48,7 @@ class Machine:
         return MemoryStorage() if directory is None else FileStorage(directory)
 
     def engine(self) -> Engine | None:
-        """The engine that makes logs durable elsewhere than in the data directory. None means that the data directory
-        is used.
-        """
+        """The engine that makes logs durable; None: the data directory does."""
         return None
 
     def workers(self, post: Post, threads: int) -> SharedSync:

@@ -1,7 +1,6 @@
 """The metrics of a server (`muster serve --metrics`, docs/metrics.md), in the text format of Prometheus (0.0.4).
 
-Without this option nothing is counted. The format needs two lines of code for each metric. The import of a library
-would take longer than that of all else here.
+Without this option nothing is counted. No library is used: its import would take longer than all else here.
 """
 
 from __future__ import annotations
@@ -39,10 +38,7 @@ _HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. `samples`: its values, each by a tuple of texts for its labels, in the order of `labels`.
-
-    A metric without labels has one value, by the key ().
-    """
+    """One metric. `samples`: its values, by the texts of its `labels`; () for a metric without labels."""
 
     name: str
     kind: str
@@ -126,9 +122,7 @@ def _api_name(key: int) -> str:
 
 
 class ServerMetrics:
-    """The metrics of one process, also when several servers run in it one after the other. It is the `RequestObserver`
-    of all of them.
-    """
+    """The metrics of one process: the `RequestObserver` of all servers that run in it."""
 
     def __init__(self) -> None:
         self.server: Server | None = None

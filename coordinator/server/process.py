@@ -35,10 +35,7 @@ class Beside(Protocol):
 async def serve(
     config: Config, ready: Callable[[str, int], None], server: Server | None = None, *, beside: Beside | None = None
 ) -> None:
-    """Start, call `ready(host, port)` with the address of the first listener, and stop at SIGTERM, SIGINT or SIGHUP.
-
-    `server`: a server of this configuration that was already made.
-    """
+    """Start, call `ready(host, port)` of the first listener, and stop at SIGTERM, SIGINT or SIGHUP."""
     # this precedes the start, which may be long; the first process of a container has no other handlers
     stop = stopping_at_signals()
     # loaded objects live as long as the process: the garbage collector need not scan them again and again
@@ -98,9 +95,7 @@ Serve = Callable[[Config, Callable[[str, int], None]], Coroutine[Any, Any, None]
 
 
 def run(config: Config, ready: Callable[[str, int], None], serve: Serve = serve) -> int:
-    """The whole process, on uvloop where it is installed. Returns the exit status. Raises the errors of `Server.start`.
-    `serve`: the function to run, from start to end.
-    """
+    """Run `serve` on uvloop where it is installed. Returns the exit status. Raises the errors of `Server.start`."""
     try:
         import uvloop
     except ImportError:

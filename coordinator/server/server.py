@@ -69,10 +69,9 @@ class Server:
         membership: Membership | None = None,
         on_group_events: Callable[[Sequence[Event]], object] | None = None,
     ) -> None:
-        """`machine`: see `machine`. `intercept`, `observer`, `caches`: see `api.dispatch.Dispatcher`. `loaded` is
-        called when all groups are loaded, and when all transactional ids are. `membership`: this process is one node
-        among others that share the metadata log. None means that it is alone. `on_group_events` gets the events
-        of groups.
+        """`intercept`, `observer`, `caches`: see `api.dispatch.Dispatcher`. `loaded` is called when all groups are
+        loaded, and when all transactional ids are. `membership`: this process is one node of several; None: it is
+        alone.
         """
         self._on_group_events = on_group_events
         self.config = config
@@ -125,7 +124,7 @@ class Server:
         return self.nodes[0].transactions
 
     async def start(self) -> list[Bound]:
-        """Open the data, load the groups, listen. If this fails, everything that was opened is closed again.
+        """Open the data, load the groups, and listen. After a failure everything is closed again.
 
         Raises OSError (a port or a directory is unavailable) and the errors of `log.LogManager.open`.
         """
@@ -258,9 +257,6 @@ class Server:
             self._stops.append(stop_tokens)
 
     def _load(self) -> None:
-        """Load groups and transactional ids from their logs, for a limited time. The rest is loaded in the
-        background.
-        """
         self._loader = Loader(self.clock, WHAT, self._groups_loaded)
         for node in self.nodes:
             node.load(self._loader)
@@ -353,9 +349,7 @@ class Server:
         self._data.close(clean=True)
 
     def die(self) -> None:
-        """End as a kill of the process would: connections are cut, and nothing more is written. The data stays as it
-        is. For tests, whose process continues.
-        """
+        """End as by a kill of the process, for tests: connections are cut, and nothing more is written."""
         for stop in self._stops:
             stop()
         self.slices.stop()

@@ -1,7 +1,7 @@
 """The `ssl` context of a listener, made from its settings: versions, cipher suites, keys, and the handshake's object.
 
-Java and Kafka use the names of the standard for cipher suites (TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384). OpenSSL has its
-own (ECDHE-RSA-AES256-GCM-SHA384).
+Java uses the standard's names of suites (TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384), OpenSSL its own ones
+(ECDHE-RSA-AES256-GCM-SHA384).
 """
 
 from __future__ import annotations
@@ -76,9 +76,7 @@ HANDSHAKE_OF_TASK: Final[ContextVar[HandshakeInProgress | None]] = ContextVar("a
 
 
 class ListenerSSLObject(ssl.SSLObject):
-    """See the module. Java also sends a client the reason of a failed handshake. asyncio and uvloop only close the
-    connection. The client would take that for a network error and retry.
-    """
+    """Sends clients the reason of a failed handshake, as Java does. asyncio only closes the connection."""
 
     _incoming: ssl.MemoryBIO
     _answers: ssl.MemoryBIO
@@ -117,9 +115,7 @@ _VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "requir
 
 
 class TlsContext(NamedTuple):
-    """What the connections of a listener need. `certificate`: the server's certificate, in DER. `notes`: sentences that
-    the log should have. `mapper` maps certificates to principal names.
-    """
+    """What connections of a listener need. `certificate`: the server's, in DER. `notes`: sentences for the log."""
 
     context: ssl.SSLContext
     certificate: bytes
@@ -227,9 +223,7 @@ def _set_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> Iterator[str
 
 
 def _load_key(context: ssl.SSLContext, pair: stores.KeyPair) -> None:
-    """Load the key from an anonymous file: `ssl` reads keys from files only. Where the system supports it, the file is
-    never on a disk.
-    """
+    """Load the key from an anonymous file, if possible not on a disk: `ssl` reads keys from files only."""
     text = pair.key + "".join(ssl.DER_cert_to_PEM_cert(one) for one in pair.chain)
     # it never asks on the terminal, as OpenSSL would
     password = pair.password or ""

@@ -1,11 +1,9 @@
 """The start of a TLS connection: its plain socket until the TLS handshake is complete.
 
-A connection counts, waits and is refused before its handshake, as one without TLS is before its first request. So the
-limits max.connections and max.connections.per.ip include clients that never finish a handshake.
+A connection counts, waits and is refused before its handshake, so limits include clients that never finish one.
 
-A handshake costs the server a signature, some 1 ms, and its end some 0.3 ms. It begins when the client has sent bytes.
-One iteration of the event loop does only so many steps of handshakes. So the requests of others are handled in between,
-however many clients connect or send their bytes together.
+A handshake costs the server 1.3 ms, and begins when the client has sent bytes. One iteration of the event loop does
+only some steps of handshakes. So the requests of others are handled in between.
 """
 
 from __future__ import annotations
@@ -36,9 +34,7 @@ SHUTDOWN_S: Final = 2.0
 MAX_HANDSHAKES: Final = 1_000
 """The limit of concurrent handshakes of one listener. Beyond it the oldest is given up."""
 MAX_STEPS_AT_ONCE: Final = 10
-"""So many steps of one listener's handshakes are done in one iteration of the event loop. A step is the start of a
-handshake or the handling of received bytes.
-"""
+"""So many steps (a start, or received bytes) of a listener's handshakes fit into one iteration of the event loop."""
 _TLS_RECORD: Final = b"\x16"
 """The first byte of every TLS connection. No request of Kafka's begins with it: its size would be 369 MB."""
 
@@ -73,9 +69,7 @@ class Handshakes:
             await allowed
 
     def may_step(self, allowed: Callable[[], object]) -> bool:
-        """Whether a step may be done now. If not, `allowed` is called in the iteration of the event loop in
-        which it may.
-        """
+        """Whether a step may be done now. If not, `allowed` is called when it may."""
         if self._done >= MAX_STEPS_AT_ONCE:
             self._waiting.append(allowed)
             return False
@@ -214,11 +208,7 @@ def _set_done(future: asyncio.Future[None]) -> None:
 
 
 class _Below(asyncio.Protocol):
-    """The protocol of the plain transport until `ssl` has it. It keeps received bytes.
-
-    A transport of asyncio reads nothing then. A transport of uvloop begins to read after `connection_made` all the
-    same.
-    """
+    """The protocol of the plain transport until `ssl` has it. uvloop reads at once: bytes are kept."""
 
     def __init__(self) -> None:
         self.data = b""

@@ -1,6 +1,4 @@
-"""The present TLS of one listener. It is read again when files or properties change. If the new one is invalid, the old
-one remains.
-"""
+"""The present TLS of one listener. It is read again when files or properties change, and kept if that fails."""
 
 from __future__ import annotations
 

@@ -24,9 +24,7 @@ class BadStore(ValueError):
 
 
 class JavaKeyStore(NamedTuple):
-    """The content of a store. `keys`: (protected key, chain in DER), in the order of the store. `trusted`: certificates
-    in DER.
-    """
+    """A store. `keys`: (protected key, chain in DER), in order. `trusted`: certificates in DER."""
 
     keys: tuple[tuple[bytes, tuple[bytes, ...]], ...]
     trusted: tuple[bytes, ...]
@@ -119,9 +117,7 @@ _ENTRY: Final = re.compile(
 
 
 class KeyPair(NamedTuple):
-    """The server's key and certificates, in PEM. `password`: the password of the key; None means that the key is not
-    protected.
-    """
+    """A key and its certificates. `password`: of the key in PEM; None: it is not protected."""
 
     key: str
     chain: tuple[bytes, ...]
@@ -167,10 +163,7 @@ def key_pair(settings: TlsSettings) -> KeyPair:
 
 
 def trusted(settings: TlsSettings) -> tuple[bytes, ...] | None:
-    """The certificates in DER that clients' certificates must be signed by. None means those that the system trusts.
-
-    Raises TlsError.
-    """
+    """The certificates in DER that clients' must be signed by; None: the system's. Raises TlsError."""
     one = settings
     _check_type("ssl.truststore.type", one.ssl_truststore_type)
     is_pem = one.ssl_truststore_type == "PEM"

@@ -1,6 +1,4 @@
-"""Puts quotas into force. Quotas of users and client ids apply to the requests of connections. Quotas of addresses and
-listeners apply to new connections. It is made at the first such quota or limit, because most servers have none.
-"""
+"""Puts quotas into force: of users and client ids for requests, of addresses and listeners for new connections."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""The cluster of the brokers of one process: which of them are live, and the actions on them. `leader_changes` decides
-the new leaders.
+"""The brokers of one process: which of them are live, and the actions on them. `leader_changes` moves leaders.
 
-A node that is stopped hands over partition by partition, and then closes its connections. A node that is killed is cut
-off, and its state is lost. Others load its logs after `broker.session.timeout.ms`, as they would find out on Kafka. A
-node that is paused does nothing. Others lead after the same time, and it is in the cluster again when it continues.
+A node that stops hands over each partition, and then closes its connections. A killed node is cut off, and its state is
+lost. A paused node does nothing. As on Kafka, others lead after `broker.session.timeout.ms`.
 """
 
 from __future__ import annotations
@@ -160,9 +158,7 @@ class Cluster:
         log.warning("a node is paused", node=node_id, others_lead_in_ms=self._settings.broker_session_timeout_ms)
 
     async def resume_node(self, node_id: int) -> None:
-        """The node continues as by SIGCONT. If others lead by now, it leads no partition yet. Raises WrongNode or
-        `ApiError`; then it is still paused.
-        """
+        """The node continues as by SIGCONT, and is paused still if that fails. Raises WrongNode or `ApiError`."""
         node = self._node(node_id, "resume")
         try:
             timer = self._session_timers.pop(node_id, None)
@@ -187,9 +183,7 @@ class Cluster:
         await self._done(self._changes.rejoining_replicas(node_id))
 
     def _expect_heartbeats_no_more(self, node_id: int) -> None:
-        """The controller gets no more heartbeats of a node. After the session timeout it treats the node as dead,
-        unless it does already.
-        """
+        """A node sends no more heartbeats: after the session timeout it counts as dead."""
         registered = self._topics.state.brokers.get(node_id)
         if node_id not in self._session_timers and registered is not None and not registered.fenced:
             self._start_session_timer(node_id)

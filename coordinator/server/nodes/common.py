@@ -86,9 +86,7 @@ class Membership(Protocol):
         renew: Callable[[str, int], object],
         histories: Histories | None = None,
     ) -> Job[None]:
-        """Become one of the brokers. `renew(topic, index)`: the log of this history partition has changed. `histories`:
-        returns the waiting events when a partition moves. Raises `ApiError`.
-        """
+        """Become one of the brokers. `renew`: see `LeaderChanges`. Raises `ApiError`."""
 
     def begin(self, nodes: Iterable[Any]) -> None:
         """Begin with this node, which is about to serve."""

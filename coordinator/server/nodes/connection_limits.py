@@ -1,6 +1,4 @@
-"""The limits of a node's connections and of their rate, and the quotas of its clients. Properties and records
-set them.
-"""
+"""The limits of a node's connections and of their rate, and the quotas of its clients."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The control socket of `muster nodes`, in the data directory, for users who may write there. A request is one line of
-JSON, and so is the answer. The answer leaves when the action is done.
-"""
+"""The control socket of `muster nodes`, in the data directory. A request is one line of JSON, and so is the answer."""
 
 from __future__ import annotations
 

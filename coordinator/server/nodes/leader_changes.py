@@ -1,8 +1,7 @@
 """Changes of leaders and of the set of brokers, and the notification of all nodes of the process.
 
 `topics.leadership` decides them, and they are written to the metadata log. Every node gets the new image in the same
-iteration of the event loop. So a partition never has more than one leader. An object that still holds an older
-`Partition` cannot append.
+iteration of the event loop. So a partition never has more than one leader.
 """
 
 from __future__ import annotations
@@ -32,9 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("muster.nodes")
 
 AT_ONCE: Final = 100
-"""So many partitions of users get another leader in one iteration of the event loop. Partitions of coordinators change
-one by one.
-"""
+"""So many partitions of users change their leader in one iteration of the event loop; those of coordinators: one."""
 MAX_PREFERRED: Final = 1_000
 """One check moves so many leaders back (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
 _COORDINATORS: Final = (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
@@ -129,9 +126,7 @@ class LeaderChanges:
             yield None
 
     def moving_leaders_away(self, broker_id: int, *, anew: bool = False) -> Job[None]:
-        """Others lead the partitions of this broker, and it leaves all in-sync replicas. Coordinators change first,
-        because clients wait for them.
-        """
+        """Others lead the partitions of this broker, coordinators first. It leaves all in-sync replicas."""
         state, turns = self._topics.state, count()
 
         def decide(place: Place) -> PartitionChangeRecord | None:
@@ -155,9 +150,7 @@ class LeaderChanges:
         log.info("a broker is no longer registered", node=broker_id)
 
     def rejoining_replicas(self, node_id: int) -> Job[None]:
-        """A broker is live again. It may lead partitions without a leader, and joins the in-sync replicas of its
-        partitions.
-        """
+        """A broker is live again: it may lead partitions without a leader, and joins the in-sync replicas."""
         state = self._topics.state
         return self._moving(
             _concerned(self._topics, node_id, NO_BROKER),

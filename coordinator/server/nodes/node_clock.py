@@ -1,7 +1,6 @@
 """The clock of one of several nodes. While the node is paused its timers do not fire.
 
-When the node continues, no timer fires for as long again (at most `late_timers.GRACE_MS`). Requests that clients have
-sent meanwhile are read first, as after a pause of the whole process.
+When the node continues, they wait as long again, at most `GRACE_MS`: requests that have arrived are read first.
 """
 
 from __future__ import annotations

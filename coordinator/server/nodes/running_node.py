@@ -1,8 +1,4 @@
-"""One broker of the process: its listeners and connections, its shards, and the objects of its handlers.
-
-The clock, the topics and their logs are the process's (`Common`). The image that the broker gets (`see`) says which
-partitions it leads. The broker does not decide this.
-"""
+"""One broker of the process: its listeners, connections and shards. The image says which partitions it leads."""
 
 from __future__ import annotations
 
@@ -45,9 +41,7 @@ log = structlog.get_logger("muster.server")
 CLOSE_MS: Final = 2_000
 """How long a stop waits for clients to receive their answers."""
 ANSWER_ITERATIONS: Final = 200
-"""A node that stops still answers waiting requests for so many iterations of the event loop. Each iteration also reads
-and answers others.
-"""
+"""A node that stops answers waiting requests for so many iterations of the event loop."""
 RENEWAL_CHECK_MS: Final = 5_000
 """How often the node checks whether certificate files have changed."""
 

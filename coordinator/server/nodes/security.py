@@ -1,7 +1,4 @@
-"""The security of the nodes: the authorizer, the delegation tokens, and TLS and SASL of the listeners.
-
-Modules are imported when they are needed: most servers have none of these.
-"""
+"""The security of the nodes: authorizer, delegation tokens, TLS and SASL. Imports are late: most servers have none."""
 
 from __future__ import annotations
 
@@ -48,9 +45,7 @@ def make_authorizer(config: Config, topics: Topics) -> Authorizer | None:
 def make_delegation_tokens(
     config: Config, topics: Topics, clock: Clock, slices: JobQueue, nodes: Iterable[Node]
 ) -> Callable[[], object] | None:
-    """Give these nodes the delegation tokens, if the configuration has a key for them. The returned function stops
-    their expiry.
-    """
+    """Give these nodes delegation tokens, if a key is configured. Returns what stops the expiry."""
     secret = config.value("delegation.token.secret.key")
     if not secret:
         return None
@@ -70,9 +65,7 @@ def make_delegation_tokens(
 
 
 class ListenerSecurity:
-    """The security of the listeners of one node. `renewals`: each reads the certificates or the users of a listener
-    again when they have changed.
-    """
+    """The security of one node's listeners. `renewals`: each reads certificates or users again when they changed."""
 
     def __init__(
         self,
