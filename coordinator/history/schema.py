@@ -22,8 +22,8 @@ from muster.assignors.measures import Moves, moves_in_steps
 from muster.coordinator.groups.classic.group import CONSUMER
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event, MemberFacts, Trigger
+from muster.coordinator.groups.common.group import Protocols
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.groups.common.shared_values import Protocols
 from muster.coordinator.history import ownership
 from muster.coordinator.history.ownership import Owned
 

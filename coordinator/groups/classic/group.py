@@ -17,8 +17,7 @@ from typing import Final
 
 from muster.coordinator.groups.classic.member import UNKNOWN, Member, Subscriptions, Support, elect
 from muster.coordinator.groups.common.events import Trigger
-from muster.coordinator.groups.common.group import NEWEST_COMMIT, NOT_NOW, SINCE_COMMIT, Partitions
-from muster.coordinator.groups.common.shared_values import Protocols
+from muster.coordinator.groups.common.group import NEWEST_COMMIT, NOT_NOW, SINCE_COMMIT, Partitions, Protocols
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.state_machine.deadlines import Deadline, Deadlines
 from muster.coordinator.state_machine.interface import Respond

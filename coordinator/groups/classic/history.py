@@ -13,8 +13,8 @@ from muster.coordinator.groups.classic.group import CONSUMER, STABLE, ClassicGro
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import MemberFacts, Trigger
+from muster.coordinator.groups.common.group import Protocols
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.groups.common.shared_values import Protocols
 from muster.coordinator.groups.common.state import Step
 from muster.coordinator.state_machine.deadlines import NEVER
 from muster.coordinator.state_machine.interface import Now

@@ -25,9 +25,8 @@ from muster.coordinator.groups.classic.parked_requests import (
 )
 from muster.coordinator.groups.classic.rebalance import begin_or_complete, present
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.group import Group
+from muster.coordinator.groups.common.group import Group, Protocols
 from muster.coordinator.groups.common.records import is_too_large, tombstones
-from muster.coordinator.groups.common.shared_values import Protocols
 from muster.coordinator.groups.common.state import Step
 from muster.coordinator.state_machine.interface import Client, Command, Respond
 from muster.protocol.errors import ErrorCode

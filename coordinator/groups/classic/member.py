@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Sequence
 from operator import itemgetter
 from typing import Final
 
-from muster.coordinator.groups.common.shared_values import Protocols
+from muster.coordinator.groups.common.group import Protocols
 from muster.coordinator.state_machine.deadlines import NEVER, Due
 from muster.coordinator.state_machine.interface import Respond
 from muster.protocol.consumer import subscribed_topics

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from muster.coordinator.groups.common.shared_values import Protocols
+from muster.coordinator.groups.common.group import Protocols
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.message import Message
 

@@ -17,6 +17,8 @@ MEMBER_EPOCHS_SINCE: Final = 9
 """The first version of OffsetCommit and OffsetFetch with member epochs (KIP-848)."""
 NEWEST_COMMIT: Final = 10
 """The newest version of OffsetCommit."""
+Protocols = tuple[tuple[str, bytes], ...]
+"""The protocols that a member offers, most wanted first: (name, metadata)."""
 Partitions = Callable[[], Iterable[tuple[bytes, int]]]
 """Looks up the partitions of a request: topic id, partition."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any, Final, TypeVar
 
-_T = TypeVar("_T", bound=Hashable)
-Protocols = tuple[tuple[str, bytes], ...]
-"""The protocols that a member offers, most wanted first: (name, metadata)."""
+from muster.coordinator.groups.common.group import Protocols
+
+_Value = TypeVar("_Value", bound=Hashable)
 
 KEPT: Final = 10_000
 """Values kept at most. Then all are dropped, and members that join later share new ones."""
@@ -24,10 +24,10 @@ class SharedValues:
         self._moment = 0
         self._known: dict[Any, Any] = {}
 
-    def of(self, value: _T) -> _T:
+    def of(self, value: _Value) -> _Value:
         """An equal value of the same type. There are no booleans and floats here."""
         known = self._known
-        found: _T | None = known.get(value)
+        found: _Value | None = known.get(value)
         if found is not None:
             return found
         if isinstance(value, str) and len(value) > MAX_SHARED_LENGTH:
@@ -37,9 +37,9 @@ class SharedValues:
         known[value] = value
         return value
 
-    def known(self, value: _T) -> _T | None:
+    def known(self, value: _Value) -> _Value | None:
         """An equal value that is kept. None when no such value is kept."""
-        found: _T | None = self._known.get(value)
+        found: _Value | None = self._known.get(value)
         return found
 
     def moment(self, wall_ms: int) -> int:
