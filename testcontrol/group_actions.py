@@ -97,12 +97,12 @@ def _remove(step: Step, group: Any, member_id: str, cause: str) -> None:
         leave.remove(step, group, [member], cause)
         return
     # imported here: only this action needs the module
-    from muster.coordinator.groups.classic import history, parked_requests
+    from muster.coordinator.groups.classic import history, rebalance
 
     if cause == events.LEFT:
         history.left(step, group, member, REMOVED)
         trigger = history.trigger(member, REMOVED)
-        parked_requests.drop_member(step, group, member_id)
+        rebalance.drop_member(step, group, member_id)
         rebalance.begin_or_complete(step, group, cause, trigger)
         return
     rebalance.remove_member(step, group, member, cause)

@@ -160,8 +160,8 @@ INNER = {
     "runtime/group_coordinator/record_codec.KEYS_KEPT",
     "runtime/group_coordinator/background_work.FEW_TOPICS",
     "runtime/group_coordinator/background_work.HASHED_AT_ONCE",
-    "groups/common/shared_values.KEPT",
-    "groups/common/shared_values.MAX_SHARED_LENGTH",
+    "groups/common/state.KEPT",
+    "groups/common/state.MAX_SHARED_LENGTH",
     "groups/consumer/describe.TOPICS_AT_ONCE",
     "groups/consumer/topics.FEW_NAMES",
     "groups/consumer/topics.SUBSCRIPTIONS_KEPT",
@@ -173,7 +173,7 @@ INNER = {
     "groups/consumer/kafka_order.FEW_TOPICS",
     "groups/consumer/records.FEW_TOPICS",
     "groups/consumer/computed_targets.TOPICS_AT_ONCE",
-    "groups/consumer/assignments.FEW",
+    "groups/consumer/member.FEW",
     "groups/consumer/replay.MAX_SHARED_NAMES",
     "groups/consumer/target.AT_ONCE",
     "groups/consumer/topics.FEW_PARTITIONS",
@@ -266,7 +266,7 @@ INNER = {
     "runtime/transaction_coordinator/markers.FEW",
     "transactions/add_partitions.FEW",
     "transactions/timeouts.MAX_REMOVED",
-    "transactions/partitions.MAX_ORDERED",
+    "transactions/add_partitions.MAX_ORDERED",
     "transactions/timeouts.MAX_ABORTS",
 }
 """Sizes of one step of large work, of caches, and of what is written or shown: no client meets them. Whoever adds a

@@ -1,25 +1,26 @@
 """AddPartitionsToTxn: partitions become part of a transaction, which begins with the first ones.
 
 With verify_only (KIP-890) the request only checks whether they are part of it. AddOffsetsToTxn is the same with a
-partition of `__consumer_offsets`. Two forms of the request follow the same rules. One is the request of clients. The
-other is the server's own check before each first batch of a transaction. The server's own check has no rows of a
-request and a response.
+partition of `__consumer_offsets`. The server's own check before each first batch of a transaction follows the same
+rules. It has no rows of a request and a response.
+
+The record of a transaction has its partitions in Kafka's order. Kafka has them in a HashSet<TopicPartition>, and groups
+them in a HashMap by topic. With more than `MAX_ORDERED` partitions, new ones follow the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from muster.coordinator.transactions import events, timeouts
-from muster.coordinator.transactions import partitions as partitions_module
 from muster.coordinator.transactions.commands import PartitionErrors, PartitionsAsked, TransactionCommand
-from muster.coordinator.transactions.partitions import with_more
 from muster.coordinator.transactions.state import Step
 from muster.coordinator.transactions.transaction import ADDED, ENDING, ONGOING, Partitions, Transaction
 from muster.protocol.errors import ErrorCode
+from muster.protocol.hashing import java_string_hash
 from muster.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -28,6 +29,102 @@ from muster.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+
+MAX_ORDERED: Final = 1_000
+"""Partitions that are put in Kafka's order: some 2 ms."""
+_MASK: Final = 0xFFFFFFFF
+_LEAST_BUCKETS: Final = 16
+
+_hash_of_topic = lru_cache(maxsize=1_000)(java_string_hash)
+
+
+def with_more(
+    present: Mapping[str, Collection[int]], more: Iterable[tuple[str, Iterable[int]]]
+) -> dict[str, dict[int, None]]:
+    """The partitions of both, by topic, in the order of the record that adds `more`."""
+    added: dict[str, dict[int, None]] = {}
+    for topic, partitions in more:
+        added.setdefault(topic, {}).update(dict.fromkeys(partitions))
+    return _merged(present, added)
+
+
+def _count(partitions: Mapping[str, Collection[int]]) -> int:
+    return sum(map(len, partitions.values()))
+
+
+def _merged(
+    present: Mapping[str, Collection[int]], added: Mapping[str, Mapping[int, None]]
+) -> dict[str, dict[int, None]]:
+    merged = {topic: dict.fromkeys(partitions) for topic, partitions in present.items()}
+    before, count = _count(merged), _count(added)
+    if before + count > MAX_ORDERED:
+        for topic, ids in added.items():
+            merged.setdefault(topic, {}).update(ids)
+        return merged
+    for topic, partition in _in_set(_each(added), _buckets_for(count)):
+        merged.setdefault(topic, {})[partition] = None
+    count = _count(merged)
+    if count == 1:
+        return merged
+    # The first partition of a topic inserts the topic into the map, by computeIfAbsent: at the head of its bucket.
+    ordered: dict[str, dict[int, None]] = {}
+    for topic, partition in _in_set(_each(merged), max(_buckets_of_copy(before), _buckets_for(count))):
+        ordered.setdefault(topic, {})[partition] = None
+    if len(ordered) == 1:
+        return ordered
+    mask = _buckets_for(len(ordered)) - 1
+    topics = list(reversed(ordered))
+    topics.sort(key=lambda topic: _spread(_hash_of_topic(topic)) & mask)
+    return {topic: ordered[topic] for topic in topics}
+
+
+def _in_set(partitions: Iterable[tuple[str, int]], buckets: int) -> list[tuple[str, int]]:
+    mask = buckets - 1
+    return sorted(partitions, key=lambda one: _spread(_hash_of_topic(one[0]) + 31 * (31 + one[1])) & mask)
+
+
+def _each(partitions: Mapping[str, Collection[int]]) -> Iterable[tuple[str, int]]:
+    return ((topic, partition) for topic, ids in partitions.items() for partition in ids)
+
+
+def _spread(value: int) -> int:
+    """HashMap.hash of an object with this hashCode."""
+    value &= _MASK
+    return value ^ value >> 16
+
+
+def _buckets_for(count: int) -> int:
+    """The buckets of a HashMap that has grown to so many entries."""
+    buckets = _LEAST_BUCKETS
+    while count * 4 > buckets * 3:
+        buckets *= 2
+    return buckets
+
+
+def _buckets_of_copy(count: int) -> int:
+    """The buckets of a HashSet that was copied from a set with so many entries."""
+    return 1 << (max(count * 4 // 3 + 1, _LEAST_BUCKETS) - 1).bit_length()
+
+
+HEADER: Final = 61
+"""Bytes of a batch before its records."""
+MAX_PARTITIONS: Final = 50_000
+"""Most partitions of one transaction: to add them takes some 30 ms."""
+_A_RECORD: Final = 160
+"""More bytes than a record has without its names and partitions."""
+_A_TOPIC: Final = 12
+_A_PARTITION: Final = 4
+
+
+def of_record(transactional_id: str, partitions_size: int) -> int:
+    """An upper bound for the bytes of the record of a transaction with partitions of that size."""
+    return _A_RECORD + 4 * len(transactional_id) + partitions_size
+
+
+def of_partitions(partitions: Mapping[str, Sized]) -> int:
+    """An upper bound for the bytes of the partitions in a record."""
+    return sum([_A_TOPIC + 4 * len(topic) + _A_PARTITION * len(ids) for topic, ids in partitions.items()])
+
 
 _ErrorOf = Callable[[str, int], int]
 """The error of one partition."""
@@ -40,7 +137,7 @@ def _none(_topic: str, _partition: int) -> int:
 
 def handle(step: Step, command: TransactionCommand, request: AddPartitionsToTxnRequest) -> None:
     """Answer an AddPartitionsToTxn: each of its transactions by itself."""
-    left = step.max_bytes - partitions_module.HEADER
+    left = step.max_bytes - HEADER
     rows = []
     for row in request.transactions:
         topics: dict[str, list[int]] = {}
@@ -55,7 +152,7 @@ def handle(step: Step, command: TransactionCommand, request: AddPartitionsToTxnR
 
 def handle_one(step: Step, command: TransactionCommand, asked: PartitionsAsked) -> None:
     """Answer the server's own check."""
-    error_of, _ = _decide(step, command, asked, step.max_bytes - partitions_module.HEADER)
+    error_of, _ = _decide(step, command, asked, step.max_bytes - HEADER)
     errors: Mapping[tuple[str, int], int] = NO_ERRORS
     if error_of is not _none:
         errors = {place: error for place in asked.all_with(0) if (error := error_of(*place))}
@@ -95,10 +192,10 @@ def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: 
     new, partitions, count, names_size = addition
     if is_open and not new:
         return ErrorCode.NONE, 0
-    used = partitions_module.of_record(asked.transactional_id, names_size)
+    used = of_record(asked.transactional_id, names_size)
     if used > left:
         # A transaction that is too large alone is refused, as on Kafka. Else the client may send it again.
-        is_alone_too_large = used > step.max_bytes - partitions_module.HEADER
+        is_alone_too_large = used > step.max_bytes - HEADER
         error = ErrorCode.UNKNOWN_SERVER_ERROR if is_alone_too_large else ErrorCode.CONCURRENT_TRANSACTIONS
         return error, 0
     step.change(
@@ -134,7 +231,7 @@ class _Addition(NamedTuple):
     """All of them, in the order of the record."""
     total: int
     """How many these are."""
-    partitions_module: int
+    size: int
     """Their bytes in the record."""
 
 
@@ -149,9 +246,9 @@ def _addition(present: Partitions, asked: Mapping[str, Sequence[int]]) -> _Addit
     count = sum(map(len, present.values())) + sum(map(len, asked.values()))
     if count <= FEW:
         return _of_few(_key(present), _key(asked))
-    if count > partitions_module.MAX_PARTITIONS:
-        is_too_much = sum(map(len, asked.values())) > partitions_module.MAX_PARTITIONS
-        if is_too_much or count - _in_both(present, asked) > partitions_module.MAX_PARTITIONS:
+    if count > MAX_PARTITIONS:
+        is_too_much = sum(map(len, asked.values())) > MAX_PARTITIONS
+        if is_too_much or count - _in_both(present, asked) > MAX_PARTITIONS:
             return None
     return _added(present, asked)
 
@@ -168,7 +265,7 @@ def _of_few(present: _Key, asked: _Key) -> _Addition:
 def _added(present: Partitions, asked: Mapping[str, Sequence[int]]) -> _Addition:
     partitions = with_more(present, asked.items())
     count = sum(map(len, partitions.values()))
-    return _Addition(_not_there(present, asked), partitions, count, partitions_module.of_partitions(partitions))
+    return _Addition(_not_there(present, asked), partitions, count, of_partitions(partitions))
 
 
 def _in_both(present: Partitions, asked: Mapping[str, Sequence[int]]) -> int:

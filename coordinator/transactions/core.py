@@ -1,28 +1,49 @@
 """TransactionCore: the entry to the core of transactions.
 
-It hands commands and deadlines to the functions of `dispatch`, and decides nothing.
+Its tables say which function handles a request or a deadline. This module decides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, LateAnswers
-from muster.coordinator.state_machine.interface import (
-    Decoded,
-    EndTransaction,
-    Now,
-    Output,
-    Respond,
-    TransactionalBatch,
+from muster.coordinator.state_machine.interface import Decoded, EndTransaction, Now, Output, Respond, TransactionalBatch
+from muster.coordinator.transactions import add_partitions, describe, end_txn, init_producer_id, timeouts
+from muster.coordinator.transactions.commands import (
+    MarkersWritten,
+    PartitionsAsked,
+    TransactionCommand,
+    TransactionSettings,
 )
-from muster.coordinator.transactions import end_txn, timeouts
-from muster.coordinator.transactions.commands import MarkersWritten, TransactionCommand, TransactionSettings
-from muster.coordinator.transactions.dispatch import DEADLINES, REQUESTS
-from muster.coordinator.transactions.state import NO_LIMIT, State, Step, Timeouts
-from muster.coordinator.transactions.timeouts import Expiry
+from muster.coordinator.transactions.state import NO_LIMIT, TIMEOUTS, State, Step, Timeouts
+from muster.coordinator.transactions.timeouts import EXPIRY, Expiry
+from muster.coordinator.transactions.timeouts import on_expiry_deadline as on_expiry
+from muster.coordinator.transactions.timeouts import on_timeouts_deadline as on_timeouts
 from muster.coordinator.transactions.transaction import ENDING
+from muster.protocol.message import Message
+from muster.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from muster.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from muster.protocol.messages.end_txn import EndTxnRequest
+from muster.protocol.messages.init_producer_id import InitProducerIdRequest
+from muster.protocol.messages.list_transactions import ListTransactionsRequest
+
+REQUESTS: Final[Mapping[type[Message], Callable[[Step, Any, Any], None]]] = {
+    AddPartitionsToTxnRequest: add_partitions.handle,
+    PartitionsAsked: add_partitions.handle_one,
+    EndTxnRequest: end_txn.handle,
+    InitProducerIdRequest: init_producer_id.handle,
+    DescribeTransactionsRequest: describe.describe_transactions,
+    ListTransactionsRequest: describe.list_transactions,
+}
+"""function(step, command, request)."""
+
+DEADLINES: Final[Mapping[str, Callable[[Step, Any], None]]] = {
+    TIMEOUTS: on_timeouts,
+    EXPIRY: on_expiry,
+}
+"""By the deadline's kind: function(step, deadline)."""
 
 
 def no_producer_id() -> int:

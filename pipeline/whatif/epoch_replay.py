@@ -15,10 +15,16 @@ from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import NO_TOPICS, TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer import records
-from muster.coordinator.groups.consumer.assignments import NOTHING, current_assignment, target_assignment
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
-from muster.coordinator.groups.consumer.member import STABLE, Description, Position
+from muster.coordinator.groups.consumer.member import (
+    NOTHING,
+    STABLE,
+    Description,
+    Position,
+    current_assignment,
+    target_assignment,
+)
 from muster.coordinator.groups.consumer.topics import hash_of_topics
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.state_machine.interface import Command, Now, Output

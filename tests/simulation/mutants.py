@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from muster.coordinator.groups import dispatch
+from muster.coordinator.groups import core
 from muster.coordinator.groups.classic import group as classic
-from muster.coordinator.groups.classic import join, parked_requests, rebalance, records, sessions
+from muster.coordinator.groups.classic import join, rebalance, records, sessions
 from muster.coordinator.groups.classic.member import SESSION
 from muster.coordinator.groups.classic.sessions import WELL
 from muster.coordinator.groups.common import committed_offsets as offsets
@@ -49,7 +49,7 @@ def anybody_assigns(patch: pytest.MonkeyPatch) -> None:
         if known and group.leader_id == request.member_id:
             group.leader_id = leader
 
-    patch.setitem(dispatch.MEMBER_REQUESTS[rebalance.SyncGroupRequest], _Group, first)  # type: ignore[arg-type]  # a dict
+    patch.setitem(core.MEMBER_REQUESTS[rebalance.SyncGroupRequest], _Group, first)  # type: ignore[arg-type]  # a dict
 
 
 def the_same_share_for_all(patch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def a_quarter_of_the_session(patch: pytest.MonkeyPatch) -> None:
     def restart(step: Any, member: Any) -> None:
         step.state.deadlines.set(member, step.now.mono_ms + member.session_timeout_ms // 4)
 
-    for module in (parked_requests, join):
+    for module in (rebalance, join):
         patch.setattr(module, "restart_session", restart)
 
 
@@ -139,8 +139,8 @@ def heartbeats_keep_quiet(patch: pytest.MonkeyPatch) -> None:
 
 
 def _heartbeats_ignore(patch: pytest.MonkeyPatch, error: int) -> None:
-    for kind, answer in dispatch.HEARTBEATS.items():
-        patch.setitem(dispatch.HEARTBEATS, kind, partial(_lenient, answer, error))  # type: ignore[arg-type]  # a dict
+    for kind, answer in core.HEARTBEATS.items():
+        patch.setitem(core.HEARTBEATS, kind, partial(_lenient, answer, error))  # type: ignore[arg-type]  # a dict
 
 
 def _lenient(answer: Any, error: int, *of: Any) -> Any:
@@ -155,7 +155,7 @@ def leavers_stay(patch: pytest.MonkeyPatch) -> None:
 
 def answered_twice(patch: pytest.MonkeyPatch) -> None:
     """The token of a parked SyncGroup is not forgotten when it is answered."""
-    answer = parked_requests.answer_syncs
+    answer = rebalance.answer_syncs
 
     def again(step: Any, group: Any, error: int) -> None:
         tokens = {member.member_id: member.parked_sync for member in group.members.values()}
@@ -204,7 +204,7 @@ def assignments_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
 
 
 def _deadlines_are_missed(patch: pytest.MonkeyPatch, kind: str) -> None:
-    patch.setitem(dispatch.DEADLINES, kind, lambda step, group, deadline: None)  # type: ignore[arg-type]  # a dict
+    patch.setitem(core.DEADLINES, kind, lambda step, group, deadline: None)  # type: ignore[arg-type]  # a dict
 
 
 def sessions_never_end(patch: pytest.MonkeyPatch) -> None:
@@ -224,12 +224,12 @@ def sync_deadlines_are_missed(patch: pytest.MonkeyPatch) -> None:
 
 def the_replaced_request_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A JoinGroup that another one of the same member replaced is never answered."""
-    patch.setattr(parked_requests, "_abandon", lambda step, member, respond, response: None)
+    patch.setattr(rebalance, "_abandon", lambda step, member, respond, response: None)
 
 
 def resigning_forgets(patch: pytest.MonkeyPatch) -> None:
     """Nobody is answered when the core is given up."""
-    patch.setitem(dispatch.UNLOADED, _Group, lambda group, error: [])  # type: ignore[arg-type]  # a dict
+    patch.setitem(core.UNLOADED, _Group, lambda group, error: [])  # type: ignore[arg-type]  # a dict
 
 
 def unused_ids_are_kept(patch: pytest.MonkeyPatch) -> None:

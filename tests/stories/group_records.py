@@ -23,8 +23,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from muster.coordinator.log.records import batches
-from muster.coordinator.state_machine.interface import Record
-from muster.coordinator.state_machine.record_bytes import to_bytes
+from muster.coordinator.state_machine.interface import Record, encode_record
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataValue
 from muster.protocol.records import OFFSETS
@@ -66,7 +65,7 @@ def ours(story: Story, chance: Chance) -> list[Pair]:
     """The records of the core."""
     driver = VirtualDriver(story, chance=chance)
     driver.run()
-    return [to_bytes(OFFSETS, record) for record in driver.written]
+    return [encode_record(OFFSETS, record) for record in driver.written]
 
 
 def without_times(pair: Pair, *, is_sorted: bool = False) -> Pair:
@@ -78,7 +77,7 @@ def without_times(pair: Pair, *, is_sorted: bool = False) -> Pair:
     if value is None:
         return key, None
     version, message = OFFSETS.decode_value(record_type, value)
-    assert to_bytes(OFFSETS, Record(key_message, message, version)) == (key, value), (key, value)
+    assert encode_record(OFFSETS, Record(key_message, message, version)) == (key, value), (key, value)
     if isinstance(message, GroupMetadataValue):  # a classic group: in the order of a hash table on Kafka
         message.members = sorted(message.members, key=lambda member: member.member_id)
     for name in ROWS if is_sorted else ():
@@ -88,7 +87,7 @@ def without_times(pair: Pair, *, is_sorted: bool = False) -> Pair:
         if isinstance(getattr(message, name, None), int):
             # that there is none (0) is kept
             setattr(message, name, min(getattr(message, name), 1))
-    return to_bytes(OFFSETS, Record(key_message, message, version))
+    return encode_record(OFFSETS, Record(key_message, message, version))
 
 
 def told(pair: Pair) -> str:

@@ -36,8 +36,8 @@ from muster.coordinator.state_machine.interface import (
     Output,
     Record,
     TransactionalBatch,
+    encode_record,
 )
-from muster.coordinator.state_machine.record_bytes import to_bytes
 from muster.coordinator.system.jobs import OffloadedWork, at_once
 from muster.coordinator.system.patterns import BadPattern, Pattern
 from muster.protocol import frames
@@ -419,7 +419,7 @@ class VirtualDriver:
 
 def as_read(record: Record) -> Decoded:
     """A record as it comes back from a log, through bytes."""
-    key, value = to_bytes(OFFSETS, record)
+    key, value = encode_record(OFFSETS, record)
     record_type, key_message = OFFSETS.decode_key(key)
     return key_message, None if value is None else OFFSETS.decode_value(record_type, value)[1]
 

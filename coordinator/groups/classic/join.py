@@ -15,15 +15,16 @@ from typing import Final, NamedTuple
 from muster.coordinator.groups.classic import history, rebalance, records
 from muster.coordinator.groups.classic.group import COMPLETING, EMPTY, PREPARING, STABLE, ClassicGroup, classic_group
 from muster.coordinator.groups.classic.member import NEW_MEMBER_JOIN_TIMEOUT_MS, Member, longest
-from muster.coordinator.groups.classic.parked_requests import (
+from muster.coordinator.groups.classic.rebalance import (
     answer_join,
+    begin_or_complete,
     drop_member,
     has_joined,
     join_refusal,
     park_join,
+    present,
     restart_session,
 )
-from muster.coordinator.groups.classic.rebalance import begin_or_complete, present
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group, Protocols
 from muster.coordinator.groups.common.records import is_too_large, tombstones

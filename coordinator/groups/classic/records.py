@@ -7,8 +7,7 @@ from typing import Final
 
 from muster.coordinator.groups.classic.group import CONVERTED, EMPTY, REMOVED, ClassicGroup, classic_group
 from muster.coordinator.groups.classic.member import Member
-from muster.coordinator.groups.common.shared_values import SharedValues
-from muster.coordinator.groups.common.state import State
+from muster.coordinator.groups.common.state import SharedValues, State
 from muster.coordinator.state_machine.interface import Record
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 

@@ -12,8 +12,7 @@ from typing import Final
 from muster.coordinator.groups.classic import history
 from muster.coordinator.groups.classic.group import EMPTY, PREPARING, ClassicGroup, classic_group
 from muster.coordinator.groups.classic.member import Member
-from muster.coordinator.groups.classic.parked_requests import drop_member
-from muster.coordinator.groups.classic.rebalance import begin_or_complete
+from muster.coordinator.groups.classic.rebalance import begin_or_complete, drop_member
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.state import State, Step

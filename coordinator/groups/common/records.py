@@ -12,7 +12,7 @@ from typing import Final
 
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.state import Step
-from muster.coordinator.state_machine import record_bytes
+from muster.coordinator.state_machine import interface
 from muster.coordinator.state_machine.interface import Record
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
@@ -31,10 +31,10 @@ class PackedRecord(Record):
 
 
 def pack(record: Record) -> bytes:
-    """A record of `__consumer_offsets` as its bytes in a batch, see `record_bytes.pack`."""
+    """A record of `__consumer_offsets` as its bytes in a batch, see `interface.pack_record`."""
     if type(record) is PackedRecord:
         return record.row
-    return record_bytes.pack(OFFSETS, record)
+    return interface.pack_record(OFFSETS, record)
 
 
 def tombstone(key: Message) -> Record:

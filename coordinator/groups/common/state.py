@@ -1,21 +1,19 @@
 """The state of one core, and a step: one command, or time that passes. This module decides nothing.
 
 Records change the state in one way, the same live and in replay (`State.evolve`). A step collects the output.
-
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.committed_offsets import Offsets
 from muster.coordinator.groups.common.events import Event
-from muster.coordinator.groups.common.group import Group
+from muster.coordinator.groups.common.group import Group, Protocols
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupConfigs, GroupSettings
-from muster.coordinator.groups.common.shared_values import SharedValues
 from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, Deadlines, Due, LateAnswers
 from muster.coordinator.state_machine.interface import (
     Command,
@@ -28,6 +26,65 @@ from muster.coordinator.state_machine.interface import (
     TransactionalBatch,
 )
 from muster.protocol.message import Message
+
+_Value = TypeVar("_Value", bound=Hashable)
+
+KEPT: Final = 10_000
+"""Values kept at most. Then all are dropped, and members that join later share new ones."""
+MAX_SHARED_LENGTH: Final = 1_024
+"""Longer metadata and names are not shared: they would stay here after their last member is gone."""
+
+
+class SharedValues:
+    """`of(x)` returns the first value that was equal to `x`."""
+
+    __slots__ = ("_known", "_moment")
+
+    def __init__(self) -> None:
+        self._moment = 0
+        self._known: dict[Any, Any] = {}
+
+    def of(self, value: _Value) -> _Value:
+        """An equal value of the same type. There are no booleans and floats here."""
+        known = self._known
+        found: _Value | None = known.get(value)
+        if found is not None:
+            return found
+        if isinstance(value, str) and len(value) > MAX_SHARED_LENGTH:
+            return value
+        if len(known) >= KEPT:
+            known.clear()
+        known[value] = value
+        return value
+
+    def known(self, value: _Value) -> _Value | None:
+        """An equal value that is kept. None when no such value is kept."""
+        found: _Value | None = self._known.get(value)
+        return found
+
+    def moment(self, wall_ms: int) -> int:
+        """The present time: the same object for everything within one millisecond."""
+        if wall_ms != self._moment:
+            self._moment = wall_ms
+        return self._moment
+
+    def one_protocol(self, name: str, metadata: bytes) -> Protocols:
+        """The `protocols` of a member with only its chosen protocol known. Most groups have one such value for all
+        members.
+        """
+        offered = ((name, metadata),)
+        # A hash of long metadata has to read all of it.
+        known: Protocols | None = self._known.get(offered) if len(metadata) <= MAX_SHARED_LENGTH else None
+        return self.protocols(offered) if known is None else known
+
+    def protocols(self, offered: Iterable[tuple[str, bytes]]) -> Protocols:
+        """The protocols that a member offers, in values that other members and its own protocols share."""
+        of, given = self.of, tuple(offered)
+        if sum([len(data) for _, data in given]) > MAX_SHARED_LENGTH:
+            return tuple([(of(name), of(data) if len(data) <= MAX_SHARED_LENGTH else data) for name, data in given])
+        known: Protocols | None = self._known.get(given)
+        return of(tuple([(of(name), of(data)) for name, data in given])) if known is None else known
+
 
 Replay = Callable[["State", Any, Any], None]
 """Changes the state by one record: its key and its value."""
@@ -88,7 +145,7 @@ class State:
         """
         self.abandoned: dict[Due, Reply] = {}
         """Parked requests that no client waits for: the time of each answer, and the answer
-        (`classic.parked_requests`).
+        (`classic.rebalance`).
         """
 
     def evolve(self, key: Message, value: Message | None) -> None:

@@ -18,12 +18,13 @@ from muster.assignors.java_order import string_order
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import records
-from muster.coordinator.groups.consumer.assignments import CurrentAssignment, partition_sets
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     ConsumerMember,
+    CurrentAssignment,
+    partition_sets,
 )
 from muster.coordinator.state_machine.interface import Record
 from muster.protocol.errors import ErrorCode

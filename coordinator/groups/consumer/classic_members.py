@@ -13,7 +13,6 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.state import State, Step
 from muster.coordinator.groups.consumer import checks, heartbeat, history, leave, reconcile, records, target, topics
-from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import Joined
 from muster.coordinator.groups.consumer.group import CONSUMER, ConsumerGroup, is_free
@@ -21,11 +20,13 @@ from muster.coordinator.groups.consumer.member import (
     JOIN,
     NO_PATTERN,
     NOBODY,
+    NOTHING,
     SYNC,
     UNRELEASED_PARTITIONS,
     UNREVOKED_PARTITIONS,
     Classic,
     ConsumerMember,
+    CurrentAssignment,
     Description,
     bare_id,
     start_timer,

@@ -7,9 +7,8 @@ from typing import Final, NamedTuple, cast
 
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.state import Step
-from muster.coordinator.groups.consumer.assignments import NOTHING, TargetAssignment
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import Description, Position
+from muster.coordinator.groups.consumer.member import NOTHING, Description, Position, TargetAssignment
 from muster.coordinator.groups.consumer.target import preferred_assignor
 from muster.coordinator.state_machine.interface import Command
 from muster.protocol.errors import ErrorCode

@@ -15,9 +15,17 @@ from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, NEWEST_C
 from muster.coordinator.groups.common.image import TopicImage
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.consumer import kafka_order
-from muster.coordinator.groups.consumer.assignments import NOTHING, TargetAssignment, epochs_of
 from muster.coordinator.groups.consumer.kafka_order import record_keys
-from muster.coordinator.groups.consumer.member import STABLE, ConsumerMember, Description, Position, state_of
+from muster.coordinator.groups.consumer.member import (
+    NOTHING,
+    STABLE,
+    ConsumerMember,
+    Description,
+    Position,
+    TargetAssignment,
+    epochs_of,
+    state_of,
+)
 from muster.coordinator.state_machine.deadlines import Deadlines
 from muster.coordinator.state_machine.interface import Command
 from muster.protocol.errors import ErrorCode

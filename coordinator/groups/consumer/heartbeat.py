@@ -16,16 +16,18 @@ from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.records import tombstones
 from muster.coordinator.groups.common.state import State, Step
 from muster.coordinator.groups.consumer import checks, history, leave, reconcile, records, target, topics
-from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment, same_partitions
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.member import (
     LEAVE_GROUP_MEMBER_EPOCH,
     NOBODY,
+    NOTHING,
     START,
     ConsumerMember,
+    CurrentAssignment,
     Description,
+    same_partitions,
     trigger_of,
 )
 from muster.coordinator.groups.consumer.records import FEW_TOPICS, LaterRows

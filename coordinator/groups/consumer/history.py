@@ -13,9 +13,18 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import MemberFacts, Trigger
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.state import Step
-from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment, TargetAssignment, same_partitions
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import STABLE, UNREVOKED_PARTITIONS, ConsumerMember, Position, trigger_of
+from muster.coordinator.groups.consumer.member import (
+    NOTHING,
+    STABLE,
+    UNREVOKED_PARTITIONS,
+    ConsumerMember,
+    CurrentAssignment,
+    Position,
+    TargetAssignment,
+    same_partitions,
+    trigger_of,
+)
 from muster.coordinator.groups.consumer.reconciliation_facts import (
     MAX_SLOWEST,
     MemberProgress,

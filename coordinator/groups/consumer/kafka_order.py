@@ -24,7 +24,7 @@ from muster.assignors.java_order import (
     uuid_hash,
     walked,
 )
-from muster.coordinator.groups.consumer.assignments import CurrentAssignment, TargetAssignment
+from muster.coordinator.groups.consumer.member import CurrentAssignment, TargetAssignment
 from muster.protocol.hashing import java_string_hash
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (

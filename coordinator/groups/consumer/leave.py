@@ -13,17 +13,18 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import checks, history, records
-from muster.coordinator.groups.consumer.assignments import NOTHING, without_epochs
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import (
     JOIN,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    NOTHING,
     REVOCATION,
     SYNC,
     ConsumerMember,
     stop_timer,
     trigger_of,
+    without_epochs,
 )
 from muster.coordinator.groups.consumer.topics import group_hash
 from muster.coordinator.state_machine.deadlines import Deadline, Due

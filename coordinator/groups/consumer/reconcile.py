@@ -12,17 +12,6 @@ from typing import NamedTuple
 
 from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import history, kafka_order, records
-from muster.coordinator.groups.consumer.assignments import (
-    NOTHING,
-    CurrentAssignment,
-    Row,
-    TargetAssignment,
-    all_since,
-    assigned_since,
-    current_assignment,
-    epochs_of,
-    row_of,
-)
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.group import ConsumerGroup, free_partitions
 from muster.coordinator.groups.consumer.member import (
@@ -30,6 +19,7 @@ from muster.coordinator.groups.consumer.member import (
     ALL_FREE,
     COMPLETE,
     NONE_FREE,
+    NOTHING,
     REVOCATION,
     SOME_FREE,
     STABLE,
@@ -37,7 +27,15 @@ from muster.coordinator.groups.consumer.member import (
     UNRELEASED_PARTITIONS,
     UNREVOKED_PARTITIONS,
     ConsumerMember,
+    CurrentAssignment,
     Position,
+    Row,
+    TargetAssignment,
+    all_since,
+    assigned_since,
+    current_assignment,
+    epochs_of,
+    row_of,
     start_timer,
     stop_timer,
 )

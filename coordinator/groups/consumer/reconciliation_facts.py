@@ -10,15 +10,17 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from muster.coordinator.groups.common.events import Trigger
-from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment, same_partitions
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    NOTHING,
     STABLE_GROUP,
     UNRELEASED_PARTITIONS,
     UNREVOKED_PARTITIONS,
     ConsumerMember,
+    CurrentAssignment,
     Position,
+    same_partitions,
     trigger_of,
 )
 

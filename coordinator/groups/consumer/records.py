@@ -14,11 +14,17 @@ from typing import Any, Final, TypeVar
 from muster.coordinator.groups.common.records import PackedRecord, is_too_large, tombstone
 from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import kafka_order, replay
-from muster.coordinator.groups.consumer.assignments import CurrentAssignment, Row, TargetAssignment
 from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved
 from muster.coordinator.groups.consumer.kafka_order import Tables
-from muster.coordinator.groups.consumer.member import ConsumerMember, Description, Position
-from muster.coordinator.state_machine import record_bytes
+from muster.coordinator.groups.consumer.member import (
+    ConsumerMember,
+    CurrentAssignment,
+    Description,
+    Position,
+    Row,
+    TargetAssignment,
+)
+from muster.coordinator.state_machine import interface
 from muster.coordinator.state_machine.interface import Record
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
@@ -91,7 +97,7 @@ class LaterRows(Sequence[M]):
 def packed(key: Message, value: Message, parts: Iterable[bytes]) -> PackedRecord:
     """The record of a value of version 0 that consists of these parts."""
     record = PackedRecord(key, value, 0)
-    record.row = record_bytes.pack_pair(OFFSETS.encode_key(key), b"".join((b"\0\0", *parts)))
+    record.row = interface.pack_key_value(OFFSETS.encode_key(key), b"".join((b"\0\0", *parts)))
     return record
 
 

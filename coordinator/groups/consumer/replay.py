@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from sys import intern
 from typing import Final
 
-from muster.coordinator.groups.common.shared_values import SharedValues
-from muster.coordinator.groups.common.state import State
-from muster.coordinator.groups.consumer.assignments import (
+from muster.coordinator.groups.common.state import SharedValues, State
+from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, consumer_group
+from muster.coordinator.groups.consumer.member import (
     NOTHING,
+    Classic,
+    ConsumerMember,
     CurrentAssignment,
+    Description,
+    Position,
     current_assignment,
+    stop_timers,
     target_assignment,
     with_shared_tuples,
 )
-from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, consumer_group
-from muster.coordinator.groups.consumer.member import Classic, ConsumerMember, Description, Position, stop_timers
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,

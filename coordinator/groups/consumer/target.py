@@ -20,12 +20,11 @@ from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import history, kafka_order, records
-from muster.coordinator.groups.consumer.assignments import NOTHING, TargetAssignment, target_assignment
 from muster.coordinator.groups.consumer.checks import names_of
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, AssignmentWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, topics_of
 from muster.coordinator.groups.consumer.kafka_order import Tables
-from muster.coordinator.groups.consumer.member import Description
+from muster.coordinator.groups.consumer.member import NOTHING, Description, TargetAssignment, target_assignment
 from muster.coordinator.groups.consumer.topics import existing_topics
 from muster.coordinator.state_machine.interface import Record
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from muster.coordinator.groups.classic import join, parked_requests, rebalance
+from muster.coordinator.groups.classic import join, rebalance
 from muster.coordinator.groups.classic import records as classic_records
 from muster.coordinator.groups.classic.group import STABLE, ClassicGroup
 from muster.coordinator.groups.classic.join import JoinCommand
@@ -14,10 +14,9 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.records import tombstone, tombstones
 from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import classic_members, history
-from muster.coordinator.groups.consumer.assignments import NOTHING, assigned_since
 from muster.coordinator.groups.consumer.commands import Downgrade, Joined
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import ConsumerMember, trigger_of
+from muster.coordinator.groups.consumer.member import NOTHING, ConsumerMember, assigned_since, trigger_of
 from muster.coordinator.state_machine.interface import Record
 from muster.protocol.messages.join_group import JoinGroupRequest
 
@@ -113,4 +112,4 @@ def _replace(step: Step, made: ClassicGroup, removed: list[Record]) -> None:
     step.record(classic_records.group_metadata(made))
     made.note_subscriptions()
     for member in made.members.values():
-        parked_requests.restart_session(step, member)
+        rebalance.restart_session(step, member)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from muster.assignors.java_order import string_order
-from muster.coordinator.groups.classic import parked_requests
+from muster.coordinator.groups.classic import rebalance
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common.events import Trigger
@@ -21,17 +21,21 @@ from muster.coordinator.groups.common.records import tombstones
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import checks, classic_members, heartbeat, history, kafka_order, records, replay
-from muster.coordinator.groups.consumer.assignments import (
+from muster.coordinator.groups.consumer.checks import Refused
+from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand, UpgradeWanted
+from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.member import (
+    NO_PATTERN,
+    NOBODY,
     NOTHING,
+    Classic,
     CurrentAssignment,
+    Description,
+    Position,
     TargetAssignment,
     assigned_since,
     target_assignment,
 )
-from muster.coordinator.groups.consumer.checks import Refused
-from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand, UpgradeWanted
-from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import NO_PATTERN, NOBODY, Classic, Description, Position
 from muster.coordinator.groups.consumer.member import STABLE as RECONCILED
 from muster.coordinator.groups.consumer.topics import hash_of_topics
 from muster.coordinator.state_machine.interface import Record
@@ -240,8 +244,8 @@ def _members_of(step: Step, group: ClassicGroup, prepared: Prepared | None) -> l
 def _answer_parked_requests(step: Step, group: ClassicGroup) -> None:
     error = ErrorCode.REBALANCE_IN_PROGRESS
     for member in group.members.values():
-        refusal = parked_requests.join_refusal(member.member_id, error)
-        parked_requests.answer_join(step, group, member, refusal)
+        refusal = rebalance.join_refusal(member.member_id, error)
+        rebalance.answer_join(step, group, member, refusal)
         respond, member.parked_sync = member.parked_sync, None
         if respond is not None:
             step.reply(respond, SyncGroupResponse(error_code=error))

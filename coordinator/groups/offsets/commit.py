@@ -19,10 +19,16 @@ from muster.coordinator.groups.common.committed_offsets import pack_offset
 from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, NEWEST_COMMIT, Group
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.records import HEADER, RECORD_BYTES, is_too_large
-from muster.coordinator.groups.common.shared_values import SharedValues
-from muster.coordinator.groups.common.state import State, Step
-from muster.coordinator.state_machine.interface import Client, Command, Now, Record, Respond
-from muster.coordinator.state_machine.record_bytes import pack_pair, to_bytes
+from muster.coordinator.groups.common.state import SharedValues, State, Step
+from muster.coordinator.state_machine.interface import (
+    Client,
+    Command,
+    Now,
+    Record,
+    Respond,
+    encode_record,
+    pack_key_value,
+)
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.messages.offset_commit import (
@@ -233,9 +239,9 @@ def _row(
     shared: SharedValues, group_id: str, topic: str, partition: int, metadata: str, topic_id: bytes
 ) -> tuple[Row, int]:
     record = records.offset_commit(group_id, topic, partition, 0, 0, metadata, 0, -1, topic_id)
-    key, value = to_bytes(OFFSETS, record)
+    key, value = encode_record(OFFSETS, record)
     assert value is not None
-    packed = pack_pair(key, value)
+    packed = pack_key_value(key, value)
     kept = metadata.encode("utf-8", "surrogatepass")
     value_at = len(packed) - 1 - len(value)  # no headers follow
     at, time_at = value_at + _OFFSET_AT, value_at + _METADATA_AT + len(uv(len(kept) + 1)) + len(kept)

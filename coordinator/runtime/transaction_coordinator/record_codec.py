@@ -3,7 +3,7 @@
 It remembers nothing between two loads. Records of a later Kafka (keys or values of an unknown version) stay in the log
 as they are. They are logged once.
 
-`packed` packs the record of a transactional id in one step. `state_machine.record_bytes.pack` does the same field by
+`packed` packs the record of a transactional id in one step. `interface.pack_record` does the same field by
 field. Each transaction has four of these records. The gain, with that of the other fast paths, is in
 docs/dev/decisions.md. A property test holds both equal. Records that differ from what Kafka 4.3 usually writes are left
 to `pack`.
@@ -31,8 +31,7 @@ from muster.coordinator.log.records.headers import (
 )
 from muster.coordinator.log.records.reader import LogRecord, records_of
 from muster.coordinator.runtime.loader import Unreadable
-from muster.coordinator.state_machine.interface import Decoded, Now, Producer, Record
-from muster.coordinator.state_machine.record_bytes import pack
+from muster.coordinator.state_machine.interface import Decoded, Now, Producer, Record, pack_record
 from muster.protocol.message import MalformedMessage
 from muster.protocol.records import TRANSACTION_STATE, UnknownRecord
 from muster.protocol.wire import UVARINTS, put_many, uv
@@ -63,12 +62,12 @@ def packed(record: Record) -> bytes:
         or value.next_producer_epoch != -1
         or not value.client_transaction_version
     ):
-        return pack(TRANSACTION_STATE, record)
+        return pack_record(TRANSACTION_STATE, record)
     try:
         name = record.key.transactional_id.encode()  # type: ignore[attr-defined]  # there is one type of key
         rows = _rows(value.transaction_partitions)
         if len(name) > _SHORT - 4:
-            return pack(TRANSACTION_STATE, record)
+            return pack_record(TRANSACTION_STATE, record)
         body = (
             _HEAD(
                 _VERSION, value.producer_id, value.producer_epoch, value.transaction_timeout_ms,
@@ -79,7 +78,7 @@ def packed(record: Record) -> bytes:
             + _TAGS(_TWO_TAGS, value.previous_producer_id, _SECOND_TAG, value.client_transaction_version)
         )  # fmt: skip
     except (error, UnicodeEncodeError):
-        return pack(TRANSACTION_STATE, record)  # it reports what is wrong
+        return pack_record(TRANSACTION_STATE, record)  # it reports what is wrong
     key_size = len(name) + 4
     return b"".join((UVARINTS[2 * key_size], _KEY(0, len(name)), name, uv(2 * len(body)), body, b"\0"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.coordinator.groups import dispatch
+from muster.coordinator.groups import core
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.unsupported_group import UnsupportedGroup
@@ -11,10 +11,10 @@ TYPES = {ClassicGroup, ConsumerGroup, UnsupportedGroup}
 
 
 def test_every_type_of_group_has_a_row_in_each_dispatch_table() -> None:
-    assert set(dispatch.LOADED) == set(dispatch.UNLOADED) == TYPES
-    for rows in (dispatch.HEARTBEATS, *dispatch.MEMBER_REQUESTS.values()):
-        assert set(rows) == {*TYPES, dispatch.NO_GROUP}
+    assert set(core.LOADED) == set(core.UNLOADED) == TYPES
+    for rows in (core.HEARTBEATS, *core.MEMBER_REQUESTS.values()):
+        assert set(rows) == {*TYPES, core.NO_GROUP}
 
 
 def test_every_member_request_has_a_handler() -> None:
-    assert set(dispatch.MEMBER_REQUESTS) <= set(dispatch.HANDLERS)
+    assert set(core.MEMBER_REQUESTS) <= set(core.HANDLERS)

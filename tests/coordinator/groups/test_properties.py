@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from muster.coordinator.groups.classic.group import COMPLETING, EMPTY, PREPARING, STABLE, classic_group
 from muster.coordinator.groups.classic.sessions import WELL, GenerationMember
-from muster.coordinator.state_machine.record_bytes import to_bytes
+from muster.coordinator.state_machine.interface import encode_record
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_delete import (
@@ -194,7 +194,7 @@ def test_random_histories_keep_the_invariants_and_replay_to_the_same_state(
     live = history.harness.core
     again = GroupHarness(**history.settings).core
     for record in history.harness.records:
-        key, value = to_bytes(OFFSETS, record)
+        key, value = encode_record(OFFSETS, record)
         record_type, key_message = OFFSETS.decode_key(key)
         decoded = None if value is None else OFFSETS.decode_value(record_type, value)[1]
         again.replay([(key_message, decoded)], history.harness.now)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.transactions import partitions as partitions_module
-from muster.coordinator.transactions.partitions import with_more
+from muster.coordinator.transactions import add_partitions
+from muster.coordinator.transactions.add_partitions import with_more
 
 
 def rows(partitions: dict[str, dict[int, None]]) -> list[tuple[str, list[int]]]:
@@ -64,7 +64,7 @@ def test_what_is_named_twice_is_there_once() -> None:
 
 
 def test_very_many_are_not_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitions_module, "MAX_ORDERED", 5)
+    monkeypatch.setattr(add_partitions, "MAX_ORDERED", 5)
     assert rows(with_more({"t": [4, 3]}, [("u", [1]), ("t", [0]), ("u", [9, 8])])) == [
         ("t", [4, 3, 0]),
         ("u", [1, 9, 8]),

@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from muster.coordinator.groups.classic import join, parked_requests
+from muster.coordinator.groups.classic import join, rebalance
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.rebalance import present
 from tests.stories.random.histories import history
@@ -86,7 +86,7 @@ class StaticLeadersAreToldToAssign(Wrong):
 class SessionsAreLong(Wrong):
     changes = (
         (
-            parked_requests,
+            rebalance,
             "restart_session",
             lambda step, member: step.state.deadlines.set(member, step.now.mono_ms + 100_000),
         ),

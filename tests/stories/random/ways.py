@@ -14,16 +14,15 @@ from typing import Any
 from unittest import mock
 
 from muster.assignors.uniform import GeneralShares, TargetGroup, UniformAssignor, equal_shares
-from muster.coordinator.groups import dispatch
 from muster.coordinator.groups.classic import group as classic
-from muster.coordinator.groups.classic import parked_requests, rebalance
+from muster.coordinator.groups.classic import rebalance
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member, Support, elect
 from muster.coordinator.groups.consumer import heartbeat, target
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import ConsumerMember
-from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.core import DEADLINES, HANDLERS, MEMBER_REQUESTS, GroupCore
 from muster.coordinator.groups.migration import downgrade
 from muster.coordinator.groups.offsets import commit, fetch
 from muster.protocol.hashing import java_string_hash
@@ -167,7 +166,7 @@ class KafkaWays(OwnWays):
         self._bumped: set[str] = set()
         self._patches = [
             (classic, "elect", self.elect),
-            (parked_requests, "_abandon", self.leave_behind),
+            (rebalance, "_abandon", self.leave_behind),
             (ClassicGroup, "remove", lambda group, member_id: self.remove(group, member_id)),
             (ClassicGroup, "rename", lambda group, instance_id, member_id: self.rename(group, instance_id, member_id)),
             (ClassicGroup, "keep_or_elect_leader", lambda group: self.keep_or_elect_leader(group)),
@@ -192,11 +191,11 @@ class KafkaWays(OwnWays):
         with ExitStack() as stack:
             for owner, name, way in self._patches:
                 stack.enter_context(mock.patch.object(owner, name, way))
-            stack.enter_context(mock.patch.dict(dispatch.HANDLERS, {OffsetCommitRequest: self.commit}))
-            stack.enter_context(mock.patch.dict(dispatch.HANDLERS, {OffsetFetchRequest: self.fetch}))
-            joins = {**dispatch.MEMBER_REQUESTS[JoinGroupRequest], ConsumerGroup: self.join_consumer_group}
-            stack.enter_context(mock.patch.dict(dispatch.MEMBER_REQUESTS, {JoinGroupRequest: joins}))
-            stack.enter_context(mock.patch.dict(dispatch.DEADLINES, {classic.SYNC_PHASE: on_sync_deadline}))
+            stack.enter_context(mock.patch.dict(HANDLERS, {OffsetCommitRequest: self.commit}))
+            stack.enter_context(mock.patch.dict(HANDLERS, {OffsetFetchRequest: self.fetch}))
+            joins = {**MEMBER_REQUESTS[JoinGroupRequest], ConsumerGroup: self.join_consumer_group}
+            stack.enter_context(mock.patch.dict(MEMBER_REQUESTS, {JoinGroupRequest: joins}))
+            stack.enter_context(mock.patch.dict(DEADLINES, {classic.SYNC_PHASE: on_sync_deadline}))
             yield
 
     def candidates(self, group_id: str) -> frozenset[str]:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from muster.coordinator.groups.classic.member import Protocols
-from muster.coordinator.groups.common.shared_values import KEPT, MAX_SHARED_LENGTH, SharedValues
+from muster.coordinator.groups.common.state import KEPT, MAX_SHARED_LENGTH, SharedValues
 from tests.coordinator.groups.harness import GroupHarness
 from tests.coordinator.groups.test_core import reload
 

@@ -13,10 +13,17 @@ from muster.coordinator.groups.common.records import pack, size_of
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import State, Step
 from muster.coordinator.groups.consumer import checks, kafka_order, reconcile, records
-from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment
 from muster.coordinator.groups.consumer.group import Resolved
 from muster.coordinator.groups.consumer.kafka_order import Tables
-from muster.coordinator.groups.consumer.member import STABLE, Classic, ConsumerMember, Description, Position
+from muster.coordinator.groups.consumer.member import (
+    NOTHING,
+    STABLE,
+    Classic,
+    ConsumerMember,
+    CurrentAssignment,
+    Description,
+    Position,
+)
 from muster.coordinator.state_machine.interface import Now
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions as Row

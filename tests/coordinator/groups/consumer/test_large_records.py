@@ -16,10 +16,9 @@ from muster.assignors.java_order import spread, uuid_hash
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.records import PackedRecord, pack
 from muster.coordinator.groups.consumer import kafka_order, records, target
-from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import free_partitions
-from muster.coordinator.groups.consumer.member import STABLE, Position
+from muster.coordinator.groups.consumer.member import NOTHING, STABLE, CurrentAssignment, Position
 from muster.coordinator.groups.consumer.reconciliation_facts import MAX_FREED, ReconciliationFacts
 from muster.coordinator.groups.consumer.records import LaterRows
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import TopicPartitions

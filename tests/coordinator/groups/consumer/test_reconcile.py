@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.groups.consumer.assignments import (
-    NOTHING,
-    CurrentAssignment,
-    current_assignment,
-    partition_sets,
-    same_partitions,
-    target_assignment,
-    without_epochs,
-)
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import (
+    NOTHING,
     STABLE,
     START,
     UNKNOWN,
     UNRELEASED_PARTITIONS,
     UNREVOKED_PARTITIONS,
+    CurrentAssignment,
     Position,
+    current_assignment,
+    partition_sets,
+    same_partitions,
+    target_assignment,
+    without_epochs,
 )
 from muster.coordinator.groups.consumer.reconcile import Target, next_position
 from muster.protocol.errors import ErrorCode

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.coordinator.groups.consumer.assignments import FEW, CurrentAssignment, with_shared_tuples
 from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
-from muster.coordinator.groups.consumer.member import Description, Position
+from muster.coordinator.groups.consumer.member import FEW, CurrentAssignment, Description, Position, with_shared_tuples
 from muster.coordinator.groups.consumer.records import current, group_epoch, member_metadata, target, target_epoch
 from muster.coordinator.groups.core import GroupCore
 from muster.protocol.errors import ErrorCode

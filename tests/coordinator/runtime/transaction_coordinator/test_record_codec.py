@@ -12,8 +12,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.log import CorruptBatch, batches
 from muster.coordinator.log.records.headers import read_header
 from muster.coordinator.runtime.transaction_coordinator.record_codec import RecordCodec, RecordReader
-from muster.coordinator.state_machine.interface import Now, Record
-from muster.coordinator.state_machine.record_bytes import to_bytes
+from muster.coordinator.state_machine.interface import Now, Record, encode_record
 from muster.protocol.message import UnrepresentableField
 from muster.protocol.messages.transaction_records.transaction_log import (
     PartitionsSchema,
@@ -59,7 +58,9 @@ def record(transactional_id: str = "x", value: TransactionLogValue | None = None
 
 def batch_of(*records: Record, offset: int = 0, **more: Any) -> bytes:
     return bytes(
-        batches.build([to_bytes(TRANSACTION_STATE, one) for one in records], timestamp_ms=1, base_offset=offset, **more)
+        batches.build(
+            [encode_record(TRANSACTION_STATE, one) for one in records], timestamp_ms=1, base_offset=offset, **more
+        )
     )
 
 
@@ -121,7 +122,7 @@ def test_a_damaged_batch() -> None:
 
 
 def test_what_is_not_known_is_left_alone_and_told_once() -> None:
-    key, value = to_bytes(TRANSACTION_STATE, record(value=TransactionLogValue(1)))
+    key, value = encode_record(TRANSACTION_STATE, record(value=TransactionLogValue(1)))
     assert value is not None
     newer_key, newer_value = b"\0\7" + key[2:], b"\0\7" + value[2:]
     pairs = [(newer_key, value), (newer_key + b"x", value), (key, newer_value), (key + b"\0", value), (None, b"")]

@@ -8,8 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muster.coordinator.runtime.transaction_coordinator.record_codec import packed
-from muster.coordinator.state_machine.interface import Record
-from muster.coordinator.state_machine.record_bytes import pack
+from muster.coordinator.state_machine.interface import Record, pack_record
 from muster.protocol.message import UnrepresentableField
 from muster.protocol.messages.transaction_records.transaction_log import (
     PartitionsSchema,
@@ -54,11 +53,11 @@ def said(form: Any, *given: Any) -> Any:
 @example("n" * 508, USUAL, 1)
 def test_it_is_what_the_plain_way_gives(name: str, value: TransactionLogValue | None, version: int) -> None:
     record = Record(TransactionLogKey(name), value, version)
-    assert said(packed, record) == said(pack, TRANSACTION_STATE, record)
+    assert said(packed, record) == said(pack_record, TRANSACTION_STATE, record)
 
 
 def test_the_usual_record_takes_the_quick_way(monkeypatch: Any) -> None:
-    monkeypatch.setattr("muster.coordinator.runtime.transaction_coordinator.record_codec.pack", None)
-    assert packed(Record(TransactionLogKey("x"), USUAL, 1)) == pack(
+    monkeypatch.setattr("muster.coordinator.runtime.transaction_coordinator.record_codec.pack_record", None)
+    assert packed(Record(TransactionLogKey("x"), USUAL, 1)) == pack_record(
         TRANSACTION_STATE, Record(TransactionLogKey("x"), USUAL, 1)
     )
