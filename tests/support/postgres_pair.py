@@ -25,8 +25,8 @@ PATIENCE_S = 60.0
 WAITING = "pg_stat_activity WHERE wait_event = 'SyncRep'"
 """The sessions that wait for the standby."""
 SETTINGS = {"fsync": "off", "listen_addresses": "127.0.0.1", "wal_level": "replica", "synchronous_commit": "on"}
-RECOVERS = ("in recovery mode", "starting up", "not yet accepting connections")
-"""What PostgreSQL says while it recovers."""
+RECOVERS = ("in recovery mode", "starting up", "not yet accepting connections", "server closed the connection")
+"""What PostgreSQL says while it recovers. When one of its processes dies, it first closes all connections."""
 
 
 class Pair:
