@@ -1,7 +1,7 @@
 """GroupCore: the entry to the core. It decides nothing. How to drive it: `muster.coordinator.state_machine`.
 
-Tables have the function that decides, by request or notice, type of the group, and kind of deadline. A type of
-group is a class with the methods of `common.group.Group`, a package, and rows here and in `replay`.
+Tables have the function that decides, by request or notice, type of the group, and kind of deadline. A type of group is
+a class with the methods of `common.group.Group`, and has rows here and in `replay`.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _heartbeat(step: Step, command: Any, request: HeartbeatRequest) -> None:
 
 
 def _upgrade_prepared(step: Step, _: object, notice: UpgradePrepared) -> None:
-    """A large classic group was read: answer the heartbeat that upgrades it, by the present state of the group."""
+    """A large classic group was read: answer the heartbeat that upgrades it."""
     command = notice.command
     command.prepared = notice.prepared or upgrade.NOTHING_READ
     _member_request(step, command, command.request)
@@ -201,10 +201,7 @@ MAX_DEADLINES_AT_ONCE: Final = 500
 
 
 class GroupCore:
-    """The groups of one partition of the offsets topic.
-
-    It has the methods of `runtime.interfaces.StateMachine`, in the order of calls that `state_machine` describes.
-    """
+    """The groups of one partition of the offsets topic. Its methods: `runtime.interfaces.StateMachine`."""
 
     __slots__ = ("_retention", "_state", "deadlines")
 
@@ -218,8 +215,7 @@ class GroupCore:
     ) -> None:
         """`first_check_ms`: how long after loading the first check of retention is; None: the usual interval.
 
-        `helpers`: do large work elsewhere; without them targets are computed at once, and no pattern finds a topic.
-        `configs`: see `State`.
+        `helpers`: do large work elsewhere; None: targets are computed at once, and no pattern finds a topic.
         """
         interval_ms = settings.offsets_retention_check_interval_ms
         self._retention = Retention(interval_ms if first_check_ms is None else first_check_ms)
@@ -239,10 +235,7 @@ class GroupCore:
         return len(self._state.groups)
 
     def handle(self, command: Command | Notice, now: Now, max_bytes: int = NO_LIMIT) -> Output:
-        """Handle one command, or a notice. `max_bytes`: the present `max.message.bytes` of `__consumer_offsets`.
-
-        Raises TypeError for a request that the core does not answer.
-        """
+        """Handle one command, or a notice. `max_bytes`: of a batch now. Raises TypeError for any other input."""
         what: Any = command.request if isinstance(command, Command) else command
         decide = HANDLERS.get(type(what))
         if decide is None:
@@ -261,10 +254,7 @@ class GroupCore:
         return sessions.prepare_heartbeat(self._state, request)
 
     def prepare_consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
-        """The sender of such heartbeats of KIP-848. None when no member can be prepared now.
-
-        Call it before the heartbeat is handled.
-        """
+        """The same for heartbeats of KIP-848. Call it before the heartbeat is handled."""
         return consumer_heartbeat.prepare_heartbeat(self._state, request, client)
 
     def prepare_commit(
@@ -288,10 +278,9 @@ class GroupCore:
         return commits.commit_prepared(self._state, commit, offsets, leader_epochs, now, max_bytes)
 
     def advance(self, now: Now, waits: LateAnswers = NO_LATE_ANSWERS) -> Output:
-        """Handle the deadlines that are due by `now`, in the order of their times.
+        """Handle the deadlines that are due by `now`, in their order. Of very many, only the first are handled.
 
-        When there are very many, only the first are handled, and `next_deadline_ms` is past then. A member that was
-        silent because its answer was late is not removed.
+        Then `next_deadline_ms` is past. A member that was silent because its answer was late is not removed.
         """
         step = Step(self._state, now, late_answers=waits)
         deadlines, groups = self._state.deadlines, self._state.groups
@@ -316,10 +305,7 @@ class GroupCore:
         return self._state.evolve_transactional(batch)
 
     def end_transaction(self, end: EndTransaction, now: Now) -> Generator[None, None, Sequence[Event]]:  # noqa: ARG002  # every entry point takes the time
-        """End a transaction, now or in a replay, in steps. Other calls may be made between two steps.
-
-        Returns the events to report.
-        """
+        """End a transaction in steps, between which other calls may be made. Returns the events to report."""
         return replay.end_transaction(self._state, end)
 
     def open_transactions(self) -> Collection[OpenTransaction]:
@@ -327,10 +313,7 @@ class GroupCore:
         return self._state.offsets.pending.transactions()
 
     def loaded(self, now: Now) -> Output:
-        """All records are replayed: groups with members are Stable, with fresh sessions.
-
-        A group above the size limit rebalances.
-        """
+        """All records are replayed: groups with members are Stable, with fresh sessions."""
         step = Step(self._state, now)
         deletion.delete_offsets_of_deleted_topics(step)
         retention.start(step, self._retention)
@@ -339,9 +322,7 @@ class GroupCore:
         return step
 
     def resign(self, error_code: int) -> Output:
-        """Give the groups up: all parked requests are answered with `error_code`. The core cannot
-        be used afterwards.
-        """
+        """Give the groups up: parked requests are answered with `error_code`. The core cannot be used afterwards."""
         state = self._state
         replies: list[Reply] = []
         for group in state.groups.values():

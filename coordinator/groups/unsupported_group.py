@@ -1,7 +1,6 @@
-"""An unsupported group (a share or streams group), kept as in a log of Kafka's.
+"""An unsupported group (a share or streams group): it is listed, and its records and offsets are kept.
 
-It is listed, and its records and offsets are kept. Requests for classic groups are refused as Kafka refuses them. Its
-members cannot connect to this server, so it does not change.
+Requests for classic groups are refused as Kafka does. Its members cannot connect to this server, so it does not change.
 """
 
 from __future__ import annotations
@@ -137,9 +136,7 @@ class UnsupportedGroup:
         return ErrorCode.GROUP_ID_NOT_FOUND if self.kind == SHARE else 0
 
     def validate_delete(self) -> int:
-        """A group may be deleted while it is Empty. A share group also has a state in another topic, which only Kafka
-        can delete.
-        """
+        """A group may be deleted while it is Empty. Only Kafka can delete the other state of a share group."""
         return 0 if self.state == EMPTY and self.kind != SHARE else ErrorCode.NON_EMPTY_GROUP
 
     def is_unused(self) -> bool:
@@ -147,9 +144,7 @@ class UnsupportedGroup:
         return not self.validate_delete()
 
     def unused_since_ms(self) -> int:
-        """Offsets of a group without members expire by their commit time. In other groups nothing expires: no member
-        can commit here.
-        """
+        """Offsets of a group without members expire by their commit time. In other groups nothing expires."""
         return SINCE_COMMIT if self.is_unused() else NOT_NOW
 
     def subscribes_to(self, topic: str) -> bool:  # noqa: ARG002  # its members' subscriptions are not read

@@ -1,8 +1,7 @@
 """Counts of one second, so that clients cannot fill a disk: refused requests, and ended transactions of groups.
 
-One event for each cause and client counts refused requests; names have at most `MAX_BYTES`. One event for each group,
-producer and outcome counts transactions: a busy producer ends a hundred transactions a second. The module sets no timer
-and writes nothing.
+One event for each cause and client counts refused requests. One event for each group, producer and outcome counts
+transactions: a busy producer ends a hundred transactions a second.
 """
 
 from __future__ import annotations
@@ -69,9 +68,8 @@ class RefusalCounts:
             self._others = [others + 1, first_ms if others else wall_ms]
 
     def take(self) -> Iterator[tuple[str | None, int, Facts]]:
-        """The events to write: the name of each, the time of its first refusal (wall ms), and its facts.
-
-        All counts are reset.
+        """Reset all counts. Yields the name, the time of its first refusal (wall ms) and the facts of each event to
+        write.
         """
         counts, (others, others_ms) = self._counts, self._others
         self._counts, self._others, self._bytes_left, self.began_ms = {}, [0, 0], MAX_BYTES, None
@@ -135,8 +133,8 @@ class TransactionCounts:
         return len(self._counts) >= MAX_TRANSACTION_COUNTS
 
     def take(self) -> Iterator[tuple[str, str, int, dict[str, int]]]:
-        """The events to write: kind and group, the time of the first end (wall ms), and the facts. All counts are
-        reset.
+        """Reset all counts. Yields kind, group, the time of the first end (wall ms) and the facts of each event to
+        write.
         """
         counts, self._counts, self.began_ms = self._counts, {}, None
         for (kind, group_id, producer_id), (first, last, transactions, offsets, first_ms) in counts.items():

@@ -1,7 +1,7 @@
 """The writer of one partition of a history (`__group_events`, `__transaction_events`): it appends rows in batches.
 
-No answer waits for the disk. If the log fails, or is not here yet, some events wait until it can be opened. Further
-events are lost. The loss is logged once, and does not stop groups and transactions.
+No answer waits for the disk. If the log fails, or is not here yet, some rows wait until it can be opened. Further rows
+are lost, with one log line.
 """
 
 from __future__ import annotations
@@ -59,10 +59,7 @@ class EventWriter:
     def __init__(
         self, partition: int, open_log: Callable[[], tuple[EventLog, int]], clock: Clock, topic: str | None = None
     ) -> None:
-        """`open_log` returns the partition's log and the epoch of its leader. It opens a log that had failed again.
-
-        `topic`: its name in log lines.
-        """
+        """`open_log` returns the partition's log, opened again if it had failed, and the epoch of its leader."""
         self._place = {"partition": partition} if topic is None else {"topic": topic, "partition": partition}
         self._open_log = open_log
         self._clock = clock
@@ -74,10 +71,7 @@ class EventWriter:
         self._sync_is_due = False
 
     def renew(self) -> None:
-        """The log was opened anew, or has another leader, or was moved to this process.
-
-        It is opened at the next event, or now when some events wait for it.
-        """
+        """The log has another leader, or is open anew. The next event opens it, or rows that wait for it."""
         self._log = None
         self._closed_until_ms = 0
         if self._kept:
@@ -145,7 +139,6 @@ class EventWriter:
                           **self._place, error=str(error))  # fmt: skip
 
     def _keep(self, rows: Sequence[Row]) -> None:
-        """The rows were not written: keep as many as may wait."""
         kept = rows[: MAX_KEPT - len(self._kept)]
         self._kept += kept
         self._lost += len(rows) - len(kept)

@@ -1,8 +1,8 @@
 """The writer of one partition of `__group_events`, for the events of one shard's groups as they happen.
 
-Events are appended before an answer that shows them leaves. At the latest they are appended at the end of the same
-iteration of the event loop. So a killed process loses no event that a client has seen. Rows of small events are made at
-once. Those of large groups are made a few pieces at a time; later events wait for them.
+Events are appended before an answer that shows them leaves, at the latest with the iteration of the event loop. So a
+killed process loses no event that a client has seen. Rows of small events are made at once. Those of large groups are
+made a few pieces at a time, and later events wait for them.
 """
 
 from __future__ import annotations
@@ -33,16 +33,11 @@ PIECES_AT_ONCE: Final = 10
 """Pieces of one event (`schema.pieces`) that are made at once: some 5 ms."""
 
 A_SHORT_ONE: Final = 0.01
-"""The least number of pieces that an event of one member counts for.
-
-So the events that wait for a large one do not grow without limit.
-"""
+"""The least number of pieces that an event counts for, so that few events wait for a large one."""
 BYTES_AS_A_PIECE: Final = 64 * 1024
 """Text of events of one member that counts for a piece. Most of it is metadata, which is encoded fast."""
 MAX_ROWS_WAITING: Final = 100_000
-"""Limit for the members of all waiting events.
-
-So a group that rebalances faster than its events are made does not fill the memory.
+"""Members of all waiting events. So a group that rebalances faster than its events are made does not fill the memory.
 """
 
 
@@ -146,9 +141,8 @@ SHARD_LOADED: Final = "shard_loaded"
 REQUESTS_REFUSED: Final = "requests_refused"
 """api, error, error_code, client_id, host, instance, count: of one second."""
 MEMBER_FENCED: Final = "member_fenced"
-"""As REQUESTS_REFUSED, for requests of a member with an old instance or epoch.
-
-Its instance id now belongs to another member, or its epoch is not that of its group.
+"""As REQUESTS_REFUSED, for requests of a member whose instance id has another member, or whose epoch is not the
+group's.
 """
 PRODUCER_FENCED: Final = "producer_fenced"
 """As REQUESTS_REFUSED, for offsets of a transaction whose transactional id now belongs to a newer producer."""
@@ -170,10 +164,7 @@ class Journal:
         clock: Clock,
         on_unstable: Callable[[Event], object] = lambda _: None,
     ) -> None:
-        """`open_log`: see `EventWriter`.
-
-        `on_unstable` is called when members of a group begin to leave and join in a loop.
-        """
+        """`open_log`: see `EventWriter`. `on_unstable` is called when members begin to leave and join in a loop."""
         self.partition = partition
         self._clock = clock
         self._writer = EventWriter(partition, open_log, clock)
@@ -185,10 +176,7 @@ class Journal:
         self._is_scheduled = False
 
     def report(self, happened: Sequence[Event], now: Now) -> None:
-        """Take events. They are written by `flush`, or at the end of this iteration of the event loop.
-
-        Refusals and ends of transactions are counted and written within a second.
-        """
+        """Take events, for `flush` or the end of this iteration. Counted ones are written within a second."""
         for event in happened:
             if event.kind == events.REQUEST_REFUSED:
                 self._count(event, now)
@@ -203,7 +191,6 @@ class Journal:
                     self._check_members(event, now.wall_ms)
 
     def _check_members(self, event: Event, wall_ms: int) -> None:
-        """Check whether a member leaves and joins again and again."""
         event_of_group = self._unstable.add(event, wall_ms)
         if event_of_group is not None:
             self._pending.add(event_of_group, wall_ms)

@@ -18,10 +18,7 @@ Owned = Mapping[str, Sequence[int]]
 
 
 def read(assignments: Iterable[tuple[str, bytes]]) -> Generator[None, None, dict[str, Owned] | None]:
-    """The partitions of each member, from (member id, assignment). None if an assignment cannot be decoded.
-
-    It yields between steps.
-    """
+    """The partitions of each member, from (member id, assignment). None if one cannot be decoded."""
     owned: dict[str, Owned] = {}
     left = BYTES_A_STEP
     for member, assignment in assignments:

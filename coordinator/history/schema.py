@@ -1,10 +1,8 @@
 """The JSON of `__group_events`: one record's value for each event, as `docs/events.md` describes it. Pure.
 
-Every value has `v` (the schema's version), `kind`, `group`, `time` (wall ms) and the fields of its kind. A reader
-ignores unknown kinds and fields. A field is never renamed and never changes its meaning under the same `v`.
-
-The text is built here, not by a general encoder, because one value may have 1,000 members. It is made in pieces of less
-than a millisecond. It has at most `MAX_BYTES`; a larger one is refused before it is made.
+Every value has `v` (the schema's version), `kind`, `group`, `time` (wall ms) and the fields of its kind. A field is
+never renamed and never changes its meaning under the same `v`. One value may have 1,000 members. So its text is made in
+pieces of less than a millisecond, by no general encoder. A text of more than `MAX_BYTES` is refused before it is made.
 """
 
 from __future__ import annotations
@@ -88,10 +86,7 @@ def short_json(event: Event, wall_ms: int) -> bytes | None:
 
 
 def pieces(event: Event, wall_ms: int) -> Iterator[str | None]:
-    """The text of that value, one piece at a time. A piece is None when some work was done without text.
-
-    Raises TooLarge.
-    """
+    """The text of that value, in pieces. None: some work was done without text. Raises TooLarge."""
     yield _head(event, wall_ms)
     whole = _WHOLE.get(event.kind)
     if whole is not None:
@@ -206,7 +201,6 @@ def _target(facts: dict[str, Any]) -> Iterator[str | None]:
 
 
 def _most_moved(rows: list[tuple[str | None, int, int, int]]) -> list[tuple[str | None, int, int, int]]:
-    """The topics that the event names, in their order."""
     return nsmallest(MAX_TOPICS, rows, key=lambda row: (-row[1], row[0] or ""))
 
 

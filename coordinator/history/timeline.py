@@ -1,7 +1,7 @@
 """Events of `__group_events` as lines for an operator. Pure: values in, text out.
 
-`Timeline` gets the values of one group in order. A completed rebalance is one line. The line has its duration, its
-cause and member, and the moved partitions. It also has the other members that joined and left meanwhile.
+A completed rebalance is one line: its duration, its cause and member, the moved partitions. The line also counts the
+members that joined and left meanwhile.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ class Timeline:
     """The lines of one group."""
 
     def __init__(self, zone: Any = None, *, dates: bool = True, everything: bool = False) -> None:
-        """`zone`: a datetime.tzinfo; None is the machine's.
-
-        `everything`: also the events that are part of a rebalance's line.
-        """
+        """`zone`: a datetime.tzinfo; None is the machine's. `everything`: also events that are part of another line."""
         self._zone = zone
         self._dates = dates
         self._everything = everything
@@ -97,7 +94,6 @@ class Timeline:
         return f'{text} ("{trigger["reason"]}")' if trigger["reason"] else text
 
     def _who_left(self) -> str:
-        """Members that left without a line of their own."""
         left = [one for one in self._went.values() if one["kind"] == "member_left"]
         if not left:
             return ""

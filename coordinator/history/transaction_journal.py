@@ -1,12 +1,8 @@
 """The writer of one partition of `__transaction_events`, for the events of one shard's transactional ids.
 
-A busy id has several events in each transaction. So they are gathered and appended together, at the latest `LATEST_MS`
-after they happened. A killed process loses the events of that time; the state of each id is in `__transaction_state`.
-Fenced and refused requests are counted for a second. If the log fails, events are lost, and transactions continue.
-
-The value of a record is described in `docs/events.md`. Every value has `v` (the schema's version), `kind`,
-`transactional_id`, `time` (wall ms), `producer_id`, `producer_epoch` and the fields of its kind. A reader ignores
-unknown kinds and fields. A field is never renamed and never changes its meaning under the same `v`.
+A busy id has several events in each transaction. So they are appended together, at the latest `LATEST_MS` after they
+happened. A killed process loses the events of that time; the state of each id is in `__transaction_state`. If the log
+fails, events are lost, and transactions continue. `docs/events.md` describes the values.
 """
 
 from __future__ import annotations
@@ -43,10 +39,7 @@ _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encod
 
 
 def transaction_json(event: Event, wall_ms: int) -> bytes:
-    """The value of the event's record.
-
-    The text is built here: a general encoder takes twice the time, and each transaction has five events.
-    """
+    """The value of the event's record. A general encoder takes twice the time, and each transaction has five events."""
     kind, name, producer_id, producer_epoch, facts = event
     values = [
         value
@@ -66,7 +59,7 @@ def transaction_json(event: Event, wall_ms: int) -> bytes:
 
 @lru_cache(maxsize=100)
 def _form(kind: str, *facts: str) -> str:
-    """The constant text of an event of this kind with these facts. It has a %s for each value."""
+    """The constant text of an event with these facts. It has a %s for each value."""
     names = "".join(f',"{_RENAMED.get(fact, fact)}":%s' for fact in facts)
     return (
         f'{{"v":{VERSION},"kind":"{kind}","transactional_id":%s,"time":%s,"producer_id":%s,"producer_epoch":%s{names}}}'
@@ -74,10 +67,7 @@ def _form(kind: str, *facts: str) -> str:
 
 
 def _topics(partitions: Any, is_counted: bool) -> str:
-    """Partitions by topic, if they are not too many, and their number.
-
-    With `is_counted` another fact has the number.
-    """
+    """Partitions by topic, if they are not too many, and their number unless `is_counted`: another fact has it."""
     count = sum(map(len, partitions.values()))
     rows = "null"
     if count <= MAX_PARTITIONS:
@@ -200,10 +190,7 @@ class TransactionJournal:
 
 
 class TransactionObservers:
-    """The receivers of the events of a shard of transactional ids: the server's log, and the journal, if any.
-
-    It is the `Observer` of the shard.
-    """
+    """The `Observer` of a shard of transactional ids. Events go to the server's log, and to the journal, if any."""
 
     def __init__(self, journal: TransactionJournal | None, log_events: Callable[[Sequence[Event]], object]) -> None:
         self.journal = journal

@@ -1,7 +1,6 @@
 """Events of `__transaction_events` as lines for an operator. Pure: values in, text out.
 
-`TransactionTimeline` gets the values of one transactional id in order. A transaction is one line when it has ended. The
-line has its duration, the cause of its end, and the partitions that it wrote to.
+An ended transaction is one line: its duration, the cause of its end, and the partitions that it wrote to.
 """
 
 from __future__ import annotations
@@ -31,10 +30,9 @@ class TransactionTimeline:
         everything: bool = False,
         groups: Callable[[Value], Sequence[str]] = lambda _: (),
     ) -> None:
-        """`zone`: a datetime.tzinfo; None is the machine's.
+        """`zone`: a datetime.tzinfo; None is the machine's. `everything`: also events that are part of another line.
 
-        `everything`: also the events that are part of a transaction's line. `groups` returns the groups whose offsets
-        an ended transaction had committed, as far as they are known.
+        `groups` returns the groups whose offsets an ended transaction had committed, as far as they are known.
         """
         self._groups = groups
         self._zone = zone
@@ -92,10 +90,7 @@ def producer(value: Value, prefix: str = "") -> str:
 
 
 def places(topics: Mapping[str, Sequence[int]] | None, groups: Sequence[str] = ()) -> str:
-    """The partitions that a transaction has written to; the partitions of offsets are last.
-
-    None stands for too many partitions.
-    """
+    """The partitions of a transaction, those of offsets last. None stands for too many partitions."""
     if topics is None:
         return "very many partitions"
     plain = sorted(one for one in topics if one != OFFSETS_TOPIC)

@@ -1,7 +1,7 @@
 """Unstable members, found while they leave and join again and again: the event `group_restless`. Pure.
 
-Only members that left are remembered, for a while: a stable group costs nothing. The rules are those of the pipeline's
-verdicts (`groups/common/events.py`), as far as they can be applied before the end.
+Only members that left are remembered, for a while. The rules are those of the pipeline's verdicts
+(`groups/common/events.py`), as far as they can be applied before the end.
 """
 
 from __future__ import annotations

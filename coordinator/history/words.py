@@ -1,7 +1,4 @@
-"""Words for an operator: members, durations, numbers, causes. Also the lines of events of consumer groups (KIP-848).
-
-Pure: values in, text out.
-"""
+"""Words for an operator: members, durations, causes, and lines of consumer groups (KIP-848). Pure."""
 
 from __future__ import annotations
 
@@ -90,10 +87,9 @@ NOT_WORTH_A_WORD_MS: Final = 100
 
 
 def reconciled(value: Value, why: str, others: str, topics: Sequence[Value]) -> str:
-    """The line for an epoch that all members have reached.
+    """The line for an epoch that all members have reached. `topics`: those that have changed.
 
-    `why` and `others`: members that joined, left, or changed their subscription. `topics`: the topics that have
-    changed.
+    `why` and `others`: members that joined, left, or changed their subscription.
     """
     changed = ", ".join(map(_topic, topics[:MAX_NAMED]))
     parts = [f"{why} ({changed})" if why and changed else why or changed, others, _handed(value)]

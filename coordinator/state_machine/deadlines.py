@@ -1,11 +1,7 @@
-"""Deadlines in one heap, which is put in order late, and the times for which answers waited.
+"""Deadlines in one heap, and the times for which answers waited. This module reads no clock.
 
-This module knows nothing of groups and reads no clock. Every heartbeat moves a deadline to a later time, which changes
-one field. The place in the heap is corrected when the old time is reached. Only a deadline that moves to an earlier
-time than its place is queued again. The old entry is skipped later.
-
-A client that waits for an answer sends nothing more on its connection, and must not be treated as dead. The runtime
-records these waits in `LateAnswers`.
+Every heartbeat moves a deadline to a later time, which changes one field. The place in the heap is corrected when the
+old time is reached. Only an earlier time is queued again at once; the old entry is skipped later.
 """
 
 from __future__ import annotations
@@ -22,10 +18,9 @@ _SLACK: Final = 64
 
 
 class Due:
-    """Something that may fall due at some time, for `group_id`.
+    """Something that may fall due at `due_ms` (monotonic, NEVER when it is off), for `group_id`.
 
-    `due_ms`: monotonic ms, NEVER when it is off. `queued_ms`: the time of its earliest entry in the heap, NEVER without
-    an entry.
+    `queued_ms`: the time of its earliest entry in the heap, NEVER without an entry.
     """
 
     __slots__ = ("due_ms", "group_id", "queued_ms")
@@ -53,10 +48,9 @@ class Deadline(Due):
 
 
 class Deadlines:
-    """All deadlines of one core.
+    """All deadlines of one core. `rang_ms`: when the deadline was due that `pop_due` returned last.
 
-    `earliest_ms`: the result of `next_ms`, or an earlier time; NEVER without deadlines. It saves a call. `rang_ms`:
-    when the deadline was due that `pop_due` returned last.
+    `earliest_ms`: the result of `next_ms`, or an earlier time, without a call. NEVER without deadlines.
     """
 
     __slots__ = ("_heap", "_order", "_stale", "earliest_ms", "rang_ms")
@@ -87,9 +81,7 @@ class Deadlines:
             self._skip_one()
 
     def next_ms(self) -> int | None:
-        """When to call `pop_due`: never after the earliest deadline, perhaps before it. None when nothing can
-        fall due.
-        """
+        """When to call `pop_due`: the earliest deadline, or an earlier time. None when nothing can fall due."""
         heap = self._heap
         while heap and heap[0][0] != heap[0][2].queued_ms:
             self._drop_top()
@@ -116,8 +108,7 @@ class Deadlines:
         return None
 
     def next_once_ms(self) -> int:
-        """When the earliest deadline falls due that is not of repeated work, or an earlier time. NEVER without such a
-        deadline.
+        """When the earliest deadline of work that is not repeated falls due, or an earlier time. NEVER without one.
 
         A core has at most one repeated work. With more of them the result may be too early.
         """
@@ -129,9 +120,8 @@ class Deadlines:
         return min((entry[0] for entry in heap[1:3]), default=NEVER)
 
     def leave_out(self, until_ms: int) -> None:
-        """Time is moved at once to `until_ms`, and nothing else falls due before.
-
-        Only the last time of repeated work up to then is kept.
+        """Move time at once to `until_ms`. Of repeated work only the last time up to then is kept; nothing else may be
+        due.
         """
         self.next_ms()
         if not self._heap:
@@ -185,9 +175,10 @@ MAX_LATE_ANSWERS: Final = 4_096
 
 
 class LateAnswers:
-    """When answers of one shard left late. All times are monotonic ms.
+    """When answers of one shard left late (monotonic ms).
 
-    `since_ms`: the arrival time of the oldest request that waits for an answer now; NEVER when none waits.
+    A client that waits for an answer sends nothing more on its connection, and must not be treated as dead. `since_ms`:
+    the arrival time of the oldest request that waits for an answer now; NEVER when none waits.
     """
 
     __slots__ = ("_late", "since_ms")

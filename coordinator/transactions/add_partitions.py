@@ -1,11 +1,10 @@
 """AddPartitionsToTxn: partitions become part of a transaction, which begins with the first ones.
 
 With verify_only (KIP-890) the request only checks whether they are part of it. AddOffsetsToTxn is the same with a
-partition of `__consumer_offsets`. The server's own check before each first batch of a transaction follows the same
-rules. It has no rows of a request and a response.
+partition of `__consumer_offsets`. The server's own check before a transaction's first batch follows the same rules.
 
-The record of a transaction has its partitions in Kafka's order. Kafka has them in a HashSet<TopicPartition>, and groups
-them in a HashMap by topic. With more than `MAX_ORDERED` partitions, new ones follow the others.
+Kafka keeps the partitions in a HashSet<TopicPartition>, and groups them in a HashMap by topic for the record. The order
+here is the same, up to `MAX_ORDERED` partitions. Further ones follow the others.
 """
 
 from __future__ import annotations
@@ -88,13 +87,11 @@ def _each(partitions: Mapping[str, Collection[int]]) -> Iterable[tuple[str, int]
 
 
 def _spread(value: int) -> int:
-    """HashMap.hash of an object with this hashCode."""
     value &= _MASK
     return value ^ value >> 16
 
 
 def _buckets_for(count: int) -> int:
-    """The buckets of a HashMap that has grown to so many entries."""
     buckets = _LEAST_BUCKETS
     while count * 4 > buckets * 3:
         buckets *= 2
@@ -102,7 +99,6 @@ def _buckets_for(count: int) -> int:
 
 
 def _buckets_of_copy(count: int) -> int:
-    """The buckets of a HashSet that was copied from a set with so many entries."""
     return 1 << (max(count * 4 // 3 + 1, _LEAST_BUCKETS) - 1).bit_length()
 
 
@@ -160,9 +156,7 @@ def handle_one(step: Step, command: TransactionCommand, asked: PartitionsAsked) 
 
 
 def _decide(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: int) -> tuple[_ErrorOf, int]:
-    """Add the partitions, or only check them. Returns the error of each, and how many of the `left` bytes its record
-    takes.
-    """
+    """Add the partitions, or only check them. Returns the error of each, and how many of the `left` bytes were used."""
     used = 0
     if asked.verify_only:
         error, error_of = _verify(step, asked)
@@ -175,7 +169,6 @@ def _decide(step: Step, command: TransactionCommand, asked: PartitionsAsked, lef
 
 
 def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: int) -> tuple[int, int]:
-    """Add the missing partitions. Returns the error, and how many of the `left` bytes its record may take."""
     if not asked.transactional_id:
         return ErrorCode.INVALID_REQUEST, 0
     one = step.state.transactions.get(asked.transactional_id)
@@ -220,10 +213,7 @@ def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: 
 
 
 class _Addition(NamedTuple):
-    """The result of adding partitions to those of a transaction.
-
-    Other transactions get the same object, so it must never be changed.
-    """
+    """The result of adding partitions to those of a transaction. Many transactions share it: never change it."""
 
     new: Mapping[str, Sequence[int]]
     """The requested partitions that were missing."""
@@ -242,7 +232,6 @@ FEW: Final = 8
 
 
 def _addition(present: Partitions, asked: Mapping[str, Sequence[int]]) -> _Addition | None:
-    """The addition. None when the partitions would be too many."""
     count = sum(map(len, present.values())) + sum(map(len, asked.values()))
     if count <= FEW:
         return _of_few(_key(present), _key(asked))
@@ -275,7 +264,6 @@ def _in_both(present: Partitions, asked: Mapping[str, Sequence[int]]) -> int:
 
 
 def _not_there(present: Partitions, topics: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-    """The requested partitions that are not part of the transaction yet."""
     more: dict[str, list[int]] = {}
     for topic, ids in topics.items():
         there = present.get(topic, ())

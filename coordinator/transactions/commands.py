@@ -27,11 +27,9 @@ class TransactionSettings:
 class TransactionCommand(Command):
     """A request about a transactional id, in the newest version of its message.
 
-    The requests are InitProducerId, AddPartitionsToTxn, EndTxn, DescribeTransactions and ListTransactions.
-    `client_transaction_version`: what the version of the request says of its client. That is Kafka's
-    TransactionVersion: 2 from EndTxn 5 and AddPartitionsToTxn 4 on, else 0. `spare_producer_id`: a fresh id, durably
-    taken from its block, for InitProducerId and EndTxn; -1 for others. It becomes -1 when the core uses it. An answer
-    without the id may have used it too, for the transaction after the one that ends.
+    `client_transaction_version`: Kafka's TransactionVersion of the client. It is 2 from EndTxn 5 and AddPartitionsToTxn
+    4 on, else 0. `spare_producer_id`: a fresh id, durably taken from its block, for InitProducerId and EndTxn; else -1.
+    It becomes -1 when the core uses it, for this transaction or for the next one.
     """
 
     __slots__ = ("client_transaction_version", "spare_producer_id")
@@ -55,10 +53,7 @@ class TransactionCommand(Command):
 
 
 class PartitionsAsked(Message):
-    """AddPartitionsToTxn for one transactional id, as the server itself sends it before it appends records.
-
-    The answer is `PartitionErrors`. `topics`: partitions by topic.
-    """
+    """AddPartitionsToTxn for one transactional id, sent by the server before it appends records."""
 
     __slots__ = ("producer_epoch", "producer_id", "topics", "transactional_id", "verify_only")
     api = "AddPartitionsToTxn"

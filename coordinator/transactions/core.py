@@ -1,7 +1,4 @@
-"""TransactionCore: the entry to the core of transactions.
-
-Its tables say which function handles a request or a deadline. This module decides nothing.
-"""
+"""TransactionCore: the entry to the core of transactions. Tables have the functions that decide."""
 
 from __future__ import annotations
 
@@ -52,14 +49,11 @@ def no_producer_id() -> int:
 
 
 class TransactionCore:
-    """The transactional ids of one partition of the topic of transactions.
+    """The transactional ids of one partition of `__transaction_state`. Its methods: `runtime.interfaces.StateMachine`.
 
-    It has the methods of `runtime.interfaces.StateMachine`, in the order of calls that `state_machine` describes.
-
-    When a transaction is to end, one of the replies is a WriteTxnMarkersRequest for `send_markers(id)`. It is sent when
-    the decision is durable. When each of its partitions has its marker, or is deleted, `MarkersWritten` is to be
-    handled. After a load that reply is sent again for each transaction that was about to end. Work that was begun for
-    an earlier core is to be forgotten.
+    A transaction ends with a WriteTxnMarkersRequest among the replies, for `send_markers(id)`, when the decision is
+    durable. `MarkersWritten` is the answer, when each partition has its marker or is deleted. A load gives that reply
+    again for each transaction that was about to end.
     """
 
     __slots__ = ("_expiry", "_first_check_ms", "_state", "deadlines")
@@ -74,8 +68,8 @@ class TransactionCore:
     ) -> None:
         """`first_check_ms`: the time from loading to the first check for expired ids; None: the usual interval.
 
-        `next_producer_id`: returns a fresh producer id, durably taken from its block, or -1 when it has none now. It is
-        called only when the transaction of a producer without further epochs times out.
+        `next_producer_id`: returns a fresh, durable producer id, or -1 when there is none now. It is called when the
+        transaction of a producer without further epochs times out.
         """
         self._expiry = Expiry()
         self._first_check_ms = first_check_ms
@@ -93,10 +87,7 @@ class TransactionCore:
         return len(self._state.transactions)
 
     def producers_among(self, producer_ids: Collection[int]) -> set[int]:
-        """The producer ids, out of these, that a transactional id has.
-
-        An id also counts that it had before, or will have after, an epoch was used up.
-        """
+        """Those of these producer ids that a transactional id has, had before its epochs were used up, or will have."""
         wanted, found = frozenset(producer_ids), set[int]()
         for one in self._state.transactions.values():
             if one.producer_id in wanted or one.previous_producer_id in wanted or one.next_producer_id in wanted:

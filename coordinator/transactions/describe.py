@@ -1,8 +1,6 @@
 """DescribeTransactions and ListTransactions, for administrators. Changes nothing.
 
-The caller of ListTransactions asks each core for some ids at a time, and checks the pattern itself. Both take long with
-100,000 ids.
-
+The caller of ListTransactions asks for some ids at a time, and checks the pattern itself: 100,000 ids take long.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""How transactions end, in three steps: the decision, the markers, the record of completion.
+"""How transactions end: EndTxn, the decision, the markers, the record of completion.
 
 The decision cannot be reversed once it is in the log. Then each partition gets a marker. The last record says that all
-markers are written, and the id is free for the next transaction.
-
-EndTxn is the request of a producer for an end. Two tables have the answers when no transaction is open. One is for
-clients that get a new epoch with each end (EndTxn 5, KIP-890), one for older clients.
-
+markers are written, and the id is free for the next transaction. EndTxn has two tables.
+One is for clients that get a new epoch with each end (EndTxn 5, KIP-890), one for older clients.
 """
 
 from __future__ import annotations
@@ -50,11 +47,7 @@ NO_CLIENT = Client("", "")
 def fence(
     step: Step, one: Transaction, cause: str, use_spare_id: Callable[[], int], client: Client = NO_CLIENT
 ) -> tuple[Reply | None, int]:
-    """Abort an open transaction with the next epoch, so that its producer is fenced.
-
-    Returns the work for the time when that is durable, and the error. `use_spare_id`: returns the producer id for the
-    next transaction, when this was the last epoch.
-    """
+    """Abort an open transaction with the next epoch, so that its producer is fenced. Returns as `prepare`."""
     fencing = after(one.transactional_id, one.state, FENCED)
     return prepare(step, one, FENCE_ABORTED, TV_2, cause, use_spare_id, client, state=fencing)
 
@@ -73,7 +66,7 @@ def prepare(
     """Decide how a transaction ends. Returns the work for the time when that is durable, and the error.
 
     With `version` 2 each end gives the next epoch. If no producer may have that epoch, the next transaction has another
-    producer id.
+    producer id, which `use_spare_id` returns.
     """
     producer_epoch, last_producer_epoch = one.producer_epoch, one.last_producer_epoch
     next_producer_id, start_ms = NO_PRODUCER_ID, one.start_ms
@@ -215,10 +208,7 @@ NEW_CLIENT: Final[Mapping[tuple[str, bool, bool], str]] = MappingProxyType(
         (COMPLETE_ABORT, ABORT, True): DONE_ALREADY,
     }
 )
-"""EndTxn 5 of the newest producer, by state, by the requested end, and by whether it is a retry.
-
-A retry has the epoch that the end has just replaced.
-"""
+"""EndTxn 5, by state, by the requested end, and by whether it is a retry: with the epoch before."""
 
 
 def handle(step: Step, command: TransactionCommand, request: EndTxnRequest) -> None:

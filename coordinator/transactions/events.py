@@ -1,10 +1,9 @@
-"""What the transaction core reports for the history: kinds of events, causes, and their facts.
+"""What the transaction core reports for the history: kinds of events, causes, and their facts. Decides nothing.
 
-This module decides nothing. Each transaction has one BEGUN, any number of PARTITIONS_ADDED, and one ENDING (cause). It
-has one COMMITTED or ABORTED when each partition has its marker. After a restart ENDING is not reported again. Kinds and
-causes are words of the schema in `docs/events.md`: they are never renamed. The constant of each kind names its facts.
-Times are wall ms. "topics" are partitions by topic. They include `__consumer_offsets` when offsets are part of the
-transaction.
+Each transaction has one BEGUN, any number of PARTITIONS_ADDED, and one ENDING (cause). It has one COMMITTED or ABORTED
+when each partition has its marker. After a restart ENDING is not reported again. Kinds and causes are words of the
+schema in `docs/events.md`: they are never renamed. The constant of each kind names its facts. Times are wall ms.
+"topics" are partitions by topic, with those of `__consumer_offsets`.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from muster.protocol.message import Message
 
 
 class Event(NamedTuple):
-    """Something that happened to a transactional id.
-
-    The producer id and epoch are those of the transaction, or of the refused request.
+    """Something that happened to a transactional id. Its producer is that of the transaction, or of the refused
+    request.
     """
 
     kind: str
@@ -33,47 +31,36 @@ class Event(NamedTuple):
 # ---- kinds
 
 INITIALIZED: Final = "producer_initialized"
-"""A producer got this producer id and epoch. The facts:
+"""cause (NEW_ID, NEW_PRODUCER, SAME_PRODUCER), timeout_ms, client_id, host.
 
-* cause (NEW_ID, NEW_PRODUCER, SAME_PRODUCER), timeout_ms, client_id, host.
-* fenced_producer_id and fenced_producer_epoch: of the producer before it, which is fenced from now on. -1: there was no
-  such producer.
+fenced_producer_id and fenced_producer_epoch: of the producer before it, which is fenced from now on; else -1.
 """
 BEGUN: Final = "transaction_begun"
 """start_ms, timeout_ms, client_id, host. PARTITIONS_ADDED of its first partitions follows."""
 PARTITIONS_ADDED: Final = "partitions_added"
 """topics (only the new ones), start_ms, partitions (how many the transaction has now)."""
 ENDING: Final = "transaction_ending"
-"""The end of a transaction is decided. The facts:
+"""The end of a transaction is decided. The epoch is the one that its records have.
 
 * is_committed, cause (BY_CLIENT, TIMED_OUT, NEW_PRODUCER), start_ms, open_ms, partitions (how many).
-* version: Kafka's transaction version, 0 or 2.
-* client_id and host: "" when no client requested the end.
-
-Producer id and epoch are those of the transaction: the epoch that its records have.
+* version: Kafka's transaction version, 0 or 2. client_id and host: "" when no client requested the end.
 """
 COMMITTED: Final = "transaction_committed"
-"""A transaction was committed. The facts of both ends:
+"""cause (as in ENDING; None when that was before a restart), start_ms, took_ms, markers_ms (since ENDING), topics.
 
-* cause: as in ENDING; None when that was before a restart.
-* start_ms, took_ms (from its begin), markers_ms (from ENDING), topics, version.
-* next_producer_id and next_producer_epoch: of the next transaction.
+version, next_producer_id and next_producer_epoch (of the next transaction).
 """
 ABORTED: Final = "transaction_aborted"
 """As COMMITTED."""
 FENCED: Final = "producer_fenced"
-"""A request of a producer was refused, because its epoch or its producer id is no longer valid.
+"""A request of a producer was refused: a newer producer has the id, or its transaction timed out.
 
-A newer producer has the transactional id, or its transaction timed out. The facts: api, error (Kafka's code),
-client_id, host, current_producer_id, current_producer_epoch. Each such request is reported.
+api, error (Kafka's code), client_id, host, current_producer_id, current_producer_epoch.
 """
 EXPIRED: Final = "transactional_id_expired"
 """idle_ms (since its last change), state (Empty, CompleteCommit or CompleteAbort)."""
 REQUEST_REFUSED: Final = "request_refused"
-"""Any other error: api, error, client_id, host.
-
-CONCURRENT_TRANSACTIONS is not reported: it only says "try again".
-"""
+"""Any other error but CONCURRENT_TRANSACTIONS ("try again"): api, error, client_id, host."""
 
 KINDS: Final = (
     INITIALIZED,

@@ -1,7 +1,6 @@
-"""InitProducerId with a transactional id: a producer gets its id and a new epoch.
+"""InitProducerId with a transactional id: a producer gets its id and a new epoch, which fences all earlier producers.
 
-No producer of this transactional id had that epoch before, so all earlier producers are fenced. An open transaction is
-aborted first.
+An open transaction is aborted first.
 """
 
 from __future__ import annotations
@@ -94,7 +93,6 @@ def _new_id(step: Step, command: TransactionCommand, request: InitProducerIdRequ
 
 
 def _next_epoch(step: Step, command: TransactionCommand, request: InitProducerIdRequest, one: Transaction) -> int:
-    """Give the next epoch, or the same epoch again if the producer has lost the answer."""
     is_same = request.producer_id != NO_PRODUCER_ID
     expected, epoch = request.producer_epoch, one.producer_epoch
     cause = events.SAME_PRODUCER if is_same else events.NEW_PRODUCER

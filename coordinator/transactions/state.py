@@ -1,8 +1,6 @@
-"""The state of one transaction core, and a step: one command, or time that passes. This module decides nothing.
+"""The state of one transaction core, and a step: one command, or time that passes. Decides nothing.
 
-Records change the state in one way, live and in replay (`State.evolve`). A step collects the output, and makes the
-record of each transition.
-
+Records change the state in one way, live and in replay (`State.evolve`). A step collects the output.
 """
 
 from __future__ import annotations
@@ -100,11 +98,11 @@ class State:
         last_producer_epoch: int = NO_PRODUCER_EPOCH,
         partitions: Partitions | None = None,
     ) -> Transaction | None:
-        """Replay one record. Returns its `Transaction`, or None when the id was removed.
+        """Replay one record. Returns its `Transaction`, or None when the id was removed, or the record is of a later
+        Kafka.
 
-        A record of an unknown type or state (a later Kafka's) changes nothing. `last_producer_epoch`: see
-        `Transaction`; records do not have it. `partitions`: the decoded rows of the value, if the caller has just made
-        the value of them.
+        `last_producer_epoch`: see `Transaction`; records do not have it. `partitions`: those of the value, already
+        decoded.
         """
         if type(key) is not TransactionLogKey:
             return None
@@ -180,10 +178,9 @@ class Step(Output):
         start_ms: int | None = None,
         version: int | None = None,
     ) -> None:
-        """Let `event` happen to an id. Its record changes the state.
+        """Let `event` happen to an id. Its record changes the state. Fields that are not given stay as they are.
 
-        Fields that are not given stay as they are; the previous producer id is always the present one. `state`: the
-        state before the event, when the id only passes through it.
+        `state`: the state before the event, when the id only passes through it.
         """
         one = transaction
         transactional_id = one.transactional_id
@@ -219,10 +216,7 @@ class Step(Output):
         self.state.evolve(key, None)
 
     def event(self, kind: str, transaction: Transaction, *, producer_epoch: int | None = None, **facts: object) -> None:
-        """Report something for the history; `events` has the kinds and their facts.
-
-        `producer_epoch`: an epoch that is not the present one.
-        """
+        """Report something for the history (`events`). `producer_epoch`: an epoch that is not the present one."""
         one = transaction
         epoch = one.producer_epoch if producer_epoch is None else producer_epoch
         self.events.append(Event(kind, one.transactional_id, one.producer_id, epoch, facts))

@@ -1,12 +1,9 @@
-"""Time ends transactions and ids: transactions that are open for too long, and ids that are unused for too long.
+"""Time ends transactions that are open for too long, and ids that are unused for too long. Both checks run in slices.
 
 A transaction that is open for longer than its timeout is aborted, and its producer fenced. As on Kafka the checks are
-`transaction.abort.timed.out.transaction.cleanup.interval.ms` apart. They use the wall clock, as the begin of
-transactions does. When no transaction is open, no check runs.
-
-An id that was not used for `transactional.id.expiration.ms` is removed, unless a transaction is open. The check runs
-every `transaction.remove.expired.transaction.cleanup.interval.ms`, by the wall clock. Both checks run in slices, so
-that requests need not wait.
+`transaction.abort.timed.out.transaction.cleanup.interval.ms` apart, by the wall clock. When no transaction is open, no
+check runs. Ids that are idle for `transactional.id.expiration.ms` are removed, every
+`transaction.remove.expired.transaction.cleanup.interval.ms`.
 """
 
 from __future__ import annotations
@@ -123,7 +120,6 @@ def _is_believable(step: Step, expiry: Expiry) -> bool:
 
 
 def _slice(step: Step, left: Iterator[str]) -> bool:
-    """Check some ids. True when these were the last."""
     transactions, wall_ms = step.state.transactions, step.now.wall_ms
     newest_ms = wall_ms - step.state.settings.transactional_id_expiration_ms
     for looked_at, transactional_id in enumerate(left, 1):

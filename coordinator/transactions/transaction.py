@@ -1,9 +1,7 @@
 """One transactional id: its states, its producer, and its present or last transaction. Decides nothing.
 
-The states and every legal transition are data: the diagrams in docs/ are drawn from them (Kafka's TransactionState).
-PrepareEpochFence and Dead last only for one step. PrepareEpochFence becomes PrepareAbort in the same step; a Dead id is
-removed. No record has these states.
-
+The diagrams in docs/ are drawn from the table of transitions (Kafka's TransactionState). PrepareEpochFence and Dead
+last only for one step, and no record has them.
 """
 
 from __future__ import annotations
@@ -121,10 +119,10 @@ NO_PARTITIONS: Final[Partitions] = MappingProxyType({})
 
 
 class Transaction:
-    """One transactional id. 100,000 of them must be small: no deadline, no copies of shared values.
+    """One transactional id. 100,000 of them must be small. Only `State.evolve` changes it.
 
-    Only `State.evolve` changes it. `last_producer_epoch`: the epoch before this one, if the same producer asked for
-    this one, or a transaction ended with it. No record has it, so it is -1 after a load, as on Kafka.
+    `last_producer_epoch`: the epoch before this one, if the same producer got this one after it. No record has it, so
+    it is -1 after a load, as on Kafka.
     """
 
     __slots__ = (
@@ -150,10 +148,7 @@ class Transaction:
         self.state = EMPTY
         self.partitions: Partitions = NO_PARTITIONS
         self.start_ms = self.updated_ms = -1
-        """Wall time: when the present or last transaction began, and of the last record.
-
-        The begin is -1 when the producer has not begun any transaction.
-        """
+        """Wall time of the begin of the last transaction (-1: none has begun), and of the last record."""
         self.version = TV_0
         """Kafka's clientTransactionVersion: of the client that caused the last change."""
 

@@ -1,12 +1,8 @@
 """A classic group: its members, generation and state, kept consistent. It decides nothing and answers no request.
 
-The states are those of Kafka's ClassicGroupState. PreparingRebalance collects JoinGroup requests. CompletingRebalance
-waits for the leader's assignment. Only an Empty group is deleted, or a group that becomes a consumer group. The
-diagrams in docs/ are drawn from the table of transitions.
-
-The modules beside it (join, rebalance, sessions) decide. They change a group only through these methods. The methods
-keep the counts (parked JoinGroups, members that offer a protocol) and the map of static members correct.
-`records.replay` sets the persistent fields, live and in replay alike.
+The states are those of Kafka's ClassicGroupState; the diagrams in docs/ are drawn from the table of transitions. Only
+an Empty group is deleted, or a group that becomes a consumer group. The modules beside it (join, rebalance, sessions)
+decide, and change a group only through these methods. `records.replay` sets the persistent fields, live and in replay.
 """
 
 from __future__ import annotations
@@ -101,14 +97,13 @@ class ClassicGroup:
     """One classic group.
 
     `initial`: the join phase began from Empty, so it waits `group.initial.rebalance.delay.ms`. Then `newcomer` says
-    whether a member was added since the delay (of `delay_ms`) began. `remaining_ms` is how much more delay is allowed.
-    `pending`: ids that were handed out (KIP-394), with their deadlines. `pending_sync`: the members that have not sent
-    SyncGroup in this generation. `parked_joins`: how many members have a parked JoinGroup. `state_since_ms`: wall ms of
-    the last transition (Kafka's currentStateTimestamp).
+    whether a member was added since the delay (of `delay_ms`)
+    began. `remaining_ms` is how much more delay is allowed.
+    `pending`: ids that were handed out (KIP-394). `pending_sync`: the members that have not sent SyncGroup in this
+    generation. `state_since_ms`: wall ms of the last transition (Kafka's currentStateTimestamp).
 
-    For the history only: `rebalance`, the present rebalance. `partition_counts` of the topics when the last one was
-    completed. `departed`: the assignments of members that left, until the rebalance begins that follows from it.
-    `late_syncs`: when members synced after the assignment was in force.
+    For the history only: `rebalance`. `partition_counts` of the topics when the last one was completed. `departed`: the
+    assignments of members that left since. `late_syncs`: when members synced after the assignment was in force.
     """
 
     __slots__ = (
@@ -145,9 +140,7 @@ class ClassicGroup:
         self.sync_deadline = Deadline(SYNC_PHASE, group_id)
 
     def transition(self, event: str, wall_ms: int) -> None:
-        """Change the state by the table. Raises IllegalTransition, and changes nothing, when the table has no such
-        entry.
-        """
+        """Change the state by the table. Raises IllegalTransition, and changes nothing, without such an entry."""
         target = TRANSITIONS.get((self.state, event))
         if target is None:
             raise IllegalTransition(self.group_id, self.state, event)
@@ -168,10 +161,9 @@ class ClassicGroup:
         self.parked_joins += member.parked_join is not None
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member. The caller answers its parked requests.
+        """Remove a member or a pending id. Returns the member; the caller answers its parked requests.
 
-        If it was the leader, the next member in the order of joining becomes the leader. Returns None for an id without
-        a member; a pending id is forgotten all the same.
+        If it was the leader, the next member in the order of joining becomes the leader.
         """
         self.pending.pop(member_id, None)
         self.pending_sync.pop(member_id, None)
@@ -210,19 +202,14 @@ class ClassicGroup:
             member.protocols = protocols
 
     def park_join(self, member: Member, respond: Respond) -> Respond | None:
-        """Park the member's JoinGroup until the end of the join phase.
-
-        Returns the function that answers an older JoinGroup, which this one replaces.
-        """
+        """Park the member's JoinGroup. Returns the function that answers an older one, which it replaces."""
         older = member.parked_join
         member.parked_join = respond
         self.parked_joins += older is None
         return older
 
     def unpark_join(self, member: Member) -> Respond | None:
-        """Return the function that answers the member's parked JoinGroup, and unpark it. None when no JoinGroup is
-        parked.
-        """
+        """Unpark the member's JoinGroup. Returns the function that answers it, or None when none is parked."""
         respond = member.parked_join
         if respond is not None:
             member.parked_join = None
@@ -253,10 +240,7 @@ class ClassicGroup:
         return elect(self.support, leader)
 
     def keep_or_elect_leader(self) -> bool:
-        """Keep the present leader if it has joined this rebalance, else elect the first member that has.
-
-        False when no member has joined.
-        """
+        """Keep the leader if it has joined this rebalance, else elect the first member that has. False: none has."""
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.parked_join is not None:
             return True
@@ -281,9 +265,7 @@ class ClassicGroup:
             self.subscriptions = Subscriptions([one.metadata(self.protocol_name) for one in self.members.values()])
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic. When that is unknown, True for any topic of a
-        group of consumers.
-        """
+        """Whether a member subscribes to the topic. If that is unknown, True for groups of consumers."""
         topics = self.subscriptions.topics()
         return self.protocol_type == CONSUMER if topics is None else topic in topics
 
@@ -294,10 +276,7 @@ class ClassicGroup:
     # ---- checks
 
     def validate_member(self, member_id: str, instance_id: str | None) -> int:
-        """Is this a member, with this instance id? A wrong instance is fenced, and is checked first.
-
-        Returns 0, or an error code.
-        """
+        """Is this a member, with this instance id (checked first)? Returns 0, or an error code."""
         if instance_id is not None:
             holder = self.static_ids.get(instance_id)
             if holder is None:
@@ -333,11 +312,7 @@ class ClassicGroup:
         epoch: int,
         partitions: Partitions,  # noqa: ARG002
     ) -> int:
-        """May offsets be committed in a transaction? They may in each state of the group.
-
-        They may also be committed for no particular member: producers before KIP-447 send no member. Returns 0, or an
-        error code.
-        """
+        """May offsets be committed in a transaction? They may in each state, and without a member (before KIP-447)."""
         if epoch < 0 and (self.state == EMPTY or (not member_id and instance_id is None)):
             return 0
         error = self.validate_member(member_id, instance_id)

@@ -1,9 +1,4 @@
-"""The events of a classic group for the history: one function for each kind of event. Decides nothing.
-
-`rejoin_cause` finds why a member that joins again starts a rebalance: the changes in its JoinGroup. Facts for later
-events are kept in the group's `RebalanceFacts`.
-
-"""
+"""The events of a classic group for the history: one function for each kind of event. Decides nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +22,7 @@ MAX_DECODED_BYTES: Final = 64 * 1024
 
 
 def rejoin_cause(group: ClassicGroup, member: Member, protocols: Protocols, image: TopicsImage) -> str:
-    """The cause. Call it before the member gets the new `protocols`.
+    """Why a member that joins again starts a rebalance. Call it before the member gets the new `protocols`.
 
     A leader joins again when it sees other partition counts. Its JoinGroup does not say so, but the counts of the last
     generation show it.
@@ -46,9 +41,7 @@ def rejoin_cause(group: ClassicGroup, member: Member, protocols: Protocols, imag
 
 
 def partition_counts(group: ClassicGroup, image: TopicsImage) -> dict[str, int]:
-    """The existing subscribed topics, by name, with their partition counts. Empty when the topics are unknown or too
-    many.
-    """
+    """The partition counts of the existing subscribed topics. Empty when they are unknown or too many."""
     if group.subscriptions.is_long:
         return {}
     by_name = image.by_name
@@ -80,9 +73,9 @@ def _topics(said: list[ConsumerProtocolSubscription | None]) -> list[frozenset[s
 
 
 def _gave_up(before: list[ConsumerProtocolSubscription | None], now: list[ConsumerProtocolSubscription | None]) -> bool:
-    """Whether a consumer of the same topics owns less than before, as in the second round of a cooperative rebalance.
+    """Whether a consumer owns less than before, as in the second round of a cooperative rebalance.
 
-    Its other metadata changes with every generation. Other unreadable bytes count as a change.
+    Its other metadata changes with every generation. Unreadable bytes count as a change.
     """
     return any(
         one is None or other is None or _owned(one) - _owned(other) for one, other in zip(before, now, strict=True)
@@ -94,10 +87,7 @@ def _owned(said: ConsumerProtocolSubscription) -> set[tuple[str, int]]:
 
 
 def heard_ms(member: Member, due_ms: int, now: Now) -> int | None:
-    """The time of a member's last request (wall ms). None when it sent none since this core was loaded.
-
-    It is derived from its session's `due_ms` and the times of its JoinGroup and SyncGroup.
-    """
+    """Wall ms of a member's last request, from its session's `due_ms`. None when it sent none since the load."""
     asked_ms = member.asked_ms(due_ms)
     if asked_ms in (NEVER, member.restarted_ms):
         return max(member.joined_ms, member.synced_ms) or None
@@ -127,9 +117,7 @@ def trigger(member: Member, reason: str | None = None) -> Trigger:
 
 
 def rebalance_started(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None) -> None:
-    """A rebalance is about to begin: the group has changed only by a new member. The rebalance before, if any, has
-    failed.
-    """
+    """A rebalance is about to begin, only by a new member so far. The rebalance before, if any, has failed."""
     now, failed = step.now, group.rebalance
     if group.late_syncs:
         _report_late_syncs(step, group)

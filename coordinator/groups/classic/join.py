@@ -1,9 +1,8 @@
 """JoinGroup: its checks in Kafka's order, then a decision by its sender and the state of the group, as data.
 
 Sources: KIP-345 (static members), KIP-389 (group.max.size), KIP-394 (member id required), KIP-814 (skip assignment).
-When a static member returns, its new incarnation replaces the old one, which is fenced. Its stored assignment, its
-leadership, and the client id and host of the old connection stay, as on Kafka.
-
+When a static member returns, its old incarnation is fenced. The stored assignment, the leadership, and client id and
+host of the old connection stay, as on Kafka.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class JoinCommand(Command):
 MAX_METADATA_BYTES: Final = 32 * 1024 * 1024
 """The limit for the sum, over all members of a group, of each member's longest metadata.
 
-The leader's answer has the metadata of all members. A larger group could not be written into a record either.
+The leader's answer has the metadata of all. A larger group could not be written into a record either.
 """
 
 # ---- senders (the first that fits)
@@ -136,7 +135,7 @@ def handle(step: Step, command: JoinCommand, request: JoinGroupRequest, group: C
 def create_group(step: Step, command: JoinCommand, request: JoinGroupRequest, other: Group | None) -> None:
     """Answer a JoinGroup for a group that does not exist, or is of another type.
 
-    Without a member id it makes a classic group. A group of another type is replaced if it might be deleted.
+    Without a member id it makes a classic group, in place of a group that might be deleted.
     """
     error = request_error(step, request)
     if not error and other is not None and other.validate_delete():
@@ -200,10 +199,7 @@ def sender_of(group: ClassicGroup, join: CheckedJoin) -> str:
 
 
 def _refuse_new_group(step: Step, command: JoinCommand, request: JoinGroupRequest) -> None:
-    """The group's name is too long to be written.
-
-    As on Kafka, a client that needs a member id gets one all the same, but the id stays unknown.
-    """
+    """The group's name is too long to be written. As on Kafka, a client that needs an id gets one all the same."""
     if command.requires_known_member_id and request.group_instance_id is None:
         new_id = f"{command.client.client_id}-{command.drawn_id}"
         step.reply(command.respond, join_refusal(new_id, ErrorCode.MEMBER_ID_REQUIRED))
@@ -224,9 +220,7 @@ def _create(step: Step, group_id: str, other: Group | None) -> ClassicGroup:
 
 
 def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
-    """Kafka's acceptJoiningMember: in the join phase only members that have joined count, so the first ones are
-    accepted.
-    """
+    """Kafka's acceptJoiningMember: in the join phase only members that have joined count."""
     if group.state == EMPTY:
         return True
     member = group.members.get(member_id)
@@ -367,10 +361,7 @@ def replacement_is_too_large(
 def replace_static_member(
     step: Step, group: ClassicGroup, request: JoinGroupRequest, member_id: str, protocols: Protocols
 ) -> Member:
-    """The instance continues under `member_id`, with the settings of `request`.
-
-    Parked requests of the old incarnation are fenced at once.
-    """
+    """The instance continues under `member_id`. Parked requests of the old incarnation are fenced at once."""
     instance_id = request.group_instance_id or ""
     old_id = group.static_ids[instance_id]
     member = group.members[old_id]
@@ -388,7 +379,7 @@ def replace_static_member(
 
 
 def answer_in_place(step: Step, group: ClassicGroup, command: JoinCommand, member: Member, old_leader: str) -> None:
-    """The vote has the same winner, so no rebalance is needed: record the new id, answer with the present generation.
+    """The vote has the same winner: record the new id, and answer with the present generation.
 
     From v9 on the leader's answer says that it must skip the assignment (KIP-814). An older version has no field for
     that. The leader then gets a follower's answer, with the id that led before this request.

@@ -1,15 +1,12 @@
 """Members of a classic group: their fields, the vote for the protocol, and their topics.
 
-The vote: the group counts how many members offer each protocol name. The counts change when members join and leave.
-Members that offer the same names in the same order are counted together. Most groups have one such list of names. So
-neither a joining member nor the vote has to read all members twice.
+The vote: members that offer the same names in the same order are counted together. So neither a joining member nor the
+vote has to read all members.
 
-OffsetDelete and retention need the topics. They are taken from the members' metadata of the chosen protocol, at each
-new generation (Kafka's computeSubscribedTopics). They are decoded only when needed, as version 0 whatever version
-they claim. Metadata that is no subscription makes the topics unknown. On Kafka 4.3.0 some bytes of it leave the group
-in PreparingRebalance for ever, which Muster does not copy. Too much metadata also makes the topics unknown: the record
-of such a group is too large to be written.
-
+The topics are taken from the metadata of the chosen protocol at each new generation (Kafka's computeSubscribedTopics).
+They are decoded only when needed, as version 0 whatever version they claim. They are unknown if the metadata is no
+subscription, or too long for the record of a group. On Kafka 4.3.0 some bytes of it leave the group in
+PreparingRebalance for ever, which Muster does not copy.
 """
 
 from __future__ import annotations
@@ -31,15 +28,13 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 
 
 class Member(Due):
-    """One member of a classic group. It is the deadline of its own session.
+    """One member of a classic group. It is the deadline of its own session, or of its first JoinGroup while it
+    `is_new`.
 
-    While it `is_new`, its first JoinGroup has not been answered, and it is the deadline of that JoinGroup.
-    `parked_join` and `parked_sync` answer its parked requests; None when no request is parked. `put_off`: the last
-    extension of `due_ms` because of late answers, and `due_ms` before that.
-
-    For the history only: `joined_ms` and `synced_ms` (wall), the times of its last JoinGroup and its SyncGroup of this
-    generation. They are 0 when unknown or not yet sent. `restarted_ms`: the `due_ms` after that request. While both are
-    equal, the member has sent neither a heartbeat nor a commit since.
+    `parked_join` and `parked_sync` answer its parked requests. `put_off`: the last extension of `due_ms` because of
+    late answers, and `due_ms` before that. For the history only: `joined_ms` is the time (wall) of its
+    last JoinGroup, `synced_ms` of its SyncGroup of this generation. They are 0 when unknown or not yet sent. While
+    `restarted_ms` is its `due_ms`, it has sent nothing since.
     """
 
     __slots__ = (
@@ -80,10 +75,7 @@ class Member(Due):
 
     @property
     def is_alive(self) -> bool:
-        """Whether the member counts as alive because of a parked request (Kafka's hasSatisfiedHeartbeat).
-
-        The first request of a new member does not count.
-        """
+        """Whether a parked request, not its first one, shows that it is alive (Kafka's hasSatisfiedHeartbeat)."""
         return not self.is_new and (self.parked_join is not None or self.parked_sync is not None)
 
     def asked_ms(self, due_ms: int) -> int:
@@ -176,10 +168,9 @@ def longest(protocols: Protocols) -> int:
 
 
 def elect(support: Support, leader: Member | None) -> str:
-    """The protocol for the next generation: the one with most votes.
+    """The protocol for the next generation: the one with most votes. Raises ValueError when no name is offered by all.
 
-    Kafka leaves ties to its hash order. Here the leader's own preference decides, because the leader computes the
-    assignment. Raises ValueError when no name is offered by all: the checks of JoinGroup never allow that.
+    Kafka leaves ties to its hash order. Here the leader's own preference decides, because it computes the assignment.
     """
     votes = support.votes()
     if not votes:

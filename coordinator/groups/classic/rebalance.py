@@ -1,14 +1,12 @@
 """The rebalance of a classic group: its parked requests, its join phase, and its sync phase with SyncGroup.
 
-Kafka: prepareRebalance, completeClassicGroupJoin. From Empty the join phase waits `group.initial.rebalance.delay.ms`.
-The wait is prolonged while members join, at most to the rebalance timeout (KIP-134). Otherwise it ends when everyone
-has joined and no handed-out id is unused (KIP-394). It ends at the latest after the rebalance timeout of the slowest
-member. Members that have not joined by then are removed, except static ones (KIP-345). In the sync phase the leader's
-SyncGroup has the assignment; each member gets its part in the answer.
+Kafka: prepareRebalance, completeClassicGroupJoin. From Empty the join phase waits `group.initial.rebalance.delay.ms`,
+longer while members join, at most to the rebalance timeout (KIP-134). Else it ends when everyone has joined and no
+handed-out id is unused (KIP-394). It ends at the latest after the rebalance timeout of the slowest member. Members that
+have not joined by then are removed, except static ones (KIP-345).
 
-Each parked request is answered exactly once. Kafka never answers a request that the same member has sent again, nor the
-SyncGroup of a removed member. No client waits for these abandoned requests, but their connections would stay blocked
-for ever. So Muster answers them with an error after a session timeout.
+Kafka never answers a request that the same member has sent again, nor the SyncGroup of a removed member. Their
+connections would stay blocked for ever. So Muster answers abandoned requests with an error after a session timeout.
 """
 
 from __future__ import annotations
@@ -103,10 +101,7 @@ def answer_syncs(step: Step, group: ClassicGroup, error: int) -> None:
 
 
 def drop_member(step: Step, group: ClassicGroup, member_id: str) -> Member | None:
-    """Remove a member or a pending id. Its deadline is cancelled, and its parked requests are answered.
-
-    Returns None for an id without a member.
-    """
+    """Remove a member or a pending id, with its deadline. Its parked requests are answered. Returns the member."""
     pending = group.pending.get(member_id)
     if pending is not None:
         step.state.deadlines.cancel(pending)
@@ -310,10 +305,7 @@ def _answer_joins(step: Step, group: ClassicGroup) -> None:
 
 
 def sync_group(step: Step, command: Command, request: SyncGroupRequest, group: ClassicGroup | None) -> None:
-    """Answer a SyncGroup, or park it until the leader's arrives.
-
-    Its handler has checked that v5+ names protocol type and protocol: only the handler knows the version.
-    """
+    """Answer a SyncGroup, or park it until the leader's arrives. Its handler has checked what only v5+ requires."""
     error = _sync_error(group, request)
     if error or group is None:
         step.reply(command.respond, SyncGroupResponse(error_code=error))
@@ -332,7 +324,6 @@ def sync_group(step: Step, command: Command, request: SyncGroupRequest, group: C
 
 
 def _sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> int:
-    """Kafka's checks in Kafka's order. 0 when the request may be served: the group is Completing or Stable then."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if group is None or group.state == EMPTY:

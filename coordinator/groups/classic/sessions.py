@@ -1,8 +1,6 @@
 """The sessions of members of a classic group: Heartbeat renews a session, LeaveGroup and silence end it.
 
-The answer to a Heartbeat, by far the most frequent request, says whether the member must join again. LeaveGroup is for
-one member or a batch (KIP-345), with one rebalance for all members that leave.
-
+LeaveGroup is for one member or a batch (KIP-345), with one rebalance for all members that leave.
 """
 
 from __future__ import annotations
@@ -44,10 +42,9 @@ def heartbeat(state: State, request: HeartbeatRequest, mono_ms: int, group: Clas
 
 
 class GenerationMember:
-    """One member of one generation, for repeated heartbeats: a part of `answer` without look-ups.
+    """One member of one generation, for repeated heartbeats: a part of `heartbeat` without look-ups.
 
-    They are not one function, for a call costs as much as the shared part. A test compares both (test_properties). A
-    member's session runs while it is in its group and its core is active.
+    They are not one function, for a call costs as much as the shared part. A test compares both (test_properties).
     """
 
     __slots__ = ("_generation", "_group", "_member", "_member_id")
@@ -57,10 +54,7 @@ class GenerationMember:
         self._generation, self._member_id = group.generation, member.member_id
 
     def heartbeat(self, mono_ms: int) -> bool:
-        """Whether `answer` would return WELL and change only the deadline. If True, the deadline is moved.
-
-        If False, nothing was done.
-        """
+        """Whether `heartbeat` would return WELL. If True, the deadline is moved. If False, nothing was done."""
         member, group = self._member, self._group
         if (
             member.due_ms == NEVER
@@ -86,7 +80,6 @@ def prepare_heartbeat(state: State, request: HeartbeatRequest) -> GenerationMemb
 
 
 def _heartbeat_error(group: ClassicGroup | None, request: HeartbeatRequest) -> int:
-    """The error of a heartbeat that is not from a member of this generation, in Kafka's order."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if group is None or group.state == EMPTY:

@@ -1,11 +1,10 @@
 """The offsets of all groups of one core: committed ones, and those of open transactions. Only records change them.
 
-There may be millions of committed offsets. So each is kept as a few bytes and not as a message: 80 bytes instead of
-200. Python's garbage collector reads none of them.
+There may be millions. Each is kept as a few bytes, not as a message: 80 bytes instead of 200.
 
 Offsets of an open transaction (Kafka's pendingTransactionalOffsets) count once the transaction is committed. Until then
 the offset of such a partition is not stable (KIP-447). The order of the records decides, not the order of the ends. An
-earlier offset never replaces an offset that was committed later, in a transaction or outside of any.
+earlier offset never replaces one that was committed later, in a transaction or outside of any.
 """
 
 from __future__ import annotations
@@ -136,9 +135,7 @@ Partitions = Mapping[int, Packed]
 _FIXED: Final = Struct(">qiqq16s")
 """Offset, leader epoch, commit timestamp, expire timestamp, topic id."""
 pack_offset = _FIXED.pack
-"""`pack_offset(offset, leader_epoch, commit_ms, expire_ms, topic_id)`: a value in its kept form,
-without its metadata.
-"""
+"""Packs offset, leader epoch, commit and expire timestamp, topic id: a value in its kept form, without its metadata."""
 _unpack = _FIXED.unpack_from
 _METADATA: Final = _FIXED.size
 _unpack_position = Struct(">qi").unpack_from

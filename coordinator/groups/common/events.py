@@ -1,15 +1,13 @@
-"""What the core reports for the history: kinds of events, causes of rebalances, and their facts.
+"""What the core reports for the history: kinds of events, causes of rebalances, and their facts. Decides nothing.
 
-This module decides nothing. In a classic group each rebalance begins with one REBALANCE_STARTED (cause, trigger). It
-ends with REBALANCE_COMPLETED or GROUP_EMPTIED, or with REBALANCE_FAILED when another one begins before. The events of
-members stand between these two. In a consumer group (KIP-848) each new epoch is one EPOCH_BUMPED, and its targets are
-one TARGET_ASSIGNED. EPOCH_RECONCILED says that all members have reached their targets. Further epochs may follow before
-that. Kinds and causes are words of the schema in `docs/events.md`: they are never renamed. The constant of each kind
-names its facts. "member" is a member id, "instance" a group.instance.id or None. Times are wall ms.
+In a classic group each rebalance begins with one REBALANCE_STARTED. It ends with REBALANCE_COMPLETED or GROUP_EMPTIED,
+or with REBALANCE_FAILED when another one begins before. In a consumer group (KIP-848) each new epoch is one
+EPOCH_BUMPED, and its targets are one TARGET_ASSIGNED. EPOCH_RECONCILED says that all members have reached their
+targets.
 
-The last part has the rules for unstable members: when members that leave and join again are a problem. The events of
-the server and the verdicts of the pipeline share these rules, so that both say the same.
-
+Kinds and causes are words of the schema in `docs/events.md`: they are never renamed. The constant of each kind names
+its facts. "member" is a member id, "instance" a group.instance.id or None. Times are wall ms. The rules for unstable
+members, at the end, are also those of the pipeline's verdicts.
 """
 
 from __future__ import annotations
@@ -42,8 +40,7 @@ GROUP_DELETED: Final = "group_deleted"
 MEMBER_JOINED: Final = "member_joined"
 """member (MemberFacts), protocol_type, reason (as the client gave it, KIP-800, or None).
 
-In a consumer group besides: protocol ("consumer" or "classic"), subscribed (the first topics), pattern and assignor (or
-None).
+In a consumer group also protocol ("consumer" or "classic"), subscribed (the first topics), pattern, assignor (or None).
 """
 MEMBER_LEFT: Final = "member_left"
 """member (MemberFacts), reason."""
@@ -54,83 +51,59 @@ MEMBER_REMOVED: Final = "member_removed"
 MEMBER_REPLACED: Final = "member_replaced"
 """member (MemberFacts, the new id), replaced (the old one, which is fenced), reason."""
 MEMBERS_SYNCED: Final = "members_synced"
-"""generation, synced (wall ms by member id): SyncGroups that arrived after the generation was assigned.
-
-The event is reported when all members have synced, or when the next rebalance begins.
-"""
+"""generation, synced (wall ms by member id): SyncGroups that arrived after the generation was assigned."""
 REBALANCE_STARTED: Final = "rebalance_started"
 """cause, trigger (Trigger or None), generation (the one that ends), members (how many), state (the one before)."""
 REBALANCE_COMPLETED: Final = "rebalance_completed"
-"""The group has a new generation with its assignments. The facts:
+"""generation, protocol_type, protocol, votes, leader, cause, trigger, join_phase_ms, sync_phase_ms.
 
-* generation, protocol_type, protocol, votes, leader, cause, trigger, join_phase_ms, sync_phase_ms.
-* took_ms: since work stopped; earlier, failed rebalances are included.
-* members: MemberFacts of all.
-* before: the old assignments by member id, or None when they are not known.
-* topics: partition counts of the subscribed topics.
-* settings: GroupSettings.
+* took_ms: since work stopped, with earlier, failed rebalances.
+* members (MemberFacts), before (the old assignments by member id), topics (partition counts), settings (GroupSettings).
 """
 REBALANCE_FAILED: Final = "rebalance_failed"
-"""generation, cause (the cause of the rebalance that begins instead), members (MemberFacts of all).
-
-join_phase_ms (None: the phase had not ended), took_ms.
-"""
+"""generation, cause (of the rebalance that begins instead), members (MemberFacts), join_phase_ms (or None), took_ms."""
 MEMBER_AWAY: Final = "member_away"
 """member (MemberFacts): a static member of a consumer group has announced that it will return (epoch -2)."""
 EPOCH_BUMPED: Final = "epoch_bumped"
-"""epoch (the new one), cause, trigger (Trigger or None), members (how many; 0: the group is empty).
+"""epoch (the new one), cause, trigger (Trigger or None), members (how many), state (the one before).
 
-state (the one before). topics: the first topics that have changed, if that is the cause. Facts of each topic: topic,
-before, now (partitions), made_again.
+topics: the first topics that have changed, if that is the cause: topic, before, now (partitions), made_again.
 """
 TARGET_ASSIGNED: Final = "target_assigned"
-"""epoch, assignor, took_ms (how long the computation took), since_epoch_ms (since the last epoch began), members.
+"""epoch, assignor, took_ms (of the computation), since_epoch_ms, members, topics (how many), names (TopicsImage).
 
-topics (how many), names (TopicsImage). changes (member id, target before, target), of the members with a new target.
+changes (member id, target before, target), of the members with a new target.
 """
 TARGET_FAILED: Final = "target_failed"
 """epoch, assignor, took_ms: the assignor failed; the present targets stay in force."""
 MEMBER_RECONCILED: Final = "member_reconciled"
-"""A member has reached its target, and had to give up or was given partitions. The facts:
+"""A member has reached its target, and had to give up or was given partitions.
 
-* member (its names), epoch, revoked and assigned (how many partitions).
-* gave_up: the first of the revoked partitions (topic, partitions).
-* revoking_ms: how long it took to give them up.
-* waited_ms: how long the member waited for partitions of others.
-* waited_for: the member ids of these others.
-* took_ms: since its target was in force.
+* member (its names), epoch, revoked and assigned (how many partitions), gave_up (the first of the revoked ones).
+* revoking_ms: until they were given up. took_ms: since its target was in force.
+* waited_ms and waited_for: for partitions of these members.
 """
 EPOCH_RECONCILED: Final = "epoch_reconciled"
-"""All members have reached their targets. The facts:
+"""All members have reached their targets.
 
-* epoch, first_epoch, epochs (how many), assignor, members.
-* cause and trigger: of the first epoch; None when it was not seen.
-* causes: how many epochs by cause.
-* took_ms: since the first epoch; None when it was not seen.
+* epoch, first_epoch, epochs (how many), causes (how many by cause), assignor, members, revoked, assigned, partitions.
+* cause, trigger, took_ms: of and since the first epoch; None when it was not seen.
 * changed: how many members had to give up or were given partitions.
-* revoked, assigned, partitions (with an owner).
 * paused_partition_ms: the sum of the times without an owner, of the partitions that changed hands.
-* slowest: rows as of MEMBER_RECONCILED.
-* waited_for: members that had partitions of others, with took_ms until they had given them up.
+* slowest: rows as of MEMBER_RECONCILED. waited_for: members that had partitions of others, with took_ms.
 """
 GROUP_UPGRADED: Final = "group_upgraded"
-"""A classic group has become a consumer group: epoch, members (how many it had), trigger (the
-member that caused it).
-"""
+"""A classic group has become a consumer group: epoch, members (how many), trigger (the member that caused it)."""
 GROUP_DOWNGRADED: Final = "group_downgraded"
-"""A consumer group has become a classic group: epoch, members (how many stay), cause.
-
-trigger (its last member of the consumer protocol).
-"""
+"""epoch, members (how many stay), cause, trigger (the last member of the consumer protocol)."""
 OFFSETS_DELETED: Final = "offsets_deleted"
 """cause (ASKED, TOPIC_DELETED), topics: partitions by topic."""
 OFFSETS_EXPIRED: Final = "offsets_expired"
 """topics: partitions by topic."""
 TRANSACTION_COMMITTED: Final = "transaction_committed"
-"""A transaction that has committed offsets of this group was committed, so they count.
+"""A transaction was committed, so its offsets of this group count.
 
-producer_id, producer_epoch, since_ms (wall: its last commit). offsets (by topic and partition; without those that a
-later commit has replaced).
+producer_id, producer_epoch, since_ms (its last commit), offsets (by topic and partition; those not replaced since).
 """
 TRANSACTION_ABORTED: Final = "transaction_aborted"
 """The offsets of a transaction never count: producer_id, producer_epoch, offsets, since_ms."""
@@ -183,11 +156,7 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class MemberFacts(NamedTuple):
-    """One member at the time of an event.
-
-    `heard_ms` is the time of its last request (JoinGroup, SyncGroup, Heartbeat or OffsetCommit); None before the first
-    one.
-    """
+    """One member at the time of an event. `heard_ms`: the time of its last request; None before the first one."""
 
     member: str
     instance: str | None
@@ -219,7 +188,7 @@ def request_refused(
 ) -> Event:
     """A member's request was refused.
 
-    An answer that only says what to do next is no refusal: MEMBER_ID_REQUIRED, a heartbeat's REBALANCE_IN_PROGRESS.
+    MEMBER_ID_REQUIRED and a heartbeat's REBALANCE_IN_PROGRESS only say what to do next: they are no refusal.
     """
     facts: dict[str, object] = {
         "api": type(request).__name__.removesuffix("Request"),
@@ -236,10 +205,7 @@ SECOND: Final = 1_000
 MINUTE: Final = 60 * SECOND
 
 RETURN_MS: Final = 10 * MINUTE
-"""How soon a process must join to count as the one that left before.
-
-It is of the same instance id, or of the same client id and host.
-"""
+"""How soon a process of the same instance id, or client id and host, must join to count as returned."""
 LOOP_MS: Final = 15 * MINUTE
 """A process that leaves again so soon after it returned is in a loop."""
 LOOPS: Final = 3
@@ -255,10 +221,10 @@ POLLED_TOO_LATE: Final = "poll timeout"
 
 
 def unstable_text(kind: str, names: str, *, over: bool = False, again: bool = True, died: bool = True) -> str:
-    """The sentence about unstable members.
+    """The sentence about unstable members. `over`: the problem has ended. `again`: a slow poller was removed
+    repeatedly.
 
-    `over`: the problem has ended. `again`: a slow poller was removed more than once. `died`: the member did not always
-    leave by LeaveGroup. A member that always does may fail in an orderly way, or somebody starts and stops it.
+    `died`: the member did not always leave by LeaveGroup. Else somebody may start and stop it.
     """
     if kind == FLAPPING:
         return f"{names} {'took' if over else 'take'} turns in coming and going"

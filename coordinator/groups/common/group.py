@@ -51,19 +51,19 @@ class Group(Protocol):
         version: int = NEWEST_COMMIT,
         partitions: Partitions | None = None,
     ) -> int:
-        """May this member commit offsets in this epoch (a classic group's generation), by a request of that version?
+        """May this member commit offsets in this epoch (a classic group's generation)? Returns 0, or Kafka's error
+        code.
 
-        `partitions`: the partitions of the commit; None: they are not known now, so a past epoch is refused. Returns 0,
-        or Kafka's error code.
+        `version`: of the request. `partitions`: of the commit; None: they are not known, so a past epoch is refused.
         """
 
     def validate_transactional_commit(
         self, member_id: str, instance_id: str | None, epoch: int, partitions: Partitions
     ) -> int:
-        """May offsets be committed in a transaction for this member and epoch (KIP-447)?
-
-        A commit for no particular member has epoch -1, no member id and no instance id. Returns 0, or Kafka's error
+        """May offsets be committed in a transaction for this member and epoch (KIP-447)? Returns 0, or Kafka's error
         code.
+
+        A commit for no particular member has epoch -1, no member id and no instance id.
         """
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> int:
@@ -82,10 +82,9 @@ class Group(Protocol):
         """Does the group have no members, and no ids that were handed out to future members?"""
 
     def unused_since_ms(self) -> int:
-        """Wall ms since when retention counts for all offsets of topics that no member subscribes to.
+        """Wall ms since when retention counts for offsets of topics that no member subscribes to.
 
-        SINCE_COMMIT: for each offset since it was committed. NOT_NOW: nothing expires (Kafka's
-        offsetExpirationCondition).
+        SINCE_COMMIT: since each was committed. NOT_NOW: nothing expires (Kafka's offsetExpirationCondition).
         """
 
     def subscribes_to(self, topic: str) -> bool:

@@ -8,10 +8,7 @@ from weakref import ref
 
 
 class TopicImage:
-    """One topic: its name, id (16 bytes) and partition count. Immutable by convention.
-
-    `consumer.topic_hashes` keeps `metadata_hash` here once it was computed.
-    """
+    """One topic: its name, id (16 bytes) and partition count. `consumer.topics` sets `metadata_hash` later."""
 
     __slots__ = ("leader_epochs", "metadata_hash", "name", "partitions", "topic_id")
 
@@ -65,9 +62,7 @@ NO_TOPICS = TopicsImage({}, 0)
 
 
 class TopicsChanged:
-    """The command that gives a core its next image. Its output has records only (tombstones for offsets of deleted
-    topics).
-    """
+    """The command that gives a core its next image. Its output has only tombstones for offsets of deleted topics."""
 
     __slots__ = ("image",)
 

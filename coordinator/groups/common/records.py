@@ -1,8 +1,7 @@
 """Records of `__consumer_offsets`: committed offsets as Kafka 4.3 writes them, tombstones, and the size of a batch.
 
-The records of a command are one batch, and no batch may be larger than `max.message.bytes` of `__consumer_offsets`. A
-request for more is refused, before anything has changed. Records that no request asks for are not limited: tombstones
-of expired offsets, groups that became empty.
+The records of a command are one batch of at most `max.message.bytes` of `__consumer_offsets`. A request for more is
+refused, before anything has changed. Records that no request asks for are not limited.
 """
 
 from __future__ import annotations
@@ -58,11 +57,7 @@ def offset_commit(
     expire_timestamp_ms: int,
     topic_id: bytes,
 ) -> Record:
-    """One committed offset.
-
-    With an expire timestamp (not -1; OffsetCommit v2-4) it is written in version 1. That version has neither leader
-    epoch nor topic id.
-    """
+    """One committed offset. With an expire timestamp (OffsetCommit v2-4) it has no leader epoch and no topic id."""
     key = OffsetCommitKey(group_id, topic, partition)
     if expire_timestamp_ms == -1:
         value = OffsetCommitValue(offset, leader_epoch, metadata, commit_timestamp_ms, -1, topic_id)
@@ -87,8 +82,8 @@ def is_too_large(
 ) -> bool:
     """Whether these records of one command, and `made` times `times`, are more than may be written.
 
-    `texts`: at least the number of characters and bytes in `records`, or in `made` if that is given. So the exact size
-    is computed only near the limit.
+    `texts`: at least the number of characters and bytes in `records`, or in `made` if given. The exact size is computed
+    only near the limit.
     """
     most, count = step.max_bytes, len(records) + times * len(made)
     if HEADER + count * RECORD_BYTES + 4 * times * texts <= most:

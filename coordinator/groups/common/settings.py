@@ -1,7 +1,6 @@
-"""The settings of the core, and the times of single groups, which override them.
+"""The settings of the core, and the times of single groups, which override them (KIP-848's group configuration).
 
-The times of a group are KIP-848's dynamic group configuration. They are not in the records. The runtime gives them to
-each new core, and reports changes.
+The runtime gives the times of groups to each new core, and reports changes. They are not in the records.
 """
 
 from __future__ import annotations

@@ -69,9 +69,7 @@ class SharedValues:
         return self._moment
 
     def one_protocol(self, name: str, metadata: bytes) -> Protocols:
-        """The `protocols` of a member with only its chosen protocol known. Most groups have one such value for all
-        members.
-        """
+        """The `protocols` of a member with only its chosen protocol known. Most groups have one such value."""
         offered = ((name, metadata),)
         # A hash of long metadata has to read all of it.
         known: Protocols | None = self._known.get(offered) if len(metadata) <= MAX_SHARED_LENGTH else None
@@ -125,9 +123,8 @@ class State:
     ) -> None:
         """`replay`: by the type of the record's key; `replay_other`: for keys of other types.
 
-        `helpers`: do large work elsewhere (`consumer.commands.Helpers`); None: work that can be done at once is done at
-        once. `downgrade`: how consumer groups become classic groups (`consumer.commands.Downgrade`); None: they never
-        do. `configs`: of single groups; with None, groups have no configuration of their own.
+        `helpers`: do large work elsewhere (`consumer.commands.Helpers`); None: work is done at once. `downgrade`: how
+        consumer groups become classic groups (`consumer.commands.Downgrade`). `configs`: of single groups.
         """
         self._replay, self._replay_other, self._replay_transactional = replay, replay_other, replay_transactional
         self.settings = settings
@@ -140,13 +137,9 @@ class State:
         self.deadlines = Deadlines()
         self.shared = SharedValues()
         self.topic_deletion: Any = None
-        """The iteration over all groups for offsets of deleted topics (`offsets.topic_deletion`). None when it is not
-        running.
-        """
+        """The `offsets.deletion.TopicDeletion` that is running, or None."""
         self.abandoned: dict[Due, Reply] = {}
-        """Parked requests that no client waits for: the time of each answer, and the answer
-        (`classic.rebalance`).
-        """
+        """Parked requests that no client waits for, with their answers (`classic.rebalance`)."""
 
     def evolve(self, key: Message, value: Message | None) -> None:
         """Replay one record. A record of an unknown type (a later Kafka's) changes nothing."""
@@ -170,10 +163,7 @@ NO_LIMIT: Final = 2**63 - 1
 
 
 class Step(Output):
-    """The output while it grows, with its input: the state, the time, and how long answers waited.
-
-    It also has the number of bytes that a batch of records may have.
-    """
+    """The output while it grows, with its input: the state, the time, how long answers waited, the largest batch."""
 
     __slots__ = ("late_answers", "max_bytes", "now", "state")
 

@@ -1,9 +1,7 @@
-"""Requests that are refused, in Kafka's order and with Kafka's messages, which clients receive.
+"""Requests that are refused, in Kafka's order and with Kafka's messages, which clients receive. Changes nothing.
 
-The checks are for the shape of a ConsumerGroupHeartbeat, and for its sender. This module changes nothing. It has the
-names of the strategies of the server: those of `group.consumer.assignors`, as short names or as Kafka's classes. A
-user's own are known by their names alone: the runtime has the classes.
-
+It also has the names of the assignors of the server (`group.consumer.assignors`). The runtime has the classes of a
+user's own.
 """
 
 from __future__ import annotations
@@ -149,10 +147,10 @@ def check_released(member: ConsumerMember, member_id: str, instance_id: str) -> 
 def check_epoch(
     member: ConsumerMember, epoch: int, owned: Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | None
 ) -> None:
-    """Check the epoch that a member sends. Raises Refused.
+    """Check the epoch that a member sends: its present one, or 0 to begin anew. Raises Refused.
 
-    It may be its present epoch, or 0 to begin anew. It may be the epoch before, when the answer with the present one
-    was lost. Then the member must own nothing that it was not given.
+    It may be the epoch before, when the answer with the present one was lost. Then the member must own nothing that it
+    was not given.
     """
     position = member.position
     if epoch in (0, position.epoch):
@@ -181,10 +179,9 @@ MAX_NAMES: Final = 20_000
 
 
 def check_names(step: Step, names: Collection[str], besides: int = 0) -> None:
-    """Refuse names that are too many for a subscription, or too long for a batch (`check_fits`).
+    """Refuse names that are too many for a subscription, or too long for a batch (`check_fits`). Raises Refused.
 
-    This is checked before anything is made of the names. `besides`: bytes of the record without the names. Raises
-    Refused.
+    This is checked before anything is made of the names. `besides`: bytes of the record without the names.
     """
     if len(names) > FEW_NAMES or sum(map(len, names)) > step.max_bytes:
         distinct = distinct_names(names)
@@ -209,9 +206,7 @@ def ascending_names(names: Iterable[str]) -> list[str]:
 
 
 def check_bytes(step: Step, protocols: Iterable[tuple[str, bytes]]) -> int:
-    """As `check_names`, for the metadata of a classic member, before the metadata is read. Returns the number of its
-    bytes.
-    """
+    """As `check_names`, for the metadata of a classic member. Returns the number of its bytes."""
     count = sum([len(metadata) for _, metadata in protocols])
     if 3 * count > step.max_bytes:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)

@@ -1,6 +1,6 @@
 """Members of a consumer group that use the classic protocol: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-Their generation is the epoch of the member. The server assigns, so no member leads. Each member is asked to join again
+Their generation is the epoch of the member. The server assigns, so no member leads. A member is asked to join again
 when it has something new to learn.
 """
 
@@ -241,7 +241,6 @@ def beat(state: State, request: HeartbeatRequest, mono_ms: int, group: ConsumerG
 
 
 def _is_released(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether no other member has any partition of its target."""
     return all(
         is_free(group, topic_id, partition, member.member_id)
         for topic_id, partitions in group.targets.get(member.member_id, NOTHING)
@@ -294,5 +293,5 @@ def restart_session(state: State, member: ConsumerMember, mono_ms: int) -> None:
 
 
 def _expect_join(state: State, member: ConsumerMember, mono_ms: int) -> None:
-    """A classic member is asked to join again. It has its rebalance timeout for that, counted from the first time."""
+    """A classic member is asked to join again, within its rebalance timeout, counted from the first time."""
     start_timer_if_absent(state.deadlines, member, JOIN, mono_ms + member.description.rebalance_timeout_ms)

@@ -14,11 +14,10 @@ from muster.protocol.message import Message
 
 
 class ConsumerHeartbeatCommand(Command):
-    """A ConsumerGroupHeartbeat.
+    """A ConsumerGroupHeartbeat. `drawn_id`: a fresh UUID, for a member without an id.
 
-    `drawn_id`: a fresh UUID, for a member without an id. `pattern_error`: RE2's message about its regular expression;
-    None when the expression is valid. `version`: of the request. `prepared`: the data of a large classic group that
-    this heartbeat upgrades (`migration`); None when nothing was read.
+    `pattern_error`: RE2's message about an invalid regular expression. `prepared`: the data of a large classic group
+    that this heartbeat upgrades (`migration`); None when nothing was read.
     """
 
     __slots__ = ("drawn_id", "pattern_error", "prepared", "version")
@@ -43,12 +42,11 @@ class ConsumerHeartbeatCommand(Command):
 class AssignmentWanted(Message):
     """A target assignment that this assignor is to compute. It leaves the core as replies do, when all is durable.
 
-    It has the group as it was, in values that do not change. The input of an assignor is made of them where it works
-    (`members`, `topics`). That takes longer than to copy the values. `descriptions`: the members in the order in which
-    Kafka iterates over them. `names`: of the topics that the group subscribes to. `targets`: those in force, by member
-    id. `resolved`: the topics of patterns. `waiting`: the heartbeats that wait for it, of members without an epoch.
-    `is_general`: "uniform" is to use the algorithm for differing subscriptions. `since_ms`: when the first targets were
-    requested first (monotonic).
+    It has the group as it was, in values that do not change. The assignor's input is made of them where it works
+    (`members`, `topics`). `descriptions`: in the order in which Kafka iterates over the members. `names`: of the
+    subscribed topics. `targets`: those in force. `resolved`: the topics of patterns. `waiting`: heartbeats of members
+    without an epoch. `is_general`: "uniform" is to use the algorithm for differing subscriptions. `since_ms`: when the
+    first targets were requested first (monotonic).
     """
 
     __slots__ = (
@@ -143,10 +141,9 @@ class AssignmentWanted(Message):
 
 
 class AnswersDue(Message):
-    """Waiting members of a group whose answers are still due. They get them in later iterations of the event loop.
+    """Waiting members whose answers are due in later iterations of the event loop. One can only answer some.
 
-    There were too many of them for one iteration. It leaves the core as replies do, and returns to the core as a
-    command.
+    It leaves the core as replies do, and returns to the core as a command.
     """
 
     __slots__ = ("count", "group_id", "waiting")
@@ -158,10 +155,7 @@ class AnswersDue(Message):
 
 
 class UpgradeWanted(Message):
-    """A large classic group is to be read outside the event loop before this heartbeat upgrades it.
-
-    `read` is a pure function. It leaves the core as replies do.
-    """
+    """A large classic group that a thread is to read, by the pure `read`, before this heartbeat upgrades it."""
 
     __slots__ = ("command", "read")
 
@@ -180,7 +174,7 @@ class UpgradePrepared(NamedTuple):
 class AssignmentComputed(NamedTuple):
     """The command that answers an AssignmentWanted. `assignment` is None when the assignor failed.
 
-    `prepared_target` holds what a thread has prepared of it (`prepared_target.PreparedTarget`).
+    `prepared_target`: see `target.PreparedTarget`.
     """
 
     wanted: AssignmentWanted
@@ -189,10 +183,7 @@ class AssignmentComputed(NamedTuple):
 
 
 class TopicsWanted(Message):
-    """The topics of these regular expressions are to be found, as far as the client may see them.
-
-    It leaves the core as replies do.
-    """
+    """The topics of these regular expressions are to be found, as far as the client may see them."""
 
     __slots__ = ("client", "group_id", "image", "patterns")
 
@@ -211,10 +202,7 @@ class TopicsFound(NamedTuple):
 
 
 class Helpers(NamedTuple):
-    """The functions that do such work elsewhere, and give the core the result.
-
-    The core never calls them: they stand in its output, as functions that take a response do.
-    """
+    """The functions that do such work elsewhere. They stand in the output as functions that take a response do."""
 
     compute: Callable[[Message], object]
     search: Callable[[Message], object]

@@ -41,11 +41,7 @@ def unload(group: ConsumerGroup, error_code: int) -> list[Reply]:
 
 
 TOPICS_AT_ONCE: Final = 1_000
-"""Topics that are handled in one iteration of the event loop: 10 ms.
-
-They are topics of targets that are put in force, and of the answers to members. Further members get their answers in
-later iterations.
-"""
+"""Topics of targets and answers that are handled in one iteration of the event loop: 10 ms. Further answers wait."""
 NAMES_AS_A_TOPIC: Final = 20
 """Names in a member's subscription that count as one of these topics: they are looked up for its answer."""
 
@@ -76,13 +72,11 @@ def answer(step: Step, due: AnswersDue) -> None:
 
 
 def _waited_for(step: Step, group_id: str, waiting: list[Command]) -> ConsumerGroup | None:
-    """The group that they wait for. None when it is gone."""
     group = consumer_group(step.state, group_id)
     return group if group is not None and group.waiting is waiting else None
 
 
 def _answer_some(step: Step, due: AnswersDue, topics: int) -> None:
-    """Answer the first ones, with so many topics in total. The others are answered later."""
     waiting, left_out = due.waiting, []
     later = None if step.state.helpers is None else step.state.helpers.later
     group, count = _waited_for(step, due.group_id, waiting), min(due.count, len(waiting))

@@ -1,7 +1,7 @@
 """A consumer group: its members, epochs, targets and owners of partitions, kept consistent. Decides nothing.
 
-The functions of `records` set all persistent fields, live and in replay alike. They use these methods, which keep the
-counts correct (subscribed topics, patterns, assignors, reconciled members).
+The functions of `replay` set all persistent fields, live and in replay, by these methods. The methods keep the counts
+correct (subscribed topics, patterns, assignors, reconciled members).
 """
 
 from __future__ import annotations
@@ -56,17 +56,15 @@ class ConsumerGroup:
     `epoch` grows when members, subscriptions or topics change. `assignment_epoch` is the epoch of `targets`.
     `metadata_hash`: of the subscribed topics when `epoch` was reached. `names` counts the subscribers of each topic:
     once for each different list of names, and once for each resolved pattern. `subscriptions` counts the members with
-    each list of names. `named` is the total number of names in these lists. `patterns` counts the members with each
-    pattern, `assignors` the members that ask for each assignor. `owners`: the members that have a partition, or have
-    not given it up yet.
+    each list of names; `named` is the number of names in these lists. `patterns` and `assignors` count the members with
+    each. `owners`: the members that have a partition, or have not given it up yet.
 
-    Not persisted: `hashed_version`, the version of the topics that the hash was compared with. `is_searching`: patterns
-    are being resolved. `computing_epoch`: the epoch whose targets are being computed elsewhere. `failed_epoch`: the
-    epoch whose targets could not be computed. `waiting`: the heartbeats that wait for targets. `hashed_topics`: the
-    topics of `hashed_version` by name. `reconciliation`: the facts for the history until all members have reached their
-    targets. `slots`: of the table in which Kafka has the members. `is_alike`: the result of `counts_alike` when a
-    member was last described or removed; Kafka keeps it so, also in replay. `existing`: its existing topics, as last
-    found. `names_version` grows with each change of `names`.
+    Not persisted: `hashed_version` and `hashed_topics`, the topics that the hash was compared with. `is_searching`:
+    patterns are being resolved. `computing_epoch` and `failed_epoch`: the epochs whose targets are being computed, or
+    could not be. `waiting`: the heartbeats that wait for targets. `reconciliation`: the facts for the history. `slots`:
+    of the table in which Kafka has the members. `is_alike`: the result of `counts_alike` when a member was last
+    described or removed. `existing`: its existing topics, as last found. `names_version` grows with each change of
+    `names`.
     """
 
     __slots__ = (
@@ -284,8 +282,7 @@ class ConsumerGroup:
     def counts_alike(self) -> bool:
         """Whether Kafka counts that all members of a group with patterns have equal subscriptions.
 
-        That is so when all have the same pattern and no member names a topic. In a group without patterns the assignor
-        compares the subscriptions.
+        That is so when all have the same pattern and no member names a topic.
         """
         patterns, names = self.patterns, self.names
         if not patterns:
@@ -309,10 +306,7 @@ class ConsumerGroup:
         return None if member_id is None else self.members.get(member_id)
 
     def record_keys(self, members: Iterable[str] | None = None) -> list[Message]:
-        """See `Group`. The keys are in the order in which Kafka deletes them, so that a partial replay is consistent.
-
-        `members`: their ids in another order.
-        """
+        """See `Group`: in the order in which Kafka deletes them. `members`: their ids in another order."""
         ids = list(self.member_ids() if members is None else members)
         return record_keys(self.group_id, ids, self.resolved)
 
@@ -328,8 +322,8 @@ class ConsumerGroup:
     ) -> int:
         """See `Group`. A member may also commit in an epoch before its present one (KIP-1251).
 
-        The partitions must have been assigned to it then. It must still have them, or not have given them up yet.
-        Otherwise the error is STALE_MEMBER_EPOCH (or ILLEGAL_GENERATION).
+        It must have got the partitions by then, and not have given them up yet. Else: STALE_MEMBER_EPOCH
+        (ILLEGAL_GENERATION).
         """
         member = self.members.get(member_id)
         if member is None:
@@ -358,9 +352,7 @@ class ConsumerGroup:
     def validate_transactional_commit(
         self, member_id: str, instance_id: str | None, epoch: int, partitions: Partitions
     ) -> int:
-        """See `Group`. Producers may also commit for no particular member. For an old epoch they get
-        ILLEGAL_GENERATION.
-        """
+        """See `Group`. Without a particular member too. The error for an old epoch is ILLEGAL_GENERATION."""
         if epoch == -1 and not member_id and instance_id is None:
             return 0
         error = self.validate_commit(member_id, instance_id, epoch, partitions=partitions)
@@ -426,10 +418,7 @@ def consumer_group(state: State, group_id: str) -> ConsumerGroup | None:
 
 
 def topics_of(description: Description, resolved: Mapping[str, Resolved]) -> Iterable[str]:
-    """The names of all topics that a member with this description subscribes to.
-
-    `resolved`: the topics of patterns.
-    """
+    """The names of all topics that a member with this description subscribes to. `resolved`: the topics of patterns."""
     its = resolved.get(description.pattern) if description.pattern else None
     return description.topics if its is None else {*description.topics, *its.topics}
 

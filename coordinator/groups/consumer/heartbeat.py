@@ -1,8 +1,6 @@
 """ConsumerGroupHeartbeat: a member joins, stays, changes its subscription, follows its target, or leaves.
 
-Nearly all heartbeats are of members that have reached their targets, in groups without changes: `SteadyMember` answers
-these.
-
+Nearly all heartbeats are of members at their targets, in groups without changes: `SteadyMember` answers these.
 """
 
 from __future__ import annotations
@@ -157,7 +155,6 @@ def _row(topic_id: bytes, partitions: Sequence[int], _: object) -> ConsumerGroup
 
 
 def _group(present: Group | None, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
-    """The group, or a new one without records. Raises Refused."""
     if isinstance(present, ConsumerGroup):
         return present
     is_joining = request.member_epoch == 0
@@ -197,9 +194,7 @@ def _sender(
 
 
 def describe(before: Description, request: ConsumerGroupHeartbeatRequest, client: Client) -> Description:
-    """The new description of the member, or `before` itself when nothing has changed. A field that
-    is not sent stays.
-    """
+    """The new description of the member, or `before` itself without changes. A field that is not sent stays."""
     names = request.subscribed_topic_names
     pattern, timeout_ms = request.subscribed_topic_regex, request.rebalance_timeout_ms
     if (
@@ -240,7 +235,7 @@ def replace(step: Step, group: ConsumerGroup, old: ConsumerMember, member_id: st
 def are_topics_others(step: Step, group: ConsumerGroup, before: Description) -> bool:
     """Whether a topic of the group has changed, now or before this request changed the description `before`.
 
-    It is also true when the topics were not compared yet. Call this before patterns are forgotten.
+    Also true when the topics were not compared yet. Call this before patterns are forgotten.
     """
     image, known = step.state.image, group.hashed_topics
     if group.hashed_version == image.version:
@@ -259,10 +254,11 @@ def are_topics_others(step: Step, group: ConsumerGroup, before: Description) -> 
 def refresh(
     step: Step, group: ConsumerGroup, *, bump: bool, has_news: bool, cause: str, member: ConsumerMember
 ) -> None:
-    """Give the group a new epoch, if its subscriptions have changed (with cause and member), or its topics have.
+    """Give the group a new epoch, if its subscriptions have changed (`bump`, with cause and member), or its topics
+    have.
 
-    As on Kafka the hash is compared only if its topics may have changed (`are_topics_others`). So a forgotten pattern
-    leaves its part of the hash behind. A change of topics of other groups does not reveal that.
+    As on Kafka the hash is compared only if its topics may have changed. So a forgotten pattern leaves its part of the
+    hash behind.
     """
     if not bump and not has_news:
         return
@@ -281,12 +277,10 @@ def refresh(
 
 
 class SteadyMember:
-    """One member in one position, for repeated heartbeats without changes: a part of `heartbeat.handle` without
-    look-ups.
+    """One member in one position, for repeated heartbeats without changes: a part of `handle` without look-ups.
 
-    A test compares both. The description and the position of a member are values that are replaced as wholes. While
-    they are the same objects, nothing in them has changed. A member's session runs while it is in its group and its
-    core is active.
+    A test compares both. The description and the position of a member are replaced as wholes. While they are the same
+    objects, nothing in them has changed.
     """
 
     __slots__ = ("_at", "_configs", "_description", "_epoch", "_group", "_member", "_session_ms", "_state", "response")
@@ -303,10 +297,7 @@ class SteadyMember:
         """The answer to each such heartbeat."""
 
     def heartbeat(self, mono_ms: int) -> bool:
-        """Whether the answer is `response`, and only the deadline changes. If True, the deadline is moved.
-
-        If False, nothing was done.
-        """
+        """Whether the answer is `response`. If True, the deadline is moved. If False, nothing was done."""
         member, group, state = self._member, self._group, self._state
         if (
             member.position is not self._at
@@ -327,9 +318,7 @@ class SteadyMember:
 
 
 def prepare_heartbeat(state: State, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
-    """The sender of such heartbeats. None when no member can be prepared now. Call it before the
-    heartbeat is handled.
-    """
+    """The sender of such heartbeats; None when no member can be prepared. Call it before the heartbeat is handled."""
     group = consumer_group(state, request.group_id)
     member = None if group is None else group.members.get(request.member_id)
     if group is None or member is None:

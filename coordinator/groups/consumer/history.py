@@ -1,7 +1,6 @@
 """The events of a consumer group for the history: one function for each kind of event. Decides nothing.
 
-Facts for later events are kept in the group's `ReconciliationFacts`. Where thousands of members and partitions move,
-the first rows are reported, and the others are counted.
+Where thousands of members and partitions move, the first rows are reported, and the others are counted.
 """
 
 from __future__ import annotations
@@ -309,7 +308,6 @@ def _named(who: Trigger) -> dict[str, str | None]:
 
 
 def _listed(gave_up: Sequence[CurrentAssignment], image: TopicsImage) -> list[dict[str, object]]:
-    """The first of the partitions, by the names of their topics."""
     rows: list[dict[str, object]] = []
     left = MAX_PARTITIONS
     for current in gave_up:

@@ -1,10 +1,9 @@
-"""The order in which Kafka writes topics, partitions and members of a consumer group in records, and deletes the keys.
+"""The order in which Kafka writes topics, partitions and members of a consumer group in records. Only the log shows it.
 
-It is the order of Kafka's hash tables, and matters only for the bytes of the log. Java's HashMap and HashSet
-(`muster.assignors.java_order`) hold topics and partitions. The size of such a table depends on its history: copied,
-grown, or made for a number. Members and patterns are in Kafka's own TimelineHashMap. Two orders are not reproduced. Two
-topics in one bucket keep their order of insertion. The topics of a member with thousands ascend by id.
-
+Java's HashMap and HashSet (`muster.assignors.java_order`) hold topics and partitions. The size of such a table depends
+on its history: copied, grown, or made for a number. Members and patterns are in Kafka's own TimelineHashMap. Two orders
+are not reproduced. Two topics in one bucket keep their order of insertion. The topics of a member with thousands ascend
+by id.
 """
 
 from __future__ import annotations
@@ -42,10 +41,7 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
 )
 
 MAX_ORDERED: Final = 200
-"""Names that are put in the order of a TimelineHashMap: some ms when all have to be hashed.
-
-More names stay in their order of insertion.
-"""
+"""Names that are put in the order of a TimelineHashMap: some ms. More names stay in their order of insertion."""
 FEW_TOPICS: Final = 4_000
 """Topics of a record that are put in the order of Kafka's tables: some 5 ms. More topics ascend by their ids."""
 KEPT: Final = 20_000
@@ -62,9 +58,8 @@ _four_words: Final = Struct(">4I").iter_unpack
 class Tables(NamedTuple):
     """The tables from which a record is written, by their initial capacities.
 
-    `of_topics`: the capacity of the table of topics. `of_partitions`: the capacities of the tables of partitions, by
-    topic; `of_others` for a topic that is not named. `computes`: only topics of `there` were put into it; the others
-    were added by computeIfAbsent.
+    `of_topics`: of the table of topics. `of_partitions`: of the tables of partitions by topic, `of_others` for other
+    topics. `computes`: only topics of `there` were put into it; computeIfAbsent added the others.
     """
 
     of_topics: int = DEFAULT_CAPACITY
@@ -109,7 +104,6 @@ def topics(topic_ids: Sequence[bytes], tables: Tables = NEW) -> list[int]:
 
 
 def _filled(hashes: Sequence[int], tables: Tables) -> list[int]:
-    """`topics`, for a table that was empty before."""
     capacity, rows = tables.of_topics, list(range(len(hashes)))
     if tables.computes:
         # computeIfAbsent grows the table before it inserts, and inserts at the head of the bucket.
@@ -124,8 +118,7 @@ def _filled(hashes: Sequence[int], tables: Tables) -> list[int]:
 def _heads(rows: Sequence[int], hashes: Sequence[int], capacity: int) -> list[int]:
     """Rows of a new table in its order, reversed. Each row is inserted at the head of its bucket.
 
-    The rows go into a table of this capacity. If that is not smaller, rows in one bucket were in one bucket of the new
-    table too.
+    The rows go into a table of this capacity. If that is not smaller, rows in one bucket were in one bucket before too.
     """
     if capacity >= grown(hashes, DEFAULT_CAPACITY):
         return [*reversed(rows)]
@@ -138,10 +131,7 @@ def _by_bucket(rows: Sequence[int], hashes: Sequence[int], capacity: int) -> lis
 
 
 def _hashes_of(topic_ids: Sequence[bytes]) -> list[int]:
-    """The spread hashes of topic ids.
-
-    Those of many topics are computed anew: to keep them would remove those of other groups.
-    """
+    """The spread hashes of topic ids. Those of many topics are not kept: they would remove others."""
     if len(topic_ids) <= FEW_IDS:
         return [_hash_of(one) for one in topic_ids]
     return [(h := a ^ b ^ c ^ d) ^ h >> 16 for a, b, c, d in _four_words(b"".join(topic_ids))]
@@ -158,10 +148,9 @@ def partitions(ascending: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> li
 
 
 def is_ascending(partitions: Sequence[int], capacity: int) -> bool:
-    """Whether ascending partitions are iterated in this order.
+    """Whether ascending partitions are iterated in this order. Nearly always that is true.
 
-    It is so for one partition, for a table with a bucket for each, and when all partitions are included. Nearly always
-    the result is true.
+    It is so for one partition, for a table with a bucket for each, and when all partitions are included.
     """
     return len(partitions) < 2 or partitions[-1] < capacity or partitions[-1] < len(partitions)
 
@@ -186,10 +175,7 @@ def ranges(subscribed: int) -> Tables:
 
 
 def stepped(before: CurrentAssignment, after: CurrentAssignment) -> Tables:
-    """The tables of a member's assignment after a step to its target.
-
-    They are made from the tables before, where partitions of a topic are left.
-    """
+    """The tables of a member's assignment after a step to its target, made from the tables before."""
     if not before or not after or len(after) > FEW_TOPICS:
         return _FROM_NOTHING
     had = {row[0]: row[1] for row in before}
@@ -220,9 +206,9 @@ def slots_for(size: int) -> int:
 
 
 def timeline(names: Iterable[str], slots: int) -> list[str]:
-    """The order in which a TimelineHashMap with so many slots is iterated. `names` are in the order of insertion.
+    """The order in which a TimelineHashMap with so many slots is iterated. Of two in one slot the later is first.
 
-    Of two names in one slot the later one is first.
+    `names` are in the order of insertion.
     """
     found = list(names)
     if len(found) > MAX_ORDERED:

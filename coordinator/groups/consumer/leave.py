@@ -75,8 +75,8 @@ def remove(
 ) -> None:
     """Remove members, with the patterns that no other member has. All of them together cause one new epoch.
 
-    If only classic members stay, the group may become a classic group instead (`migration`). `cause` and `reasons`, by
-    member id: for the history.
+    If only classic members stay, the group may become a classic group instead. `cause` and `reasons`, by member id: for
+    the history.
     """
     history.members_removed(step, group, members, cause, reasons)
     downgrade = step.state.downgrade

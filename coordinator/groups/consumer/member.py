@@ -1,9 +1,7 @@
 """A member of a consumer group: its assignments, its states as data, its fields, and its timers. Decides nothing.
 
-Assignments are immutable values, compared, shared and replaced whole. The next state of a member on the way to its
-target follows from the work that is left. The docs are drawn from these tables (Kafka: MemberState,
-CurrentAssignmentBuilder, ConsumerGroupState). A timer is a deadline of a member besides its session: one for each kind,
-as on Kafka.
+The docs are drawn from the tables of states (Kafka: MemberState, CurrentAssignmentBuilder, ConsumerGroupState). A timer
+is a deadline of a member besides its session: one for each kind, as on Kafka.
 """
 
 from __future__ import annotations
@@ -67,10 +65,9 @@ def assigned_since(member_target: TargetAssignment, epoch: int) -> CurrentAssign
 def with_shared_tuples(
     current: CurrentAssignment, target: TargetAssignment, shared: Callable[[tuple[int, ...]], tuple[int, ...]]
 ) -> CurrentAssignment:
-    """The same value in less memory.
+    """The same value in less memory: nearly always a member has its target, and all of it since one epoch.
 
-    Nearly always a member has the partitions of its target, and all of them since one epoch. `shared` returns the tuple
-    that others have in common.
+    `shared` returns the tuple that others have in common.
     """
     of_target = dict(target)
     made = []
@@ -219,10 +216,10 @@ START: Final = Position(0, 0, STABLE, NOTHING, NOTHING)
 
 
 class ConsumerMember(Due):
-    """One member. It is the deadline of its own session.
+    """One member. It is the deadline of its own session. `is_persisted`: its description was recorded.
 
-    `id_spread`: the spread hash of its id. Long ids are hashed only once, because targets need the order of all ids.
-    `is_persisted`: its description was recorded. `timers`: its other deadlines by their kind; None when it has none.
+    `id_spread`: the spread hash of its id, for the order of targets: long ids are hashed only once. `timers`: its other
+    deadlines by their kind; None when it has none.
     """
 
     __slots__ = ("description", "id_spread", "is_persisted", "member_id", "position", "timers")

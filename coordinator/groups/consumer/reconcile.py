@@ -1,8 +1,7 @@
 """One step of a member towards its target: the decision, and its record (Kafka: CurrentAssignmentBuilder).
 
-`next_position` decides what a member gives up first, and what it gets then. It has the rule that no partition has two
-owners. So a member only gets partitions that no other member has or gives up. `maybe_reconcile` records the new
-position. The replay of that record moves the member (`ConsumerGroup.update_position`).
+`next_position` has the rule that no partition has two owners. So a member only gets partitions that no other member has
+or gives up. The replay of the record moves the member (`ConsumerGroup.update_position`).
 """
 
 from __future__ import annotations
@@ -153,7 +152,7 @@ def owns_revoked_partitions(owned: Owned, revoking: CurrentAssignment) -> bool:
 
 
 def _compute_next_assignment(group: ConsumerGroup, position: Position, target_state: Target, owned: Owned) -> Position:
-    """Compare what a member has with its target. Kafka: computeNextAssignment."""
+    """Kafka: computeNextAssignment."""
     # A member may have 10,000 topics: a row without changes is reused.
     subscribed = target_state.subscribed
     targets = {topic_id: its for topic_id, its in target_state.target if topic_id in subscribed}
@@ -203,7 +202,6 @@ def _compute_next_assignment(group: ConsumerGroup, position: Position, target_st
 
 
 def _divide(row: Row, target: Sequence[int], assigned: dict[bytes, Row], revoking: list[Row]) -> None:
-    """Divide a member's partitions of a topic into those that it keeps, and those that it has to give up."""
     topic_id, partitions, epochs = row
     wanted = frozenset(target)
     kept = [one for one in zip(partitions, epochs, strict=True) if one[0] in wanted]
@@ -222,7 +220,6 @@ def _lacking(target: tuple[int, ...], had: Row | None) -> Sequence[int]:
 
 
 def _with(topic_id: bytes, had: Row | None, new: Sequence[int], epoch: int) -> Row:
-    """The row of a member's topic with these further partitions, assigned at this epoch."""
     pairs = [(one, epoch) for one in new]
     if had is not None:
         pairs = sorted([*zip(had[1], had[2], strict=True), *pairs])
@@ -237,10 +234,7 @@ def _at(
 
 
 def _update_current_assignment(position: Position, target_state: Target, owned: Owned) -> Position:
-    """The subscription has changed without a new target: topics that it does not cover are given up at once.
-
-    Kafka: updateCurrentAssignment.
-    """
+    """The subscription has changed without a new target: other topics go at once. Kafka: updateCurrentAssignment."""
     dropped = tuple([row for row in position.assigned if row[0] not in target_state.subscribed])
     if not dropped and (target_state.subscribed or position.revoking):
         return position

@@ -1,7 +1,6 @@
 """Facts of a consumer group for its history, from the first new epoch until every member has reached its target.
 
-They exist only in this time. Their size is bounded, also where thousands of members and partitions move. They report
-nothing: `history` does that.
+Their size is bounded, also where thousands of members and partitions move. `history` reports them.
 """
 
 from __future__ import annotations
@@ -70,10 +69,9 @@ class AwaitedOwner:
 class ReconciliationFacts:
     """See the module. Times are monotonic ms.
 
-    `cause` and `trigger`: of its first epoch; None: it was not seen. `causes`: the number of epochs of each cause.
-    `wanted_ms`: when the computation of targets elsewhere began; `target_ms`: when the last targets were in force.
-    `freed`: since when partitions are between two members; `paused_ms`: the sum of these times for partitions with a
-    new owner.
+    `cause` and `trigger`: of its first epoch; None: it was not seen. `causes`: epochs by cause. `wanted_ms`: when a
+    computation of targets began; `target_ms`: when the last targets were in force. `freed`: since when partitions are
+    between two members; `paused_ms`: the sum of these times for partitions with a new owner.
     """
 
     __slots__ = (

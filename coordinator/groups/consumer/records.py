@@ -2,7 +2,6 @@
 
 The bytes of a record with thousands of topics are made with a few instructions for each topic. Its rows become messages
 only when they are read.
-
 """
 
 from __future__ import annotations
@@ -230,7 +229,6 @@ def current(
 
 
 def _rows(assignment: CurrentAssignment, tables: Tables) -> list[Row]:
-    """The topics in the order of these tables, with the partitions of each."""
     sizes, others = tables.of_partitions, tables.of_others
     rows = [assignment[row] for row in kafka_order.topics([one[0] for one in assignment], tables)]
     for number, (topic_id, partitions, epochs) in enumerate(rows):
@@ -301,9 +299,7 @@ def _most_bytes(record: Record) -> int:
 
 
 def _most_of_texts(texts: Collection[str]) -> int:
-    """Each text has its length before it. Names of topics are ASCII; other texts may take four
-    bytes for a character.
-    """
+    """Each text has its length before it. Texts that are not ASCII may take four bytes for a character."""
     count, longest = sum(map(len, texts)), max(map(len, texts), default=0)
     if all(map(str.isascii, texts)):
         return count + (1 if longest < ONE_BYTE else 3) * len(texts)
@@ -315,9 +311,7 @@ def _most_of_texts(texts: Collection[str]) -> int:
 
 
 def record_member(step: Step, group_id: str, member_id: str, description: Description) -> None:
-    """Record the description of a member, as `step.record` does. The description is applied without decoding the
-    record.
-    """
+    """Record the description of a member as `step.record` does, without decoding the record."""
     step.records.append(member_metadata(group_id, member_id, description))
     replay.apply_member(step.state, group_id, member_id, description)
 

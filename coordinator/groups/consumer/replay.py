@@ -227,9 +227,7 @@ def replay_pattern(
 
 
 def _present(state: State, name: str) -> ConsumerGroup:
-    """The group of that name. A group of another type is replaced: a simple group may have been
-    made for its offsets.
-    """
+    """The group of that name. It replaces a group of another type, which may have been made for its offsets."""
     group = state.groups.get(name)
     if isinstance(group, ConsumerGroup):
         return group

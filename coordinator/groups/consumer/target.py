@@ -1,11 +1,9 @@
 """The target assignment of a group in a new epoch. Heartbeats cause its computation; time alone never does.
 
-A small target is computed at once. A large target is computed in the background: the request leaves with the replies,
-and the result is a command. Meanwhile members are answered by the targets in force, as within
-`group.consumer.assignment.interval.ms`. Only members without an epoch wait for it. A thread prepares a large target
-together with the assignor's work. It prepares the order of the members, each member's target by topic id, and its
-record. For 1,000 members that is most of the work to put a target in force.
-
+A small target is computed at once. A large one is computed in the background: the request leaves with the replies, and
+the result is a command. Meanwhile members are answered by the targets in force. Only members without an epoch wait for
+it. A thread also prepares the order of the members, each member's target by topic id, and its record. For 1,000 members
+that is most of the work to put a target in force.
 """
 
 from __future__ import annotations
@@ -114,9 +112,8 @@ def bring_up_to_date(
 ) -> None:
     """Compute the targets of the group's epoch, or request them, if the present ones are older and it is time.
 
-    `wish`: the assignor that the member of this request asks for. `newcomer`: the member that joins by this request.
-    `is_alike`: whether Kafka counts all subscriptions as equal now; None: its last count. `since_ms`: see
-    `AssignmentWanted`.
+    `wish`: the assignor that the sender asks for. `newcomer`: it joins by this request. `is_alike`: whether Kafka
+    counts all subscriptions as equal; None: its last count. `since_ms`: see `AssignmentWanted`.
     """
     if group.assignment_epoch >= group.epoch or group.computing_epoch or not _is_due(step, group):
         return
@@ -136,10 +133,10 @@ def bring_up_to_date(
 
 
 def is_too_early(step: Step, group: ConsumerGroup, wanted: AssignmentWanted) -> bool:
-    """Whether the computed first targets of a group are not worth being put in force.
+    """Whether the computed first targets are not worth being put in force: more members have joined, and wait.
 
-    That is so when more members have joined meanwhile, and wait for targets. A member that was alone would get all
-    partitions and have to give them up a moment later. This lasts no longer than the assignment interval.
+    A member that was alone would get all partitions and have to give them up a moment later. This lasts no longer than
+    the assignment interval.
     """
     return (
         group.lacks_targets()
@@ -184,10 +181,9 @@ def _in_order(group: ConsumerGroup, newcomer: str | None) -> list[str]:
 
 
 def preferred_assignor(group: ConsumerGroup, settings: GroupSettings, wish: str | None = None) -> str:
-    """The assignor that most members ask for.
+    """The assignor that most members ask for; of several, the first in the order of Java's table.
 
-    Of several, it is the first in the order of Java's table. But the `wish` of the member that causes an assignment is
-    first, if no other member has it. The reason: Kafka removes it from the table and inserts it in front. A log of
+    But `wish` is first, if no other member has it: Kafka inserts it in front then. A log of
     another cluster may have members with an assignor that this server lacks.
     """
     there = names_of(settings.group_consumer_assignors)
@@ -208,10 +204,9 @@ def apply(
     newcomer: str | None = None,
     prepared_target: PreparedTarget | None = None,
 ) -> int:
-    """Put these targets in force: a record for each member with a new target, then the epoch.
+    """Put these targets in force, in one batch: a record for each member with a new target, then the epoch.
 
-    All of them are one batch. If the batch is too large, the present targets stay in force. Returns the number of
-    topics in the records.
+    If the batch is too large, the present targets stay in force. Returns the number of topics in the records.
     """
     image, targets, members = step.state.image, group.targets, group.members
     made, changes = [], []

@@ -1,9 +1,9 @@
 """The topics of a consumer group: which exist, their hash, and those of regular expressions.
 
 Kafka 4 keeps the hash of the topics in the record of the group's epoch (Utils.computeTopicHash, computeGroupHash). A
-new hash means that the topics have changed. A group may name a million topics that do not exist. So the existing ones
-are found once for each set of names and each image. The topics of each regular expression are found in the background,
-and the result is a command (maybeUpdateRegularExpressions, handleRegularExpressionsResult).
+group may name a million topics that do not exist. So the existing ones are found once for each set of names and each
+image. The topics of regular expressions are found in the background, and the result is a command
+(maybeUpdateRegularExpressions, handleRegularExpressionsResult).
 """
 
 from __future__ import annotations
@@ -187,10 +187,9 @@ def check_pattern(
 def update_patterns(
     step: Step, group: ConsumerGroup, before: Description, description: Description, client: Client
 ) -> tuple[bool, bool]:
-    """Update the patterns after a member's description was recorded.
+    """Update the patterns after a member's description was recorded: forget one without members, search when it is due.
 
-    A pattern without members is forgotten. When it is due, all patterns are searched for. Returns whether the member's
-    pattern has changed, and whether its topics are known then.
+    Returns whether the member's pattern has changed, and whether its topics are known then.
     """
     resolved_before = len(group.resolved)
     searched = next(iter(group.resolved.values()), Resolved((), 0, NEVER_SEARCHED))

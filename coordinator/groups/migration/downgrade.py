@@ -32,10 +32,7 @@ def join_consumer_group(step: Step, command: JoinCommand, request: JoinGroupRequ
 
 
 def _may_downgrade(step: Step, group: ConsumerGroup, going: Sequence[ConsumerMember], joining: int = 0) -> bool:
-    """Whether a consumer group may become a classic group when these members leave and so many join.
-
-    Only classic members may stay then.
-    """
+    """Whether only classic members stay, not too many, when these members leave and so many join."""
     settings, gone = step.state.settings, {one.member_id for one in going}
     staying = [one for one in group.members.values() if one.member_id not in gone]
     return (
@@ -79,7 +76,6 @@ DOWNGRADE: Final = Downgrade(_may_downgrade, _downgrade_after_leave, _downgrade_
 def _classic_group(
     step: Step, group: ConsumerGroup, members: Sequence[ConsumerMember], generation: int
 ) -> ClassicGroup:
-    """The classic group of these members. Each has its target as its assignment."""
     made = ClassicGroup(group.group_id, step.now.wall_ms)
     made.state, made.generation, made.protocol_type = STABLE, generation, group.protocol_type
     for one in members:

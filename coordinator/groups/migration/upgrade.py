@@ -1,7 +1,6 @@
 """A classic group becomes a consumer group: its members stay, with the generation as their epoch.
 
-The metadata of the members is read for that. Large groups are read in a thread.
-
+Their metadata is read for that. Large groups are read in a thread.
 """
 
 from __future__ import annotations
@@ -58,9 +57,7 @@ _Subscribed = tuple[str | None, tuple[str, ...]]
 
 
 class Read(NamedTuple):
-    """The data read of a member: its subscription, its target, its current assignment, and the
-    records of the last two.
-    """
+    """The data read of a member, and the records of its target and its current assignment."""
 
     subscribed: _Subscribed
     member_target: TargetAssignment
@@ -254,7 +251,7 @@ def _answer_parked_requests(step: Step, group: ClassicGroup) -> None:
 def _check_bytes(step: Step, group: ClassicGroup) -> None:
     """Refuse members whose records will not fit into a batch, before they are read. Raises Refused.
 
-    Each topic of a subscription is in the batch twice, and three times with the member's current assignment.
+    Each topic of a subscription is in the batch twice, and three times with the current assignment.
     """
     offered = sum([len(metadata) for one in group.members.values() for _, metadata in one.protocols])
     if offered > step.max_bytes:
@@ -291,10 +288,7 @@ def _in_order(rows: list[_Row]) -> list[_Row]:
 
 
 def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record) -> ConsumerGroup:
-    """Replace a classic group by a consumer group: its members stay, with the generation as their epoch.
-
-    Raises Refused when its records and those of the `newcomer` do not fit into a batch. Nothing has changed then.
-    """
+    """Replace a classic group. Raises Refused when its records and three of the `newcomer` do not fit into a batch."""
     group_id, epoch, rows = group.group_id, group.generation, _in_order(rows)
     names = {name for row in rows for name in row.description.topics}
     metadata_hash = hash_of_topics(names, step.state.image, step.state.settings.broker_rack)

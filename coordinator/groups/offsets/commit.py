@@ -1,9 +1,8 @@
 """OffsetCommit to groups of all types. The group checks the member; then metadata and size are checked.
 
-A member repeats its commits with other offsets. The records of such a commit are made in advance, except for offsets
-and times. `commit_prepared` and `handle` give the same records, state and answer (test_commit_template,
-test_properties). They are not one function because `commit_prepared` avoids the cost of making and encoding messages.
-Unusual cases are left to `handle`: no such group, an error, a batch that might be too large. Nothing has changed then.
+A member repeats its commits with other offsets. So the rest of their records is made once. `commit_prepared` and
+`handle` give the same records, state and answer (test_commit_template, test_properties). They are not one function
+because `commit_prepared` makes and encodes no messages. Unusual cases are left to `handle`.
 """
 
 from __future__ import annotations
@@ -44,18 +43,14 @@ from muster.protocol.wire import uv
 OFFSET_RECORD_BYTES: Final = 59
 """Bytes of the record of an offset, without the names of its group and topic and its metadata.
 
-17 bytes are of the record and its key (KIP-98, OffsetCommitKey). 42 are of the value with a topic id (OffsetCommitValue
-4).
+17 bytes are of the record and its key. 42 are of the value with a topic id (OffsetCommitValue 4).
 """
 _LATEST_MS: Final = 2**63 - 1
 """The latest time that a record can have. Java's sum would overflow, and the offset would expire at once."""
 
 
 def handle(step: Step, command: Command, request: OffsetCommitRequest) -> None:
-    """Answer an OffsetCommit: a row for each partition, in their order.
-
-    Its handler has refused unknown topics and partitions.
-    """
+    """Answer an OffsetCommit: a row for each partition. Its handler has refused unknown topics and partitions."""
     state, group_id = step.state, request.group_id
     group = state.groups.get(group_id)
     error = _error_of(group, command, request, state.image)
@@ -108,9 +103,7 @@ def least_bytes(group_id: str, topic: OffsetCommitRequestTopic) -> int:
 
 
 def same_for_all(asked: OffsetCommitRequest | OffsetCommitResponse, error: int) -> OffsetCommitResponse:
-    """OffsetCommit has no top-level error. Every partition gets the error, unless a response has
-    another error already.
-    """
+    """Every partition gets the error, unless a response has another error already. There is no top-level error."""
     topics = [
         OffsetCommitResponseTopic(
             topic.name,
@@ -172,18 +165,16 @@ _TIME_SIZE: Final = 8
 
 
 Row = tuple[str, int, Callable[..., bytes], bytes, bytes, bytes, bytes, bytes]
-"""One partition of such a commit: topic, partition, `pack`, `before`, `between`, `after`, topic id, metadata in UTF-8.
+"""One partition of a template: topic, partition, `pack`, `before`, `between`, `after`, topic id, metadata in UTF-8.
 
-`pack` makes the bytes of the record in a batch. Its arguments are `before`, offset, leader epoch, `between`, commit
-timestamp and `after`.
+`pack(before, offset, leader epoch, between, commit timestamp, after)` makes the bytes of the record in a batch.
 """
 
 
 class CommitTemplate:
     """The records of a commit without offsets and times, for a core with the same image of the topics.
 
-    `response`: the answer when all is well; not to be changed. `size`: bytes of all its records. `most_size`: bytes of
-    their batch, or more.
+    `response`: the answer when all is well; not to be changed. `most_size`: bytes of their batch, or more.
     """
 
     __slots__ = ("epoch", "group_id", "instance_id", "member_id", "most_size", "response", "rows", "size")
@@ -202,7 +193,7 @@ class CommitTemplate:
 def prepare_commit(
     state: State, request: OffsetCommitRequest, max_bytes: int, version: int = NEWEST_COMMIT
 ) -> CommitTemplate | None:
-    """The template of a request whose topics exist. None for a request that only `commit.handle` can answer.
+    """The template of a request whose topics exist. None when only `handle` can answer it.
 
     Its offsets have an expiry of their own, its metadata is too long, or it may be too large.
     """
@@ -226,7 +217,7 @@ def prepare_commit(
 
 
 def _is_refused(state: State, request: OffsetCommitRequest, version: int) -> bool:
-    """Whether the member may not use this version: only the request has the version, not the template."""
+    """Whether the member may not use this version, which the template does not have."""
     group = state.groups.get(request.group_id)
     if group is None or version >= MEMBER_EPOCHS_SINCE:
         return False
@@ -267,7 +258,7 @@ def commit_prepared(
 ) -> list[bytes] | None:
     """Commit these offsets, one for each row. Returns the records as their bytes in a batch, already in the state.
 
-    Returns None when nothing was done. The request is then to be handled as any other.
+    Without a result nothing was done, and the request is to be handled as any other.
     """
     group_id = template.group_id
     group = state.groups.get(group_id)

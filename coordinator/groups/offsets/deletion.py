@@ -1,11 +1,8 @@
 """Deletion, for groups of all types: OffsetDelete and DeleteGroups, and the offsets of deleted topics.
 
-The offsets of deleted topics are deleted as in Kafka's `onTopicsDeleted`. All groups are checked in slices, so that
-requests need not wait. The first slice is part of the command with the deleted topics. Until a group was checked, its
-old offsets are still shown. Kafka's coordinator too learns of deleted topics later than its clients. A new topic may
-have the same name. Until a group was checked, its transactional commits to that topic are refused. They have no topic
-id, so they would be treated as old offsets.
-
+As in Kafka's `onTopicsDeleted`, the offsets of deleted topics go. All groups are checked in slices, so that requests
+need not wait; until then old offsets are still shown. A new topic may have the same name. Transactional commits have no
+topic id, and would be treated as old offsets. So they are refused until their group was checked.
 """
 
 from __future__ import annotations
@@ -78,10 +75,7 @@ def _delete_topic(
 
 
 def delete_groups(step: Step, command: Command, request: DeleteGroupsRequest) -> None:
-    """Answer a DeleteGroups: one row for each name, once.
-
-    Offsets are deleted before their group, so that a replay finds no offsets without a group.
-    """
+    """Answer a DeleteGroups: one row for each name, once. A replay finds no offsets without a group."""
     names, made = dict.fromkeys(request.groups_names), list[Record]()
     errors = [_delete_group(step, made, group_id) for group_id in names]
     if is_too_large(step, made, sum(_texts(step.state.offsets, group_id) for group_id in names)):
@@ -112,10 +106,7 @@ def _texts(offsets: Offsets, group_id: str) -> int:
 TOPIC_DELETION: Final = "topic deletion"
 """Kind of the deadline of the next slice."""
 SLICE: Final = 500
-"""Work of one slice, half a millisecond: each group, and each checked offset, counts 1.
-
-A node has many shards, and each of them runs one slice.
-"""
+"""Work of one slice, half a millisecond for each shard: each group, and each checked offset, counts 1."""
 REMOVE: Final = 10
 """Each record that is written counts this much more."""
 CHUNK: Final = 50
@@ -134,15 +125,12 @@ class _Gone:
         self.touched = frozenset(topics.values())
 
     def has(self, topic: str, value: Packed) -> bool:
-        """Whether the offset was committed for one of these topics."""
         topic_id = topic_id_of(value)
         return topic_id in self.topics if topic_id != ZERO_UUID else topic in self.names
 
 
 class _Some(NamedTuple):
-    """Some offsets to check. When `topic` is None, the group was checked completely. `is_pending`: of open
-    transactions.
-    """
+    """Some offsets to check; `is_pending`: of open transactions. Without a topic, the group is done."""
 
     group_id: str
     topic: str | None = None
@@ -189,8 +177,7 @@ def change_topics(step: Step, command: TopicsChanged) -> None:
 def delete_offsets_of_deleted_topics(step: Step) -> None:
     """After loading, delete the offsets of deleted topics whose tombstones were not written before.
 
-    Only topics count that are known to be deleted. A log that was copied from another cluster has offsets of topics
-    that this server does not know.
+    A log that was copied from another cluster has offsets of topics that this server does not know. They stay.
     """
     image = step.state.image
     if image.deleted:
@@ -213,10 +200,7 @@ def _begin(step: Step, gone: _Gone) -> None:
 
 
 def _walk(state: State, gone: _Gone, group_ids: list[str]) -> Iterator[_Some]:
-    """All offsets that may have to be deleted. Pending offsets are first.
-
-    When their transaction ends meanwhile, they are committed offsets, and are found there.
-    """
+    """All offsets that may have to be deleted. Pending ones are first: committed meanwhile, they are found there."""
     offsets, touched = state.offsets, gone.touched
     for group_id in group_ids:
         places = iter(list(offsets.pending.transactions_of.get(group_id, ())))
@@ -238,7 +222,6 @@ def _walk(state: State, gone: _Gone, group_ids: list[str]) -> Iterator[_Some]:
 
 
 def _slice(step: Step, deletion: TopicDeletion) -> None:
-    """Check some groups. The next ones follow soon."""
     budget, doomed, group_id = SLICE, dict[str, list[int]](), ""
     for some in deletion.walk:
         group_id, before = some.group_id, len(step.records)
@@ -261,7 +244,6 @@ def _slice(step: Step, deletion: TopicDeletion) -> None:
 
 
 def _delete_some(step: Step, gone: _Gone, some: _Some, doomed: dict[str, list[int]]) -> None:
-    """Delete those of these offsets whose topic is deleted, and add them to `doomed`."""
     offsets, group_id, topic = step.state.offsets, some.group_id, some.topic or ""
     for partition in some.partitions:
         if some.is_pending:

@@ -1,6 +1,4 @@
-"""OffsetFetch: the committed offsets of groups. For an unknown group or partition the offset is -1,
-without an error.
-"""
+"""OffsetFetch: the committed offsets of groups. An unknown group or partition has offset -1, without an error."""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ def _fetch_topic(
 
 
 def _is_of_another_topic(value: Packed, topic_id: bytes) -> bool:
-    """Whether the offset is of a deleted topic with the same name. Their ids differ then, if both are known."""
+    """Whether the offset is of a deleted topic with the same name, as far as both ids are known."""
     return topic_id != ZERO_UUID and topic_id_of(value) not in (ZERO_UUID, topic_id)
 
 

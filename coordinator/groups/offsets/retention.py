@@ -1,8 +1,8 @@
-"""Retention (KIP-211): when offsets expire after `offsets.retention.minutes` without use, and when groups are removed.
+"""Retention (KIP-211): offsets expire after `offsets.retention.minutes` without use. Unused groups are removed.
 
-A group is removed when it has neither members nor offsets. Every `offsets.retention.check.interval.ms` all groups are
-checked, by the wall clock, as in Kafka's cleanupGroupMetadata. The check runs in slices, so that requests need not
-wait. Between two slices groups may change. So a candidate is only proposed first, and checked again when it is removed.
+Every `offsets.retention.check.interval.ms` all groups are checked, by the wall clock, as in Kafka's
+cleanupGroupMetadata. The check runs in slices, so that requests need not wait. Groups may change between two slices, so
+a candidate is checked again when it is removed.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ SLICE_AFTER_MS: Final = 1
 
 
 class Proposal(NamedTuple):
-    """Some offsets to check. When `topic` is None, all offsets of the group were proposed before: check the group
-    itself.
-    """
+    """Some offsets to check. `topic` None: all offsets of the group were proposed before, check the group itself."""
 
     group_id: str
     topic: str | None
@@ -115,7 +113,6 @@ def _slice(step: Step, proposals: Iterator[Proposal]) -> bool:
 
 
 def _expire(step: Step, group: Group, topic: str, partitions: list[int], expired: dict[str, list[int]]) -> None:
-    """Remove the expired ones of these offsets, and add them to `expired`."""
     since_ms, group_id = group.unused_since_ms(), group.group_id
     if since_ms == NOT_NOW or group.subscribes_to(topic):
         return
@@ -137,7 +134,6 @@ def _expire(step: Step, group: Group, topic: str, partitions: list[int], expired
 
 
 def _remove_group(step: Step, group: Group) -> None:
-    """Remove a group without members and offsets, also a group that never had a member."""
     group_id, offsets = group.group_id, step.state.offsets
     if group.is_unused() and not offsets.topics(group_id) and not offsets.has_open_transaction(group_id):
         for record in records.tombstones(group):

@@ -1,7 +1,6 @@
 """TxnOffsetCommit to groups of all types (KIP-98, KIP-447): offsets that count once their transaction is committed.
 
-Until then only clients that ask for stable offsets can see that such offsets exist. As on Kafka, the request does not
-renew the session of the member.
+As on Kafka, the request does not renew the session of the member.
 """
 
 from __future__ import annotations
@@ -30,9 +29,8 @@ NO_EXPIRY: Final = -1
 
 
 class TxnCommitCommand(Command):
-    """A TxnOffsetCommit. `append_error`: the error of the log for records of its producer now, or 0.
-
-    The producer's epoch may be old, or its partition may not be verified.
+    """A TxnOffsetCommit. `append_error`: the error of the log for records of its producer now (epoch, verification), or
+    0.
     """
 
     __slots__ = ("append_error",)
@@ -43,10 +41,9 @@ class TxnCommitCommand(Command):
 
 
 def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitRequest) -> None:
-    """Answer a TxnOffsetCommit: a row for each partition, in their order.
+    """Answer a TxnOffsetCommit: a row for each partition.
 
-    Its handler has refused unknown topics and partitions. The transaction of its producer has the partition of this
-    group's offsets.
+    Its handler has refused unknown topics and partitions, and has added this group's offsets to the transaction.
     """
     group_id = request.group_id
     error = _error_of(step.state.groups.get(group_id), request, step.state.image)
@@ -89,9 +86,7 @@ def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitReques
 
 
 def same_for_all(asked: TxnOffsetCommitRequest | TxnOffsetCommitResponse, error: int) -> TxnOffsetCommitResponse:
-    """TxnOffsetCommit has no top-level error. Every partition gets the error, unless a response has another error
-    already.
-    """
+    """As `commit.same_for_all`."""
     topics = [
         TxnOffsetCommitResponseTopic(
             topic.name,
