@@ -10,7 +10,7 @@ import time
 from importlib import import_module
 from typing import Any
 
-from muster.coordinator.api.intercept import InterceptPoint
+from muster.coordinator.api.exchange import InterceptPoint
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.messages.heartbeat import HeartbeatRequest

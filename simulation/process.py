@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.api.exchange import NO_INTERCEPT, Intercept
 from muster.coordinator.config import load
 from muster.coordinator.log import Storage
 from muster.coordinator.net.listener import Listener

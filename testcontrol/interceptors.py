@@ -1,4 +1,4 @@
-"""The interceptors of the requests of a server's nodes (`api.intercept.InterceptPoint`): only those that have work.
+"""The interceptors of the requests of a server's nodes (`api.exchange.InterceptPoint`): only those that have work.
 While no join is held and no rule is in force, a node has its original interceptor, mostly none.
 
 Held joins are one of them. Requests of members that join a group wait here until a test releases them. A classic
@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.intercept import Intercept, Run
+from muster.coordinator.api.exchange import Intercept, Run
 from muster.coordinator.api.node import Respond
 from muster.coordinator.server import Server
 from muster.protocol.api import ApiKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.api.exchange import NO_INTERCEPT, Intercept
 from muster.coordinator.config import Config
 from muster.coordinator.server import Server
 from muster.coordinator.server.machine import Machine

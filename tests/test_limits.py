@@ -13,7 +13,7 @@ import pytest
 from muster.coordinator.properties.lookup import BROKER, MUSTER, TOPIC
 from tests.test_repo import ROOT
 
-NO_NUMBER = {"Kafka's protocol", "`api/routes.py` ONLY_READS"}
+NO_NUMBER = {"Kafka's protocol", "`api/registry.py` ONLY_READS"}
 FILE = re.compile(r"`((?:\w+/)*\w+)\.py`((?:,? [A-Z_]{4,})+)")
 NAME = re.compile(r"[A-Z_]{4,}")
 PROPERTY = re.compile(r"`((?:\w+\.)+\w+)`")
@@ -112,27 +112,27 @@ INNER = {
     "protocol/wire.MAX_STRING",
     "topics/fetch_sessions.MAX_EPOCH",
     "topics/names.MAX_NAME_LENGTH",
-    "api/acls/alter_acls.WRITTEN_AT_ONCE",
+    "api/security/acls.WRITTEN_AT_ONCE",
     "api/configs/describe_configs.MAX_KNOWN",
-    "api/durable.ROWS_AT_ONCE",
+    "api/many_rows.READ_AT_ONCE",
     "api/dispatch.FEW_ELEMENTS",
     "api/exchange.MANY_ROWS",
-    "api/many_names.AT_ONCE",
-    "api/many_names.NAMES_AT_ONCE",
-    "api/many_names.ROWS_AT_ONCE",
+    "api/many_rows.AT_ONCE",
+    "api/many_rows.NAMES_AT_ONCE",
+    "api/many_rows.ROWS_AT_ONCE",
     "api/groups/administration.MAX_FILTERS",
     "api/groups/consumer_groups.FEW_NAMES",
     "api/groups/consumer_groups.MAX_GROUP_BYTES",
     "api/groups/membership.MANY_PROTOCOLS",
-    "api/many_names.MAX_ORDERED_CHARACTERS",
-    "api/many_names.MAX_ORDERED_NAMES",
-    "api/cached_requests.MAX_AWAITED",
+    "api/many_rows.MAX_ORDERED_CHARACTERS",
+    "api/many_rows.MAX_ORDERED_NAMES",
+    "api/dispatch.MAX_AWAITED",
     "api/cached_requests.MAX_BYTES",
     "api/cached_requests.MAX_ROWS",
     "api/client_quotas.WRITTEN_AT_ONCE",
-    "api/routes.KEPT",
-    "api/routes.LARGE_BYTES",
-    "api/routes.RECORDS_LARGE_BYTES",
+    "api/registry.KEPT",
+    "api/registry.LARGE_BYTES",
+    "api/registry.RECORDS_LARGE_BYTES",
     "api/throttled.MOST_KNOWN",
     "api/topics/describe_topic_partitions.SORTED_AT_ONCE",
     "api/transactions/producers.AT_ONCE",

@@ -1,4 +1,9 @@
-"""Cached requests: requests that a connection sends again and again, as heartbeats and commits of the same partitions.
+"""Requests that a client repeats with a few other numbers. They are recognized by their bytes, without decoding.
+
+A `FrameTemplate` is made from one frame and knows where numbers may vary. Every other byte but the correlation id must
+be equal. A frame that matches would decode to the same message with those numbers. Pure; knows no API.
+
+Cached requests: requests that a connection sends again and again, as heartbeats and commits of the same partitions.
 
 Such a request differs from the one before in its correlation id. A commit also differs in offsets and leader epochs.
 When it has arrived twice it is cached: all that does not change is decoded and looked up once. Later ones are
@@ -31,19 +36,20 @@ the cache. It compares each byte of answers, log and state. It also tests each c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from functools import lru_cache
+from struct import Struct
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.exchange import RequestingConnection
-from muster.coordinator.api.frame_template import FrameTemplate, Run, runs_between
 from muster.coordinator.api.groups.offset_commit import existing_rows
 from muster.coordinator.api.layers import Answer
 from muster.coordinator.api.node import Node
-from muster.coordinator.api.routes import Route
-from muster.coordinator.groups.classic.sessions import WELL
+from muster.coordinator.api.registry import Route
+from muster.coordinator.groups.classic.sessions import WELL, GenerationMember
 from muster.coordinator.groups.offsets.commit import CommitTemplate
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.security.authorizer import Operation, ResourceType
@@ -53,14 +59,82 @@ from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeart
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
+if TYPE_CHECKING:
+    from muster.coordinator.groups.consumer.heartbeat import SteadyMember
+
+Run = tuple[int, str]
+"""Where numbers that may vary begin in the frame, and their types: `struct` codes, big-endian."""
+
+_ID_AT: Final = 4
+"""The correlation id stands behind API key and version."""
+_ID: Final = {1: "4s", 2: "2s2s"}
+"""The correlation id varies too. It has as many pieces as a run has numbers."""
+_VARIED: Final = re.compile(b"\xff+")
+
+
+class FrameTemplate:
+    """A frame in which some numbers may vary. Every other byte but the correlation id must be equal.
+
+    `size` is its length in bytes, without the size field. It knows no API.
+    """
+
+    __slots__ = ("_constants", "_every", "_unpack", "size")
+
+    def __init__(self, frame: bytes, runs: Sequence[Run]) -> None:
+        """`runs`: one or more behind the header, in order, at least a byte apart. Raises ValueError unless all have the
+        same one or two codes.
+        """
+        kinds = {codes for _, codes in runs}
+        codes = kinds.pop() if len(kinds) == 1 else ""
+        if len(codes) not in _ID:
+            raise ValueError("the runs are not of one kind")
+        self.size = len(frame)
+        layout, at = ">", 0
+        for where, what in ((_ID_AT, _ID[len(codes)]), *runs):
+            layout += f"{where - at}s{what}"
+            at = where + Struct(f">{what}").size
+        layout += f"{len(frame) - at}s"
+        self._unpack = unpack = _unpacker(layout)
+        self._every = len(codes) + 1
+        self._constants = b"".join(unpack(frame, 0)[:: self._every])
+
+    def match(self, data: bytes, start: int) -> tuple[Any, ...] | None:
+        """Compare a frame of `size` bytes in data[start:]. Returns its parts, or None for another request. Constant
+        bytes and the numbers of a run alternate; the first run is the correlation id.
+        """
+        parts = self._unpack(data, start)
+        return parts if b"".join(parts[:: self._every]) == self._constants else None
+
+
+@lru_cache(maxsize=1_000)
+def _unpacker(layout: str) -> Callable[[bytes, int], tuple[Any, ...]]:
+    """Templates with the same layout share one struct."""
+    return Struct(layout).unpack_from
+
+
+def runs_between(low: bytes, high: bytes, codes: dict[int, str]) -> list[Run]:
+    """Where two encodings of a message differ. All varying numbers are 0 in one, and -1 in the other.
+
+    `codes`: the struct codes of a run, by its length. Raises ValueError for a run, or an encoding, of another length.
+    """
+    if len(low) != len(high):
+        raise ValueError("the encodings are not of one length")
+    difference = int.from_bytes(low, "big") ^ int.from_bytes(high, "big")
+    runs: list[Run] = []
+    for found in _VARIED.finditer(difference.to_bytes(len(low), "big")):
+        code = codes.get(found.end() - found.start())
+        if code is None:
+            raise ValueError(f"{found.end() - found.start()} bytes vary at {found.start()}")
+        runs.append((found.start(), code))
+    return runs
+
+
 NOT_CACHED: Final = b""
 """Nothing was done: the request is to be handled as any other."""
 MAX_BYTES: Final = 16 * 1024
 """Longer requests are not cached: names and metadata may have 32 KB each."""
 MAX_ROWS: Final = 200
 """Larger commits are not cached: their bytes would take too much memory for what they save."""
-_MAX_AWAITED: Final = 1_024
-"""See `ConnectionRoute`."""
 _NUMBERS: Final = {12: "qi", 8: "q"}
 """The fields that vary in a commit: an offset with its leader epoch, or (below v6) an offset alone."""
 
@@ -82,51 +156,7 @@ class CachedRequest(Protocol):
         """Handle the frame if it is this request. Returns its answer, None (the answer follows later) or NOT_CACHED."""
 
 
-class ConnectionRoute:
-    """A route on one connection, with its cached request.
-
-    A request is cached when the one before had the same length. Each cached request that was not repeated doubles the
-    number of equal lengths before the next attempt. So clients that never repeat themselves cost next to nothing.
-    """
-
-    __slots__ = ("_awaited", "_cache", "_equal", "_size", "cached", "caches", "context", "route")
-
-    def __init__(self, route: Route, context: RequestContext, *, caches: bool) -> None:
-        """`caches`: whether repeated requests may be cached at all."""
-        self.route = route
-        self.context = context
-        self._cache = _CACHED.get(route.api.key)
-        self.caches = caches and self._cache is not None
-        self.cached: CachedRequest | None = None
-        self._size = 0
-        self._awaited, self._equal = 1, 0
-
-    def handled(self, node: Node, data: bytes, start: int, body: int, end: int) -> CachedRequest | None:
-        """A request was handled without a cache. Returns the cached request for the next one."""
-        if end - start != self._size:
-            self._size, self._equal = end - start, 0
-            return self.cached
-        self._equal += 1
-        if self._equal < self._awaited:
-            return self.cached
-        was_repeated = self.cached is not None and self.cached.was_repeated
-        self._awaited = 1 if was_repeated else min(self._awaited * 2, _MAX_AWAITED)
-        self._equal = 0
-        self.cached = None
-        if self._size <= MAX_BYTES and self._cache is not None:
-            with suppress(ValueError):  # the form is unusual: other runs of numbers, or bytes that no encoder writes
-                self.cached = self._cache(node, self.route, self.context, data[start:end], body - start)
-        return self.cached
-
-
 # ---- heartbeats
-
-
-class SteadyMember(Protocol):
-    """A member whose heartbeats change nothing: a `GenerationMember`, or a `SteadyMember` of a consumer group."""
-
-    def heartbeat(self, mono_ms: int) -> bool:
-        """Handle a heartbeat, if its answer is that all is well. If False, nothing was done."""
 
 
 class CachedHeartbeat:
@@ -140,7 +170,13 @@ class CachedHeartbeat:
     error_counts: Mapping[int, int] = MappingProxyType({0: 1})
 
     def __init__(
-        self, node: Node, route: Route, frame: bytes, shard: GroupShard, member: SteadyMember, response: Message
+        self,
+        node: Node,
+        route: Route,
+        frame: bytes,
+        shard: GroupShard,
+        member: GenerationMember | SteadyMember,
+        response: Message,
     ) -> None:
         """`response`: the answer to each of these requests."""
         self.was_repeated = False
@@ -311,9 +347,9 @@ def _may_read_group(node: Node, context: RequestContext, group_id: str) -> bool:
     return node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, group_id, log_denied=False)
 
 
-_CACHED: Final[Mapping[int, Callable[[Node, Route, RequestContext, bytes, int], CachedRequest | None]]] = {
+CACHES: Final[Mapping[int, Callable[[Node, Route, RequestContext, bytes, int], CachedRequest | None]]] = {
     ApiKey.HEARTBEAT: _cache_heartbeat,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _cache_consumer_heartbeat,
     ApiKey.OFFSET_COMMIT: _cache_commit,
 }
-"""By API: caches a request. `frame` is without its size; its body begins at `body`."""
+"""By API: caches a request, if it can. `frame` is without its size; its body begins at `body`."""

@@ -7,9 +7,8 @@ from ipaddress import ip_address
 from typing import Final
 
 from muster.assignors.java_order import spread, walked
-from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.many_rows import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize, until_durable
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.quotas.entities import (
     CLIENT_ID,

@@ -1,36 +1,34 @@
-"""From a frame to its handler, and from the handler's answer to a frame.
+"""From a frame to its handler: header, route, decoder, interceptor, handler. `exchange` takes the answer back.
 
-header -> route (is it served?) -> decode -> handler -> respond -> encode; an interceptor may act before the handler and
-before the encoding. A thread decodes large requests and encodes large answers: it touches nothing that other code
-changes. A `Route` has what is known of one (API, version, client id); all connections share it. A connection keeps a
-`ConnectionRoute` of each, with its cached request. This module knows no socket: it gets a `Sink`.
+A `Route` has what is known of one (API, version, client id); all connections share it. A connection keeps a
+`ConnectionRoute` of each, with its cached request. A thread decodes large requests: it touches nothing that other code
+changes. This module knows no socket: it gets a `Sink`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 import structlog
 
-from muster.coordinator.api.cached_requests import NOT_CACHED, CachedRequest, ConnectionRoute
-from muster.coordinator.api.cluster.api_versions import API_VERSIONS, unsupported_version
+from muster.coordinator.api.cached_requests import CACHES, MAX_BYTES, NOT_CACHED, CachedRequest
+from muster.coordinator.api.cluster.api_versions import unsupported_version
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.decoded_requests import Decoded
-from muster.coordinator.api.exchange import Exchange, LargeRequest, NoteResponse
-from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept, InterceptPoint
+from muster.coordinator.api.exchange import NO_INTERCEPT, Exchange, Intercept, InterceptPoint, NoteResponse
 from muster.coordinator.api.layers import Answer, CloseConnection, Sink
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.observer import ObservedRequests, RequestObserver
-from muster.coordinator.api.registry import SERVED, handler
-from muster.coordinator.api.routes import Route
+from muster.coordinator.api.registry import SERVED, Route
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.security.authorizer import AllowAll, Operation, ResourceType
 from muster.coordinator.state_machine.interface import Client
 from muster.coordinator.system.memory import BoundedNames
 from muster.protocol import frames
-from muster.protocol.api import UnknownApi, api
+from muster.protocol.api import ApiKey, UnknownApi, api
 from muster.protocol.message import MalformedMessage, Message
 from muster.protocol.wire import MOST_ELEMENTS, REFUSALS, TooMany
 
@@ -44,29 +42,57 @@ _MAX_ROUTES_BYTES: Final = 4_000_000
 """The limit in bytes for the client ids of these routes. Each id is kept three times."""
 _LONG_CLIENT_ID: Final = 1_024
 """For a client with a longer id, a connection remembers only the last kind of request."""
+_MAX_AWAITED: Final = 1_024
+"""At most so many requests of equal length are awaited before the next one is cached."""
 
 FEW_ELEMENTS: Final = 5_000
 """A request of at most so many elements is decoded at once, within some 5 ms. A larger one is decoded in the thread."""
+
+
+class ConnectionRoute:
+    """A route on one connection, with its cached request.
+
+    A request is cached when the one before had the same length. Each cached request that was not repeated doubles the
+    number of equal lengths before the next attempt. So clients that never repeat themselves cost next to nothing.
+    """
+
+    __slots__ = ("_awaited", "_cache", "_equal", "_size", "cached", "caches", "context", "route")
+
+    def __init__(self, route: Route, context: RequestContext, *, caches: bool) -> None:
+        """`caches`: whether repeated requests may be cached at all."""
+        self.route = route
+        self.context = context
+        self._cache = CACHES.get(route.api.key)
+        self.caches = caches and self._cache is not None
+        self.cached: CachedRequest | None = None
+        self._size = 0
+        self._awaited, self._equal = 1, 0
+
+    def handled(self, node: Node, data: bytes, start: int, body: int, end: int) -> CachedRequest | None:
+        """A request was handled without a cache. Returns the cached request for the next one."""
+        if end - start != self._size:
+            self._size, self._equal = end - start, 0
+            return self.cached
+        self._equal += 1
+        if self._equal < self._awaited:
+            return self.cached
+        was_repeated = self.cached is not None and self.cached.was_repeated
+        self._awaited = 1 if was_repeated else min(self._awaited * 2, _MAX_AWAITED)
+        self._equal = 0
+        self.cached = None
+        if self._size <= MAX_BYTES and self._cache is not None:
+            with suppress(ValueError):  # the form is unusual: other runs of numbers, or bytes that no encoder writes
+                self.cached = self._cache(node, self.route, self.context, data[start:end], body - start)
+        return self.cached
 
 
 class ConnectionRequests:
     """The requests of one connection, one at a time. `context` belongs to the present request, or to the last one."""
 
     __slots__ = (
-        "_dispatcher",
-        "_intercept_point",
-        "_node",
-        "_route",
-        "_routes",
-        "cached",
-        "channel",
-        "context",
-        "current",
-        "is_reading",
-        "note_response",
-        "sink",
-        "slices",
-    )
+        "_dispatcher", "_intercept_point", "_node", "_route", "_routes", "cached", "channel", "context", "current",
+        "is_reading", "note_response", "sink", "slices",
+    )  # fmt: skip
 
     context: RequestContext
 
@@ -197,7 +223,7 @@ class ConnectionRequests:
                 return  # the connection has ended
             self.sink.request_decoded()
             if isinstance(request, Message):
-                exchange.large_request = LargeRequest(request if route.frees_request else None, decoded)
+                exchange.large_request = request if route.frees_request else None, decoded
             if error is not None:
                 self._fault(route, error)
             elif isinstance(request, CloseConnection):
@@ -286,8 +312,8 @@ class ConnectionRequests:
         head = data[start : start + 4]
         served = SERVED.get(key)
         if served is None or not served.serves(version):
-            if key == API_VERSIONS:
-                as_oldest = Route(api(key), 0, head, b"", client_id, handler(key))
+            if key == ApiKey.API_VERSIONS:
+                as_oldest = Route(key, 0, head, b"", client_id)
                 self.open(as_oldest, data[start + 4 : start + 8])(unsupported_version())
                 return None
             raise CloseConnection(
@@ -353,6 +379,6 @@ class Dispatcher:
         """The route of one kind of request: see `Route`."""
         route = self._routes.get(head + client_bytes)
         if route is None:
-            route = Route(api(key), version, head, client_bytes, client_id, handler(key))
+            route = Route(key, version, head, client_bytes, client_id)
             self._routes.keep(head + client_bytes, route, len(client_bytes))
         return route

@@ -1,22 +1,62 @@
-"""One request that is being answered. Its answer is encoded at once, or in the thread if it is large."""
+"""One request that is being answered (`Exchange`), and where tests inject faults, delays and refusals (`Intercept`).
+
+An interceptor stands in place of the handler of a decoded request. Without one, this costs the read of one field. An
+answer is encoded at once, or in the thread if it is large.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
-from muster.coordinator.api.context import Channel
+from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.decoded_requests import Decoded
 from muster.coordinator.api.layers import Answer, CloseConnection
-from muster.coordinator.api.routes import LARGE_BYTES, Route
+from muster.coordinator.api.node import Respond
+from muster.coordinator.api.registry import LARGE_BYTES, Route
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.system.jobs import JobQueue
 from muster.protocol.message import Message, take_apart
 from muster.protocol.messages.join_group import JoinGroupResponse
 
 log = structlog.get_logger("muster.api")
+
+Run = Callable[[Respond], object]
+"""Runs the handler, which gives its response to the argument, now or later. None means that no answer is sent."""
+InterceptRequest = Callable[[RequestContext, Message, Any, Run], object]
+"""(context, request, exchange, run), in place of the handler. The request has its newest shape and may be changed. The
+usual way is `run(exchange)`, now or later. The client gets what `exchange` is given (`Exchange`). The next
+request of the connection waits for that.
+"""
+
+
+class Intercept:
+    """An interceptor between the connections and the handlers.
+
+    `wants(context)` is called for each request, and may answer differently each time. A request that it wants is never
+    handled as a cached request. Other requests are handled as without an interceptor.
+    """
+
+    __slots__ = ("request", "wants")
+
+    def __init__(self, request: InterceptRequest, wants: Callable[[RequestContext], bool] = lambda _: True) -> None:
+        self.request = request
+        self.wants = wants
+
+
+NO_INTERCEPT: Final = Intercept(lambda _, __, exchange, run: run(exchange), wants=lambda _: False)
+
+
+class InterceptPoint:
+    """Where the requests of one node meet an interceptor. `intercept`: the present one, or None."""
+
+    __slots__ = ("intercept",)
+
+    def __init__(self, intercept: Intercept = NO_INTERCEPT) -> None:
+        self.intercept: Intercept | None = None if intercept is NO_INTERCEPT else intercept
+
 
 MANY_ROWS: Final = 1_000
 """The event loop encodes at most so many rows of the answer to a large request."""
@@ -47,13 +87,6 @@ class RequestingConnection(Protocol):
         """Ignore an answer that no client waits for."""
 
 
-class LargeRequest(NamedTuple):
-    """A request that was decoded in the thread. `message`: None when other code holds parts of the request."""
-
-    message: Message | None
-    decoded: Decoded
-
-
 class Exchange:
     """One request and its answer. It is the `Respond` of its handler."""
 
@@ -63,8 +96,10 @@ class Exchange:
         self._requests = requests
         self.route = route
         self.correlation = correlation
-        self.large_request: LargeRequest | None = None
-        """The request, if it was decoded in the thread. The thread also frees it."""
+        self.large_request: tuple[Message | None, Decoded] | None = None
+        """A request that was decoded in the thread, which also frees it, and its memory. The request is None when other
+        code holds its parts.
+        """
 
     def __call__(self, response: Message | None) -> None:
         """Encode the response and hand it to the connection. Only the first call, on a connection that has not ended,
@@ -135,7 +170,7 @@ class Exchange:
     def in_version(self, version: int) -> Exchange:
         """Answer in another version of the API than the version of the request."""
         route = self.route
-        other = Route(route.api, version, route.head, route.client_bytes, route.client_id, route.handler)
+        other = Route(route.api.key, version, route.head, route.client_bytes, route.client_id)
         return self._requests.open(other, self.correlation)
 
     # ---- inside
@@ -172,9 +207,10 @@ class Exchange:
     def _free_request(self) -> None:
         large, self.large_request = self.large_request, None
         if large is not None:
-            if large.message is not None:
-                take_apart(large.message)
-            large.decoded.give_back()
+            request, decoded = large
+            if request is not None:
+                take_apart(request)
+            decoded.give_back()
 
     def _encoded(self, frame: Answer | None, error: Exception | None) -> None:
         requests = self._requests

@@ -31,7 +31,7 @@ class Sink(Protocol):
         """Send the frame that answers the present request. None means that the request gets no answer."""
 
     def part(self, data: bytes) -> None:
-        """Send some bytes of the answer before the rest of it, for faults; see `api.intercept`."""
+        """Send some bytes of the answer before the rest of it, for faults; see `api.exchange`."""
 
     def fail(self, reason: CloseConnection) -> None:
         """End the connection: the present request cannot be answered."""

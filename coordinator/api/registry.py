@@ -1,4 +1,4 @@
-"""The APIs that this node serves, their versions and their handlers.
+"""The APIs that this node serves (`SERVED`), and what is known of a request before its body is decoded (`Route`).
 
 An API outside of the table is neither advertised nor served. Version ranges are exactly those of Kafka 4.3.0. A
 handler's module is imported at the first request for it. So a start does not load rarely used APIs.
@@ -6,33 +6,26 @@ handler's module is imported at the first request for it. So a start does not lo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.layers import Answer, CloseConnection
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.system.lazy_import import lazy
-from muster.protocol.message import Message
+from muster.protocol import frames, shapes
+from muster.protocol.api import ApiKey, api
+from muster.protocol.message import MalformedMessage, Message
 
 if TYPE_CHECKING:  # `lazy` loads these modules, and import-linter sees them here
     from muster.coordinator.api import client_quotas  # noqa: F401
-    from muster.coordinator.api.acls import alter_acls, describe_acls  # noqa: F401
     from muster.coordinator.api.cluster import api_versions, describe_cluster, find_coordinator, leaders, metadata  # noqa: F401
     from muster.coordinator.api.configs import alter_configs, describe_configs  # noqa: F401
-    from muster.coordinator.api.groups import (  # noqa: F401
-        administration,
-        consumer_groups,
-        membership,
-        offset_commit,
-        offset_fetch,
-    )
-    from muster.coordinator.api.records import (  # noqa: F401
-        describe_producers,
-        fetch,
-        offsets,
-        produce,
-    )
-    from muster.coordinator.api.security import delegation_tokens, sasl, scram_credentials  # noqa: F401
+    from muster.coordinator.api.groups import administration, consumer_groups, membership, offset_commit, offset_fetch  # noqa: F401
+    from muster.coordinator.api.records import describe_producers, fetch, offsets, produce  # noqa: F401
+    from muster.coordinator.api.security import acls, delegation_tokens, sasl, scram_credentials  # noqa: F401
     from muster.coordinator.api.topics import create_topics, delete_topics, describe_topic_partitions  # noqa: F401
     from muster.coordinator.api.transactions import administration as _  # noqa: F401
     from muster.coordinator.api.transactions import producers, txn_offset_commit  # noqa: F401
@@ -44,14 +37,12 @@ it returns None and calls `respond` once, now or later.
 
 
 class ServedApi(NamedTuple):
-    """One API: the advertised versions, the first version that is really served, and "module:function" of its
-    handler.
-    """
+    """One API: the advertised versions, the first version that is really served, and the module of its handler."""
 
     key: int
     min_version: int
     max_version: int
-    handler: str
+    module: str
     served_from: int
 
     def serves(self, version: int) -> bool:
@@ -59,70 +50,69 @@ class ServedApi(NamedTuple):
         return self.served_from <= version <= self.max_version
 
 
-def _api(key: int, min_version: int, max_version: int, handler: str, served_from: int | None = None) -> ServedApi:
-    where = f"muster.coordinator.api.{handler}"
-    return ServedApi(key, min_version, max_version, where, min_version if served_from is None else served_from)
+def _api(key: int, min_version: int, max_version: int, module: str, served_from: int | None = None) -> ServedApi:
+    return ServedApi(key, min_version, max_version, module, min_version if served_from is None else served_from)
 
 
 _TABLE = (
     # Produce 0-2 is advertised without being served, as by Kafka: old clients infer support for compression from it.
-    _api(0, 0, 13, "records.produce:handle_produce", served_from=3),
-    _api(1, 4, 18, "records.fetch:handle_fetch"),
-    _api(2, 1, 11, "records.offsets:handle_list_offsets"),
-    _api(3, 0, 13, "cluster.metadata:handle_metadata"),
-    _api(8, 2, 10, "groups.offset_commit:handle_offset_commit"),
-    _api(9, 1, 10, "groups.offset_fetch:handle_offset_fetch"),
-    _api(10, 0, 6, "cluster.find_coordinator:handle_find_coordinator"),
-    _api(11, 0, 9, "groups.membership:handle_join_group"),
-    _api(12, 0, 4, "groups.membership:handle_heartbeat"),
-    _api(13, 0, 5, "groups.membership:handle_leave_group"),
-    _api(14, 0, 5, "groups.membership:handle_sync_group"),
-    _api(15, 0, 6, "groups.administration:handle_describe_groups"),
-    _api(16, 0, 5, "groups.administration:handle_list_groups"),
-    _api(17, 0, 1, "security.sasl:handle_sasl_handshake"),
-    _api(18, 0, 4, "cluster.api_versions:handle_api_versions"),
-    _api(19, 2, 7, "topics.create_topics:handle_create_topics"),
-    _api(20, 1, 6, "topics.delete_topics:handle_delete_topics"),
-    _api(21, 0, 2, "records.offsets:handle_delete_records"),
-    _api(22, 0, 5, "transactions.producers:handle_init_producer_id"),
-    _api(23, 2, 4, "records.offsets:handle_offset_for_leader_epoch"),
-    _api(24, 0, 5, "transactions.producers:handle_add_partitions_to_txn"),
-    _api(25, 0, 4, "transactions.producers:handle_add_offsets_to_txn"),
-    _api(26, 0, 5, "transactions.producers:handle_end_txn"),
-    _api(27, 1, 2, "transactions.administration:handle_write_txn_markers"),
-    _api(28, 0, 5, "transactions.txn_offset_commit:handle_txn_offset_commit"),
-    _api(29, 1, 3, "acls.describe_acls:handle_describe_acls"),
-    _api(30, 1, 3, "acls.alter_acls:handle_create_acls"),
-    _api(31, 1, 3, "acls.alter_acls:handle_delete_acls"),
-    _api(32, 1, 4, "configs.describe_configs:handle_describe_configs"),
-    _api(33, 0, 2, "configs.alter_configs:handle_alter_configs"),
-    _api(35, 1, 5, "cluster.describe_cluster:handle_describe_log_dirs"),
-    _api(36, 0, 2, "security.sasl:handle_sasl_authenticate"),
-    _api(37, 0, 3, "topics.create_topics:handle_create_partitions"),
-    _api(38, 1, 3, "security.delegation_tokens:handle_create_delegation_token"),
-    _api(39, 1, 2, "security.delegation_tokens:handle_renew_delegation_token"),
-    _api(40, 1, 2, "security.delegation_tokens:handle_expire_delegation_token"),
-    _api(41, 1, 3, "security.delegation_tokens:handle_describe_delegation_token"),
-    _api(42, 0, 2, "groups.administration:handle_delete_groups"),
-    _api(43, 0, 2, "cluster.leaders:handle_elect_leaders"),
-    _api(44, 0, 1, "configs.alter_configs:handle_incremental_alter_configs"),
-    _api(45, 0, 1, "cluster.leaders:handle_alter_partition_reassignments"),
-    _api(46, 0, 0, "cluster.leaders:handle_list_partition_reassignments"),
-    _api(47, 0, 0, "groups.offset_commit:handle_offset_delete"),
-    _api(48, 0, 1, "client_quotas:handle_describe_client_quotas"),
-    _api(49, 0, 1, "client_quotas:handle_alter_client_quotas"),
-    _api(50, 0, 0, "security.scram_credentials:handle_describe_user_scram_credentials"),
-    _api(51, 0, 0, "security.scram_credentials:handle_alter_user_scram_credentials"),
-    _api(55, 0, 2, "cluster.describe_cluster:handle_describe_quorum"),
-    _api(60, 0, 2, "cluster.describe_cluster:handle_describe_cluster"),
-    _api(61, 0, 0, "records.describe_producers:handle_describe_producers"),
-    _api(64, 0, 0, "cluster.leaders:handle_unregister_broker"),
-    _api(65, 0, 0, "transactions.administration:handle_describe_transactions"),
-    _api(66, 0, 2, "transactions.administration:handle_list_transactions"),
-    _api(68, 0, 1, "groups.consumer_groups:handle_consumer_group_heartbeat"),
-    _api(69, 0, 1, "groups.consumer_groups:handle_consumer_group_describe"),
-    _api(74, 0, 1, "configs.describe_configs:handle_list_config_resources"),
-    _api(75, 0, 0, "topics.describe_topic_partitions:handle_describe_topic_partitions"),
+    _api(0, 0, 13, "records.produce", served_from=3),
+    _api(1, 4, 18, "records.fetch"),
+    _api(2, 1, 11, "records.offsets"),
+    _api(3, 0, 13, "cluster.metadata"),
+    _api(8, 2, 10, "groups.offset_commit"),
+    _api(9, 1, 10, "groups.offset_fetch"),
+    _api(10, 0, 6, "cluster.find_coordinator"),
+    _api(11, 0, 9, "groups.membership"),
+    _api(12, 0, 4, "groups.membership"),
+    _api(13, 0, 5, "groups.membership"),
+    _api(14, 0, 5, "groups.membership"),
+    _api(15, 0, 6, "groups.administration"),
+    _api(16, 0, 5, "groups.administration"),
+    _api(17, 0, 1, "security.sasl"),
+    _api(18, 0, 4, "cluster.api_versions"),
+    _api(19, 2, 7, "topics.create_topics"),
+    _api(20, 1, 6, "topics.delete_topics"),
+    _api(21, 0, 2, "records.offsets"),
+    _api(22, 0, 5, "transactions.producers"),
+    _api(23, 2, 4, "records.offsets"),
+    _api(24, 0, 5, "transactions.producers"),
+    _api(25, 0, 4, "transactions.producers"),
+    _api(26, 0, 5, "transactions.producers"),
+    _api(27, 1, 2, "transactions.administration"),
+    _api(28, 0, 5, "transactions.txn_offset_commit"),
+    _api(29, 1, 3, "security.acls"),
+    _api(30, 1, 3, "security.acls"),
+    _api(31, 1, 3, "security.acls"),
+    _api(32, 1, 4, "configs.describe_configs"),
+    _api(33, 0, 2, "configs.alter_configs"),
+    _api(35, 1, 5, "cluster.describe_cluster"),
+    _api(36, 0, 2, "security.sasl"),
+    _api(37, 0, 3, "topics.create_topics"),
+    _api(38, 1, 3, "security.delegation_tokens"),
+    _api(39, 1, 2, "security.delegation_tokens"),
+    _api(40, 1, 2, "security.delegation_tokens"),
+    _api(41, 1, 3, "security.delegation_tokens"),
+    _api(42, 0, 2, "groups.administration"),
+    _api(43, 0, 2, "cluster.leaders"),
+    _api(44, 0, 1, "configs.alter_configs"),
+    _api(45, 0, 1, "cluster.leaders"),
+    _api(46, 0, 0, "cluster.leaders"),
+    _api(47, 0, 0, "groups.offset_commit"),
+    _api(48, 0, 1, "client_quotas"),
+    _api(49, 0, 1, "client_quotas"),
+    _api(50, 0, 0, "security.scram_credentials"),
+    _api(51, 0, 0, "security.scram_credentials"),
+    _api(55, 0, 2, "cluster.describe_cluster"),
+    _api(60, 0, 2, "cluster.describe_cluster"),
+    _api(61, 0, 0, "records.describe_producers"),
+    _api(64, 0, 0, "cluster.leaders"),
+    _api(65, 0, 0, "transactions.administration"),
+    _api(66, 0, 2, "transactions.administration"),
+    _api(68, 0, 1, "groups.consumer_groups"),
+    _api(69, 0, 1, "groups.consumer_groups"),
+    _api(74, 0, 1, "configs.describe_configs"),
+    _api(75, 0, 0, "topics.describe_topic_partitions"),
 )
 
 SERVED: Mapping[int, ServedApi] = {api.key: api for api in _TABLE}
@@ -132,11 +122,127 @@ _loaded: dict[int, Handler] = {}
 
 
 def handler(api_key: int) -> Handler:
-    """The handler of a served API. Its module is imported at the first call. Raises KeyError for an API that is not
-    served.
-    """
-    found = _loaded.get(api_key)
-    if found is None:
-        module, name = SERVED[api_key].handler.split(":")
-        found = _loaded[api_key] = lazy(module, name)
-    return found
+    """The handler of a served API: `handle_` and the API's name in snake case. The first call imports its module."""
+    if api_key not in _loaded:
+        name = re.sub("([A-Z])", r"_\1", api(api_key).name).lower()
+        _loaded[api_key] = lazy(f"muster.coordinator.api.{SERVED[api_key].module}", f"handle{name}")
+    return _loaded[api_key]
+
+
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""The largest request without records (socket.request.max.bytes limits all). Decoded it takes as many bytes again."""
+NO_LIMIT: Final = 1 << 31
+"""No request is as large."""
+LARGE_BYTES: Final = 256 * 1024
+"""The thread decodes a request of more bytes. It also encodes an answer with as many bytes of member metadata."""
+RECORDS_LARGE_BYTES: Final = 1024 * 1024
+"""The same for a request with records: nearly all of it is records, which are not decoded."""
+
+_KEPT: Final = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
+"""Requests whose parts the group keeps."""
+
+GROUP_ANSWERS: Final = (ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT)
+"""Small requests whose answers may be large."""
+
+ONLY_READS: Final = frozenset(
+    {
+        ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FETCH, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_GROUPS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.DESCRIBE_ACLS, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN, ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_QUORUM, ApiKey.DESCRIBE_PRODUCERS, ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS,
+        ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    }
+)  # fmt: skip
+"""Requests that never wait for another one. Large requests of these kinds are decoded and answered one at a time."""
+
+_HEAD_4: Final = Struct(">i4s").pack
+_HEAD_5: Final = Struct(">i5s").pack
+"""Size and response header."""
+COPIED_BELOW: Final = 16 << 10
+"""An answer with records of fewer bytes is sent in one piece: copying it costs less than a second piece."""
+
+
+class Route:
+    """All that is known of one (API, version, client id) before the body is decoded, on any connection."""
+
+    __slots__ = (
+        "_put_head", "_response_header_size", "api", "carries_records", "client_bytes", "client_id", "decode", "encode",
+        "flexible", "frees_request", "handler", "head", "header_size", "large_bytes", "lowers", "may_be_large",
+        "most_bytes", "only_reads", "version",
+    )  # fmt: skip
+
+    def __init__(self, key: int, version: int, head: bytes, client_bytes: bytes, client_id: str) -> None:
+        """`head`: API key and version as in the header. `client_bytes`: the client id as there, with its length."""
+        served = self.api = api(key)
+        self.version = version
+        self.head = head
+        self.client_bytes = client_bytes
+        self.client_id = client_id
+        self.handler = handler(key)
+        self.header_size = 8 + len(client_bytes)
+        self.flexible = served.request_header_version(version) >= 2
+        # a flexible response header ends in an empty set of tagged fields, which is the zero that struct pads with
+        flexible_response = served.response_header_version(version)
+        self._response_header_size, self._put_head = (5, _HEAD_5) if flexible_response else (4, _HEAD_4)
+        raises, self.lowers = shapes.converted(key, version)
+        self.decode = self._decode_and_raise if raises else served.request_decoder(version)
+        """decode(data, body, end, most elements): the request in its newest shape. Raises `wire.REFUSALS`."""
+        self.encode = served.response_encoder(version)
+        self.frees_request = key not in _KEPT
+        self.may_be_large = key in GROUP_ANSWERS
+        self.only_reads = key in ONLY_READS
+        self.carries_records = served.request_has_parts
+        self.large_bytes = RECORDS_LARGE_BYTES if self.carries_records else LARGE_BYTES
+        self.most_bytes = NO_LIMIT if self.carries_records else MOST_BYTES
+
+    def _decode_and_raise(self, *where: Any) -> Any:
+        return shapes.raise_request(self.api.key, self.version, self.api.request_decoder(self.version)(*where))
+
+    def body_at(self, data: bytes, start: int, end: int) -> int:
+        """Where the body of the request in data[start:end] begins. Raises CloseConnection if the header is cut off."""
+        body = start + self.header_size
+        if self.flexible:
+            body = body + 1 if data[body : body + 1] == b"\0" else self._skip_tags(data, body, end)
+        if body > end:
+            raise CloseConnection("malformed request: RequestHeader: truncated", **self.facts())
+        return body
+
+    def _skip_tags(self, data: bytes, body: int, end: int) -> int:
+        try:
+            return frames.skip_header_tags(data, body, end)
+        except MalformedMessage as error:
+            raise CloseConnection(f"malformed request: {error}", **self.facts()) from error
+
+    def malformed(self, data: bytes, body: int, end: int) -> CloseConnection:
+        """Decode a malformed request again, to report the error and its place."""
+        try:
+            self.api.decode_request(self.version, data, body, end)
+        except MalformedMessage as error:
+            return CloseConnection(f"malformed request: {error}", **self.facts())
+        raise AssertionError("bytes that were malformed no longer are")
+
+    def lower(self, response: Message) -> Message:
+        """Convert a response from the newest shape to this version."""
+        lowered: Message = shapes.lower_response(self.api.key, self.version, response)
+        return lowered
+
+    def frame(self, response: Message, correlation: bytes) -> Answer:
+        """The bytes of a converted answer. Large parts and records are not copied."""
+        body = self.encode(response)
+        if type(body) is bytes and len(body) < frames.JOIN_BELOW:
+            return self._put_head(len(body) + self._response_header_size, correlation) + body
+        parts = [body] if isinstance(body, bytes) else body
+        size = sum(map(len, parts)) + self._response_header_size
+        if size < COPIED_BELOW:
+            return b"".join((self._put_head(size, correlation), *parts))
+        return frames.joined(self._put_head(size, correlation), parts)
+
+    def around(self, response: Message) -> tuple[bytes, bytes]:
+        """The bytes of an answer before and after its correlation id."""
+        parts = self.frame(self.lower(response), bytes(4))
+        frame = parts if isinstance(parts, bytes) else b"".join(parts)
+        return frame[:4], frame[8:]
+
+    def facts(self) -> dict[str, object]:
+        """The fields for log lines."""
+        return {"api": self.api.name, "version": self.version, "client_id": self.client_id}

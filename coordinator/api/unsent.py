@@ -2,7 +2,7 @@
 (`muster.queued.max.response.bytes`). It decides how large a further answer may be, and which connection ends.
 
 Connections report what they could not send. Fetch asks before it reads. Other requests wait while they make a large
-answer (`api.answer_size`). The memory of requests (`net.request_memory`) has its own limit and rules.
+answer (`api.many_rows`). The memory of requests (`net.request_memory`) has its own limit and rules.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from muster.coordinator.properties.definition import Property, Value, text_of
-from muster.coordinator.properties.dynamic import changeable
-from muster.coordinator.properties.live import Live, base_of, definition
+from muster.coordinator.properties.live import Live, base_of, changeable, definition
 from muster.coordinator.properties.lookup import (
     BROKER,
     BROKER_SYNONYMS,

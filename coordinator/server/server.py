@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from muster.coordinator.api.dispatch import Dispatcher
-from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept, InterceptPoint
+from muster.coordinator.api.exchange import NO_INTERCEPT, Intercept, InterceptPoint
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.observer import RequestObserver
 from muster.coordinator.config import Config

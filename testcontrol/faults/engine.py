@@ -16,8 +16,7 @@ from typing import Any, Final
 import structlog
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.exchange import Exchange
-from muster.coordinator.api.intercept import Intercept, Run
+from muster.coordinator.api.exchange import Exchange, Intercept, Run
 from muster.coordinator.api.node import Respond
 from muster.coordinator.server import Server
 from muster.coordinator.system.clock import Clock

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.api.acls.exchanges import CLOSED, EXCHANGES, kafkas, told
+from tests.coordinator.api.security.acl_exchanges import CLOSED, EXCHANGES, kafkas, told
 from tests.support.muster import Client
 from tests.support.servers import KAFKA_SCRIPTS, KafkaServer, MusterServer
 

@@ -43,7 +43,7 @@ SPECS = (
     "src/consumer/__tests__/connection.spec.js",
 )
 OTHERWISE = {"Broker > createAcls request", "Broker > describeAcls request"}
-"""Kafka before 3.0 sent null there: the answers of 4.3 are in tests/coordinator/api/acls/kafka.json."""
+"""Kafka before 3.0 sent null there: the answers of 4.3 are in tests/coordinator/api/security/acls_of_kafka.json."""
 PORTS = {"PLAINTEXT": (9092, 9095, 9098), "SSL": (9093, 9096, 9099), "SASL_SSL": (9094, 9097, 9100)}
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 USERS = 'user_test="testtest" user_bob="bobbob" user_alice="alicealice"'

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.api.exchange import NO_INTERCEPT, Intercept
 from muster.coordinator.api.observer import RequestObserver
 from muster.coordinator.config import load
 from muster.coordinator.server import Server

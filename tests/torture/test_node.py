@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.api.exchange import NO_INTERCEPT, Intercept
 from muster.coordinator.log.unified_log import UnifiedLog
 from muster.coordinator.topics.partition import Partition
 from muster.protocol.message import Message

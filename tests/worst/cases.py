@@ -210,7 +210,7 @@ from tests.worst.state import (
 ELEMENTS: Final = 250_000
 """Elements of a request (`protocol/wire.py` MOST_ELEMENTS)."""
 BYTES: Final = 32 * 1024 * 1024
-"""Bytes of a request without records (`api/routes.py` MOST_BYTES)."""
+"""Bytes of a request without records (`api/registry.py` MOST_BYTES)."""
 CAPTURES: Final = "(.*)" * 100 + "b"
 """A pattern whose groups would be dear if they captured; one may be ten times as long."""
 LONG_TOPICS: Final = BYTES // 260

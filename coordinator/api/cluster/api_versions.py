@@ -9,6 +9,7 @@ from muster.coordinator.api import version_rules
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.registry import SERVED
+from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.api_versions import (
     ApiVersion,
@@ -17,8 +18,6 @@ from muster.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-
-API_VERSIONS: Final = 18
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """The valid form of a client's name and version (KIP-511)."""
@@ -60,6 +59,6 @@ def handle_api_versions(node: Node, context: RequestContext, request: ApiVersion
 
 def unsupported_version() -> ApiVersionsResponse:
     """The answer to an ApiVersions request of an unknown version, which is sent as version 0 (KIP-511)."""
-    own = SERVED[API_VERSIONS]
+    own = SERVED[ApiKey.API_VERSIONS]
     row = ApiVersion(own.key, own.min_version, own.max_version)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row])

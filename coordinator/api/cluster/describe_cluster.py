@@ -10,8 +10,8 @@ import shutil
 from collections.abc import Iterable
 from typing import Final
 
-from muster.coordinator.api.answer_size import NO_LIMIT, TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.many_rows import NO_LIMIT, TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.node import Node, Respond, in_steps
 from muster.coordinator.log import FileStorage, MemoryStorage, Storage
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType, cluster_operations

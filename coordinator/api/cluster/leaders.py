@@ -11,7 +11,7 @@ from typing import Final
 
 from muster.coordinator.api.cluster.describe_cluster import may_alter_cluster, may_describe_cluster
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.many_rows import until_durable
 from muster.coordinator.api.node import Node, Respond, in_steps
 from muster.coordinator.api.version_rules import elections_tell_one_error
 from muster.coordinator.system.jobs import Job

@@ -22,9 +22,9 @@ from muster.coordinator.api.configs.resources import (
     check_authorized,
 )
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.many_rows import until_durable
 from muster.coordinator.api.node import Node, in_steps
-from muster.coordinator.properties import dynamic, resource_configs
+from muster.coordinator.properties import live, resource_configs
 from muster.coordinator.properties.definition import InvalidProperty, InvalidRequest
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job, counting
@@ -161,7 +161,7 @@ def _check_broker(node: Node, name: str, after: Mapping[str, str]) -> None:
         what = f"The properties set on a broker may have {MAX_BROKER_CHARACTERS} characters at most."
         raise ApiError(ErrorCode.POLICY_VIOLATION, what)
     try:
-        dynamic.check(after, node.config, for_all=not name)
+        live.check(after, node.config, for_all=not name)
     except InvalidProperty as error:
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.configs import resources
 from muster.coordinator.api.configs.resources import (
     Kind,
@@ -16,6 +15,7 @@ from muster.coordinator.api.configs.resources import (
     check_described_loggers,
 )
 from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.many_rows import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.api.version_rules import lists_all_config_resources
 from muster.coordinator.properties import describe

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from muster.coordinator.api import version_rules
-from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.many_names import ask_each, by_coordinator, distinct
+from muster.coordinator.api.many_rows import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize, ask_each, by_coordinator, distinct
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
 from muster.coordinator.state_machine.interface import Command

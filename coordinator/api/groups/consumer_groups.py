@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from muster.coordinator.api.answer_size import MAX_ANSWER_BYTES, TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.groups.membership import answered_by_the_group
-from muster.coordinator.api.many_names import ROWS_AT_ONCE, ask_each, by_coordinator, distinct
+from muster.coordinator.api.many_rows import (
+    MAX_ANSWER_BYTES,
+    ROWS_AT_ONCE,
+    TOO_LARGE,
+    TOO_LARGE_TEXT,
+    AnswerSize,
+    ask_each,
+    by_coordinator,
+    distinct,
+)
 from muster.coordinator.api.node import Node, Respond, in_steps
 from muster.coordinator.groups.consumer.checks import MAX_NAMES, ascending_names, distinct_names
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand

@@ -9,7 +9,7 @@ from typing import Final
 
 from muster.coordinator.api import version_rules
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.many_names import ROWS_AT_ONCE
+from muster.coordinator.api.many_rows import ROWS_AT_ONCE
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.groups.classic.join import JoinCommand
 from muster.coordinator.runtime.group_coordinator.error_responses import refuse

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.many_rows import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.api.records.offsets import led_here
 from muster.coordinator.log import LogError

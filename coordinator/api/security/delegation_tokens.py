@@ -10,9 +10,8 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.api.answer_size import AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.many_rows import AnswerSize, until_durable
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import ANONYMOUS, KafkaPrincipal, Operation, ResourceType
 from muster.coordinator.security.sasl.delegation_tokens import (

@@ -10,10 +10,15 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
-from muster.coordinator.api.answer_size import MAX_ANSWER_BYTES, TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.many_names import in_hash_order
+from muster.coordinator.api.many_rows import (
+    MAX_ANSWER_BYTES,
+    TOO_LARGE,
+    TOO_LARGE_TEXT,
+    AnswerSize,
+    in_hash_order,
+    until_durable,
+)
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.security.sasl.scram import BY_TYPE, MAX_ITERATIONS, MIN_ITERATIONS

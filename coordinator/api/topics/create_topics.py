@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from muster.coordinator.api.context import RequestContext, charge_of
-from muster.coordinator.api.durable import timed_out, until_durable
-from muster.coordinator.api.many_names import in_hash_order
+from muster.coordinator.api.many_rows import in_hash_order, timed_out, until_durable
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.properties import describe
 from muster.coordinator.security.authorizer import Operation, ResourceType, may_create_topic

@@ -7,8 +7,8 @@ from heapq import merge
 from itertools import islice
 from typing import Final
 
-from muster.coordinator.api.answer_size import NO_LIMIT, AnswerSize
 from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.many_rows import NO_LIMIT, AnswerSize
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations
 from muster.coordinator.system.jobs import Job

@@ -11,9 +11,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from muster.coordinator.api.answer_size import TOO_LARGE, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.many_names import ROWS_AT_ONCE, ask_each, distinct
+from muster.coordinator.api.many_rows import ROWS_AT_ONCE, TOO_LARGE, AnswerSize, ask_each, distinct
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.runtime.transaction_coordinator.markers import MarkerWriter, end_marker
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType

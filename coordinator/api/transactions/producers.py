@@ -14,8 +14,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.many_names import allowed_names, ask_each
+from muster.coordinator.api.many_rows import allowed_names, ask_each, until_durable
 from muster.coordinator.api.node import Node, Respond, in_steps
 from muster.coordinator.api.version_rules import (
     add_partitions_comes_from_broker,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.many_names import add_topic, ask_each, in_pieces
+from muster.coordinator.api.many_rows import add_topic, ask_each, in_pieces
 from muster.coordinator.api.node import PLAIN_ROWS, Node, Respond
 from muster.coordinator.api.transactions.verification import (
     NOT_LOADED,

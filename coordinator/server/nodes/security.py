@@ -32,7 +32,7 @@ def make_authorizer(config: Config, topics: Topics) -> Authorizer | None:
     given = config.authorization
     if given is None:
         return None
-    from muster.coordinator.api.acls.audit import log_denial
+    from muster.coordinator.api.security.acls import log_denial
     from muster.coordinator.security.standard_authorizer import StandardAuthorizer
 
     authorizer = StandardAuthorizer(given.super_users, allows_when_open=given.allows_when_open, denied=log_denial)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from muster.coordinator.api.context import Channel, RequestContext
-from muster.coordinator.api.intercept import Intercept
+from muster.coordinator.api.exchange import Intercept
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage

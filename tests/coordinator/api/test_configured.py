@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api import answer_size
+from muster.coordinator.api import many_rows
 from muster.coordinator.api.configs import alter_configs
 from muster.coordinator.api.configs.alter_configs import MAX_BROKER_PROPERTIES, MAX_CHANGES
 from muster.coordinator.api.node import Node
@@ -167,9 +167,9 @@ def test_names_of_groups_with_configs_are_bounded_together(node: Node, monkeypat
 
 
 def test_more_names_than_an_answer_may_have_are_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_size.AnswerSize.__init__, "__defaults__", (100,))
+    monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (100,))
     change = incremental.AlterableConfig("consumer.session.timeout.ms", 0, "50000")
     for name in "abc":
         alter(node, incremental.AlterConfigsResource(32, name * 40, [change]))
     response = ask_one(node, ListConfigResourcesRequest([32]))
-    assert (response.error_code, len(response.config_resources)) == (answer_size.TOO_LARGE, 0)
+    assert (response.error_code, len(response.config_resources)) == (many_rows.TOO_LARGE, 0)

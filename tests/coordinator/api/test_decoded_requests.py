@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from muster.coordinator.api import decoded_requests, registry, routes
+from muster.coordinator.api import decoded_requests, registry
 from muster.coordinator.api.decoded_requests import (
     AT_ONCE,
     FACTOR,
@@ -214,7 +214,7 @@ def test_a_join_counts_until_its_group_has_it(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(("rows", "is_counted"), [(10, False), (ROWS, True)])
 def test_records_are_no_elements(rows: int, is_counted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch, ApiKey.PRODUCE)
-    data = bytes(routes.RECORDS_LARGE_BYTES // rows + 1)
+    data = bytes(registry.RECORDS_LARGE_BYTES // rows + 1)
     topics = [TopicProduceData("t", partition_data=[PartitionProduceData(i, data) for i in range(rows)])]
     connection = world.connect()
     connection.ask(ApiKey.PRODUCE, 9, ProduceRequest(None, 1, 1, topics))

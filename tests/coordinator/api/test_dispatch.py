@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.api import dispatch, exchange, registry, routes
+from muster.coordinator.api import dispatch, exchange, registry
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.dispatch import ConnectionRequests, Dispatcher
-from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept, InterceptPoint
+from muster.coordinator.api.exchange import NO_INTERCEPT, Intercept, InterceptPoint
 from muster.coordinator.api.layers import CloseConnection
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.system.clock import ManualClock
@@ -439,7 +439,7 @@ def test_a_request_of_many_elements_is_read_in_the_thread(seen: Seen) -> None:
 def test_a_request_of_many_bytes_is_read_in_the_thread_and_the_largest_not_at_all(seen: Seen) -> None:
     connection, elsewhere = with_thread()
     name = "n" * 30_000
-    large = LeaveGroupRequest(members=[MemberIdentity(member_id=name)] * (routes.LARGE_BYTES // len(name) + 1))
+    large = LeaveGroupRequest(members=[MemberIdentity(member_id=name)] * (registry.LARGE_BYTES // len(name) + 1))
     connection.ask(LEAVE, 5, large)
     elsewhere.do()
     assert seen[0][1] == large
@@ -512,7 +512,7 @@ def test_the_answer_to_the_leader_of_members_with_much_metadata_is_encoded_in_th
 ) -> None:
     connection, elsewhere = with_thread()
     connection.ask(ApiKey.JOIN_GROUP, 9, JoinGroupRequest(group_id="g"), correlation_id=7)
-    members = [JoinGroupResponseMember(f"m-{number}", None, bytes(routes.LARGE_BYTES // 4)) for number in range(4)]
+    members = [JoinGroupResponseMember(f"m-{number}", None, bytes(registry.LARGE_BYTES // 4)) for number in range(4)]
     members[0].metadata += bytes(extra)
     response = JoinGroupResponse(members=members)
     seen[0][2](response)
@@ -526,7 +526,7 @@ def test_the_answer_to_the_leader_of_members_with_much_metadata_is_encoded_in_th
 def test_the_answer_to_the_leader_of_members_with_long_ids_is_encoded_in_the_thread(seen: Seen, extra: int) -> None:
     connection, elsewhere = with_thread()
     connection.ask(ApiKey.JOIN_GROUP, 9, JoinGroupRequest(group_id="g"), correlation_id=7)
-    ids = ["i" * (routes.LARGE_BYTES // 16) for _ in range(8)]
+    ids = ["i" * (registry.LARGE_BYTES // 16) for _ in range(8)]
     response = JoinGroupResponse(members=[JoinGroupResponseMember(one + "i" * extra, one, b"") for one in ids])
     seen[0][2](response)
     assert (len(elsewhere.waiting), len(connection.answers)) == ((1, 0) if extra else (0, 1))

@@ -16,10 +16,9 @@ import pytest
 import structlog
 
 from muster.coordinator.api import dispatch, registry
-from muster.coordinator.api.answer_size import NO_LIMIT, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.exchange import Exchange
-from muster.coordinator.api.intercept import Intercept
+from muster.coordinator.api.exchange import Exchange, Intercept
+from muster.coordinator.api.many_rows import NO_LIMIT, AnswerSize
 from muster.coordinator.api.registry import SERVED
 from muster.coordinator.runtime.replies import Parked
 from muster.coordinator.server import Server

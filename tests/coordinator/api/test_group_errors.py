@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.dispatch import Dispatcher
-from muster.coordinator.api.intercept import NO_INTERCEPT
+from muster.coordinator.api.exchange import NO_INTERCEPT
 from muster.coordinator.api.node import Node
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.coordinator.api.many_names import MAX_ORDERED_NAMES, in_hash_order
+from muster.coordinator.api.many_rows import MAX_ORDERED_NAMES, in_hash_order
 from muster.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,

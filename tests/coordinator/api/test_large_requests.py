@@ -10,10 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.api import answer_size as bounds
-from muster.coordinator.api import many_names
+from muster.coordinator.api import many_rows
 from muster.coordinator.api.groups.membership import MANY_PROTOCOLS, MAX_PROTOCOLS
-from muster.coordinator.api.many_names import ROWS_AT_ONCE, add_partitions, in_pieces
+from muster.coordinator.api.many_rows import ROWS_AT_ONCE, add_partitions, in_pieces
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.state_machine.interface import Command
@@ -197,12 +196,12 @@ class TestFetch:
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ask(node, commit(("t", range(1)), metadata="m" * 4_000)).one()
-        monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (3_000_000,))
+        monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (3_000_000,))
         assert len(committed(node, [0] * 700)["t"]) == 1
         topics = [OffsetFetchRequestTopics("t", partition_indexes=[0] * 1_200)]
         group = OffsetFetchRequestGroup("g", topics=topics)
         first, second = ask(node, OffsetFetchRequest(groups=[group, group]), make_context(9, 9)).one().groups
-        assert first.error_code == second.error_code == bounds.TOO_LARGE
+        assert first.error_code == second.error_code == many_rows.TOO_LARGE
         assert sum(len(row.metadata) for t in first.topics for row in t.partitions) < 3_000_000
 
     def test_all_of_a_group_again_and_again_is_asked_once_and_told_each_time_that_fits(
@@ -211,25 +210,25 @@ class TestFetch:
         ask(node, commit(("t", range(MANY)))).one()
         for most, whole in ((1 << 30, 300), (MANY * 350, 3)):
             submitted.clear()
-            monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (most,))
+            monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (most,))
             groups = [OffsetFetchRequestGroup("g", topics=None) for _ in range(300)]
             rows = ask(node, OffsetFetchRequest(groups=groups), make_context(9, 9)).one().groups
             assert sum(map(rows_of, submitted)) == MANY
             assert [sum(len(t.partitions) for t in row.topics) for row in rows] == [MANY] * whole + [0] * (300 - whole)
-            assert [row.error_code for row in rows] == [0] * whole + [bounds.TOO_LARGE] * (300 - whole)
+            assert [row.error_code for row in rows] == [0] * whole + [many_rows.TOO_LARGE] * (300 - whole)
 
     def test_all_of_further_groups_is_not_asked_for_when_the_answer_is_full(
         self, node: Node, submitted: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ask(node, commit(("t", range(MANY)))).one()
         submitted.clear()
-        monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (10_000,))
+        monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (10_000,))
         groups = [OffsetFetchRequestGroup(name, topics=None) for name in ["g", *map(str, range(1_000))]]
         rows = ask(node, OffsetFetchRequest(groups=groups), make_context(9, 9)).one().groups
-        assert [(row.error_code, list(row.topics)) for row in rows if row.error_code] == [(bounds.TOO_LARGE, [])] * (
+        assert [(row.error_code, list(row.topics)) for row in rows if row.error_code] == [(many_rows.TOO_LARGE, [])] * (
             sum(1 for row in rows if row.error_code)
         )
-        assert rows[0].error_code == bounds.TOO_LARGE
+        assert rows[0].error_code == many_rows.TOO_LARGE
         assert len(submitted) < 200
 
     def test_a_shard_that_is_not_active(self, node: Node) -> None:
@@ -268,24 +267,24 @@ class TestDescribe:
     def test_what_does_not_fit_into_the_answer_is_refused_by_row(
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (1_000,))
+        monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (1_000,))
         response = ask(node, DescribeGroupsRequest(["a"] * 100)).one()
         codes = [group.error_code for group in response.groups]
-        assert codes == [ErrorCode.GROUP_ID_NOT_FOUND] * 16 + [bounds.TOO_LARGE] * 84
-        monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (10,))
+        assert codes == [ErrorCode.GROUP_ID_NOT_FOUND] * 16 + [many_rows.TOO_LARGE] * 84
+        monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (10,))
         response = ask(node, DescribeGroupsRequest(["a"] * 3)).one()  # the first one always fits
         codes = [group.error_code for group in response.groups]
-        assert codes == [ErrorCode.GROUP_ID_NOT_FOUND, bounds.TOO_LARGE, bounds.TOO_LARGE]
+        assert codes == [ErrorCode.GROUP_ID_NOT_FOUND, many_rows.TOO_LARGE, many_rows.TOO_LARGE]
 
     def test_groups_behind_one_that_does_not_fit_are_not_asked(
         self, node: Node, submitted: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (1_000,))
+        monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (1_000,))
         for request in (DescribeGroupsRequest, ConsumerGroupDescribeRequest):
             submitted.clear()
             rows = ask(node, request([f"{number:04}" + "n" * 400 for number in range(1_000)])).one().groups
-            assert 1 <= sum(row.error_code != bounds.TOO_LARGE for row in rows) <= 2
-            assert len(submitted) <= many_names.AT_ONCE
+            assert 1 <= sum(row.error_code != many_rows.TOO_LARGE for row in rows) <= 2
+            assert len(submitted) <= many_rows.AT_ONCE
 
     def test_more_groups_than_an_answer_may_have_are_refused_as_a_whole(
         self, node: Node, monkeypatch: pytest.MonkeyPatch
@@ -293,9 +292,9 @@ class TestDescribe:
         for number in range(5):
             ask(node, commit(("t", range(1)), group=f"{number}" + "g" * 500)).one()
         assert len(ask(node, ListGroupsRequest()).one().groups) == 5
-        monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (2_000,))
+        monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (2_000,))
         answer = ask(node, ListGroupsRequest()).one()
-        assert (answer.error_code, len(answer.groups)) == (bounds.TOO_LARGE, 0)
+        assert (answer.error_code, len(answer.groups)) == (many_rows.TOO_LARGE, 0)
         assert len(ask(node, ListGroupsRequest(["Stable"])).one().groups) == 0, "fewer may be asked for"
 
     def test_the_metadata_quorum_again_and_again(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,9 +303,9 @@ class TestDescribe:
         request = DescribeQuorumRequest([DescribeQuorumRequestTopicData("__cluster_metadata", partitions)])
         rows = ask(node, request).one().topics[0].partitions
         assert len({id(row) for row in rows}) == 1
-        monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (1_600,))
+        monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (1_600,))
         rows = ask(node, request).one().topics[0].partitions
-        assert [row.error_code for row in rows] == [0] * 10 + [bounds.TOO_LARGE] * 90
+        assert [row.error_code for row in rows] == [0] * 10 + [many_rows.TOO_LARGE] * 90
 
     def test_a_large_answer_takes_memory_until_it_was_handed_over_or_its_client_has_gone(self, node: Node) -> None:
         for number in range(20):
@@ -331,11 +330,11 @@ class TestDescribe:
         results = ask(node, request).one().results
         assert all(result == one for result in results)
         assert len({id(result) for result in results}) == 1
-        monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (100_000,))
+        monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (100_000,))
         results = ask(node, request).one().results
         codes = Counter(result.error_code for result in results)
-        assert set(codes) == {0, bounds.TOO_LARGE}
-        assert results[-1].error_message == bounds.TOO_LARGE_TEXT
+        assert set(codes) == {0, many_rows.TOO_LARGE}
+        assert results[-1].error_message == many_rows.TOO_LARGE_TEXT
 
     def test_keys_are_told_apart(self, node: Node) -> None:
         rows = [DescribeConfigsResource(4, "1", [key]) for key in ("log.retention.ms", "num.partitions")]
@@ -368,7 +367,7 @@ def test_many_rows_take_many_turns(request_: Message, count: Callable[[Any], int
 
 
 def test_groups_are_listed_shard_by_shard(node: Node) -> None:
-    assert many_names.AT_ONCE > 0
+    assert many_rows.AT_ONCE > 0
     ask(node, commit(("t", range(1)), group="one")).one()
     assert [group.group_id for group in ask(node, ListGroupsRequest()).one().groups] == ["one"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api.many_names import ROWS_AT_ONCE
+from muster.coordinator.api.many_rows import ROWS_AT_ONCE
 from muster.coordinator.api.node import Node
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.security.authorizer import Operation, ResourceType

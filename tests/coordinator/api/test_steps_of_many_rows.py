@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api.acls.alter_acls import handle_create_acls, handle_delete_acls
+from muster.coordinator.api.security.acls import handle_create_acls, handle_delete_acls
 from muster.coordinator.api.topics.create_topics import handle_create_partitions, handle_create_topics
 from muster.coordinator.api.topics.delete_topics import handle_delete_topics
 from muster.coordinator.system.jobs import OffloadedWork, PendingResult

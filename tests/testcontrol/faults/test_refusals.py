@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.api.observer import error_counts
-from muster.coordinator.api.registry import SERVED
-from muster.coordinator.api.routes import Route
+from muster.coordinator.api.registry import SERVED, Route
 from muster.protocol.api import api
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -22,7 +21,7 @@ CODE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 def test_every_version_can_say_an_error(key: int) -> None:
     served = SERVED[key]
     for version in range(served.served_from, served.max_version + 1):
-        route = Route(api(key), version, b"", b"", "", lambda *_: None)
+        route = Route(key, version, b"", b"", "")
         answer = route.lower(error_answer(key, version, request_of(key), CODE, "because"))
         frame = route.frame(answer, bytes(4))
         assert frame

@@ -10,7 +10,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any, Final
 
-from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.api.exchange import NO_INTERCEPT, Intercept
 from muster.coordinator.server.nodes.common import NodeState, WrongNode
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from structlog.testing import capture_logs
 
-from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.api.exchange import NO_INTERCEPT, Intercept
 from tests.torture.node.brokers import Brokers
 from tests.torture.node.world import Broken, World
 

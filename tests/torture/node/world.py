@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.api.exchange import NO_INTERCEPT, Intercept
 from muster.coordinator.log import LogOffline, MemoryStorage, checkpoints
 from muster.coordinator.log.checkpoints import UNKNOWN, read_last_stops
 from muster.coordinator.log.recovery.inspection import Inspection

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from muster.coordinator.api.dispatch import Dispatcher
-from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.api.exchange import NO_INTERCEPT, Intercept
 from muster.coordinator.api.layers import CloseConnection
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.observer import RequestObserver

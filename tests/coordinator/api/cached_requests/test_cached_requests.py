@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from muster.coordinator.api.cached_requests import _CACHED, MAX_ROWS, CachedCommit
+from muster.coordinator.api.cached_requests import CACHES, MAX_ROWS, CachedCommit
 from muster.coordinator.api.groups.offset_commit import handle_offset_commit
 from muster.coordinator.groups.core import GroupCore
 from muster.protocol import frames
@@ -235,7 +235,7 @@ def test_a_fault_costs_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_clients_of_whom_no_request_is_like_the_last_are_left_alone_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    monkeypatch.setitem(_CACHED, handle_offset_commit, lambda *_: made.append(1))
+    monkeypatch.setitem(CACHES, handle_offset_commit, lambda *_: made.append(1))
     peer = Peer()
     for number in range(1_000):
         peer.ask(COMMIT, 9, commit(("t1", number % 3, number)))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.api import answer_size, client_quotas
+from muster.coordinator.api import client_quotas, many_rows
 from muster.coordinator.server import Server
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.api.quotas.exchanges import ALICE, EXCHANGES, RATE, alter, ask, change, kafkas, told
@@ -92,8 +92,8 @@ async def test_an_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running() as server, connected(server) as client:
         rows = [change((("user", f"user-{number}"),), (RATE, 1.0)) for number in range(20)]
         await client.ask(alter(*rows))
-        monkeypatch.setattr(answer_size.AnswerSize.__init__, "__defaults__", (500,))
+        monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (500,))
         answer = await client.ask(ask())
-        assert (answer.error_code, answer.error_message) == (answer_size.TOO_LARGE, answer_size.TOO_LARGE_TEXT)
+        assert (answer.error_code, answer.error_message) == (many_rows.TOO_LARGE, many_rows.TOO_LARGE_TEXT)
         assert not answer.entries
         assert (await client.ask(ask(("user", 0, "user-7")))).error_code == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.api import answer_size
+from muster.coordinator.api import many_rows
 from muster.coordinator.api.security import scram_credentials
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.alter_user_scram_credentials import (
@@ -48,5 +48,5 @@ async def test_all_users_are_refused_when_they_would_be_too_many(monkeypatch: py
         monkeypatch.setattr(scram_credentials, "MAX_ANSWER_BYTES", 200)
         answer = await client.ask(DescribeUserScramCredentialsRequest(None))
         told = answer.error_code, answer.error_message, list(answer.results)
-        assert told == (answer_size.TOO_LARGE, answer_size.TOO_LARGE_TEXT, [])
+        assert told == (many_rows.TOO_LARGE, many_rows.TOO_LARGE_TEXT, [])
         assert await describe(client, "user-1", "user-2") == [("user-1", 0, ""), ("user-2", 0, "")]

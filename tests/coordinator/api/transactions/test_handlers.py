@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api.answer_size import AnswerSize
-from muster.coordinator.api.many_names import ROWS_AT_ONCE
+from muster.coordinator.api.many_rows import ROWS_AT_ONCE, AnswerSize
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.transactions import administration
 from muster.coordinator.log import batches

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.api import answer_size
-from muster.coordinator.api.acls import alter_acls
+from muster.coordinator.api import many_rows
+from muster.coordinator.api.security import acls
 from muster.coordinator.config.config import ALLOW_EVERYONE, AUTHORIZER, STANDARD, SUPER_USERS
 from muster.coordinator.server import Server
 from muster.protocol.errors import ErrorCode
@@ -30,7 +30,7 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.coordinator.api.acls.exchanges import (
+from tests.coordinator.api.security.acl_exchanges import (
     CLOSED,
     EXCHANGES,
     create,
@@ -206,11 +206,11 @@ async def test_who_may_not_change_entries() -> None:
 
 
 async def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alter_acls, "MAX_CREATED", 5)
-    monkeypatch.setattr(alter_acls, "MAX_ACLS", 6)
-    monkeypatch.setattr(alter_acls, "WRITTEN_AT_ONCE", 2)
-    monkeypatch.setattr(alter_acls, "MAX_DELETED", 5)
-    monkeypatch.setattr(alter_acls, "MAX_FILTERS", 3)
+    monkeypatch.setattr(acls, "MAX_CREATED", 5)
+    monkeypatch.setattr(acls, "MAX_ACLS", 6)
+    monkeypatch.setattr(acls, "WRITTEN_AT_ONCE", 2)
+    monkeypatch.setattr(acls, "MAX_DELETED", 5)
+    monkeypatch.setattr(acls, "MAX_FILTERS", 3)
     async with running(SUPER) as server, connected(server) as client:
 
         async def made(*numbers: int) -> list[int]:
@@ -232,13 +232,13 @@ async def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_names_have_an_end_and_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    long = "x" * (alter_acls.MAX_NAME_BYTES + 1)
+    long = "x" * (acls.MAX_NAME_BYTES + 1)
     async with running(SUPER) as server, connected(server) as client:
         rows = [entry(name=long), entry(principal=f"User:{long}"), entry(host=long), entry(name=long[1:], pattern=4)]
         rows.append(entry(name="a", pattern=4))
         answer = await client.ask(create(*rows))
         assert [row.error_code for row in answer.results] == [*[ErrorCode.INVALID_REQUEST] * 3, 0, 0]
         assert answer.results[0].error_message == "The name of a resource, a principal and a host may have 1024 bytes."
-        monkeypatch.setattr(answer_size.AnswerSize.__init__, "__defaults__", (1_000,))
-        assert told(await client.ask(described())) == [answer_size.TOO_LARGE, answer_size.TOO_LARGE_TEXT, []]
+        monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (1_000,))
+        assert told(await client.ask(described())) == [many_rows.TOO_LARGE, many_rows.TOO_LARGE_TEXT, []]
         assert told(await client.ask(described(name="another")))[0] == 0

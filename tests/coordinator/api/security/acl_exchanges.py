@@ -152,5 +152,5 @@ def told(answer: Any) -> Any:
 
 def kafkas() -> dict[str, list[Any]]:
     """What Kafka 4.3 answered: `with an authorizer`, `without one`."""
-    found: dict[str, list[Any]] = json.loads(Path(__file__).with_name("kafka.json").read_text())
+    found: dict[str, list[Any]] = json.loads(Path(__file__).with_name("acls_of_kafka.json").read_text())
     return found

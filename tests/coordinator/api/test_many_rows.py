@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api.answer_size import AnswerSize
 from muster.coordinator.api.groups import consumer_groups
-from muster.coordinator.api.many_names import ROWS_AT_ONCE
+from muster.coordinator.api.many_rows import ROWS_AT_ONCE, AnswerSize
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer.checks import MAX_NAMES
 from muster.protocol.errors import ErrorCode
