@@ -11,9 +11,10 @@ from muster.protocol.message import Message
 from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.sync_group import SyncGroupRequest
 from muster.simulation.actor import Actor
-from muster.simulation.process import PORT, Owner, Process
-from muster.simulation.wires import Wire
-from muster.simulation.world import World
+from muster.simulation.process import Owner, Process
+from muster.virtual.machine import PORT
+from muster.virtual.wires import Wire
+from muster.virtual.world import World
 
 OLDER: Final[Mapping[str, int]] = {"OffsetCommit": 9, "OffsetFetch": 9, "Produce": 9, "Fetch": 12}
 """Versions that name topics by name."""

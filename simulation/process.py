@@ -1,7 +1,6 @@
 """One server process in virtual time: from its start, on the disk of the process before, to its end.
 
-It is `coordinator.server.Server` on a `machine.VirtualMachine`, whose disk may fail. All else is what `muster serve`
-runs.
+It is `coordinator.server.Server` on a `VirtualMachine`, whose disk may fail. All else is what `muster serve` runs.
 """
 
 from __future__ import annotations
@@ -14,16 +13,13 @@ from typing import Any, Final, Protocol
 from muster.coordinator.api.exchange import NO_INTERCEPT, Intercept
 from muster.coordinator.config import load
 from muster.coordinator.log import Storage
-from muster.coordinator.net.listener import Listener
 from muster.coordinator.server import Server
 from muster.coordinator.server.machine import Post
 from muster.coordinator.system.jobs import Worker, outcome
-from muster.simulation.faulty_storage import Died, FaultyStorage
-from muster.simulation.machine import VirtualMachine, VirtualProcess
-from muster.simulation.world import World
+from muster.virtual.faulty_storage import Died, FaultyStorage
+from muster.virtual.machine import PORT, VirtualLoop, VirtualMachine, VirtualProcess
+from muster.virtual.world import World
 
-PORT: Final = 9092
-"""The default port of a process."""
 JOB_MS: Final = 12
 """The longest time before a job of a thread begins."""
 
@@ -67,13 +63,9 @@ class Process(VirtualProcess):
         """`slow_disk`: how long a job waits at most, in units of JOB_MS. `syncs_all`: one sync serves all files.
         `topics`, `users`: the values of `--topic` and `--user`. `listen` None: the properties have the listeners.
         """
-        super().__init__(world)
+        super().__init__(VirtualLoop(world))
         self.storage, self.slow_disk, self.syncs_all = storage, slow_disk, syncs_all
         self.up = self.stopping = False
-        self.wires: list[Any] = []
-        """Its connections: `wires.Wire`."""
-        self.listeners: dict[int, VirtualListener] = {}
-        """By port."""
         self.loop.set_exception_handler(self._met)
         self._owner = owner
         self._task: asyncio.Task[Any]
@@ -96,6 +88,10 @@ class Process(VirtualProcess):
         """See `VirtualProcess`; has no effect before it listens, or while it stops."""
         if self.up and not self.stopping:
             super().suspend(for_ms)
+
+    def check(self) -> None:
+        if self.storage.dead:
+            raise Died
 
     def hangs(self) -> None:
         self._owner.fault("the event loop never comes to rest")
@@ -213,47 +209,16 @@ class WholeDisk:
         """There is nothing to close."""
 
 
-class VirtualListener(Listener):
-    """Takes connections from the world."""
-
-    async def start(self) -> None:
-        self.port = self.address.port
-
-    def close(self) -> None:
-        """No more connections."""
-        self.port = 0
-
-    def connect(self, transport: Any) -> Any:
-        """The server's side of a new connection; None when it accepts none any more."""
-        if not self.port:
-            return None
-        connection = self._connection()
-        connection.connection_made(transport)
-        return connection
-
-    def _set_options(self, transport: Any) -> None:
-        pass
-
-
 class ServerMachine(VirtualMachine):
     """The machine of a server."""
 
-    has_sockets = False
-
-    def __init__(self, process: Process) -> None:
-        super().__init__(process)
-        self._process = process
+    process: Process
 
     def storage(self, directory: Path | None) -> Storage:  # noqa: ARG002
-        return self._process.storage
+        return self.process.storage
 
     def thread(self, post: Post) -> Worker:  # noqa: ARG002
-        return LargeWork(self._process)
+        return LargeWork(self.process)
 
     def whole_disk(self, directory: Path | None) -> Any:  # noqa: ARG002
-        return WholeDisk(self._process.storage) if self._process.syncs_all else None
-
-    def listener(self, *arguments: Any) -> Listener:
-        listener = VirtualListener(*arguments)
-        self._process.listeners[listener.address.port] = listener
-        return listener
+        return WholeDisk(self.process.storage) if self.process.syncs_all else None

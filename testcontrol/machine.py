@@ -4,7 +4,6 @@ or read-only for a while. Two runs with the same seed and the same requests get 
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import random
@@ -16,7 +15,7 @@ from muster.coordinator.log import MemoryStorage, Storage
 from muster.coordinator.net.listener import Listener, ListenerAddress
 from muster.coordinator.server.machine import Machine
 from muster.coordinator.system import uuids
-from muster.coordinator.system.clock import Clock, LoopClock
+from muster.coordinator.system.clock import Clock
 from muster.testcontrol.clock import MovableClock
 
 _WRITES: Final = ("pwrite", "pwrite_parts", "truncate", "allocate")
@@ -112,7 +111,7 @@ class ControlledMachine(Machine):
 
     def clock(self) -> Clock:
         """See `Machine`; a clock that can be moved."""
-        clock = MovableClock(LoopClock(asyncio.get_running_loop()), self._order)
+        clock = MovableClock(super().clock(), self._order)
         if self._starts_frozen:
             clock.freeze()
         return clock

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PRODUCT = ("coordinator", "cli", "client", "postgres", "testcontrol", "protocol", "assignors", "simulation")
+PRODUCT = ("coordinator", "cli", "client", "postgres", "testcontrol", "protocol", "assignors", "simulation", "virtual")
 
 LOOP_TIMERS = {"call_later", "call_at"}
 SOURCES_OF_TIME = tuple(f"coordinator/system/{one}.py" for one in ("clock", "late_timers", "wall_time"))

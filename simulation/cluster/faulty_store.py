@@ -22,7 +22,7 @@ from muster.postgres.store import (
     StoreAway,
 )
 from muster.simulation.cluster.tables import Tables
-from muster.simulation.world import Run, World
+from muster.virtual.world import Run, World
 
 LATEST_MS: Final = 30_000
 """A statement that nobody waits for any more is executed within this time."""

@@ -16,8 +16,8 @@ from muster.postgres.node_lifecycle import NodeLifecycle
 from muster.postgres.node_session import NodeSession
 from muster.simulation.cluster.faulty_store import FaultyStore
 from muster.simulation.cluster.tables import Tables
-from muster.simulation.machine import VirtualMachine, VirtualProcess
-from muster.simulation.world import World
+from muster.virtual.machine import VirtualLoop, VirtualMachine, VirtualProcess
+from muster.virtual.world import World
 
 
 class Node(VirtualProcess):
@@ -31,7 +31,7 @@ class Node(VirtualProcess):
         fault: Callable[[str], object], properties: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """`properties`: of the broker, each as NAME=VALUE."""
-        super().__init__(world)
+        super().__init__(VirtualLoop(world))
         self.name = name
         self.loop.set_exception_handler(self._met)
         self._fault = fault

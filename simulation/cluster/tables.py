@@ -26,7 +26,7 @@ from muster.postgres.store import (
     SegmentRow,
     Snapshot,
 )
-from muster.simulation.world import World
+from muster.virtual.world import World
 
 FETCHED_ROWS: Final = 5
 PURGED_ROWS: Final = 2

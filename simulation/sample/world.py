@@ -32,7 +32,7 @@ from muster.coordinator.topics.topics import Topics
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest
-from muster.simulation import world
+from muster.virtual import world
 
 FIRST_OFFSETS = 1_000_000
 """Topics were there before the sample begins: their partitions start at offsets below this."""

@@ -1,8 +1,9 @@
-"""The event loop of a play. Its time passes only when nothing is left to do now, and then at once, to the next timer.
+"""The event loop of a play, with the clients of a test and the server on it.
 
-It has no sockets. A client that connects to the server's address gets one end of a connection, and nothing else can be
-reached. Timers
-with the same deadline run in an order that is drawn from the seed.
+Its time passes only when nothing is left to do now. Then it passes at once to the next timer or event.
+
+It has no sockets. A client that connects to the server's address gets its end of a wire, and nothing else can be
+reached. Timers with the same deadline run in an order that is drawn from the seed.
 """
 
 from __future__ import annotations
@@ -15,49 +16,80 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-APART_S: Final = 1e-6
-"""The least time between two pieces of one direction."""
-Address = tuple[str, int]
+from muster.virtual.machine import VirtualLoop, VirtualProcess
+from muster.virtual.wires import Wire
+from muster.virtual.world import World
+
+BEGAN_MS: Final = 1_000_000
+"""The loop's time when it begins."""
+BEGAN_WALL_MS: Final = 1_767_225_600_000
+"""The wall time at which each play begins, 2026-01-01 UTC, so that a history can be compared with its times."""
+TOGETHER_S: Final = 1e-7
+"""Timers that are less than this apart run in an order that is drawn."""
+LATENCY_US: Final = (100, 1_000)
+"""The limits of the time that bytes need to arrive, which is drawn each time."""
+PEER_PORT: Final = 40_000
+"""The first port of the clients."""
 
 
-class End(asyncio.Transport):
-    """One end of a connection."""
+class TimeIsUp(AssertionError):
+    """The limit of virtual time has passed before the story has ended, or no event is left."""
 
-    def __init__(self, loop: PlayLoop, own: Address, peer: Address) -> None:
+
+class PlayWire(Wire):
+    """A connection within a play."""
+
+    def delay_us(self) -> int:
+        """See `Wire`."""
+        return self.world.rng.randint(*LATENCY_US)
+
+
+class ClientEnd(asyncio.Transport):
+    """The client's end of a connection."""
+
+    def __init__(self, process: VirtualProcess, protocol: Any, own: tuple[str, int], peer: tuple[str, int]) -> None:
         super().__init__({"sockname": own, "peername": peer})
-        self.other: End
-        self._loop = loop
-        self._protocol: Any = None
-        self._arrives_s = 0.0
-        self._came: deque[Callable[[], object]] = deque()
-        """Data that has arrived and was not read yet."""
+        self._loop = process.loop
+        self._protocol = protocol
+        self._came: deque[bytes | None] = deque()
+        """Data that has arrived and was not read yet; None is its end."""
         self._is_reading = True
         self._is_closing = False
-
-    def opened(self, protocol: Any) -> None:
-        """Inform the protocol of this end that the connection is open."""
-        self._protocol = protocol
+        self._wire = PlayWire(process, self, 0, peer[1])
+        self._wire.peer = own
         protocol.connection_made(self)
-        self._take()
 
-    # ---- sending
+    # ---- the wire's calls
+
+    def received(self, _: Wire, data: bytes | None) -> None:
+        """Data of the server."""
+        self._came.append(data)
+        self._loop.call_soon(self._read)
+
+    def hung_up(self, wire: Wire) -> None:
+        """The server has closed the connection."""
+        self.received(wire, None)
+
+    def _read(self) -> None:
+        while self._came and self.is_reading():
+            data = self._came.popleft()
+            if data is not None:
+                self._protocol.data_received(data)
+            elif not self._protocol.eof_received():
+                self.close()
+
+    # ---- the protocol's calls
 
     def write(self, data: Any) -> None:
         """See `asyncio.Transport`."""
-        if not self._is_closing and len(data):
-            piece = bytes(data)
-            self._send(lambda: self.other._protocol.data_received(piece))
+        if not self._is_closing:
+            self._wire.send(bytes(data))
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
         """See `asyncio.Transport`."""
         self.write(b"".join(list_of_data))
-
-    def _send(self, arrival: Callable[[], object]) -> None:
-        loop = self._loop
-        self._arrives_s = max(self._arrives_s + APART_S, loop.time() + loop.latency_s())
-        loop.call_exactly_at(self._arrives_s, self.other._arrived, arrival)
 
     def can_write_eof(self) -> bool:
         """Always False."""
@@ -70,16 +102,6 @@ class End(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """See `get_write_buffer_size`."""
 
-    # ---- receiving
-
-    def _arrived(self, arrival: Callable[[], object]) -> None:
-        self._came.append(arrival)
-        self._take()
-
-    def _take(self) -> None:
-        while self._came and self._is_reading and not self._is_closing and self._protocol is not None:
-            self._came.popleft()()
-
     def is_reading(self) -> bool:
         """See `asyncio.Transport`."""
         return self._is_reading and not self._is_closing
@@ -90,39 +112,26 @@ class End(asyncio.Transport):
 
     def resume_reading(self) -> None:
         """See `asyncio.Transport`."""
-        if not self._is_reading:
-            self._is_reading = True
-            self._loop.call_soon(self._take)
-
-    # ---- ending
+        self._is_reading = True
+        self._loop.call_soon(self._read)
 
     def is_closing(self) -> bool:
         """See `asyncio.Transport`."""
         return self._is_closing
 
     def close(self) -> None:
-        """Close this end: the other end reads the data under way, and then the end of the stream."""
-        self._end(lambda: self.other._ended())
+        """Close the connection: the server reads the data under way, and then the end of the stream."""
+        self._end(cut=False)
 
     def abort(self) -> None:
-        """Reset the connection for the other end."""
-        self._end(lambda: self.other._lost(ConnectionResetError("the connection was reset")))
+        """Reset the connection for the server."""
+        self._end(cut=True)
 
-    def _end(self, arrival: Callable[[], object]) -> None:
-        if not self._is_closing:
-            self._send(arrival)
-            self._lost(None)
-
-    def _ended(self) -> None:
-        if not self._protocol.eof_received():
-            self.close()
-
-    def _lost(self, error: Exception | None) -> None:
+    def _end(self, *, cut: bool) -> None:
         if not self._is_closing:
             self._is_closing = True
-            self._came.clear()
-            if self._protocol is not None:
-                self._loop.call_soon(self._protocol.connection_lost, error)
+            self._wire.finish(cut=cut)
+            self._loop.call_soon(self._protocol.connection_lost, None)
 
     def get_protocol(self) -> Any:
         """See `asyncio.Transport`."""
@@ -133,60 +142,14 @@ class End(asyncio.Transport):
         self._protocol = protocol
 
 
-def connected(loop: PlayLoop, client: Address, server: Address) -> tuple[End, End]:
-    """The client's end and the server's."""
-    near, far = End(loop, client, server), End(loop, server, client)
-    near.other, far.other = far, near
-    return near, far
-
-
-BEGAN_S: Final = 1_000.0
-"""The loop's time when it begins."""
-TOGETHER_S: Final = 1e-7
-"""Timers that are less than this apart run in an order that is drawn."""
-LATENCY_S: Final = (0.000_1, 0.001)
-"""The limits of the time that bytes need to arrive, which is drawn each time."""
-FIRST_PORT: Final = 9_092
-PEER_PORT: Final = 40_000
-"""The first port of the clients."""
-
-
-class TimeIsUp(AssertionError):
-    """The limit of virtual time has passed before the story has ended, or no event is left."""
-
-
-class Listens(Protocol):
-    """What accepts connections."""
-
-    def connect(self, end: End) -> None:
-        """The server's end of a new connection."""
-
-
-class _Selector:
-    """The selector of `BaseEventLoop`."""
-
-    def __init__(self, wait: Callable[[float | None], None]) -> None:
-        self._wait = wait
-
-    def select(self, timeout: float | None) -> list[Any]:
-        """Only the loop itself makes work ready."""
-        self._wait(timeout)
-        return []
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class PlayLoop(asyncio.BaseEventLoop):
-    """See the module. `until_s`: the limit of its time; `random`: the source of all random choices."""
+class PlayLoop(VirtualLoop):
+    """See the module. `until_s`: the limit of its time; `process`: the server's."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__()
-        self.random = random.Random(f"play {seed}")
+        rng = random.Random(f"play {seed}")
+        super().__init__(World(rng, ms=BEGAN_MS, wall_ms=BEGAN_WALL_MS - BEGAN_MS))
         self.until_s = math.inf
-        self._now_s = BEGAN_S
-        self._selector = _Selector(self._wait)
-        self._listeners: dict[int, Listens] = {}
+        self.process = VirtualProcess(self)
         self._peers = PEER_PORT
         self._posted = threading.Event()
         self._working = 0
@@ -194,40 +157,36 @@ class PlayLoop(asyncio.BaseEventLoop):
 
     # ---- the time
 
-    def time(self) -> float:
-        """The virtual time in seconds."""
-        return self._now_s
-
     def call_at(  # type: ignore[override]  # of what it calls nothing is known here
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
         """See `asyncio`; the order of timers with the same deadline is drawn."""
-        return super().call_at(when + self.random.random() * TOGETHER_S, callback, *args, context=context)
+        return super().call_at(when + self.world.random() * TOGETHER_S, callback, *args, context=context)
 
-    def call_exactly_at(self, when: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
-        """The same, in the order of the deadlines: for calls that must not overtake others."""
-        return super().call_at(when, callback, *args)
-
-    def _wait(self, timeout: float | None) -> None:
+    def select(self, timeout: float | None) -> list[Any]:
         """Let time pass, since nothing is left to do now (if `timeout` is not 0)."""
         if timeout == 0:
-            return
+            return []
         if self._working:
             # time is frozen while a thread works for the play: the duration of that work must not matter
             self._posted.wait()
             self._posted.clear()
-            return
-        scheduled: list[Any] = self._scheduled  # type: ignore[attr-defined]  # BaseEventLoop's own, as `_ready` is
-        if not scheduled:
+            return []
+        world, event_us = self.world, self.world.next_us
+        timers: list[Any] = self._scheduled  # type: ignore[attr-defined]  # BaseEventLoop's own
+        timer_us = math.ceil(timers[0].when() * 1_000_000) if timers else None
+        times_us = [one for one in (timer_us, event_us) if one is not None]
+        if not times_us:
             self.until_s = math.inf
             raise TimeIsUp("nothing will happen any more: what is waited for cannot come")
-        if scheduled[0].when() > self.until_s:
-            passed_s, self.until_s = self.until_s - BEGAN_S, math.inf
+        next_us = min(times_us)
+        if next_us > self.until_s * 1_000_000:
+            passed_s, self.until_s = self.until_s - BEGAN_MS / 1_000, math.inf
             raise TimeIsUp(f"it has not ended after {passed_s:g} s of virtual time")
-        self._now_s = max(self._now_s, scheduled[0].when())
-
-    def _process_events(self, _: list[Any]) -> None:
-        pass
+        if next_us == event_us:
+            world.step()
+        world.us = max(world.us, next_us)
+        return []
 
     def _write_to_self(self) -> None:
         self._posted.set()
@@ -254,40 +213,19 @@ class PlayLoop(asyncio.BaseEventLoop):
 
     # ---- the network
 
-    def latency_s(self) -> float:
-        """How long bytes need to arrive."""
-        return self.random.uniform(*LATENCY_S)
-
-    def listen(self, listener: Listens, port: int) -> int:
-        """Accept connections to this port, or to the next free one if it is 0. Returns the port. Raises OSError."""
-        if not port:
-            port = next(one for one in range(FIRST_PORT, PEER_PORT) if one not in self._listeners)
-        if port in self._listeners:
-            raise OSError(errno.EADDRINUSE, f"port {port} is in use")
-        self._listeners[port] = listener
-        return port
-
-    def listen_no_more(self, port: int) -> None:
-        """Accept no more connections to this port; has no effect if nobody listens there."""
-        self._listeners.pop(port, None)
-
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
         """Resolve a name: every name exists here."""
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
 
     async def create_connection(
         self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, *, ssl: Any = None, **_: Any
-    ) -> tuple[End, Any]:
+    ) -> tuple[ClientEnd, Any]:
         """See `asyncio`. Raises ConnectionRefusedError where the server of the play does not listen."""
         if ssl:
             raise NotImplementedError("there is no TLS in a play: connect with security_protocol PLAINTEXT")
-        await asyncio.sleep(self.latency_s())
-        listener = self._listeners.get(port)
-        if listener is None:
+        await asyncio.sleep(self.world.rng.randint(*LATENCY_US) / 1_000_000)
+        if port not in self.process.listeners:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nothing in this play listens at {host}:{port}")
         self._peers += 1
         protocol = protocol_factory()
-        near, far = connected(self, ("127.0.0.1", self._peers), (str(host), port))
-        near.opened(protocol)
-        listener.connect(far)
-        return near, protocol
+        return ClientEnd(self.process, protocol, ("127.0.0.1", self._peers), (str(host), port)), protocol

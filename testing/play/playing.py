@@ -15,16 +15,20 @@ from importlib.util import find_spec
 from typing import Any, Final, TypeVar
 
 from muster.coordinator.config.listeners import show
+from muster.coordinator.server.machine import Post
+from muster.coordinator.system.jobs import AtOnce, Worker
 from muster.testcontrol.errors import CannotBeDone
+from muster.testcontrol.machine import ControlledMachine
 from muster.testcontrol.server_control import ServerControl
 from muster.testing import server_lines
 from muster.testing.in_thread import die, stop
 from muster.testing.loop_bridge import LoopBridge, raise_failure
-from muster.testing.play.loop import BEGAN_S, PlayLoop, TimeIsUp
-from muster.testing.play.machine import PlayClock, PlayMachine
+from muster.testing.play.loop import BEGAN_MS, PlayLoop, TimeIsUp
 from muster.testing.server_lines import ServerLines
 from muster.testing.settings import Given, config_of
 from muster.testing.verbs import Verbs
+from muster.virtual.machine import VirtualMachine, VirtualProcess
+from muster.virtual.world import VirtualClock
 
 CLIENT: Final = "aiokafka"
 BUILDER: Final = "DefaultRecordBatchBuilder"
@@ -33,7 +37,7 @@ BUILDER: Final = "DefaultRecordBatchBuilder"
 class Times:
     """In place of the module `time`: it has the time of the play."""
 
-    def __init__(self, clock: PlayClock) -> None:
+    def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
 
     def time(self) -> float:
@@ -49,7 +53,7 @@ class Times:
 
 
 @contextmanager
-def standing_in(clock: PlayClock, chance: random.Random) -> Iterator[None]:
+def standing_in(clock: VirtualClock, chance: random.Random) -> Iterator[None]:
     """A block in which the modules of aiokafka use these in place of Python's. Other modules keep Python's."""
     if find_spec(CLIENT) is not None:
         import aiokafka  # noqa: F401
@@ -72,7 +76,7 @@ def standing_in(clock: PlayClock, chance: random.Random) -> Iterator[None]:
             setattr(module, attribute, one)
 
 
-def _stamped(builder: type[Any], clock: PlayClock) -> type[Any]:
+def _stamped(builder: type[Any], clock: VirtualClock) -> type[Any]:
     """A builder of batches that gives each record a time. The compiled builder would take the machine's time for a
     record without one.
     """
@@ -94,6 +98,18 @@ LIMIT_S: Final = 3_600.0
 T = TypeVar("T")
 
 
+class PlayMachine(ControlledMachine, VirtualMachine):
+    """The machine of a server in a play. What the server has in memory stays when it is started again on it."""
+
+    def __init__(self, process: VirtualProcess, seed: int) -> None:
+        ControlledMachine.__init__(self, seed)
+        VirtualMachine.__init__(self, process)
+
+    def thread(self, post: Post) -> Worker:  # noqa: ARG002  # as of Machine
+        """Work runs at once, on the loop."""
+        return AtOnce()
+
+
 class InPlay:
     """A server on the loop of a play: a `verbs.Runner` whose life is awaited."""
 
@@ -103,7 +119,7 @@ class InPlay:
         self.bootstrap_servers = ""
         self._given = given
         self._loop = loop
-        self._machine = PlayMachine(loop, seed)
+        self._machine = PlayMachine(loop.process, seed)
         self._control: ServerControl | None = None
         self._failure: BaseException | None = None
 
@@ -168,7 +184,7 @@ def play(
     else:
         raise RuntimeError("a play has an event loop of its own: call it from a test that is not asynchronous")
     loop = PlayLoop(seed)
-    loop.until_s = BEGAN_S + limit_s
+    loop.until_s = BEGAN_MS / 1_000 + limit_s
     runner = InPlay(given, loop, seed)
     tasks: list[asyncio.Task[Any]] = []
 
@@ -184,7 +200,10 @@ def play(
 
     server_lines.keep(runner.lines)
     try:
-        with standing_in(PlayClock(loop), loop.random), asyncio.Runner(loop_factory=lambda: loop) as running:
+        with (
+            standing_in(VirtualClock(loop.world), loop.world.rng),
+            asyncio.Runner(loop_factory=lambda: loop) as running,
+        ):
             try:
                 return running.run(whole())
             except TimeIsUp as failure:

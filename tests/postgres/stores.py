@@ -23,7 +23,7 @@ from muster.postgres.store import (
     Snapshot,
 )
 from muster.simulation.cluster.tables import Tables
-from muster.simulation.world import World
+from muster.virtual.world import World
 
 _names = itertools.count()
 

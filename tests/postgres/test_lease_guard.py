@@ -11,7 +11,7 @@ from muster.coordinator.system.clock import ManualClock
 from muster.postgres.lease import Lease, LeasedTransport
 from muster.postgres.node_messages import ANSWER, NodeMessages
 from muster.postgres.store import Mail
-from muster.simulation.world import World
+from muster.virtual.world import World
 from tests.postgres.stores import table_store
 
 

@@ -13,7 +13,7 @@ from muster.coordinator.system.jobs import JobQueue
 from muster.postgres.led_partitions import AT_ONCE, MAX_LONG, LedPartitions
 from muster.postgres.local_replica import PART
 from muster.postgres.store import BatchRow, LogRow, SegmentRow, StoreAway
-from muster.simulation.world import World
+from muster.virtual.world import World
 from tests.postgres.stores import passing, table_store
 from tests.postgres.test_node_session import ORDERS, append, seated, until
 

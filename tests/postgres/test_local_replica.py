@@ -9,7 +9,7 @@ from muster.coordinator.log import LogConfig, MemoryStorage
 from muster.coordinator.log.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, base_offset_of
 from muster.coordinator.log.segments.segment import Segment
 from muster.postgres import local_replica
-from muster.simulation.world import World
+from muster.virtual.world import World
 from tests.postgres.stores import table_store
 from tests.postgres.test_node_session import ORDERS, append, nothing, seated
 

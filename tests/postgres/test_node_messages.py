@@ -21,7 +21,7 @@ from muster.postgres import node_messages
 from muster.postgres.node_messages import NodeMessages
 from muster.postgres.store import StoreAway
 from muster.protocol.errors import ErrorCode
-from muster.simulation.world import World
+from muster.virtual.world import World
 from tests.postgres.stores import TableStore, table_store
 
 MARKER = EndMarker(7, 2, True, 3, 2)

@@ -27,7 +27,7 @@ from muster.postgres.database_writer import DatabaseWriter
 from muster.postgres.lease import Lease
 from muster.postgres.segment_cache import SegmentCache
 from muster.postgres.store import DEAD, LIVE
-from muster.simulation.world import World
+from muster.virtual.world import World
 from tests.postgres.stores import TableStore, table_store
 
 LEASE_MS = 60_000

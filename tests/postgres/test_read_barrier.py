@@ -19,7 +19,7 @@ from muster.postgres.lease import ReadBarrier
 from muster.postgres.shared_metadata_log import SharedMetadataLog
 from muster.postgres.store import Changes, MetadataRow, NodeRegistration, StoreAway
 from muster.simulation.cluster.tables import Tables
-from muster.simulation.world import World
+from muster.virtual.world import World
 from tests.postgres.stores import TableStore
 from tests.postgres.test_node_session import append, content, seated, until
 

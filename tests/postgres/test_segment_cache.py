@@ -19,7 +19,7 @@ from muster.coordinator.system.jobs import JobQueue
 from muster.coordinator.system.jobs.job_queue import to_its_end
 from muster.postgres import segment_cache
 from muster.postgres.store import DEAD, BatchRow, StoreAway
-from muster.simulation.world import World
+from muster.virtual.world import World
 from tests.postgres.stores import postgres_store, table_store
 from tests.postgres.test_node_session import ORDERS, SMALL, Node, append, seated, until
 

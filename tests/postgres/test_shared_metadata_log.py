@@ -16,7 +16,7 @@ from muster.coordinator.topics.metadata_log import first_records
 from muster.coordinator.topics.metadata_state import MetadataState
 from muster.postgres.shared_metadata_log import SharedMetadataLog
 from muster.postgres.store import NO_SNAPSHOT, MetadataRow, Snapshot, StoreAway, StoreRefused
-from muster.simulation.world import World
+from muster.virtual.world import World
 from tests.postgres.stores import passing, table_store
 
 

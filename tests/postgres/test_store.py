@@ -29,7 +29,7 @@ from muster.postgres.store import (
     StoreAway,
     StoreRefused,
 )
-from muster.simulation.world import World
+from muster.virtual.world import World
 from tests.postgres.stores import TableStore, new_cluster, new_name, postgres_store, table_store
 
 QUESTION = Mail("x", 1, 2, b"question")

@@ -13,7 +13,7 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from muster.simulation.actor import Script
 from muster.simulation.consumer import Consumer, Joining, Step, fetch_of, rows_of
-from muster.simulation.world import World
+from muster.virtual.world import World
 from tests.simulation.scenario import PARTITIONS, REBALANCES_MS, SESSIONS_MS, TOPIC
 
 OFFERS: Final = (

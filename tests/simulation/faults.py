@@ -20,7 +20,7 @@ from muster.protocol.messages.offset_delete import (
 )
 from muster.simulation.actor import Script
 from muster.simulation.consumer import Consumer, leave_of, rows_of
-from muster.simulation.world import World
+from muster.virtual.world import World
 from tests.simulation.clients import UnrulyConsumer, offered
 from tests.simulation.scenario import PARTITIONS, REBALANCES_MS, SESSIONS_MS, TOPIC
 

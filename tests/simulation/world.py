@@ -23,8 +23,8 @@ from muster.coordinator.state_machine.interface import Command, Output, Record
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.join_group import JoinGroupRequest
-from muster.simulation import world
 from muster.simulation.actor import Actor
+from muster.virtual import world
 from tests.simulation.scenario import PARTITIONS, TOPIC, Scenario
 from tests.simulation.watch import Watch
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection
 from random import Random
 
 from muster.coordinator.log import MemoryStorage
-from muster.simulation.faulty_storage import FaultyStorage
 from muster.simulation.process import Process
-from muster.simulation.wires import Wire
-from muster.simulation.world import World
+from muster.virtual.faulty_storage import FaultyStorage
+from muster.virtual.wires import Wire
+from muster.virtual.world import World
 from tests.stories import kafka_codec as codec
 from tests.stories import playing
 from tests.stories.connection import RUNNER

@@ -13,7 +13,7 @@ from muster.coordinator.log.unified_log import UnifiedLog
 from muster.coordinator.topics.partition import Partition
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
-from muster.simulation.faulty_storage import Contents, Directory
+from muster.virtual.faulty_storage import Contents, Directory
 from tests.coordinator.api.harness import before_handler
 from tests.torture.node.history import History, told
 

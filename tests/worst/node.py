@@ -18,10 +18,11 @@ from muster.protocol.frames import decode_response_header, request_frame
 from muster.protocol.message import Message
 from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from muster.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from muster.simulation.faulty_storage import FaultyStorage
-from muster.simulation.process import PORT, Process
-from muster.simulation.wires import Wire
-from muster.simulation.world import World
+from muster.simulation.process import Process
+from muster.virtual.faulty_storage import FaultyStorage
+from muster.virtual.machine import PORT
+from muster.virtual.wires import Wire
+from muster.virtual.world import World
 from tests.worst.meter import CuttingClock, Meter
 
 NEVER: Final = 1 << 60

@@ -29,7 +29,7 @@ CACHE: Final = ROOT / ".prose_cache.json"
 COLUMNS: Final = 120
 FOLDERS: Final = (
     "assignors", "bench", "cli", "client", "coordinator", "docs", "pipeline", "postgres", "protocol", "simulation",
-    "testcontrol", "testing", "tools",
+    "testcontrol", "testing", "tools", "virtual",
 )  # fmt: skip
 GENERATED: Final = (
     "protocol/messages/",

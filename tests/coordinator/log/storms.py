@@ -18,7 +18,7 @@ from muster.coordinator.log import DamagedLog, Log, LogConfig, LogError, LogMana
 from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.recovery.repair import repair
 from muster.coordinator.system.clock import ManualClock
-from muster.simulation.faulty_storage import Died, FaultyStorage
+from muster.virtual.faulty_storage import Died, FaultyStorage
 from tests.coordinator.log.cleaning.test_compaction import rows_of
 from tests.coordinator.log.support import NOW, PendingResult, manage
 

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from muster.coordinator.log import LogConfig, MemoryStorage
-from muster.simulation.faulty_storage import Died, FaultyStorage
+from muster.virtual.faulty_storage import Died, FaultyStorage
 from tests.coordinator.log.support import NOW, PendingResult, batch, everything, manage
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=100)

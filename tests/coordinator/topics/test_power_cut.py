@@ -17,7 +17,7 @@ from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_state import TOPIC_RESOURCE
 from muster.coordinator.topics.topics import Topics
-from muster.simulation.faulty_storage import Died, FaultyStorage
+from muster.virtual.faulty_storage import Died, FaultyStorage
 from tests.coordinator.log.support import PendingResult
 from tests.coordinator.topics.support import batch, make_topics, produce
 

@@ -40,7 +40,7 @@ from muster.postgres.membership import Membership
 from muster.simulation.cluster.faulty_store import FaultyStore
 from muster.simulation.cluster.node import Node
 from muster.simulation.cluster.tables import Tables
-from muster.simulation.world import World
+from muster.virtual.world import World
 
 LEASE_MS = 9_000
 SETTINGS = LogSettings(log_cleaner_backoff_ms=3_000, log_cleaner_min_cleanable_ratio=0.1)

@@ -45,8 +45,8 @@ from muster.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from muster.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from muster.simulation import world
 from muster.simulation.actor import Actor
+from muster.virtual import world
 from tests.simulation.run import brief
 from tests.simulation.transactions.ledger import TransactionLedger
 from tests.simulation.transactions.partitions import Partition

@@ -17,7 +17,7 @@ from muster.protocol.messages.incremental_alter_configs import (
 )
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from muster.simulation.actor import Actor, Script
-from muster.simulation.wires import Wire
+from muster.virtual.wires import Wire
 from tests.simulation.scenario import TOPIC
 
 if TYPE_CHECKING:

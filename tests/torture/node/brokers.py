@@ -20,7 +20,7 @@ from muster.protocol.messages.list_transactions import ListTransactionsRequest
 from muster.protocol.messages.metadata import MetadataRequest
 from muster.simulation.actor import Actor, Script
 from muster.simulation.network import Network
-from muster.simulation.process import PORT
+from muster.virtual.machine import PORT
 from tests.simulation.scenario import NO_ANSWER_FOR_MS
 from tests.torture.node.judge import Judge
 from tests.torture.node.world import World

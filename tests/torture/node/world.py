@@ -13,11 +13,11 @@ from muster.coordinator.log import LogOffline, MemoryStorage, checkpoints
 from muster.coordinator.log.checkpoints import UNKNOWN, read_last_stops
 from muster.coordinator.log.recovery.inspection import Inspection
 from muster.protocol.message import Message
-from muster.simulation import world
 from muster.simulation.actor import Actor
-from muster.simulation.faulty_storage import FaultyStorage
 from muster.simulation.network import Network
 from muster.simulation.process import Process
+from muster.virtual import world
+from muster.virtual.faulty_storage import FaultyStorage
 from tests.simulation.faults import Chaos
 from tests.simulation.run import brief
 from tests.simulation.scenario import NO_ANSWER_FOR_MS, PARTITIONS, TOPIC

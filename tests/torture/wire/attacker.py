@@ -17,8 +17,9 @@ from muster.protocol.frames import decode_response_header, request_frame
 from muster.protocol.message import Message, ProtocolError
 from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from muster.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from muster.simulation.process import PORT, Process
-from muster.simulation.wires import Wire
+from muster.simulation.process import Process
+from muster.virtual.machine import PORT
+from muster.virtual.wires import Wire
 from tests.torture.wire import bearer
 
 PRODUCE: Final = 0

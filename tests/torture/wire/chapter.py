@@ -24,10 +24,11 @@ from muster.coordinator.log import MemoryStorage
 from muster.coordinator.system.clock import Clock
 from muster.protocol.message import Message
 from muster.simulation.actor import Actor
-from muster.simulation.faulty_storage import FaultyStorage
 from muster.simulation.network import Network
-from muster.simulation.process import PORT, Process
-from muster.simulation.world import World
+from muster.simulation.process import Process
+from muster.virtual.faulty_storage import FaultyStorage
+from muster.virtual.machine import PORT
+from muster.virtual.world import World
 from tests.support.servers import QUICK
 from tests.torture.clients import Committer
 from tests.torture.ledger import Ledger

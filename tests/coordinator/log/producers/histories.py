@@ -14,7 +14,7 @@ from muster.coordinator.log.records.headers import BatchHeader, iterate
 from muster.coordinator.log.records.markers import EndMarker, read_marker
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 from muster.coordinator.system.jobs import at_once
-from muster.simulation.faulty_storage import Died, FaultyStorage
+from muster.virtual.faulty_storage import Died, FaultyStorage
 from tests.coordinator.log.support import NOW, PendingResult, batch, manage
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100)

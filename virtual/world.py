@@ -1,4 +1,4 @@
-"""Time and random numbers of a simulation: one queue of future events, and one seeded source of random numbers.
+"""Time and random numbers: one queue of future events, and one seeded source of random numbers.
 
 Everything that happens follows from these two, so a seed is a history. A subclass decides the content of a world (a
 core, shards, whole server processes) and how requests reach it.
@@ -9,13 +9,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from muster.coordinator.state_machine.interface import Now
-
-if TYPE_CHECKING:
-    from muster.protocol.message import Message
-    from muster.simulation.actor import Actor
 
 WALL_MS: Final = 1_700_000_000_000
 
@@ -27,12 +23,17 @@ class World:
         """`ms`: the monotonic time at the beginning, `wall_ms`: the wall time that belongs to 0."""
         self.rng = rng
         self.random: Callable[[], float] = rng.random
-        self.ms = ms
+        self.us = ms * 1_000
         self.wall_at_zero_ms = wall_ms
         self.calm = False
         self.events = 0
         self._queue: list[tuple[int, int, Callable[[Any], object], Any]] = []
         self._order = 0
+
+    @property
+    def ms(self) -> int:
+        """The monotonic clock."""
+        return self.us // 1_000
 
     @property
     def wall_ms(self) -> int:
@@ -41,25 +42,38 @@ class World:
 
     def now(self) -> Now:
         """Both clocks."""
-        return Now(self.ms, self.wall_at_zero_ms + self.ms)
+        return Now(self.ms, self.wall_ms)
 
     def later(self, ms: int, act: Callable[[Any], object], what: Any = None) -> None:
-        """Call `act(what)` in so many ms. Calls that are due in the same ms happen in the order of these calls."""
+        """Call `act(what)` in so many ms."""
+        self.at_us(self.us + ms * 1_000, act, what)
+
+    def at_us(self, us: int, act: Callable[[Any], object], what: Any = None) -> None:
+        """Call `act(what)` at that time. Calls with the same time happen in the order of these calls."""
         self._order += 1
-        heapq.heappush(self._queue, (self.ms + ms, self._order, act, what))
+        heapq.heappush(self._queue, (us, self._order, act, what))
+
+    @property
+    def next_us(self) -> int | None:
+        """The time of the next event."""
+        return self._queue[0][0] if self._queue else None
+
+    def step(self) -> None:
+        """Let the next event happen."""
+        self.us, _, act, what = heapq.heappop(self._queue)
+        act(what)
 
     def run(self, done: Callable[[], bool], for_ms: int) -> bool:
         """Let events happen until `done`, for so long at most; returns whether it is done."""
-        end_ms, queue, pop = self.ms + for_ms, self._queue, heapq.heappop
+        end_us, queue = self.us + for_ms * 1_000, self._queue
         while not done():
-            if not queue or queue[0][0] > end_ms:
-                self.ms = end_ms
+            if not queue or queue[0][0] > end_us:
+                self.us = end_us
                 return done()
-            self.ms, _, act, what = pop(queue)
-            act(what)
+            self.step()
         return True
 
-    def send(self, actor: Actor, request: Message) -> None:
+    def send(self, actor: Any, request: Any) -> None:
         """A client sends a request: `actor.resume(response)` follows, with None when no answer will come."""
         raise NotImplementedError
 
@@ -68,17 +82,13 @@ Run = Callable[[Callable[[], object]], object]
 """How a callback is called: for a suspended process later, for an ended one not at all."""
 
 
-def _at_once(callback: Callable[[], object]) -> None:
-    callback()
-
-
 class VirtualTimer:
     """One call in the future."""
 
     def __init__(self, world: World, run: Run, mono_ms: int, callback: Callable[[], object]) -> None:
         self._callback: Callable[[], object] | None = callback
         self._run = run
-        world.later(max(mono_ms - world.ms, 0), self._ring)
+        world.at_us(max(mono_ms * 1_000, world.us), self._ring)
 
     def _ring(self, _: None) -> None:
         callback, self._callback = self._callback, None
@@ -92,7 +102,7 @@ class VirtualTimer:
 class VirtualClock:
     """The world's time, as `coordinator.system.clock.Clock` shows it."""
 
-    def __init__(self, world: World, run: Run = _at_once) -> None:
+    def __init__(self, world: World, run: Run = lambda callback: callback()) -> None:
         self._world = world
         self._run = run
 
@@ -105,7 +115,7 @@ class VirtualClock:
         return self._world.ms
 
     def mono_us(self) -> int:
-        return self._world.ms * 1_000
+        return self._world.us
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         VirtualTimer(self._world, self._run, self._world.ms, callback)

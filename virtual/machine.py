@@ -1,34 +1,38 @@
-"""The machine of a process in virtual time: its event loop, its clock, and its threads. A job of a thread runs between
-two other events. `process.Process` is a server on it, and `cluster.node.Node` a node of a cluster.
+"""The machine of a process in virtual time: its event loop, clock, listeners, and threads. A job of a thread runs
+between two other events.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from muster.coordinator.log import SharedSync
+from muster.coordinator.net.listener import Listener
 from muster.coordinator.server.machine import Machine, Post
 from muster.coordinator.system import uuids
 from muster.coordinator.system.clock import Clock
-from muster.simulation.world import VirtualClock, World
+from muster.virtual.world import VirtualClock, World
 
-
-class _NoSelector:
-    def select(self, timeout: float | None) -> list[Any]:  # noqa: ARG002
-        return []
-
-    def close(self) -> None:
-        pass
+PORT: Final = 9_092
+"""The default port of a process, and the first one of listeners that may have any."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Runs what is ready; knows no descriptor and never waits."""
+    """Runs what is ready, with the world's time; it knows no descriptor and never waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: World) -> None:
         super().__init__()
-        self._selector = _NoSelector()
+        self.world = world
+        self._selector = self
+
+    def time(self) -> float:
+        return self.world.us / 1_000_000
+
+    def select(self, timeout: float | None) -> list[Any]:  # noqa: ARG002  # as its own selector
+        return []
 
     def _process_events(self, events: list[Any]) -> None:
         pass
@@ -53,10 +57,14 @@ class VirtualProcess:
     retry_ms: int
     """While the process is suspended, the jobs of its threads are delayed by this time."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.world = loop.world
         self.alive = True
-        self.loop = VirtualLoop()
+        self.loop = loop
+        self.wires: list[Any] = []
+        """Its connections: `wires.Wire`."""
+        self.listeners: dict[int, VirtualListener] = {}
+        """Those that are open, by port."""
         self._held: list[tuple[Callable[..., object], tuple[Any, ...]]] | None = None
 
     def does(self, what: Callable[..., object], *arguments: Any) -> None:
@@ -95,6 +103,9 @@ class VirtualProcess:
             self.hangs()
         self.settled()
 
+    def check(self) -> None:
+        """Raises what ends a process that must not continue."""
+
     def hangs(self) -> None:
         """The event loop never becomes idle."""
         raise NotImplementedError
@@ -105,7 +116,7 @@ class VirtualProcess:
 
     def job_delay_ms(self) -> int:
         """How long a job waits for a thread."""
-        raise NotImplementedError
+        return 0
 
     def run_job(self, job: Callable[[], object]) -> None:
         """Run a job of a thread."""
@@ -147,23 +158,71 @@ class Threads:
             self._jobs.pop(0)()
 
 
+class VirtualListener(Listener):
+    """Accepts the wires of a process."""
+
+    process: VirtualProcess
+
+    async def start(self) -> None:
+        """Raises OSError if the port is in use."""
+        listeners, port = self.process.listeners, self.address.port
+        if not port:
+            port = PORT
+            while port in listeners:
+                port += 1
+        if port in listeners:
+            raise OSError(errno.EADDRINUSE, f"port {port} is in use")
+        listeners[port] = self
+        self.port = port
+        self._waiting: list[Any] = []
+
+    def close(self) -> None:
+        if self.process.listeners.get(self.port) is self:
+            del self.process.listeners[self.port]
+            for wire in self._waiting:
+                wire.abort()
+
+    def resume(self) -> None:
+        super().resume()
+        waiting, self._waiting = self._waiting, []
+        for wire in waiting:
+            self.accept(wire)
+            self.process.does(wire.read)
+
+    def accept(self, wire: Any) -> None:
+        """Open the server's end of a new connection. While the listener is paused, it waits."""
+        if self._is_paused:
+            self._waiting.append(wire)
+        else:
+            wire.opened(self._connection())
+
+    def _set_options(self, transport: Any) -> None:
+        """A wire has no socket options."""
+
+
 class VirtualMachine(Machine):
     """The machine of one process."""
 
     cleaner_cpu_share = 1.0
+    has_sockets = False
 
     def __init__(self, process: VirtualProcess) -> None:
-        self._of = process
+        self.process = process
 
     def clock(self) -> Clock:
-        return ProcessClock(self._of)
+        return ProcessClock(self.process)
 
     def draw_uuid(self) -> bytes:
-        return uuids.draw_uuid(self._of.world.rng.randbytes)
+        return uuids.draw_uuid(self.process.world.rng.randbytes)
 
     def draw_uuid_text(self) -> str:
-        return uuids.draw_uuid_text(self._of.world.rng.randbytes)
+        return uuids.draw_uuid_text(self.process.world.rng.randbytes)
 
     def workers(self, post: Post, threads: int) -> SharedSync:
-        executor: Any = Threads(self._of)
+        executor: Any = Threads(self.process)
         return SharedSync(post, threads=threads, executor=executor)
+
+    def listener(self, *arguments: Any) -> Listener:
+        listener = VirtualListener(*arguments)
+        listener.process = self.process
+        return listener

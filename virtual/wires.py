@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from muster.simulation.faulty_storage import Died
-from muster.simulation.process import PORT, Process
+from muster.virtual.machine import PORT, VirtualProcess
 
 MOST_READ: Final = 256 * 1024
 """Bytes that a server reads from a socket in one iteration of its loop, as asyncio and uvloop do."""
 
 
 class Wire:
-    """One connection. The server has it as its transport; the client calls `send` and `cut`.
+    """One connection. The server has it as its transport; the client calls `send`, `finish` and `cut`.
 
     `slow_ms`: the longest time that a piece needs to arrive.
     """
 
-    def __init__(self, process: Process, client: Any, slow_ms: int, port: int = PORT) -> None:
-        """`client`: its `received(data)` and `hung_up()` are called; `port`: of the listener."""
+    peer = ("127.0.0.1", 40_000)
+    """The address of the client."""
+
+    def __init__(self, process: VirtualProcess, client: Any, slow_ms: int, port: int = PORT) -> None:
+        """`client`: its `received(wire, data)` and `hung_up(wire)` are called; `port`: of the listener."""
         self.process = process
         self.world = process.world
         self.client = client
@@ -29,16 +31,22 @@ class Wire:
         self.open = True
         self._high = 64 * 1024
         self._to_server: deque[bytes] = deque()
-        self._arrives_ms = 0
+        self._arrives_us = 0
+        self._is_finished = False
+        """The client has sent all; the end is still to be read."""
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
-        self._leaves_ms = 0
+        self._leaves_us = 0
         self._paused = False
         self._reading = True
         self._closing = False
         self._protocol: Any = None
         process.wires.append(self)
         process.does(self._connect)
+
+    def delay_us(self) -> int:
+        """How long a piece needs to arrive."""
+        return int(self.world.random() * self.slow_ms) * 1_000
 
     # ---- the client's side
 
@@ -48,17 +56,27 @@ class Wire:
         at = 0
         while at < len(data):
             size = len(data) if world.random() < 0.8 else 1 + int(world.random() * len(data))
-            self._later_to_server(data[at : at + size])
+            self._later_to_server(self._arrive, data[at : at + size])
             at += size
 
-    def _later_to_server(self, piece: bytes) -> None:
-        world = self.world
-        self._arrives_ms = max(self._arrives_ms, world.ms + int(world.random() * self.slow_ms))
-        world.later(self._arrives_ms - world.ms, self._arrive, piece)
+    def _later_to_server(self, act: Callable[[Any], object], what: Any = None) -> None:
+        self._arrives_us = max(self._arrives_us, self.world.us + self.delay_us())
+        self.world.at_us(self._arrives_us, act, what)
 
     def _arrive(self, piece: bytes) -> None:
         self._to_server.extend(piece[at : at + MOST_READ] for at in range(0, len(piece), MOST_READ))
-        self.process.does(self._read)
+        self.process.does(self.read)
+
+    def finish(self, *, cut: bool = False) -> None:
+        """End the connection behind what was sent: in good order, or `cut`."""
+        self._later_to_server(self._finish, cut)
+
+    def _finish(self, cut: bool) -> None:
+        if cut:
+            self.cut()
+        else:
+            self._is_finished = True
+            self.process.does(self.read)
 
     def cut(self) -> None:
         """Cut the connection, with all data under way."""
@@ -70,17 +88,32 @@ class Wire:
 
     def _connect(self) -> None:
         listener = self.process.listeners.get(self.port)
-        self._protocol = None if listener is None else listener.connect(self)
-        if self._protocol is None:
+        if listener is None:
             self._hang_up()
+        else:
+            listener.accept(self)
 
-    def _read(self) -> None:
-        while self._to_server and self._reading and self.open and not self._closing and self._protocol is not None:
+    def opened(self, protocol: Any) -> None:
+        """The server has accepted the connection."""
+        self._protocol = protocol
+        protocol.connection_made(self)
+
+    @property
+    def _can_read(self) -> bool:
+        return self._reading and self.open and not self._closing and self._protocol is not None
+
+    def read(self) -> None:
+        """Give the server what has arrived."""
+        while self._to_server and self._can_read:
             piece = self._to_server.popleft()
             self._protocol.data_received(piece)
             if len(piece) == MOST_READ:
-                self.process.does(self._read)  # the next iteration reads the rest
+                self.process.does(self.read)  # the next iteration reads the rest
                 return
+        if self._is_finished and self._can_read:
+            self._is_finished = False
+            if not self._protocol.eof_received():
+                self.close()
 
     def _lost(self, error: Exception | None = None) -> None:
         protocol, self._protocol = self._protocol, None
@@ -96,7 +129,7 @@ class Wire:
     def get_extra_info(self, name: str) -> Any:
         if name == "socket":
             return None
-        return ("127.0.0.1", 40_000) if name == "peername" else ("127.0.0.1", self.port)
+        return self.peer if name == "peername" else ("127.0.0.1", self.port)
 
     def set_write_buffer_limits(self, high: int) -> None:
         self._high = high
@@ -110,13 +143,12 @@ class Wire:
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._closing or not self.open or not self.process.alive:
             return
-        if self.process.storage.dead:
-            raise Died
+        self.process.check()
         self._unsent.append(bytes(data))
         self._unsent_bytes += len(data)
         world = self.world
-        self._leaves_ms = max(self._leaves_ms, world.ms + int(world.random() * self.slow_ms))
-        world.later(self._leaves_ms - world.ms, self._deliver, None)
+        self._leaves_us = max(self._leaves_us, world.us + self.delay_us())
+        world.at_us(self._leaves_us, self._deliver)
         if self._unsent_bytes > self._high and not self._paused:
             self._paused = True
             self._protocol.pause_writing()
@@ -145,7 +177,7 @@ class Wire:
 
     def resume_reading(self) -> None:
         self._reading = True
-        self.process.loop.call_soon(self._read)
+        self.process.loop.call_soon(self.read)
 
     def close(self) -> None:
         if not self._closing:

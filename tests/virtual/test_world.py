@@ -5,7 +5,7 @@ from typing import Any
 
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.simulation.actor import Actor, Script
-from muster.simulation.world import VirtualClock, World
+from muster.virtual.world import VirtualClock, World
 
 
 class Echo(World):

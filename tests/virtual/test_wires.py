@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from muster.simulation.wires import MOST_READ, Wire
+from muster.virtual.wires import MOST_READ, Wire
 
 
 class Now:
     """A world and its process, in which all comes at once and in turns that are asked for."""
 
-    ms = 0
+    us = 0
 
     def __init__(self) -> None:
         self.world = self
@@ -24,14 +24,17 @@ class Now:
     def random(self) -> float:
         return 0.0
 
-    def later(self, _: int, what: Callable[..., object], *arguments: Any) -> None:
+    def at_us(self, _: int, what: Callable[..., object], *arguments: Any) -> None:
         what(*arguments)
 
     def does(self, what: Callable[..., object], *arguments: Any) -> None:
         self.turns.append(lambda: what(*arguments))
 
-    def connect(self, _: Wire) -> Now:
-        return self
+    def accept(self, wire: Wire) -> None:
+        wire.opened(self)
+
+    def connection_made(self, _: Wire) -> None:
+        """It takes every connection."""
 
     def data_received(self, data: bytes) -> None:
         self.chunks.append(len(data))
