@@ -38,9 +38,8 @@ from muster.coordinator.groups.migration.downgrade import DOWNGRADE
 from muster.coordinator.groups.offsets import commit, deletion, fetch, retention, txn_commit
 from muster.coordinator.groups.offsets import commit as commits
 from muster.coordinator.groups.offsets.commit import CommitTemplate
-from muster.coordinator.groups.offsets.retention import Retention
 from muster.coordinator.groups.unsupported_group import UnsupportedGroup
-from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, LateAnswers
+from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, ExpiryCheck, LateAnswers
 from muster.coordinator.state_machine.interface import (
     Client,
     Command,
@@ -203,7 +202,7 @@ MAX_DEADLINES_AT_ONCE: Final = 500
 class GroupCore:
     """The groups of one partition of the offsets topic. Its methods: `runtime.interfaces.StateMachine`."""
 
-    __slots__ = ("_retention", "_state", "deadlines")
+    __slots__ = ("_first_check_ms", "_retention", "_state", "deadlines")
 
     def __init__(
         self,
@@ -218,7 +217,8 @@ class GroupCore:
         `helpers`: do large work elsewhere; None: targets are computed at once, and no pattern finds a topic.
         """
         interval_ms = settings.offsets_retention_check_interval_ms
-        self._retention = Retention(interval_ms if first_check_ms is None else first_check_ms)
+        self._first_check_ms = interval_ms if first_check_ms is None else first_check_ms
+        self._retention = ExpiryCheck(retention.RETENTION, interval_ms)
         self._state = State(
             settings, image, replay.RECORDS, replay.OTHERS, replay.transactional, helpers, DOWNGRADE, configs
         )
@@ -316,7 +316,7 @@ class GroupCore:
         """All records are replayed: groups with members are Stable, with fresh sessions."""
         step = Step(self._state, now)
         deletion.delete_offsets_of_deleted_topics(step)
-        retention.start(step, self._retention)
+        self._retention.start(self.deadlines, now, self._first_check_ms)
         for group in self._state.groups.values():
             LOADED[type(group)](step, group)
         return step

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from muster.coordinator.state_machine.interface import Now
 
 NEVER: Final = 2**63 - 1
 """The time of a deadline that is off."""
@@ -168,6 +171,59 @@ class Deadlines:
                     kept.append(entry)
             self._heap = kept  # sorted, so it is a heap
             self._stale = 0
+
+
+BELIEVABLE_MS: Final = 60_000
+"""How far the wall clock may have been set since the last check. After a larger change, nothing expires at first.
+
+The next check must find the clock unchanged. A wrong clock would delete the offsets of all Empty groups. It
+would delete all transactional ids, and with them the fencing of old producers.
+"""
+SLICE_AFTER_MS: Final = 1
+
+
+class ExpiryCheck(Due):
+    """A check by the wall clock for what has expired: the deadline of the next check or slice.
+
+    The progress is not persisted: a load begins anew.
+    """
+
+    __slots__ = ("_ahead_ms", "_interval_ms", "_left", "every_ms", "kind")
+
+    def __init__(self, kind: str, interval_ms: int) -> None:
+        super().__init__("")
+        self.kind = kind
+        self.every_ms = self._interval_ms = interval_ms
+        self._left: Iterator[Any] | None = None
+        self._ahead_ms = 0
+        """By how much the wall clock was ahead of the monotonic one at the last check."""
+
+    def start(self, deadlines: Deadlines, now: Now, first_ms: int) -> None:
+        """All is loaded. `first_ms`: the time from now to the first check."""
+        self._ahead_ms = now.wall_ms - now.mono_ms
+        deadlines.set(self, now.mono_ms + first_ms)
+
+    def run(
+        self,
+        deadlines: Deadlines,
+        now: Now,
+        begin: Callable[[], Iterator[Any]],
+        check: Callable[[Iterator[Any]], bool],
+    ) -> None:
+        """Begin a check, or go on with it. `begin` returns all that is to be checked. `check` checks some of it, and
+        returns whether these were the last.
+        """
+        if self._left is None:
+            before_ms, self._ahead_ms = self._ahead_ms, now.wall_ms - now.mono_ms
+            if abs(self._ahead_ms - before_ms) <= BELIEVABLE_MS:
+                self._left = begin()
+        if self._left is not None and not check(self._left):
+            self.every_ms = 0  # it continues at once
+            deadlines.set(self, now.mono_ms + SLICE_AFTER_MS)
+            return
+        self._left = None
+        self.every_ms = self._interval_ms
+        deadlines.set(self, now.mono_ms + self.every_ms)
 
 
 MAX_LATE_ANSWERS: Final = 4_096

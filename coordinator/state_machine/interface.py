@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from muster.protocol.message import Message
@@ -25,32 +26,34 @@ Reply = tuple[Respond, Message]
 """A response in the newest version of its message, and the function that takes it."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Client:
     """The sender of the requests of one connection, as groups keep it (Kafka's clientId and clientHost)."""
 
-    __slots__ = ("client_id", "host", "seen")
-
-    def __init__(
-        self, client_id: str, host: str, seen: Callable[[Sequence[str]], Container[str]] | None = None
-    ) -> None:
-        """`client_id`: as in the request header, or "" for a null one. `host`: "/" and the address without a port.
-
-        `seen`: returns those of some topics that the client may see; None: all. The core passes it on.
-        """
-        self.client_id = client_id
-        self.host = host
-        self.seen = seen
+    client_id: str
+    """As in the request header, or "" for a null one."""
+    host: str
+    """ "/" and the address without a port."""
+    seen: Callable[[Sequence[str]], Container[str]] | None = None
+    """Returns those of some topics that the client may see; None: all. The core passes it on."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Command:
     """One request for the core, in the newest version of its message, and the function that takes the response."""
 
-    __slots__ = ("client", "request", "respond")
+    request: Message
+    respond: Respond
+    client: Client
 
-    def __init__(self, request: Message, respond: Respond, client: Client) -> None:
-        self.request = request
-        self.respond = respond
-        self.client = client
+
+class IllegalTransition(RuntimeError):
+    """A program error: `event` cannot happen to `subject` in `state`. Nothing has changed."""
+
+    def __init__(self, subject: str, state: str, event: str) -> None:
+        super().__init__(f"{subject} is {state}: {event!r} cannot happen")
+        self.state = state
+        self.event = event
 
 
 class Record(NamedTuple):

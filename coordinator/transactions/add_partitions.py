@@ -14,6 +14,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from muster.assignors.java_order import DEFAULT_CAPACITY, capacity_of_copy, spread
 from muster.coordinator.transactions import events, timeouts
 from muster.coordinator.transactions.commands import PartitionErrors, PartitionsAsked, TransactionCommand
 from muster.coordinator.transactions.state import Step
@@ -31,8 +32,6 @@ from muster.protocol.messages.add_partitions_to_txn import (
 
 MAX_ORDERED: Final = 1_000
 """Partitions that are put in Kafka's order: some 2 ms."""
-_MASK: Final = 0xFFFFFFFF
-_LEAST_BUCKETS: Final = 16
 
 _hash_of_topic = lru_cache(maxsize=1_000)(java_string_hash)
 
@@ -44,16 +43,6 @@ def with_more(
     added: dict[str, dict[int, None]] = {}
     for topic, partitions in more:
         added.setdefault(topic, {}).update(dict.fromkeys(partitions))
-    return _merged(present, added)
-
-
-def _count(partitions: Mapping[str, Collection[int]]) -> int:
-    return sum(map(len, partitions.values()))
-
-
-def _merged(
-    present: Mapping[str, Collection[int]], added: Mapping[str, Mapping[int, None]]
-) -> dict[str, dict[int, None]]:
     merged = {topic: dict.fromkeys(partitions) for topic, partitions in present.items()}
     before, count = _count(merged), _count(added)
     if before + count > MAX_ORDERED:
@@ -67,39 +56,34 @@ def _merged(
         return merged
     # The first partition of a topic inserts the topic into the map, by computeIfAbsent: at the head of its bucket.
     ordered: dict[str, dict[int, None]] = {}
-    for topic, partition in _in_set(_each(merged), max(_buckets_of_copy(before), _buckets_for(count))):
+    for topic, partition in _in_set(_each(merged), max(capacity_of_copy(before), _buckets_for(count))):
         ordered.setdefault(topic, {})[partition] = None
     if len(ordered) == 1:
         return ordered
     mask = _buckets_for(len(ordered)) - 1
     topics = list(reversed(ordered))
-    topics.sort(key=lambda topic: _spread(_hash_of_topic(topic)) & mask)
+    topics.sort(key=lambda topic: spread(_hash_of_topic(topic)) & mask)
     return {topic: ordered[topic] for topic in topics}
 
 
 def _in_set(partitions: Iterable[tuple[str, int]], buckets: int) -> list[tuple[str, int]]:
     mask = buckets - 1
-    return sorted(partitions, key=lambda one: _spread(_hash_of_topic(one[0]) + 31 * (31 + one[1])) & mask)
+    return sorted(partitions, key=lambda one: spread(_hash_of_topic(one[0]) + 31 * (31 + one[1])) & mask)
 
 
 def _each(partitions: Mapping[str, Collection[int]]) -> Iterable[tuple[str, int]]:
     return ((topic, partition) for topic, ids in partitions.items() for partition in ids)
 
 
-def _spread(value: int) -> int:
-    value &= _MASK
-    return value ^ value >> 16
+def _count(partitions: Mapping[str, Collection[int]]) -> int:
+    return sum(map(len, partitions.values()))
 
 
 def _buckets_for(count: int) -> int:
-    buckets = _LEAST_BUCKETS
+    buckets = DEFAULT_CAPACITY
     while count * 4 > buckets * 3:
         buckets *= 2
     return buckets
-
-
-def _buckets_of_copy(count: int) -> int:
-    return 1 << (max(count * 4 // 3 + 1, _LEAST_BUCKETS) - 1).bit_length()
 
 
 HEADER: Final = 61

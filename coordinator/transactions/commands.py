@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
-from muster.coordinator.state_machine.interface import Client, Command, Respond
+from muster.coordinator.state_machine.interface import Command
 from muster.protocol.message import Message
 
 
@@ -24,27 +24,14 @@ class TransactionSettings:
     """How often the core searches for expired ids."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TransactionCommand(Command):
-    """A request about a transactional id, in the newest version of its message.
+    """A request about a transactional id, in the newest version of its message."""
 
-    `client_transaction_version`: Kafka's TransactionVersion of the client. It is 2 from EndTxn 5 and AddPartitionsToTxn
-    4 on, else 0. `spare_producer_id`: a fresh id, durably taken from its block, for InitProducerId and EndTxn; else -1.
-    It becomes -1 when the core uses it, for this transaction or for the next one.
-    """
-
-    __slots__ = ("client_transaction_version", "spare_producer_id")
-
-    def __init__(
-        self,
-        request: Message,
-        respond: Respond,
-        client: Client,
-        client_transaction_version: int = 0,
-        spare_producer_id: int = -1,
-    ) -> None:
-        super().__init__(request, respond, client)
-        self.client_transaction_version = client_transaction_version
-        self.spare_producer_id = spare_producer_id
+    client_transaction_version: int = 0
+    """Kafka's TransactionVersion of the client: 2 from EndTxn 5 and AddPartitionsToTxn 4 on, else 0."""
+    spare_producer_id: int = -1
+    """A fresh id, durably taken from its block, for InitProducerId and EndTxn; -1 for others, and when it is used."""
 
     def use_spare_id(self) -> int:
         """Use the fresh producer id, and return it. -1 when the command has none."""
@@ -52,51 +39,37 @@ class TransactionCommand(Command):
         return taken
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionsAsked(Message):
     """AddPartitionsToTxn for one transactional id, sent by the server before it appends records."""
 
-    __slots__ = ("producer_epoch", "producer_id", "topics", "transactional_id", "verify_only")
-    api = "AddPartitionsToTxn"
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    verify_only: bool
+    topics: Mapping[str, Sequence[int]]
+    api: ClassVar[str] = "AddPartitionsToTxn"
     """Its name in the history."""
-
-    def __init__(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        verify_only: bool,
-        topics: Mapping[str, Sequence[int]],
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.verify_only = verify_only
-        self.topics = topics
 
     def all_with(self, error: int) -> dict[tuple[str, int], int]:
         """Each partition with this error."""
         return {(topic, one): error for topic, ids in self.topics.items() for one in ids}
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionErrors(Message):
     """The answer to `asked`: the errors, by topic and partition. Partitions without an error are left out."""
 
-    __slots__ = ("asked", "errors")
-
-    def __init__(self, asked: PartitionsAsked, errors: Mapping[tuple[str, int], int]) -> None:
-        self.asked = asked
-        self.errors = errors
+    asked: PartitionsAsked
+    errors: Mapping[tuple[str, int], int]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ListCommand(TransactionCommand):
     """A ListTransactions of some of a shard's ids. All of 100,000 ids would take too long at once."""
 
-    __slots__ = ("among",)
-
-    def __init__(self, request: Message, respond: Respond, client: Client, among: Sequence[str]) -> None:
-        """`among`: only these ids are checked. An id that was removed meanwhile is left out."""
-        super().__init__(request, respond, client)
-        self.among = among
+    among: Sequence[str] = field(kw_only=True)
+    """Only these ids are checked. An id that was removed meanwhile is left out."""
 
 
 class MarkersWritten(NamedTuple):

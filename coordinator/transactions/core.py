@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, LateAnswers
+from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, ExpiryCheck, LateAnswers
 from muster.coordinator.state_machine.interface import Decoded, EndTransaction, Now, Output, Respond, TransactionalBatch
 from muster.coordinator.transactions import add_partitions, describe, end_txn, init_producer_id, timeouts
 from muster.coordinator.transactions.commands import (
@@ -15,7 +15,7 @@ from muster.coordinator.transactions.commands import (
     TransactionSettings,
 )
 from muster.coordinator.transactions.state import NO_LIMIT, TIMEOUTS, State, Step, Timeouts
-from muster.coordinator.transactions.timeouts import EXPIRY, Expiry
+from muster.coordinator.transactions.timeouts import EXPIRY
 from muster.coordinator.transactions.timeouts import on_expiry_deadline as on_expiry
 from muster.coordinator.transactions.timeouts import on_timeouts_deadline as on_timeouts
 from muster.coordinator.transactions.transaction import ENDING
@@ -71,8 +71,9 @@ class TransactionCore:
         `next_producer_id`: returns a fresh, durable producer id, or -1 when there is none now. It is called when the
         transaction of a producer without further epochs times out.
         """
-        self._expiry = Expiry()
-        self._first_check_ms = first_check_ms
+        interval_ms = settings.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._expiry = ExpiryCheck(EXPIRY, interval_ms)
+        self._first_check_ms = interval_ms if first_check_ms is None else first_check_ms
         self._state = State(settings, send_markers, Timeouts(next_producer_id))
         self.deadlines = self._state.deadlines
 
@@ -138,11 +139,8 @@ class TransactionCore:
     def loaded(self, now: Now) -> Output:
         """All records are replayed: transactions that were about to end get their markers once more."""
         step = Step(self._state, now)
-        settings, first_ms = self._state.settings, self._first_check_ms
-        timeouts_ms = settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        expiry_ms = settings.transaction_remove_expired_transaction_cleanup_interval_ms
-        timeouts.start_timeouts(step, self._state.timeouts, timeouts_ms)
-        timeouts.start_expiry(step, self._expiry, expiry_ms if first_ms is None else first_ms)
+        timeouts.start_timeouts(step)
+        self._expiry.start(self.deadlines, now, self._first_check_ms)
         for one in [one for one in self._state.transactions.values() if one.state in ENDING]:
             markers = end_txn.markers(step, one)
             if markers is not None:

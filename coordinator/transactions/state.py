@@ -63,15 +63,8 @@ class State:
     """The transactional ids of one partition of the topic of transactions."""
 
     __slots__ = (
-        "_timeouts_ms",
-        "deadlines",
-        "endings",
-        "ongoing",
-        "send_markers",
-        "settings",
-        "timeouts",
-        "transactions",
-    )
+        "_timeouts_ms", "deadlines", "endings", "ongoing", "send_markers", "settings", "timeouts", "transactions",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from muster.coordinator.state_machine.deadlines import NEVER, Due
+from muster.coordinator.state_machine.deadlines import NEVER, SLICE_AFTER_MS, ExpiryCheck
 from muster.coordinator.transactions import end_txn, events
 from muster.coordinator.transactions.state import Step, Timeouts
 from muster.coordinator.transactions.transaction import EXPIRED, IDLE, NEVER_TIMES_OUT_MS
@@ -20,12 +20,12 @@ SLICE: Final = 10_000
 """Open transactions that are checked at once: a millisecond."""
 MAX_ABORTS: Final = 200
 """Transactions that are aborted at once: some 5 ms."""
-SLICE_AFTER_MS: Final = 1
 
 
-def start_timeouts(step: Step, timeouts: Timeouts, first_ms: int) -> None:
-    """The transactions are loaded. `first_ms`: the time from now to the first check, if it is needed."""
-    timeouts.first_ms = step.now.mono_ms + first_ms
+def start_timeouts(step: Step) -> None:
+    """The transactions are loaded. The first check is an interval later, if it is needed."""
+    interval_ms = step.state.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
+    step.state.timeouts.first_ms = step.now.mono_ms + interval_ms
     watch(step)
 
 
@@ -69,54 +69,12 @@ EXPIRY_SLICE: Final = 10_000
 """Ids that are checked at once: a millisecond."""
 MAX_REMOVED: Final = 500
 """Ids that are removed at once: some milliseconds, and some 10 kB of tombstones."""
-EXPIRY_SLICE_AFTER_MS: Final = 1
-BELIEVABLE_MS: Final = 60_000
-"""How far the wall clock may have been set since the last check. After a larger change, nothing expires at first.
-
-The next check must find the clock unchanged. A wrong clock would delete all ids, and with them the fencing of their old
-producers.
-"""
 
 
-class Expiry(Due):
-    """The deadline of the next check, and the progress of the present one. Not persisted: a load begins anew."""
-
-    __slots__ = ("ahead_ms", "every_ms", "left")
-
-    kind = EXPIRY
-
-    def __init__(self) -> None:
-        super().__init__("")
-        self.every_ms = 0
-        self.left: Iterator[str] | None = None
-        self.ahead_ms = 0
-        """By how much the wall clock was ahead of the monotonic one at the last check."""
-
-
-def start_expiry(step: Step, expiry: Expiry, first_ms: int) -> None:
-    """The ids are loaded. `first_ms`: the time from now to the first check."""
-    expiry.ahead_ms = step.now.wall_ms - step.now.mono_ms
-    expiry.every_ms = step.state.settings.transaction_remove_expired_transaction_cleanup_interval_ms
-    step.state.deadlines.set(expiry, step.now.mono_ms + first_ms)
-
-
-def on_expiry_deadline(step: Step, expiry: Expiry) -> None:
+def on_expiry_deadline(step: Step, check: ExpiryCheck) -> None:
     """Begin a check, or go on with it."""
-    state, mono_ms = step.state, step.now.mono_ms
-    if expiry.left is None and _is_believable(step, expiry):
-        expiry.left = iter(list(state.transactions))
-    if expiry.left is not None and not _slice(step, expiry.left):
-        expiry.every_ms = 0  # it continues at once
-        state.deadlines.set(expiry, mono_ms + EXPIRY_SLICE_AFTER_MS)
-        return
-    expiry.left = None
-    expiry.every_ms = state.settings.transaction_remove_expired_transaction_cleanup_interval_ms
-    state.deadlines.set(expiry, mono_ms + expiry.every_ms)
-
-
-def _is_believable(step: Step, expiry: Expiry) -> bool:
-    before_ms, expiry.ahead_ms = expiry.ahead_ms, step.now.wall_ms - step.now.mono_ms
-    return abs(expiry.ahead_ms - before_ms) <= BELIEVABLE_MS
+    ids = step.state.transactions
+    check.run(step.state.deadlines, step.now, lambda: iter(list(ids)), lambda left: _slice(step, left))
 
 
 def _slice(step: Step, left: Iterator[str]) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from muster.coordinator.state_machine.interface import IllegalTransition
 from muster.protocol.messages.transaction_records.transaction_log import TransactionLogValue
 
 EMPTY: Final = "Empty"
@@ -86,21 +87,12 @@ ENDING: Final = frozenset((PREPARE_COMMIT, PREPARE_ABORT))
 """The end of the transaction is decided, and its markers are being written: everything else has to wait."""
 
 
-class IllegalTransition(RuntimeError):
-    """A program error: `event` cannot happen to an id in `state`. Nothing has changed."""
-
-    def __init__(self, transactional_id: str, state: str, event: str) -> None:
-        super().__init__(f"transactional id {transactional_id!r} is {state}: {event!r} cannot happen")
-        self.state = state
-        self.event = event
-
-
 def after(transactional_id: str, state: str, event: str) -> str:
     """The state after `event`; raises IllegalTransition."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:
-        raise IllegalTransition(transactional_id, state, event) from None
+        raise IllegalTransition(f"transactional id {transactional_id!r}", state, event) from None
 
 
 NO_PRODUCER_ID: Final = -1
@@ -126,19 +118,9 @@ class Transaction:
     """
 
     __slots__ = (
-        "last_producer_epoch",
-        "next_producer_id",
-        "partitions",
-        "previous_producer_id",
-        "producer_epoch",
-        "producer_id",
-        "start_ms",
-        "state",
-        "timeout_ms",
-        "transactional_id",
-        "updated_ms",
-        "version",
-    )
+        "last_producer_epoch", "next_producer_id", "partitions", "previous_producer_id", "producer_epoch",
+        "producer_id", "start_ms", "state", "timeout_ms", "transactional_id", "updated_ms", "version",
+    )  # fmt: skip
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id

@@ -106,7 +106,7 @@ def handle_list_transactions(
 
     def ask(portion: tuple[TransactionShard, Sequence[str]], token: PendingResult) -> None:
         shard, ids = portion
-        shard.runtime.submit(ListCommand(filters, token, context.client, ids))
+        shard.runtime.submit(ListCommand(filters, token, context.client, among=ids))
 
     def take(_: object, part: Any) -> None:
         if part.error_code == ErrorCode.NONE:

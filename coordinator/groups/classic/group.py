@@ -16,7 +16,7 @@ from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.group import NEWEST_COMMIT, NOT_NOW, SINCE_COMMIT, Partitions, Protocols
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.state_machine.deadlines import Deadline, Deadlines
-from muster.coordinator.state_machine.interface import Respond
+from muster.coordinator.state_machine.interface import IllegalTransition, Respond
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
@@ -50,15 +50,6 @@ TRANSITIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
         (STABLE, CONVERTED): DEAD,
     }
 )
-
-
-class IllegalTransition(RuntimeError):
-    """A program error: `event` cannot happen to a group in `state`. Nothing has changed."""
-
-    def __init__(self, group_id: str, state: str, event: str) -> None:
-        super().__init__(f"group {group_id!r} is {state}: {event!r} cannot happen")
-        self.state = state
-        self.event = event
 
 
 CONSUMER: Final = "consumer"
@@ -143,7 +134,7 @@ class ClassicGroup:
         """Change the state by the table. Raises IllegalTransition, and changes nothing, without such an entry."""
         target = TRANSITIONS.get((self.state, event))
         if target is None:
-            raise IllegalTransition(self.group_id, self.state, event)
+            raise IllegalTransition(f"group {self.group_id!r}", self.state, event)
         self.state = target
         self.state_since_ms = wall_ms
 

@@ -8,6 +8,7 @@ host of the old connection stay, as on Kafka.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -28,33 +29,23 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group, Protocols
 from muster.coordinator.groups.common.records import is_too_large, tombstones
 from muster.coordinator.groups.common.state import Step
-from muster.coordinator.state_machine.interface import Client, Command, Respond
+from muster.coordinator.state_machine.interface import Command
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataValue
 from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.sync_group import SyncGroupResponse
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class JoinCommand(Command):
-    """A JoinGroup request, with the abilities of its version, and the random part of an id that may be needed."""
+    """A JoinGroup request, with the abilities of its version."""
 
-    __slots__ = ("drawn_id", "requires_known_member_id", "supports_skip_assignment")
-
-    def __init__(
-        self,
-        request: Message,
-        respond: Respond,
-        client: Client,
-        drawn_id: str,
-        requires_known_member_id: bool,
-        supports_skip_assignment: bool,
-    ) -> None:
-        """`drawn_id`: a fresh UUID in text; the flags: JoinGroup v4+ (KIP-394) and v9+ (KIP-814)."""
-        super().__init__(request, respond, client)
-        self.drawn_id = drawn_id
-        self.requires_known_member_id = requires_known_member_id
-        self.supports_skip_assignment = supports_skip_assignment
+    drawn_id: str
+    """A fresh UUID in text, for an id that may be needed."""
+    requires_known_member_id: bool
+    """JoinGroup v4+ (KIP-394)."""
+    supports_skip_assignment: bool
+    """JoinGroup v9+ (KIP-814)."""
 
 
 MAX_METADATA_BYTES: Final = 32 * 1024 * 1024

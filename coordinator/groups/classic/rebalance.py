@@ -270,27 +270,17 @@ def on_sync_deadline(step: Step, group: ClassicGroup, deadline: Deadline) -> Non
 
 
 def _put_off_session(step: Step, member: Member) -> bool:
-    """Give the member more time if an answer that it may have waited for was late. Returns whether that was done."""
-    deadlines, now_ms, timeout_ms = step.state.deadlines, step.now.mono_ms, member.session_timeout_ms
-    asked_ms = member.asked_ms(deadlines.rang_ms)
-    until_ms = step.late_answers.until(asked_ms - timeout_ms, timeout_ms, now_ms)
-    if until_ms <= now_ms:
+    asked_ms, timeout_ms = member.asked_ms(step.state.deadlines.rang_ms), member.session_timeout_ms
+    if not step.put_off(member, asked_ms - timeout_ms, timeout_ms):
         return False
-    deadlines.set(member, until_ms)
-    member.put_off = until_ms, asked_ms
+    member.put_off = member.due_ms, asked_ms
     return True
 
 
 def _put_off_phase(step: Step, group: ClassicGroup, deadline: Deadline) -> bool:
-    """Give the awaited members more time if no answer left for a long part of the phase. Returns
-    whether that was done.
-    """
-    deadlines, now_ms, timeout_ms = step.state.deadlines, step.now.mono_ms, group.rebalance_timeout_ms
-    until_ms = step.late_answers.until(deadlines.rang_ms - timeout_ms, timeout_ms, now_ms, is_own=False)
-    if until_ms <= now_ms:
-        return False
-    deadlines.set(deadline, until_ms)
-    return True
+    """Give the awaited members more time if no answer left for a long part of the phase."""
+    timeout_ms = group.rebalance_timeout_ms
+    return step.put_off(deadline, step.state.deadlines.rang_ms - timeout_ms, timeout_ms, is_own=False)
 
 
 def _answer_joins(step: Step, group: ClassicGroup) -> None:

@@ -94,20 +94,8 @@ class State:
     """The groups of one partition of the offsets topic, of all types in one map, their offsets and deadlines."""
 
     __slots__ = (
-        "_replay",
-        "_replay_other",
-        "_replay_transactional",
-        "abandoned",
-        "configs",
-        "deadlines",
-        "downgrade",
-        "groups",
-        "helpers",
-        "image",
-        "offsets",
-        "settings",
-        "shared",
-        "topic_deletion",
+        "_replay", "_replay_other", "_replay_transactional", "abandoned", "configs", "deadlines", "downgrade", "groups",
+        "helpers", "image", "offsets", "settings", "shared", "topic_deletion",
     )  # fmt: skip
 
     def __init__(
@@ -203,6 +191,17 @@ class Step(Output):
         self.records += records
         pairs = [(key, value) for key, value, _ in records]
         self.state.evolve_transactional(TransactionalBatch(*producer, self.now.wall_ms, pairs))
+
+    def put_off(self, deadline: Due, since_ms: int, timeout_ms: int, *, is_own: bool = True) -> bool:
+        """Move a deadline on if late answers prolong the time that began at `since_ms` (`LateAnswers.until`).
+
+        Returns whether they do.
+        """
+        until_ms = self.late_answers.until(since_ms, timeout_ms, self.now.mono_ms, is_own=is_own)
+        if until_ms <= self.now.mono_ms:
+            return False
+        self.state.deadlines.set(deadline, until_ms)
+        return True
 
     def event(self, kind: str, group_id: str, **facts: object) -> None:
         """Report something for the history; `events` has the kinds and their facts."""

@@ -103,26 +103,23 @@ def _check_first(request: ConsumerGroupHeartbeatRequest) -> None:
         raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
 
 
-def check_size(group: ConsumerGroup, member_id: str, most: int) -> None:
+def check_size(members: Collection[str], member_id: str, most: int) -> None:
     """A full group accepts only its members. Raises Refused."""
-    if len(group.members) >= most and (not member_id or member_id not in group.members):
+    if len(members) >= most and member_id not in members:
         raise Refused(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             f"The consumer group has reached its maximum capacity of {most} members.",
         )
 
 
-def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
-    """The member of that id. Raises Refused."""
-    member = group.members.get(member_id)
-    if member is None:
-        message = f"Member {member_id} is not a member of group {group.group_id}."
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, message)
-    return member
-
-
-def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-    """The member of that instance id, if it has this member id. Raises Refused."""
+def known_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    """The member of that id, and of that instance id if it is not None. Raises Refused."""
+    if instance_id is None:
+        member = group.members.get(member_id)
+        if member is None:
+            message = f"Member {member_id} is not a member of group {group.group_id}."
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, message)
+        return member
     member = group.static_member(instance_id)
     if member is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")

@@ -81,7 +81,7 @@ def join(step: Step, command: _Join, request: JoinGroupRequest, group: ConsumerG
 def _join(
     step: Step, command: _Join, request: JoinGroupRequest, group: ConsumerGroup, member_id: str
 ) -> JoinGroupResponse:
-    checks.check_size(group, member_id, step.state.settings.group_consumer_max_size)
+    checks.check_size(group.members, member_id, step.state.settings.group_consumer_max_size)
     offered = step.state.shared.protocols([(one.name, one.metadata) for one in request.protocols])
     if not _supports(group, request.protocol_type, [name for name, _ in offered]):
         message = f"Member {member_id}'s protocols are not supported."
@@ -96,7 +96,7 @@ def _join(
         if not request.member_id:
             replaced, member = there, None if there is not None else member
         else:
-            member = checks.known_static_member(group, member_id, instance_id)
+            member = checks.known_member(group, member_id, instance_id)
     is_new_here = member is None
     size = checks.check_bytes(step, offered)
     subscription = _subscription(offered[0][1])
@@ -264,12 +264,11 @@ def leave_group(step: Step, command: _Join, request: LeaveGroupRequest, group: C
 
 def _leaving(group: ConsumerGroup, one: MemberIdentity, leaving: dict[str, ConsumerMember]) -> int:
     try:
-        if one.group_instance_id is None:
-            member = checks.known_member(group, one.member_id)
-        else:
-            there = group.static_member(one.group_instance_id)
-            known = there.member_id if there is not None and not one.member_id else one.member_id
-            member = checks.known_static_member(group, known, one.group_instance_id)
+        member_id, instance_id = one.member_id, one.group_instance_id
+        static_member = None if instance_id is None else group.static_member(instance_id)
+        if static_member is not None and not member_id:
+            member_id = static_member.member_id
+        member = checks.known_member(group, member_id, instance_id)
     except Refused as refused:
         return refused.error
     leaving[member.member_id] = member
@@ -277,10 +276,7 @@ def _leaving(group: ConsumerGroup, one: MemberIdentity, leaving: dict[str, Consu
 
 
 def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    if instance_id is None:
-        member = checks.known_member(group, member_id)
-    else:
-        member = checks.known_static_member(group, member_id, instance_id)
+    member = checks.known_member(group, member_id, instance_id)
     if member.description.classic is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
     return member

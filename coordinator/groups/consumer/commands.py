@@ -3,96 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
 from muster.assignors.assignor import Assignment, Member, Topic
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.consumer.group import Resolved, topics_of
 from muster.coordinator.groups.consumer.member import NOTHING, Description, TargetAssignment
-from muster.coordinator.state_machine.interface import Client, Command, Respond
+from muster.coordinator.state_machine.interface import Client, Command
 from muster.protocol.message import Message
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ConsumerHeartbeatCommand(Command):
-    """A ConsumerGroupHeartbeat. `drawn_id`: a fresh UUID, for a member without an id.
+    """A ConsumerGroupHeartbeat."""
 
-    `pattern_error`: RE2's message about an invalid regular expression. `prepared`: the data of a large classic group
-    that this heartbeat upgrades (`migration`); None when nothing was read.
-    """
-
-    __slots__ = ("drawn_id", "pattern_error", "prepared", "version")
-
-    def __init__(
-        self,
-        request: Message,
-        respond: Respond,
-        client: Client,
-        *,
-        drawn_id: str = "",
-        pattern_error: str | None = None,
-        version: int = 1,
-    ) -> None:
-        super().__init__(request, respond, client)
-        self.prepared: Any = None
-        self.drawn_id = drawn_id
-        self.pattern_error = pattern_error
-        self.version = version
+    _: KW_ONLY
+    drawn_id: str = ""
+    """A fresh UUID, for a member without an id."""
+    pattern_error: str | None = None
+    """RE2's message about an invalid regular expression."""
+    version: int = 1
+    prepared: Any = None
+    """The data of a large classic group that this heartbeat upgrades (`migration`); None when nothing was read."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class AssignmentWanted(Message):
     """A target assignment that this assignor is to compute. It leaves the core as replies do, when all is durable.
 
-    It has the group as it was, in values that do not change. The assignor's input is made of them where it works
-    (`members`, `topics`). `descriptions`: in the order in which Kafka iterates over the members. `names`: of the
-    subscribed topics. `targets`: those in force. `resolved`: the topics of patterns. `waiting`: heartbeats of members
-    without an epoch. `is_general`: "uniform" is to use the algorithm for differing subscriptions. `since_ms`: when the
-    first targets were requested first (monotonic).
+    It has the group as it was, in values that do not change. The assignor's input is made of them where it works.
     """
 
-    __slots__ = (
-        "_members",
-        "_topics",
-        "assignor",
-        "descriptions",
-        "epoch",
-        "group_id",
-        "image",
-        "is_general",
-        "names",
-        "resolved",
-        "since_ms",
-        "targets",
-        "waiting",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        group_id: str,
-        epoch: int,
-        assignor: str,
-        descriptions: Sequence[tuple[str, Description]],
-        names: Collection[str],
-        image: TopicsImage,
-        targets: Mapping[str, TargetAssignment],
-        resolved: Mapping[str, Resolved],
-        waiting: list[Command],
-        since_ms: int,
-        *,
-        is_general: bool = False,
-    ) -> None:
-        self.since_ms = since_ms
-        self.group_id = group_id
-        self.epoch = epoch
-        self.assignor = assignor
-        self.descriptions = descriptions
-        self.names = names
-        self.image = image
-        self.targets = targets
-        self.resolved = resolved
-        self.waiting = waiting
-        self.is_general = is_general
-        self._members: list[Member] | None = None
-        self._topics: dict[str, Topic] | None = None
+    group_id: str
+    epoch: int
+    assignor: str
+    descriptions: Sequence[tuple[str, Description]]
+    """The members in the order in which Kafka iterates over them."""
+    names: Collection[str]
+    """Of the subscribed topics."""
+    image: TopicsImage
+    targets: Mapping[str, TargetAssignment]
+    """Those in force."""
+    resolved: Mapping[str, Resolved]
+    """The topics of patterns."""
+    waiting: list[Command]
+    """Heartbeats of members without an epoch."""
+    since_ms: int
+    """When the first targets were requested first (monotonic)."""
+    is_general: bool = field(default=False, kw_only=True)
+    """Whether "uniform" is to use the algorithm for differing subscriptions."""
+    _members: list[Member] | None = field(default=None, init=False)
+    _topics: dict[str, Topic] | None = field(default=None, init=False)
 
     @property
     def topics(self) -> Mapping[str, Topic]:
@@ -140,28 +102,24 @@ class AssignmentWanted(Message):
         return made
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class AnswersDue(Message):
     """Waiting members whose answers are due in later iterations of the event loop. One can only answer some.
 
     It leaves the core as replies do, and returns to the core as a command.
     """
 
-    __slots__ = ("count", "group_id", "waiting")
-
-    def __init__(self, group_id: str, waiting: list[Command], count: int) -> None:
-        self.group_id = group_id
-        self.waiting = waiting
-        self.count = count
+    group_id: str
+    waiting: list[Command]
+    count: int
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class UpgradeWanted(Message):
     """A large classic group that a thread is to read, by the pure `read`, before this heartbeat upgrades it."""
 
-    __slots__ = ("command", "read")
-
-    def __init__(self, command: ConsumerHeartbeatCommand, read: Callable[[], Any]) -> None:
-        self.command = command
-        self.read = read
+    command: ConsumerHeartbeatCommand
+    read: Callable[[], Any]
 
 
 class UpgradePrepared(NamedTuple):
@@ -182,16 +140,14 @@ class AssignmentComputed(NamedTuple):
     prepared_target: Any = None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TopicsWanted(Message):
     """The topics of these regular expressions are to be found, as far as the client may see them."""
 
-    __slots__ = ("client", "group_id", "image", "patterns")
-
-    def __init__(self, group_id: str, client: Client, patterns: Sequence[str], image: TopicsImage) -> None:
-        self.group_id = group_id
-        self.client = client
-        self.patterns = patterns
-        self.image = image
+    group_id: str
+    client: Client
+    patterns: Sequence[str]
+    image: TopicsImage
 
 
 class TopicsFound(NamedTuple):

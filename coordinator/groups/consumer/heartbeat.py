@@ -176,7 +176,7 @@ def _there(step: Step, group_id: str) -> ConsumerGroup:
 def _sender(
     group: ConsumerGroup, command: ConsumerHeartbeatCommand, request: ConsumerGroupHeartbeatRequest, most: int
 ) -> _Sender:
-    checks.check_size(group, request.member_id, most)
+    checks.check_size(group.members, request.member_id, most)
     member_id, instance_id, epoch = request.member_id or command.drawn_id, request.instance_id, request.member_epoch
     if epoch == 0:
         there = None if instance_id is None else group.static_member(instance_id)
@@ -185,10 +185,7 @@ def _sender(
         if there.description.classic is None:
             checks.check_released(there, member_id, instance_id or "")
         return _Sender(member_id, None, there)
-    if instance_id is None:
-        member = checks.known_member(group, member_id)
-    else:
-        member = checks.known_static_member(group, member_id, instance_id)
+    member = checks.known_member(group, member_id, instance_id)
     checks.check_epoch(member, epoch, request.topic_partitions)
     return _Sender(member_id, member, None)
 

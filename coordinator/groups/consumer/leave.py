@@ -45,10 +45,7 @@ def answer(step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | No
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     if not isinstance(group, ConsumerGroup):
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-    if instance_id is None:
-        member = checks.known_member(group, member_id)
-    else:
-        member = checks.known_static_member(group, member_id, instance_id)
+    member = checks.known_member(group, member_id, instance_id)
     if instance_id is not None and request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         _go_away(step, group, member)
     else:
@@ -121,14 +118,9 @@ def on_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
 
 
 def _put_off(step: Step, member: ConsumerMember) -> bool:
-    """Give a member more time if an answer that it may have waited for was late. Returns whether that was done."""
-    classic, state, now_ms = member.description.classic, step.state, step.now.mono_ms
+    classic, state = member.description.classic, step.state
     timeout_ms = state.configs.of(member.group_id).session_timeout_ms if classic is None else classic.session_timeout_ms
-    until_ms = step.late_answers.until(state.deadlines.rang_ms - timeout_ms, timeout_ms, now_ms)
-    if until_ms <= now_ms:
-        return False
-    state.deadlines.set(member, until_ms)
-    return True
+    return step.put_off(member, state.deadlines.rang_ms - timeout_ms, timeout_ms)
 
 
 _CAUSES: Final = MappingProxyType(

@@ -6,6 +6,7 @@ Their size is bounded, also where thousands of members and partitions move. `his
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from muster.coordinator.groups.common.events import Trigger
@@ -31,39 +32,28 @@ MAX_FREED: Final = 20_000
 """Partitions without an owner whose time is measured. For further partitions this time is not reported."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class MemberProgress:
     """The progress of one member towards its target."""
 
-    __slots__ = (
-        "assigned",
-        "began_ms",
-        "lacking_ms",
-        "revoked",
-        "revoking_ms",
-        "revoking_since_ms",
-        "waited_ms",
-        "waits_for",
-    )
-
-    def __init__(self, began_ms: int) -> None:
-        self.began_ms = began_ms
-        self.revoking_since_ms: int | None = None
-        self.lacking_ms: int | None = None
-        self.revoked: list[CurrentAssignment] = []
-        self.revoking_ms = self.waited_ms = self.assigned = 0
-        self.waits_for: dict[str, int] = {}
+    began_ms: int
+    revoking_since_ms: int | None = None
+    lacking_ms: int | None = None
+    revoked: list[CurrentAssignment] = field(default_factory=list)
+    revoking_ms: int = 0
+    waited_ms: int = 0
+    assigned: int = 0
+    waits_for: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class AwaitedOwner:
     """A member with partitions that others wait for."""
 
-    __slots__ = ("partitions", "since_ms", "until_ms", "who")
-
-    def __init__(self, who: Trigger, since_ms: int) -> None:
-        self.who = who
-        self.since_ms = since_ms
-        self.until_ms: int | None = None
-        self.partitions = 0
+    who: Trigger
+    since_ms: int
+    until_ms: int | None = None
+    partitions: int = 0
 
 
 class ReconciliationFacts:
@@ -75,25 +65,8 @@ class ReconciliationFacts:
     """
 
     __slots__ = (
-        "assigned",
-        "assignor",
-        "began_ms",
-        "bumped_ms",
-        "cause",
-        "causes",
-        "changed",
-        "epochs",
-        "first_epoch",
-        "freed",
-        "members",
-        "owners",
-        "paused_ms",
-        "reported",
-        "revoked",
-        "slowest",
-        "target_ms",
-        "trigger",
-        "wanted_ms",
+        "assigned", "assignor", "began_ms", "bumped_ms", "cause", "causes", "changed", "epochs", "first_epoch", "freed",
+        "members", "owners", "paused_ms", "reported", "revoked", "slowest", "target_ms", "trigger", "wanted_ms",
     )  # fmt: skip
 
     def __init__(self, first_epoch: int, mono_ms: int, cause: str | None, trigger: Trigger | None) -> None:

@@ -176,8 +176,13 @@ def check_pattern(
     group: ConsumerGroup, before: Description, description: Description, command: ConsumerHeartbeatCommand
 ) -> None:
     """A pattern that is new to the group must be a valid expression. Raises Refused."""
-    pattern = description.pattern
-    if pattern and pattern != before.pattern and pattern not in group.patterns and command.pattern_error is not None:
+    if description.pattern != before.pattern and description.pattern not in group.patterns:
+        check_new_pattern(description.pattern, command)
+
+
+def check_new_pattern(pattern: str | None, command: ConsumerHeartbeatCommand) -> None:
+    """A pattern, if any, must be a valid expression. Raises Refused."""
+    if pattern and command.pattern_error is not None:
         raise Refused(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {command.pattern_error}.",

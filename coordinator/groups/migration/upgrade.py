@@ -17,7 +17,6 @@ from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.image import NO_TOPICS, TopicsImage
 from muster.coordinator.groups.common.records import tombstones
-from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import checks, classic_members, heartbeat, history, kafka_order, records, replay
 from muster.coordinator.groups.consumer.checks import Refused
@@ -36,7 +35,7 @@ from muster.coordinator.groups.consumer.member import (
     target_assignment,
 )
 from muster.coordinator.groups.consumer.member import STABLE as RECONCILED
-from muster.coordinator.groups.consumer.topics import hash_of_topics
+from muster.coordinator.groups.consumer.topics import check_new_pattern, hash_of_topics
 from muster.coordinator.state_machine.interface import Record
 from muster.protocol.consumer import decode_assignment, decode_subscription
 from muster.protocol.errors import ErrorCode
@@ -178,7 +177,9 @@ def heartbeat_to_classic_group(
             checks.check_request(request, command.version, step.state.settings)
             checks.check_names(step, request.subscribed_topic_names or ())
             rows = _members_of(step, group, command.prepared)
-            _check_newcomer(command, request, group, step.state.settings)
+            # What would be refused after the conversion is refused now: the group must not be converted then.
+            checks.check_size(group.members, request.member_id, step.state.settings.group_consumer_max_size)
+            check_new_pattern(request.subscribed_topic_regex, command)
             description = heartbeat.describe(NOBODY, request, command.client)
             newcomer_id = request.member_id or command.drawn_id
             present = _upgrade(step, group, rows, records.member_metadata(request.group_id, newcomer_id, description))
@@ -190,25 +191,6 @@ def heartbeat_to_classic_group(
         newcomer = Trigger(newcomer_id, request.instance_id, client.client_id, client.host, None)
         history.upgraded(step, present, newcomer)
     heartbeat.handle(step, command, request, present)
-
-
-def _check_newcomer(
-    command: ConsumerHeartbeatCommand,
-    request: ConsumerGroupHeartbeatRequest,
-    group: ClassicGroup,
-    settings: GroupSettings,
-) -> None:
-    """Refuse now what would be refused after the conversion: the group must not be converted then. Raises Refused."""
-    most = settings.group_consumer_max_size
-    if len(group.members) >= most and request.member_id not in group.members:
-        message = f"The consumer group has reached its maximum capacity of {most} members."
-        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
-    if request.subscribed_topic_regex and command.pattern_error is not None:
-        message = (
-            f"SubscribedTopicRegex `{request.subscribed_topic_regex}` is not a valid regular expression: "
-            f"{command.pattern_error}."
-        )
-        raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
 
 
 def _members_of(step: Step, group: ClassicGroup, prepared: Prepared | None) -> list[_Row]:

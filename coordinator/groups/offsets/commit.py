@@ -8,6 +8,7 @@ because `commit_prepared` makes and encodes no messages. Unusual cases are left 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from sys import intern
@@ -20,16 +21,14 @@ from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.records import HEADER, RECORD_BYTES, is_too_large
 from muster.coordinator.groups.common.state import SharedValues, State, Step
 from muster.coordinator.state_machine.interface import (
-    Client,
     Command,
     Now,
     Record,
-    Respond,
     encode_record,
     pack_key_value,
 )
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import ZERO_UUID, Message
+from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -118,14 +117,11 @@ def same_for_all(asked: OffsetCommitRequest | OffsetCommitResponse, error: int) 
     return OffsetCommitResponse(0, topics)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CommitCommand(Command):
     """An OffsetCommit with the version of its request: members of consumer groups may not use the older versions."""
 
-    __slots__ = ("version",)
-
-    def __init__(self, request: Message, respond: Respond, client: Client, version: int) -> None:
-        super().__init__(request, respond, client)
-        self.version = version
+    version: int
 
 
 def _error_of(group: Group | None, command: Command, request: OffsetCommitRequest, image: TopicsImage) -> int:

@@ -14,7 +14,7 @@ from muster.coordinator.groups.common import events, records
 from muster.coordinator.groups.common.committed_offsets import times_of
 from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT, Group
 from muster.coordinator.groups.common.state import State, Step
-from muster.coordinator.state_machine.deadlines import Due
+from muster.coordinator.state_machine.deadlines import ExpiryCheck
 
 RETENTION: Final = "retention"
 """Kind of the deadline of a check."""
@@ -26,12 +26,6 @@ REMOVE: Final = 20
 """Each record that is written counts this much."""
 CHUNK: Final = 250
 """Offsets of one topic that are one proposal."""
-BELIEVABLE_MS: Final = 60_000
-"""How far the wall clock may have been set since the last check. After a larger change, nothing expires at first.
-
-The next check must find the clock unchanged. A wrong clock would delete all offsets of all Empty groups.
-"""
-SLICE_AFTER_MS: Final = 1
 
 
 class Proposal(NamedTuple):
@@ -42,47 +36,9 @@ class Proposal(NamedTuple):
     partitions: list[int]
 
 
-class Retention(Due):
-    """The progress of the present check, and the deadline of the next one. Not persisted: a load begins anew."""
-
-    __slots__ = ("ahead_ms", "every_ms", "first_ms", "proposals")
-
-    kind = RETENTION
-
-    def __init__(self, first_ms: int) -> None:
-        """`first_ms`: the time from loading to the first check."""
-        super().__init__("")
-        self.first_ms = first_ms
-        self.every_ms = 0
-        self.proposals: Iterator[Proposal] | None = None
-        self.ahead_ms = 0
-        """By how much the wall clock was ahead of the monotonic one at the last check."""
-
-
-def start(step: Step, retention: Retention) -> None:
-    """The groups are loaded."""
-    retention.ahead_ms = step.now.wall_ms - step.now.mono_ms
-    retention.every_ms = step.state.settings.offsets_retention_check_interval_ms
-    step.state.deadlines.set(retention, step.now.mono_ms + retention.first_ms)
-
-
-def on_deadline(step: Step, _: object, retention: Retention) -> None:
+def on_deadline(step: Step, _: object, check: ExpiryCheck) -> None:
     """Begin a check, or go on with it."""
-    deadlines, mono_ms = step.state.deadlines, step.now.mono_ms
-    if retention.proposals is None and _is_believable(step, retention):
-        retention.proposals = _propose(step.state)
-    if retention.proposals is not None and not _slice(step, retention.proposals):
-        retention.every_ms = 0  # it continues at once
-        deadlines.set(retention, mono_ms + SLICE_AFTER_MS)
-        return
-    retention.proposals = None
-    retention.every_ms = step.state.settings.offsets_retention_check_interval_ms
-    deadlines.set(retention, mono_ms + retention.every_ms)
-
-
-def _is_believable(step: Step, retention: Retention) -> bool:
-    before_ms, retention.ahead_ms = retention.ahead_ms, step.now.wall_ms - step.now.mono_ms
-    return abs(retention.ahead_ms - before_ms) <= BELIEVABLE_MS
+    check.run(step.state.deadlines, step.now, lambda: _propose(step.state), lambda proposals: _slice(step, proposals))
 
 
 def _propose(state: State) -> Iterator[Proposal]:

@@ -6,6 +6,7 @@ As on Kafka, the request does not renew the session of the member.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from muster.coordinator.groups.common import records
@@ -14,7 +15,7 @@ from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.records import is_too_large
 from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.offsets.commit import OFFSET_RECORD_BYTES, is_longer
-from muster.coordinator.state_machine.interface import Client, Command, Producer, Record, Respond
+from muster.coordinator.state_machine.interface import Command, Producer, Record
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.txn_offset_commit import (
@@ -28,16 +29,12 @@ from muster.protocol.messages.txn_offset_commit import (
 NO_EXPIRY: Final = -1
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TxnCommitCommand(Command):
-    """A TxnOffsetCommit. `append_error`: the error of the log for records of its producer now (epoch, verification), or
-    0.
-    """
+    """A TxnOffsetCommit."""
 
-    __slots__ = ("append_error",)
-
-    def __init__(self, request: TxnOffsetCommitRequest, respond: Respond, client: Client, append_error: int) -> None:
-        super().__init__(request, respond, client)
-        self.append_error = append_error
+    append_error: int
+    """The error of the log for records of its producer now (epoch, verification), or 0."""
 
 
 def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitRequest) -> None:

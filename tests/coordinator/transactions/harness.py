@@ -96,7 +96,7 @@ class TransactionHarness:
 
         command = TransactionCommand(request, respond, peer, version, spare)
         if isinstance(request, ListTransactionsRequest):
-            command = ListCommand(request, respond, peer, [*self.core.state.transactions, "gone"])
+            command = ListCommand(request, respond, peer, among=[*self.core.state.transactions, "gone"])
         self.collect(self.core.handle(command, self.now, self.max_bytes))
         if command.spare_producer_id != -1:
             self.spare -= 1

@@ -6,6 +6,7 @@ import pytest
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.offsets import retention
+from muster.coordinator.state_machine.deadlines import SLICE_AFTER_MS
 from muster.coordinator.state_machine.interface import Now, Output
 from muster.protocol.consumer import encode_subscription
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -156,7 +157,7 @@ def test_many_expired_offsets_are_deleted_in_steps() -> None:
     assert due is not None
     while harness.core.group_count:
         output = look(harness, START.wall_ms)
-        assert harness.now.mono_ms == due + len(slices) * retention.SLICE_AFTER_MS
+        assert harness.now.mono_ms == due + len(slices) * SLICE_AFTER_MS
         slices.append(len(output.records))
     assert sum(slices) == 3 * size + 3
     assert max(slices) <= retention.SLICE / retention.REMOVE + retention.CHUNK
@@ -172,7 +173,7 @@ def test_a_search_without_expired_offsets_ends() -> None:
         value = OffsetCommitValue(1, commit_timestamp=START.wall_ms)
         harness.core.replay([(OffsetCommitKey(f"g{i}", "t", 0), value)], harness.now)
     look(harness, START.wall_ms)
-    assert harness.core.next_deadline_ms() == harness.now.mono_ms + retention.SLICE_AFTER_MS
+    assert harness.core.next_deadline_ms() == harness.now.mono_ms + SLICE_AFTER_MS
     while harness.core.next_deadline_ms() != harness.now.mono_ms + MINUTE:
         look(harness, START.wall_ms)
     assert harness.records == []
@@ -193,7 +194,7 @@ def test_changes_between_two_steps_of_the_expiration_are_seen(monkeypatch: pytes
     harness.send(DeleteGroupsRequest(["new"]))
     harness.join(group="new")  # another one of that name
     before = len(harness.records)
-    while harness.core.next_deadline_ms() == harness.now.mono_ms + retention.SLICE_AFTER_MS:
+    while harness.core.next_deadline_ms() == harness.now.mono_ms + SLICE_AFTER_MS:
         look(harness, wall_ms)
     assert [repr(record.key) for record in harness.records[before:]] == [
         "OffsetCommitKey(group='g', topic='t', partition=3)"
