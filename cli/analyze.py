@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
+from muster.cli.output import fail
 from muster.client import hints, security
 from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.config.listeners import parse_addresses, show
@@ -20,16 +20,13 @@ def run(options: argparse.Namespace) -> int:
         _add_security(options)
         arguments.read(options)  # before the user waits for Spark
     except arguments.BadArgument as error:
-        print(f"{PROG}: {error}", file=sys.stderr)
-        return 2
+        return fail(PROG, error, 2)
     if options.bootstrap_server is not None and (why := _speaks_another(options)) is not None:
-        print(f"{PROG}: {why}", file=sys.stderr)
-        return 1
+        return fail(PROG, why)
     try:
         from muster.pipeline.analyze import analyze
     except ImportError as error:
-        print(f"{PROG}: it needs Spark, and {error.name or error} is not there: {EXTRA}", file=sys.stderr)
-        return 1
+        return fail(PROG, f"it needs Spark, and {error.name or error} is not there: {EXTRA}")
     return analyze(options, PROG)
 
 

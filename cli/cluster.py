@@ -6,9 +6,9 @@ import argparse
 import asyncio
 import json
 import os
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from muster.cli.output import fail
 from muster.coordinator.log.checkpoints import encode_uuid
 from muster.coordinator.system import uuids
 from muster.postgres import schema
@@ -19,23 +19,25 @@ if TYPE_CHECKING:
     from muster.postgres.administration import ClusterStatus, Status
 
 
+COMMAND: Final = "muster cluster"
+
+
 def run(options: argparse.Namespace) -> int:
     """Run the command. Exit status 0; 1 when the database refuses or does not answer."""
     url = getattr(options, "url", None)
     wrong = None if url is None else wrong_url(url)
     if wrong is not None:
-        print(f"muster cluster: {wrong}", file=sys.stderr)
-        return 2
+        return fail(COMMAND, wrong, 2)
     try:
         check()
     except MissingExtra as error:
-        return _failed(str(error))
+        return fail(COMMAND, error)
     try:
         return asyncio.run(_ACTIONS[options.action](options))
     except StoreRefused as error:
-        return _failed(str(error))
+        return fail(COMMAND, error)
     except StoreAway as error:
-        return _failed(f"the database cannot be reached: {_why(error)}; is PostgreSQL running there?")
+        return fail(COMMAND, f"the database cannot be reached: {_why(error)}; is PostgreSQL running there?")
 
 
 def wrong_url(url: str) -> str | None:
@@ -55,23 +57,18 @@ def _why(error: Exception) -> str:
     return str(error)
 
 
-def _failed(why: str) -> int:
-    print(f"muster cluster: {why}", file=sys.stderr)
-    return 1
-
-
 async def _init(options: argparse.Namespace) -> int:
     from muster.postgres import administration
 
     if not options.name.strip():
-        return _failed("--name is empty; give the cluster a name, or none for the default one")
+        return fail(COMMAND, "--name is empty; give the cluster a name, or none for the default one")
     cluster_id = options.cluster_id or encode_uuid(uuids.draw_uuid())
     identity = Identity(cluster_id, encode_uuid(uuids.draw_uuid()))
     done, found, is_new = await administration.init(options.url, options.name, identity)
     for migration in done:
         print(f"tables of version {migration.version}: {migration.about}")
     if options.cluster_id is not None and found != options.cluster_id:
-        return _failed(f"the cluster {options.name} is there, and has the id {found}, not {options.cluster_id}")
+        return fail(COMMAND, f"the cluster {options.name} is there, and has the id {found}, not {options.cluster_id}")
     print(f"the cluster {options.name} is {'made' if is_new else 'there'}, with the id {found}")
     return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from muster.cli.command_tree import FILES, FOLDERS, Node, Option, Tree, Value, tree_of
 from muster.cli.options import build_parser
@@ -79,28 +79,21 @@ complete -F _muster muster
 
 def _bash(tree: Tree) -> str:
     nodes = "\n".join(_bash_node(path, node) for path, node in tree.items())
-    values = "\n".join(
-        f"    {shlex.quote(' '.join(place))}) kind={shlex.quote(does)} ;;"
-        for place, does in _values(tree, _bash_values)
-    )
+    kinds = _values(tree, lambda value: value.kind if value.kind in (FILES, FOLDERS) else " ".join(value.words))
+    values = "\n".join(f"    {shlex.quote(' '.join(place))}) kind={shlex.quote(kind)} ;;" for place, kind in kinds)
     return _BASH % {"nodes": nodes, "values": values}
 
 
 def _bash_node(path: tuple[str, ...], node: Node) -> str:
-    options = _joined(word for one in node.options for word in one.words)
-    values = _joined(word for one in node.options if one.value is not None for word in one.words)
+    options = " ".join(word for one in node.options for word in one.words)
     return (
-        f"    {shlex.quote(' '.join(path))}) commands={shlex.quote(_joined(node.commands))} "
-        f"options={shlex.quote(options)} values={shlex.quote(values)} ;;"
+        f"    {shlex.quote(' '.join(path))}) commands={shlex.quote(' '.join(node.commands))} "
+        f"options={shlex.quote(options)} values={shlex.quote(_with_value(node))} ;;"
     )
 
 
-def _bash_values(value: Value) -> str:
-    return value.kind if value.kind in (FILES, FOLDERS) else _joined(value.words)
-
-
-def _joined(words: Iterable[str]) -> str:
-    return " ".join(words)
+def _with_value(node: Node) -> str:
+    return " ".join(word for one in node.options if one.value is not None for word in one.words)
 
 
 _ZSH = """\
@@ -155,10 +148,8 @@ def _zsh(tree: Tree) -> str:
 def _zsh_node(path: tuple[str, ...], node: Node) -> str:
     commands = " ".join(_zsh_described(name, about) for name, about in node.commands.items())
     options = " ".join(_zsh_described(word, one.about) for one in node.options for word in one.words)
-    values = " ".join(word for one in node.options if one.value is not None for word in one.words)
-    return (
-        f"    {shlex.quote(' '.join(path))}) commands=({commands}) options=({options}) values={shlex.quote(values)} ;;"
-    )
+    place, values = shlex.quote(" ".join(path)), shlex.quote(_with_value(node))
+    return f"    {place}) commands=({commands}) options=({options}) values={values} ;;"
 
 
 def _zsh_described(word: str, about: str) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import socket
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
-from muster.cli.output import print_json, print_table, say
+from muster.cli.output import fail, print_json, print_table
 from muster.cli.running_server import Control, ControlFailed, path
 from muster.client.connection import RequestFailed
 from muster.client.kafka_client import KafkaClient, read_command_config
@@ -29,16 +28,13 @@ def run(options: argparse.Namespace) -> int:
     """Send the question to the server; exit status 1 when it refuses, or does not run."""
     node_id = getattr(options, "node", None)
     if options.command_config is not None and options.bootstrap_server is None:
-        say("muster nodes: --command-config is for --bootstrap-server: give both", sys.stderr)
-        return 2
+        return fail("muster nodes", "--command-config is for --bootstrap-server: give both", 2)
     try:
         answer = _answer(options, node_id)
     except ConfigError as error:
-        say(f"muster nodes: {error}", sys.stderr)
-        return 2
+        return fail("muster nodes", error, 2)
     if "error" in answer:
-        say(f"muster nodes: {answer['error']}", sys.stderr)
-        return 1
+        return fail("muster nodes", answer["error"])
     rows = answer["nodes"]
     if options.json:
         for row in rows:

@@ -34,6 +34,12 @@ def say(text: str, to: TextIO | None = None) -> None:
     print(shown(text), file=to or sys.stdout, flush=True)
 
 
+def fail(command: str, why: object, status: int = 1) -> int:
+    """Print to stderr why a command fails, and return its exit status."""
+    say(f"{command}: {why}", sys.stderr)
+    return status
+
+
 def say_sentence(text: str) -> None:
     """Print a sentence to stdout, `shown`; on a terminal in lines that fit."""
     wide = terminal_width()
@@ -118,6 +124,17 @@ def _widths(head: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
 def print_json(value: Mapping[str, object]) -> None:
     """Print one JSON line."""
     print(as_json(value), flush=True)
+
+
+def print_rows(head: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool) -> None:
+    """Print a table, or a JSON line for each row. The JSON names are the heads in lower case."""
+    if not as_json:
+        if rows:
+            print_table(head, rows)
+        return
+    names = [one.lower().replace(" ", "_") for one in head]
+    for row in rows:
+        print_json(dict(zip(names, row, strict=True)))
 
 
 def ranges(numbers: Sequence[int]) -> str:

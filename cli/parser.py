@@ -6,9 +6,10 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from types import MappingProxyType
+from typing import Any, Final, NoReturn
 
 DEFAULT_CONTROL = "127.0.0.1:9094"
 TWO_WORDS = ("groups offsets reset", "groups offsets delete")
@@ -153,31 +154,80 @@ def folder(text: str) -> Path:
     return Path(text)
 
 
+How = Mapping[str, Any]
+"""Further arguments of `add_argument` for some options and arguments, by their `dest`."""
+
+
+def add_commands(
+    commands: Any, table: str, how: How = MappingProxyType({}), **more: Any
+) -> dict[str, argparse.ArgumentParser]:
+    """Add the commands of a table, and return their parsers by name. `more`: for `add_parser`.
+
+    A command is a line with its name, its `run` (see `cli.options`; - is none) and its help. Two spaces divide them.
+    The indented lines behind it are its description, each behind a `|`, and its options (see `add_options`). Lines
+    that are indented twice continue a line.
+    """
+    made: dict[str, argparse.ArgumentParser] = {}
+    if "epilog" in more:
+        more["formatter_class"] = argparse.RawDescriptionHelpFormatter
+    for block in re.split(r"\n(?=\S)", re.sub(r"\n {8,}", " ", table.strip())):
+        head, *lines = block.splitlines()
+        name, run, about = head.split("  ", 2)
+        description = " ".join([line[6:] for line in lines if line.startswith("    | ")])
+        made[name] = commands.add_parser(name, help=about, **({"description": description or None} | more))
+        add_options(made[name], "\n".join([line[4:] for line in lines if not line.startswith("    | ")]), how)
+        if run != "-":
+            made[name].set_defaults(run=run)
+    return made
+
+
+def add_options(parser: Any, table: str, how: How = MappingProxyType({})) -> None:
+    """Add the options and arguments of a table, which has the form of a help text.
+
+    A line has a name, the name of its value, two spaces, and the help; indented lines continue it. An option with `+`
+    may be given several times. The `*`, `+` or `?` of an argument is its `nargs`. Options behind `/` exclude each
+    other. The value of a FILE, PATH or DIR is a Path.
+    """
+    group = None
+    for row in re.sub(r"\n +", " ", table.strip()).splitlines():
+        group = (group or parser.add_mutually_exclusive_group()) if row.startswith("/ ") else None
+        head, _, about = row.removeprefix("/ ").partition("  ")
+        name, _, metavar = head.partition(" ")
+        mark = name[-1] if name[-1] in "*+?" else ""
+        name = name.removesuffix(mark)
+        given: dict[str, Any] = {"help": about or None}
+        if not metavar:
+            given["action"] = "store_true"
+        else:
+            given |= {"metavar": metavar, "type": Path if metavar in ("FILE", "PATH", "DIR") else None}
+        if mark:
+            given |= {"action": "append", "default": []} if name.startswith("--") else {"nargs": mark}
+        (group or parser).add_argument(name, **given | how.get(name.lstrip("-").replace("-", "_"), {}))
+
+
 def options_of_cluster() -> argparse.ArgumentParser:
     """The options for the server, the security and the form of the output: a parent of other parsers."""
     shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument(
-        "--bootstrap-server",
-        metavar="HOST:PORT[,…]",
-        default="localhost:9092",
-        help="servers of the cluster, the first that answers is asked (default: %(default)s)",
-    )
-    shared.add_argument(
-        "--command-config", type=Path, metavar="FILE", help="a client.properties as Kafka's tools have it: TLS, SASL"
-    )
-    shared.add_argument("--json", action="store_true", help="JSON lines instead of text for people")
+    add_options(shared, _OF_CLUSTER, {"bootstrap_server": {"default": "localhost:9092"}})
     return shared
+
+
+_OF_CLUSTER: Final = """
+--bootstrap-server HOST:PORT[,…]  servers of the cluster, the first that answers is asked (default: %(default)s)
+--command-config FILE  a client.properties as Kafka's tools have it: TLS, SASL
+--json  JSON lines instead of text for people
+"""
 
 
 def options_of_control() -> argparse.ArgumentParser:
     """The options of each command that uses the control."""
     shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument(
-        "--control",
-        metavar="HOST:PORT",
-        default=os.environ.get("MUSTER_CONTROL", DEFAULT_CONTROL),
-        help=f"as the server was given it (default: MUSTER_CONTROL, else {DEFAULT_CONTROL})",
-    )
-    shared.add_argument("--control-token", type=Path, metavar="FILE", help="as the server was given it")
-    shared.add_argument("--json", action="store_true", help="JSON instead of text for people")
+    add_options(shared, _OF_CONTROL, {"control": {"default": os.environ.get("MUSTER_CONTROL", DEFAULT_CONTROL)}})
     return shared
+
+
+_OF_CONTROL: Final = f"""
+--control HOST:PORT  as the server was given it (default: MUSTER_CONTROL, else {DEFAULT_CONTROL})
+--control-token FILE  as the server was given it
+--json  JSON instead of text for people
+"""

@@ -6,11 +6,12 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from muster.cli.output import as_json, printing, say
+from muster.cli.output import as_json, fail, printing, say
 from muster.cli.parser import like
 from muster.client.connection import RequestFailed
 from muster.client.kafka_client import KafkaClient, read_command_config
@@ -29,33 +30,39 @@ def one_of(option: str, given: Sequence[str], known: Sequence[str]) -> list[str]
     return found
 
 
-def run_with_client(
-    command: str,
-    options: argparse.Namespace,
-    answer: Callable[[KafkaClient], int],
-    check: Callable[[], object] = lambda: None,
-) -> int:
-    """Have `answer(client)` print the answer of the server, and return the exit status.
+Answer = Callable[[KafkaClient, argparse.Namespace], int]
+"""Prints the answer of a cluster, and returns the exit status."""
 
-    `command`: as the user called it. `check` may raise ConfigError for wrong options.
-    """
-    try:
-        addresses = parse_addresses(options.bootstrap_server, "--bootstrap-server")
-        security = read_command_config(options.command_config)
-        if getattr(options, "last", None) is not None and options.last < 1:
-            raise ConfigError(f"--last {options.last}: a number of events, 1 or more, was expected")
-        check()
-    except ConfigError as error:
-        say(f"{command}: {error}", sys.stderr)
-        return 2
-    try:
-        with KafkaClient(addresses, security) as client:
-            return printing(command, lambda: answer(client))
-    except RequestFailed as failure:
-        say(f"{command}: {failure}", sys.stderr)
-    except KeyboardInterrupt:
-        return 130
-    return 1
+
+def with_client(
+    *checks: Callable[[argparse.Namespace], object],
+) -> Callable[[Answer], Callable[[argparse.Namespace], int]]:
+    """Make a command of an `Answer`. The `checks` of its options are first. They may raise ConfigError."""
+
+    def decorate(answer: Answer) -> Callable[[argparse.Namespace], int]:
+        @wraps(answer)
+        def run(options: argparse.Namespace) -> int:
+            command = f"muster {options.command} {options.verb}"
+            try:
+                addresses = parse_addresses(options.bootstrap_server, "--bootstrap-server")
+                security = read_command_config(options.command_config)
+                if getattr(options, "last", None) is not None and options.last < 1:
+                    raise ConfigError(f"--last {options.last}: a number of events, 1 or more, was expected")
+                for check in checks:
+                    check(options)
+            except ConfigError as error:
+                return fail(command, error, WRONG)
+            try:
+                with KafkaClient(addresses, security) as client:
+                    return printing(command, lambda: answer(client, options))
+            except RequestFailed as failure:
+                return fail(command, failure)
+            except KeyboardInterrupt:
+                return 130
+
+        return run
+
+    return decorate
 
 
 MAX_PORT: Final = 65_535

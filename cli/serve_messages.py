@@ -124,7 +124,7 @@ def _sasl(listener: Listener, live: Live, warnings: list[str]) -> Iterator[str]:
         yield f"  PLAIN knows {len(settings.users)} user{'s' * (len(settings.users) != 1)}."
     bearer = settings.bearer
     if bearer is not None and bearer.unsecured is not None:
-        what = "tokens of OAUTHBEARER need no signature, so whoever comes is who it says it is"
+        what = "tokens of OAUTHBEARER need no signature, so each client is who it says it is"
         warnings.append(f"warning: listener {listener.name}: {what}; only for tests")
     elif bearer is not None:
         expected = bearer.expected
@@ -132,7 +132,7 @@ def _sasl(listener: Listener, live: Live, warnings: list[str]) -> Iterator[str]:
         audiences = ", ".join(sorted(expected.audiences)) or "nobody (tokens that name an audience are refused)"
         yield f"  Tokens of OAUTHBEARER are signed by {issuer}, for {audiences}."
         if bearer.is_open:
-            what = "the keys for tokens come by http, so they can be exchanged on the way"
+            what = "the keys for tokens are fetched by http, so they can be exchanged on the way"
             warnings.append(f"warning: listener {listener.name}: {what}; use https")
     if any(settings.max_reauth_ms.values()):
         yield f"  They say so again after {max(settings.max_reauth_ms.values())} ms at most."

@@ -14,7 +14,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.net.http_get import http_post
@@ -47,13 +47,6 @@ _USED_UNTIL: Final = 0.8
 
 class NoToken(Exception):
     """No token could be had. The text is a sentence without secrets."""
-
-
-class TokenSource(Protocol):
-    """A source of tokens."""
-
-    def fetch(self) -> str:
-        """A token. Raises NoToken."""
 
 
 class Bearer:
@@ -89,7 +82,7 @@ class InlineToken(NamedTuple):
     token: str
 
     def fetch(self) -> str:
-        """See `TokenSource`."""
+        """Return a token."""
         return self.token
 
 
@@ -99,7 +92,7 @@ class FileToken(NamedTuple):
     path: str
 
     def fetch(self) -> str:
-        """See `TokenSource`."""
+        """Return a token."""
         try:
             with Path(self.path).open("rb") as file:
                 return file.read(MAX_TOKEN_BYTES).decode()
@@ -114,7 +107,7 @@ class UnsecuredToken(NamedTuple):
     lifetime_s: int
 
     def fetch(self) -> str:
-        """See `TokenSource`."""
+        """Return a token."""
         now_s = wall_now_ms() // 1000
         claims = {"iat": now_s, "exp": now_s + self.lifetime_s, **self.claims}
         parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
@@ -132,7 +125,7 @@ class TokenEndpoint(NamedTuple):
     context: ssl.SSLContext | None = None
 
     def fetch(self) -> str:
-        """See `TokenSource`."""
+        """Return a token."""
         form = {"grant_type": "client_credentials"} | ({} if self.scope is None else {"scope": self.scope})
         pair = [self.client_id, self.client_secret]
         if self.quotes:
@@ -150,6 +143,10 @@ class TokenEndpoint(NamedTuple):
         if not isinstance(found, str):
             raise NoToken(f"{shown(self.url)} answers without an access_token")
         return found
+
+
+TokenSource = InlineToken | FileToken | UnsecuredToken | TokenEndpoint
+"""A source of tokens. Its `fetch` may raise NoToken."""
 
 
 def _why(error: OSError) -> object:

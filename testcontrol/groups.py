@@ -258,7 +258,7 @@ class Groups:
                     offset = partition.log.durable_offset if to == "latest" else int(to)
                 wanted.setdefault(name, {})[index] = offset
         if not wanted:
-            raise CannotBeDone("it is not said of which topics the offsets are to be reset")
+            raise CannotBeDone("name the topics whose offsets are to be reset")
         return wanted
 
     async def _submit(self, group_id: str, request: OffsetCommitRequest) -> Any:

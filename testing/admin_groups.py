@@ -196,7 +196,7 @@ def reset(cluster: KafkaClient, topics: AdminTopics, group: GroupView, to: Any, 
             ends = topics.start_offsets(name) if to == "earliest" else topics.end_offsets(name)
             wanted[name] = {one: int(to) for one in ends} if isinstance(to, int) else ends
     if not wanted:
-        raise CannotBeDone("it is not said of which topics the offsets are to be reset")
+        raise CannotBeDone("name the topics whose offsets are to be reset")
     rows = [
         OffsetCommitRequestTopic(name, partitions=[OffsetCommitRequestPartition(*row) for row in places.items()])
         for name, places in wanted.items()

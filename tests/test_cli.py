@@ -561,8 +561,8 @@ def test_check_says_whose_tokens_are_taken(tmp_path: Path) -> None:
     assert "Delegation tokens are made for clients that have authenticated, and used with SCRAM." in lines
     assert "hush" not in said.stdout
     assert lines[-3:] == [
-        "warning: listener S: tokens of OAUTHBEARER need no signature, so whoever comes is who it says it is; only for "
+        "warning: listener S: tokens of OAUTHBEARER need no signature, so each client is who it says it is; only for "
         "tests",
-        "warning: listener T: the keys for tokens come by http, so they can be exchanged on the way; use https",
+        "warning: listener T: the keys for tokens are fetched by http, so they can be exchanged on the way; use https",
         "warning: delegation.token.secret.key is given, but no listener has SCRAM: no token can be used",
     ]

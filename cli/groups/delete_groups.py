@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from muster.cli.groups import offsets
-from muster.cli.groups.option_values import Chosen, check_groups, check_name, group_names, wanted_topics
+from muster.cli.groups.option_values import Chosen, check_group, check_groups, group_names, wanted_topics
 from muster.cli.groups.read_groups import Description, Member, NoGroup, all_groups, find_group
-from muster.cli.output import print_json, print_table, say
-from muster.cli.running_server import run_with_client
+from muster.cli.output import print_rows, say
+from muster.cli.running_server import with_client
 from muster.client.connection import RequestFailed, sentence
 from muster.client.kafka_client import KafkaClient, Partition
 from muster.coordinator.config.checks import ConfigError
@@ -222,50 +222,33 @@ def _chosen(found: Description, ids: Sequence[str], instances: Sequence[str], *,
 
 
 def _print(head: Sequence[str], rows: Sequence[Sequence[Any]], *, as_json: bool) -> None:
-    if as_json:
-        names = [one.lower() for one in head]
-        for row in rows:
-            print_json(dict(zip(names, row, strict=True)))
-    elif rows:
-        print_table(head, [(*row[:-1], "yes" if row[-1] else "no") for row in rows])
+    """Print rows; the last cell says whether a thing was done."""
+    cells = rows if as_json else [(*row[:-1], "yes" if row[-1] else "no") for row in rows]
+    print_rows(head, cells, as_json=as_json)
 
 
-def run_delete_groups(options: argparse.Namespace) -> int:
+@with_client(check_groups)
+def run_delete_groups(client: KafkaClient, options: argparse.Namespace) -> int:
     """Run `muster groups delete`, and return the exit status."""
-    return run_with_client(
-        "muster groups delete",
-        options,
-        lambda client: delete_groups(client, group_names(options), execute=options.execute, as_json=options.json),
-        lambda: check_groups(options),
-    )
+    return delete_groups(client, group_names(options), execute=options.execute, as_json=options.json)
 
 
-def run_delete_offsets(options: argparse.Namespace) -> int:
+@with_client(check_group, wanted_topics)
+def run_delete_offsets(client: KafkaClient, options: argparse.Namespace) -> int:
     """Run `muster groups offsets delete`, and return the exit status."""
-
-    def check() -> None:
-        check_name(options.group)
-        wanted_topics(options)
-
-    def answer(client: KafkaClient) -> int:
-        chosen = wanted_topics(options)
-        return delete_offsets(client, options.group, chosen, execute=options.execute, as_json=options.json)
-
-    return run_with_client("muster groups offsets delete", options, answer, check)
+    chosen = wanted_topics(options)
+    return delete_offsets(client, options.group, chosen, execute=options.execute, as_json=options.json)
 
 
-def run_remove_members(options: argparse.Namespace) -> int:
+def _check_members(options: argparse.Namespace) -> None:
+    if bool(options.member_id or options.instance_id) == options.all_members:
+        raise ConfigError("--member-id ID, --instance-id ID or --all-members was expected")
+
+
+@with_client(check_group, _check_members)
+def run_remove_members(client: KafkaClient, options: argparse.Namespace) -> int:
     """Run `muster groups remove-member`, and return the exit status."""
-
-    def check() -> None:
-        check_name(options.group)
-        if bool(options.member_id or options.instance_id) == options.all_members:
-            raise ConfigError("--member-id ID, --instance-id ID or --all-members was expected")
-
-    def answer(client: KafkaClient) -> int:
-        return remove_members(
-            client, options.group, options.member_id, options.instance_id, everyone=options.all_members,
-            reason=options.reason, execute=options.execute, as_json=options.json,
-        )  # fmt: skip
-
-    return run_with_client("muster groups remove-member", options, answer, check)
+    return remove_members(
+        client, options.group, options.member_id, options.instance_id, everyone=options.all_members,
+        reason=options.reason, execute=options.execute, as_json=options.json,
+    )  # fmt: skip

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from muster.cli.groups.option_values import as_csv, check_form, check_groups, group_names, output_form
 from muster.cli.groups.read_groups import Description, NoGroup, all_groups, find_group, share_offsets, why_refused
-from muster.cli.output import print_json, print_table, ranges, say
-from muster.cli.running_server import run_with_client
+from muster.cli.output import print_rows, ranges, say
+from muster.cli.running_server import with_client
 from muster.client.connection import RequestFailed, sentence
 from muster.client.kafka_client import KafkaClient, Partition, end_offsets
 from muster.protocol.api import ApiKey
@@ -150,19 +150,10 @@ class Row(NamedTuple):
     member: str | None
 
 
-def run_offsets(options: argparse.Namespace) -> int:
+@with_client(check_groups, check_form)
+def run_offsets(client: KafkaClient, options: argparse.Namespace) -> int:
     """Run `muster groups offsets`, and return the exit status."""
-
-    def check() -> None:
-        check_groups(options)
-        check_form(options)
-
-    return run_with_client(
-        "muster groups offsets",
-        options,
-        lambda client: offsets(client, group_names(options), form=output_form(options)),
-        check,
-    )
+    return offsets(client, group_names(options), form=output_form(options))
 
 
 def offsets(client: KafkaClient, group_ids: Sequence[str] | None, *, form: str) -> int:
@@ -229,13 +220,8 @@ def _print(client: KafkaClient, rows: Iterable[Row], form: str, *, with_group: b
         return
     ends = end_offsets(client, {(one.topic, one.partition) for one in found})
     cells = [_cells(one, ends.get((one.topic, one.partition))) for one in found]
-    if form == "json":
-        names = [one.lower() for one in _HEAD]
-        for row in cells:
-            print_json(dict(zip(names, row, strict=True)))
-    elif cells:
-        first = 0 if with_group else 1
-        print_table(_HEAD[first:], [row[first:] for row in cells])
+    first = 0 if with_group or form == "json" else 1
+    print_rows(_HEAD[first:], [row[first:] for row in cells], as_json=form == "json")
 
 
 def _cells(row: Row, end: int | None) -> tuple[object, ...]:

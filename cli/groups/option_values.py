@@ -40,12 +40,8 @@ class Planned(NamedTuple):
     offset: int
 
 
-def chosen_topics(words: Sequence[str]) -> list[Chosen]:
+def chosen_topic(word: str) -> Chosen:
     """TOPIC or TOPIC:0,1,4-6, as in Kafka's tool. Raises ConfigError."""
-    return [_chosen(word) for word in words]
-
-
-def _chosen(word: str) -> Chosen:
     topic, colon, numbers = word.rpartition(":")
     if not colon:
         topic = word
@@ -75,15 +71,22 @@ def whole_number(option: str, text: str, least: int = 0) -> int:
 
 
 def duration_ms(option: str, text: str) -> int:
-    """A duration in ISO 8601 as in Kafka's tool, or 500ms, 10s, 5m, 2h, 1d. Raises ConfigError."""
-    short = _SHORT.fullmatch(text)
-    if short is not None:
-        return int(short[1]) * _UNITS_MS[short[2]]
+    """A duration in ISO 8601 as in Kafka's tool, or as in `short_duration_ms`. Raises ConfigError."""
+    if _SHORT.fullmatch(text) is not None:
+        return short_duration_ms(option, text)
     match = _DURATION.fullmatch(text)
     if match is None or not any(match[unit] for unit in "dhms"):
         raise ConfigError(f"{option} {text}: a duration such as PT1H30M, P7D, 30m or 2h was expected")
     ms = sum(int(match[unit] or 0) * _UNITS_MS[unit] for unit in "dhms") + int((match["f"] or "")[:3].ljust(3, "0"))
     return -ms if match["sign"] == "-" else ms
+
+
+def short_duration_ms(option: str, text: str) -> int:
+    """A duration with its unit: 500ms, 10s, 5m, 2h, 1d. Raises ConfigError."""
+    match = _SHORT.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"{option} {text}: a time such as 500ms, 10s, 5m or 2h was expected")
+    return int(match[1]) * _UNITS_MS[match[2]]
 
 
 def time_ms(option: str, text: str) -> int:
@@ -184,6 +187,11 @@ def check_name(group: str | None) -> None:
         raise ConfigError("GROUP '': the name of a group was expected")
 
 
+def check_group(options: argparse.Namespace) -> None:
+    """Check the name of GROUP. Raises ConfigError."""
+    check_name(options.group)
+
+
 def check_form(options: argparse.Namespace) -> None:
     """Check that one form of output is chosen. Raises ConfigError."""
     if options.json and options.export:
@@ -205,7 +213,7 @@ def wanted_topics(options: argparse.Namespace) -> tuple[Chosen, ...] | None:
     if bool(options.topic) == options.all_topics:
         both = "both were given" if options.topic else "none was given"
         raise ConfigError(f"--topic TOPIC or --all-topics was expected, one of them; {both}")
-    return tuple(chosen_topics(options.topic)) if options.topic else None
+    return tuple(map(chosen_topic, options.topic)) if options.topic else None
 
 
 def reset_plan(options: argparse.Namespace) -> ResetPlan:

@@ -12,8 +12,8 @@ from itertools import count
 from typing import Any, Final, NamedTuple
 
 from muster.cli.options.groups import GROUP_STATES, GROUP_TYPES
-from muster.cli.output import print_json, print_table, say
-from muster.cli.running_server import one_of, run_with_client
+from muster.cli.output import print_rows, say
+from muster.cli.running_server import one_of, with_client
 from muster.client.connection import Connection, RequestFailed, sentence
 from muster.client.kafka_client import KafkaClient, Partition
 from muster.protocol.api import ApiKey
@@ -67,34 +67,20 @@ def _group_on(partition: int, partitions: int) -> str:
     return next(name for name in map(str, count()) if group_partition(name, partitions) == partition)
 
 
-def run_list(options: argparse.Namespace) -> int:
-    """Run `muster groups list`, and return the exit status."""
-
-    def check() -> None:
-        options.state = one_of("--state", options.state, GROUP_STATES)
-        options.type = one_of("--type", options.type, GROUP_TYPES)
-
-    return run_with_client(
-        "muster groups list",
-        options,
-        lambda client: list_groups(client, options.state, options.type, as_json=options.json),
-        check,
-    )
+def _check_list(options: argparse.Namespace) -> None:
+    options.state = one_of("--state", options.state, GROUP_STATES)
+    options.type = one_of("--type", options.type, GROUP_TYPES)
 
 
-def list_groups(client: KafkaClient, states: Sequence[str], types: Sequence[str], *, as_json: bool) -> int:
+@with_client(_check_list)
+def run_list(client: KafkaClient, options: argparse.Namespace) -> int:
     """Print all groups, by name; exit status 1 when the groups of some partition are missing."""
-    groups = all_groups(client, states, types)
+    groups = all_groups(client, options.state, options.type)
     missing = offline_partitions(client)
-    if as_json:
-        for one in groups:
-            print_json({"group": one.group_id, "type": one.group_type, "state": one.group_state,
-                        "protocol_type": one.protocol_type})  # fmt: skip
-    elif groups:
-        rows = [(one.group_id, one.group_type, one.group_state, one.protocol_type) for one in groups]
-        print_table(("GROUP", "TYPE", "STATE", "PROTOCOL TYPE"), rows)
-    else:
-        kind = " of that kind" if states or types else ""
+    rows = [(one.group_id, one.group_type, one.group_state, one.protocol_type) for one in groups]
+    print_rows(("GROUP", "TYPE", "STATE", "PROTOCOL TYPE"), rows, as_json=options.json)
+    if not groups and not options.json:
+        kind = " of that kind" if options.state or options.type else ""
         say(f"no groups{kind} can be seen: not all partitions are online" if missing else f"there are no groups{kind}")
     for partition, why in missing:
         message = f"partition {partition} of __consumer_offsets is offline, its groups are not listed"
@@ -175,32 +161,27 @@ def find_group(client: KafkaClient, group_id: str) -> Description | None:
 
 def _of_another_type(node: Connection, group_id: str, classic: Any) -> Description | None:
     """A group that DescribeGroups does not know; None if it does not exist. Raises RequestFailed."""
-    if node.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
-        found = _consumer_group(node, group_id)
-        if found is not None:
-            return found
-    if node.supports(ApiKey.SHARE_GROUP_DESCRIBE) or node.supports(ApiKey.STREAMS_GROUP_DESCRIBE):
-        found = share_group(node, group_id) or streams_group(node, group_id)
-        if found is not None:
-            return found
-    if classic.error_message and "not a classic group" in classic.error_message:
+    found = _consumer_group(node, group_id) or share_group(node, group_id) or streams_group(node, group_id)
+    if found is None and classic.error_message and "not a classic group" in classic.error_message:
         raise RequestFailed(f"{classic.error_message.rstrip('.')}: muster groups list shows its type and state")
-    return None
+    return found
 
 
 def _consumer_group(node: Connection, group_id: str) -> Description | None:
-    (row,) = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest([group_id])).groups
-    if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+    row = _row(node, ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest([group_id]), group_id)
+    if row is None:
         return None
-    if row.error_code:
-        raise RequestFailed(f"group {group_id} cannot be described: {sentence(row.error_code, row.error_message)}")
     members = [
         Member(one.member_id, one.instance_id, one.client_id, one.client_host, _by_topic(one.assignment),
                PROTOCOLS.get(one.member_type), one.member_epoch, _by_topic(one.target_assignment),
                list(one.subscribed_topic_names), one.subscribed_topic_regex)
         for one in row.members
     ]  # fmt: skip
-    return Description(group_id, "consumer", row.group_state, "consumer", row.assignor_name, row.group_epoch,
+    return _described(row, "consumer", row.assignor_name, members)
+
+
+def _described(row: Any, group_type: str, protocol: str, members: list[Member]) -> Description:
+    return Description(row.group_id, group_type, row.group_state, group_type, protocol, row.group_epoch,
                        row.assignment_epoch, members)  # fmt: skip
 
 
@@ -215,7 +196,8 @@ def _assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] | None:
 
 def share_group(node: Connection, group_id: str) -> Description | None:
     """A share group; None if none has that name, or the server has no share groups. Raises RequestFailed."""
-    row = _row(node, ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest([group_id]), group_id)
+    request = ShareGroupDescribeRequest([group_id])
+    row = _row(node, ApiKey.SHARE_GROUP_DESCRIBE, request, group_id, ErrorCode.UNSUPPORTED_VERSION)
     if row is None:
         return None
     members = [
@@ -223,13 +205,13 @@ def share_group(node: Connection, group_id: str) -> Description | None:
                None, list(one.subscribed_topic_names))
         for one in row.members
     ]  # fmt: skip
-    return Description(group_id, SHARE, row.group_state, SHARE, row.assignor_name, row.group_epoch,
-                       row.assignment_epoch, members)  # fmt: skip
+    return _described(row, SHARE, row.assignor_name, members)
 
 
 def streams_group(node: Connection, group_id: str) -> Description | None:
     """A Streams group; its members have tasks, SUBTOPOLOGY:PARTITION. None and errors are as in `share_group`."""
-    row = _row(node, ApiKey.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest([group_id]), group_id)
+    request = StreamsGroupDescribeRequest([group_id])
+    row = _row(node, ApiKey.STREAMS_GROUP_DESCRIBE, request, group_id, ErrorCode.UNSUPPORTED_VERSION)
     if row is None:
         return None
     members = [
@@ -237,7 +219,7 @@ def streams_group(node: Connection, group_id: str) -> Description | None:
                "classic" if one.is_classic else STREAMS, one.member_epoch, _active(one.target_assignment))
         for one in row.members
     ]  # fmt: skip
-    return Description(group_id, STREAMS, row.group_state, STREAMS, "", row.group_epoch, row.assignment_epoch, members)
+    return _described(row, STREAMS, "", members)
 
 
 def share_offsets(client: KafkaClient, group_id: str) -> dict[Partition, tuple[int, int | None]]:
@@ -258,11 +240,12 @@ def share_offsets(client: KafkaClient, group_id: str) -> dict[Partition, tuple[i
     }
 
 
-def _row(node: Connection, key: int, request: Any, group_id: str) -> Any:
+def _row(node: Connection, key: int, request: Any, group_id: str, *absent: int) -> Any:
+    """The row of a group; None if the server does not know the group or the API. `absent`: more errors for None."""
     if not node.supports(key):
         return None
     (row,) = node.ask(key, request).groups
-    if row.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):  # or switched off
+    if row.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, *absent):
         return None
     if row.error_code:
         raise RequestFailed(f"group {group_id} cannot be described: {sentence(row.error_code, row.error_message)}")

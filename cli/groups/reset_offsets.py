@@ -14,7 +14,7 @@ from muster.cli.groups.delete_groups import all_partitions, check_inactive, cons
 from muster.cli.groups.offsets import Committed, commit, fetch_committed, say_csv, say_refused
 from muster.cli.groups.option_values import ResetPlan, Scenario, check_form, reset_plan
 from muster.cli.output import print_json, print_table, say
-from muster.cli.running_server import run_with_client
+from muster.cli.running_server import with_client
 from muster.client.connection import RequestFailed
 from muster.client.kafka_client import EARLIEST, LATEST, KafkaClient, Partition, offsets_at
 
@@ -30,15 +30,15 @@ class Row(NamedTuple):
     offset: int
 
 
-def run_reset(options: argparse.Namespace) -> int:
+def _check(options: argparse.Namespace) -> None:
+    check_form(options)
+    options.plan = reset_plan(options)
+
+
+@with_client(_check)
+def run_reset(client: KafkaClient, options: argparse.Namespace) -> int:
     """Run `muster groups offsets reset`, and return the exit status."""
-    plans: list[ResetPlan] = []
-
-    def check() -> None:
-        check_form(options)
-        plans.append(reset_plan(options))
-
-    return run_with_client(COMMAND, options, lambda client: reset(client, plans[0]), check)
+    return reset(client, options.plan)
 
 
 def reset(client: KafkaClient, plan: ResetPlan) -> int:

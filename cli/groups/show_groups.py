@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from threading import Event
 from typing import Any, Final
 
-from muster.cli.groups.option_values import check_groups, check_name, group_names
+from muster.cli.groups.option_values import check_group, check_groups, group_names
 from muster.cli.groups.read_groups import Description, NoGroup, all_groups, find_group
 from muster.cli.output import print_json, print_table, ranges, say, say_sentence, table_width, terminal_width
-from muster.cli.running_server import run_with_client
+from muster.cli.running_server import with_client
 from muster.client.connection import RequestFailed
 from muster.client.event_reader import OF_GROUPS, Events, Value
 from muster.client.kafka_client import KafkaClient
@@ -32,35 +32,24 @@ NEWEST: Final = 20_000
 """The most events of a group's partition that are read."""
 
 
-def run_describe(options: argparse.Namespace) -> int:
+@with_client(check_groups)
+def run_describe(client: KafkaClient, options: argparse.Namespace) -> int:
     """Run `muster groups describe`, and return the exit status."""
-    return run_with_client(
-        "muster groups describe",
-        options,
-        lambda client: describe(client, group_names(options), as_json=options.json),
-        lambda: check_groups(options),
-    )
+    return describe(client, group_names(options), as_json=options.json)
 
 
-def run_history(options: argparse.Namespace) -> int:
+@with_client(check_group)
+def run_history(client: KafkaClient, options: argparse.Namespace) -> int:
     """Run `muster groups history`, and return the exit status."""
-
-    def answer(client: KafkaClient) -> int:
-        if options.episodes:
-            return print_episodes(client, options.group, as_json=options.json)
-        return history(client, options.group, as_json=options.json, everything=options.all, last=options.last)
-
-    return run_with_client("muster groups history", options, answer, lambda: check_name(options.group))
+    if options.episodes:
+        return print_episodes(client, options.group, as_json=options.json)
+    return history(client, options.group, as_json=options.json, everything=options.all, last=options.last)
 
 
-def run_watch(options: argparse.Namespace) -> int:
+@with_client(check_group)
+def run_watch(client: KafkaClient, options: argparse.Namespace) -> int:
     """Run `muster groups watch`, and return the exit status."""
-    return run_with_client(
-        "muster groups watch",
-        options,
-        lambda client: watch(client, options.group, as_json=options.json, everything=options.all),
-        lambda: check_name(options.group),
-    )
+    return watch(client, options.group, as_json=options.json, everything=options.all)
 
 
 def describe(client: KafkaClient, group_ids: Sequence[str] | None, *, as_json: bool) -> int:
@@ -71,7 +60,9 @@ def describe(client: KafkaClient, group_ids: Sequence[str] | None, *, as_json: b
         say("there are no groups", sys.stderr)
     for number, group_id in enumerate(dict.fromkeys(names)):
         try:
-            found = describe_group(client, group_id)
+            found = find_group(client, group_id)
+            if found is None:
+                raise NoGroup(group_id)
         except RequestFailed as failure:
             say(f"muster groups describe: {failure}", sys.stderr)
             status = 1
@@ -85,14 +76,6 @@ def describe(client: KafkaClient, group_ids: Sequence[str] | None, *, as_json: b
                 say("")
             print_group(found, None if judged is None else judged.text)
     return status
-
-
-def describe_group(client: KafkaClient, group_id: str) -> Description:
-    """The description of one group. Raises RequestFailed, also when the group does not exist."""
-    found = find_group(client, group_id)
-    if found is None:
-        raise NoGroup(group_id)
-    return found
 
 
 def print_group(found: Description, verdict: str | None) -> None:

@@ -35,16 +35,6 @@ SESSIONS_OF_A_NODE: Final = 8
 """The most sessions of a node in PostgreSQL; a node needs four."""
 
 
-def copy_of_node(directory: Path, number: int) -> Path:
-    """The directory of a node's local replica."""
-    return directory / f"node-{number}"
-
-
-def log_of_node(directory: Path, number: int) -> Path:
-    """The file of a node's log lines."""
-    return directory / f"node-{number}.log"
-
-
 @contextmanager
 def working_directory(given: Path | None) -> Iterator[Path]:
     """`given`, made and locked until the end; or a temporary directory that is removed then.
@@ -205,12 +195,12 @@ def _make_nodes(
             config.of_node(place).node_id,
             [
                 *("--cluster", url, "--cluster-name", CLUSTER_NAME),
-                *("--data-dir", str(copy_of_node(directory, place + 1))),
+                *("--data-dir", str(directory / f"node-{place + 1}")),
                 *_same_for_all(options),
                 *_of_its_own(config, place),
                 *_metrics_of(metrics, place),
             ],
-            log_of_node(directory, place + 1),
+            directory / f"node-{place + 1}.log",
         )
         for place in range(config.nodes)
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -16,13 +15,12 @@ from muster.cli.log.files import (
     WrongPath,
     broken_folders,
     epochs,
-    has_obstacle,
     obstacles,
     of_directory,
     partitions_in,
     segment_files,
 )
-from muster.cli.output import Progress, printing
+from muster.cli.output import Progress, fail, printing
 from muster.coordinator.log.checkpoints import UNKNOWN, LastStop, Partition, read_last_stops
 from muster.coordinator.log.file_names import LOG_SUFFIX
 from muster.coordinator.log.recovery.inspection import DAMAGE, Inspection
@@ -79,8 +77,7 @@ def check(directory: Path, *, as_json: bool) -> int:
     try:
         found = _inspect_directory(directory)
     except (WrongPath, OSError) as error:
-        print(f"muster log check: {error}", file=sys.stderr)
-        return 2
+        return fail("muster log check", error, 2)
     for line in _rows(found) if as_json else _lines(found):
         print(line)
     return 1 if found.damaged_names else 0
@@ -161,7 +158,7 @@ def _emptied(directory: Path, stops: Mapping[Partition, LastStop]) -> list[Place
 def _inspect(place: Place, last_stop: LastStop, progress: Progress) -> Inspection:
     inspection = Inspection(FileStorage(place.folder, read_only=True), "", progress.add, last_stop=last_stop)
     broken = list(obstacles(place.folder))
-    if not has_obstacle(broken, LOG_SUFFIX):
+    if not any(one.file.endswith(LOG_SUFFIX) for one in broken):
         inspection.run({Path(one.file).name for one in broken})
     inspection.findings += broken
     inspection.findings += epochs(place.folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.cli.log.files import OFFSETS_TOPIC, Place, WrongPath, partitions_in, place_of, segment_files
-from muster.cli.output import Progress, printing, say
+from muster.cli.output import Progress, fail, printing
 from muster.cli.output import as_json as line_of
 from muster.coordinator.log import BatchError, TruncatedBatch, batches
 from muster.coordinator.log.errors import InsaneIndex, MalformedCheckpoint, damage
@@ -39,11 +39,6 @@ GROUP_METADATA = 2
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MARKERS = {batches.CONTROL_ABORT: "ABORT", batches.CONTROL_COMMIT: "COMMIT"}
 TABLES = {OFFSETS_TOPIC: OFFSETS, "__transaction_state": TRANSACTION_STATE, "__share_group_state": SHARE_STATE}
-
-
-def is_of_producers(path: Path) -> bool:
-    """Whether a file is one of these by its name."""
-    return path.suffix in (TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 
 
 def lines(path: Path) -> Iterator[Row]:
@@ -97,13 +92,12 @@ def run_dump(options: argparse.Namespace) -> int:
 
 def dump(path: Path, *, batches_only: bool) -> int:
     """Print the content of `path`, and return the exit status."""
-    if is_of_producers(path) and path.is_file():
+    if path.suffix in (TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX) and path.is_file():
         return _dump_producers(path)
     try:
         files = _files(path)
     except (WrongPath, OSError) as error:
-        print(f"muster log dump: {error}", file=sys.stderr)
-        return 2
+        return fail("muster log dump", error, 2)
     with Progress("reading", sum(file.stat().st_size for _, file in files)) as progress:
         try:
             for place, file in files:
@@ -112,8 +106,7 @@ def dump(path: Path, *, batches_only: bool) -> int:
                     sys.stdout.write(line_of(row) + "\n")
         except Damaged as error:
             sys.stdout.flush()
-            say(f"muster log dump: {error}", sys.stderr)
-            return 1
+            return fail("muster log dump", error)
     return 0
 
 
@@ -123,8 +116,7 @@ def _dump_producers(path: Path) -> int:
             sys.stdout.write(line_of(row) + "\n")
     except (ValueError, OSError) as error:
         sys.stdout.flush()
-        say(f"muster log dump: {error}", sys.stderr)
-        return 1
+        return fail("muster log dump", error)
     return 0
 
 

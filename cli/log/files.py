@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -54,11 +54,6 @@ def segment_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if base_offset_of(path.name) is not None and path.suffix == ".log")
 
 
-def is_readable(folder: Path) -> bool:
-    """Whether the content of a folder can be read."""
-    return folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
-
-
 def partitions_in(directory: Path) -> list[Place]:
     """The partitions of a data directory, or the one that `directory` is. Raises WrongPath."""
     if not directory.is_dir():
@@ -66,7 +61,7 @@ def partitions_in(directory: Path) -> list[Place]:
     own = place_of(directory)
     if own is not None and segment_files(directory):
         return [own]
-    found = [place_of(path) for path in directory.iterdir() if is_readable(path)]
+    found = [place_of(path) for path in directory.iterdir() if path.is_dir() and os.access(path, os.R_OK | os.X_OK)]
     places = sorted(place for place in found if place is not None and segment_files(place.folder))
     if not places:
         raise WrongPath(f"{directory} holds no log: neither segments (….log) nor partitions' folders such as orders-0")
@@ -172,8 +167,3 @@ def _offsets(path: Path, meaning: str, *, was_clean: bool) -> Iterator[FileProbl
         severity = DAMAGE if was_clean or data.strip(b"\0") else NOTE
         problem = str(error).removeprefix("it ")
         yield FileProblem(Finding(severity, str(path), None, f"it {problem}; {meaning}"), PUT_BACK)
-
-
-def has_obstacle(findings: Iterable[Finding], suffix: str) -> bool:
-    """Whether one of the findings is about a file with this suffix."""
-    return any(finding.file.endswith(suffix) for finding in findings)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from muster.cli.log.check import MOVE_IT
 from muster.cli.log.files import OFFSETS_TOPIC, place_of
-from muster.cli.output import printing
+from muster.cli.output import fail, printing
 from muster.coordinator.log.errors import DirectoryLocked, LogError
 from muster.coordinator.log.file_names import read_other_name
 from muster.coordinator.log.recovery import repair as repairing
@@ -20,10 +20,12 @@ from muster.coordinator.system.wall_time import wall_now_ms
 from muster.coordinator.topics.folder_repair import CannotRestore, belongs_to_a_topic, restore_stray
 from muster.coordinator.topics.metadata_log import topic_id_of
 
+COMMAND: Final = "muster log repair"
+
 
 def run_repair(options: argparse.Namespace) -> int:
     """Run `muster log repair`, and return the exit status."""
-    return printing("muster log repair", lambda: repair(options.directory, options.partition))
+    return printing(COMMAND, lambda: repair(options.directory, options.partition))
 
 
 def repair(directory: Path, partition: str) -> int:
@@ -32,35 +34,31 @@ def repair(directory: Path, partition: str) -> int:
     folder = directory / name
     is_aside = read_other_name(name) is not None
     if (place_of(folder) is None and not is_aside) or not folder.is_dir():
-        print(f"muster log repair: {folder} is no partition's folder: give one of {directory}", file=sys.stderr)
-        return 2
+        return fail(COMMAND, f"{folder} is no partition's folder: give one of {directory}", 2)
     try:
         if is_aside or not belongs_to_a_topic(directory, name):
             return _put_back(directory, name)
         done = repairing.repair(str(directory), name, topic_id_of)
     except DirectoryLocked as error:
         holder = f"process {error.pid}" if error.pid is not None else "another process"
-        return _failed(f"{directory} is in use by {holder}: stop it first")
+        return fail(COMMAND, f"{directory} is in use by {holder}: stop it first")
     except (OSError, LogError, CannotRestore) as error:
-        return _failed(str(error))
+        return fail(COMMAND, error)
     if done.is_unknown:
-        return _failed(
+        return fail(
+            COMMAND,
             f"{folder} has batches of a format that this version does not know; nothing was changed. `muster log check "
-            f"{directory}` says where they are. {MOVE_IT}"
+            f"{directory}` says where they are. {MOVE_IT}",
         )
     for line in _lines(name, done):
         print(line)
     if done.is_stray:
-        return _failed(
+        return fail(
+            COMMAND,
             f"{folder} does not say which topic it belongs to, and the metadata log has none of that name: "
-            "restore the folder from a backup, or remove it"
+            "restore the folder from a backup, or remove it",
         )
     return 0
-
-
-def _failed(why: str) -> int:
-    print(f"muster log repair: {why}", file=sys.stderr)
-    return 1
 
 
 def _lines(name: str, done: Repair) -> Iterator[str]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Final
 
-from muster.cli.output import Steps, printing
+from muster.cli.output import Steps, fail, printing
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.system.wall_time import UTC, format_wall, parse_wall_ms
 from muster.simulation.sample.writing import END_MS, TRUTH_FILE, NotEmpty, Wanted, write
 
+COMMAND: Final = "muster log sample"
 MAX_GROUPS: Final = 100_000
 HOUR_MS: Final = 3_600_000
 MIN_HOURS: Final = 1.0
@@ -32,7 +32,7 @@ def run_sample(options: argparse.Namespace) -> int:
             end=options.end,
         )  # fmt: skip
 
-    return printing("muster log sample", work)
+    return printing(COMMAND, work)
 
 
 def sample(
@@ -42,18 +42,14 @@ def sample(
     try:
         wanted = wanted_of(groups, hours, seed, records, end)
     except InvalidOption as error:
-        print(f"muster log sample: {error}", file=sys.stderr)
-        return 2
+        return fail(COMMAND, error, 2)
     try:
         with Steps(f"playing {groups} groups") as progress:
             written = write(directory, wanted, progress.reach)
     except NotEmpty:
-        what = f"{directory} is not empty: give a directory that is, or that is not there yet"
-        print(f"muster log sample: {what}", file=sys.stderr)
-        return 2
+        return fail(COMMAND, f"{directory} is not empty: give a directory that is, or that is not there yet", 2)
     except (OSError, LogError) as error:
-        print(f"muster log sample: {directory} cannot be written: {error}", file=sys.stderr)
-        return 1
+        return fail(COMMAND, f"{directory} cannot be written: {error}")
     span = f"{_shown(written.start_ms)} to {_shown(written.end_ms)}"
     print(f"{directory}: {written.groups} groups, {written.commits:,} commits, {span} UTC")
     print(f"{directory / TRUTH_FILE}: what really happened")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any, Final
 
+from muster.cli.parser import add_commands, add_options
 from muster.pipeline import arguments
 
 _LOG_EXAMPLES: Final = """\
@@ -29,99 +29,62 @@ Print a script that completes the words of `muster` in a shell.
 """
 
 
+_LOG: Final = """
+dump  log.dump:run_dump  print records as JSON lines
+    | Print the records of a segment, a partition's folder or a data directory (its __consumer_offsets) as JSON lines:
+    | those of __consumer_offsets, __transaction_state and __share_group_state decoded as Kafka's DumpLogSegments does,
+    | keys and values of other topics in base64.
+    path PATH  a file (.log, .txnindex, .snapshot), a partition's folder or a data directory
+    --jsonl  JSON lines; this is the only form, said or not
+    --batches  one line for each batch instead of each record
+check  log.check:run_check  check files, CRCs, offsets and indexes
+    | Read everything and say what is wrong, with file and position, which folders fit no topic, and what to do. Changes
+    | nothing. Exit status 0: all is sound, 1: something is damaged, 2: the folder cannot be read.
+    directory DIR  a data directory or a partition's folder
+    --json  what was found as JSON lines
+repair  log.repair:run_repair  make a damaged partition readable again
+    | Keep every whole batch of a damaged partition, keep each damaged file beside as NAME.damaged, and say which
+    | offsets are lost. A folder that belongs to no topic (orders-0, or orders-0.0123…-stray as a start has set it
+    | aside) is put back in its place, with all others of its topic, and the topic is made again. Refuses while a server
+    | works on the data directory.
+    directory DIR  the data directory
+    --partition TOPIC-N  which partition's folder; N alone: of __consumer_offsets
+sample  log.sample:run_sample  make a sample of a group log
+    | Make a data directory with the log of many groups, as a server would have written it: rebalances of every cause,
+    | crashes, deploys, commits that go backwards or stop. It is made by the server's own code in virtual time; the same
+    | options make the same bytes. DIR/truth.jsonl says what really happened.
+    directory DIR  empty, or not there yet
+    --groups N  how many groups (default: 50)
+    --hours N  how long it lasts (default: 24)
+    --seed N  another seed is another day (default: 1)
+    --records N  about how many commits: 100000, 0.1M, 10M (default: 160 a group and hour)
+    --end TIME  when it ends: 2026-01-31T12:00 (UTC) or now (default: a fixed day)
+"""
+
+
 def add_log(commands: Any) -> None:
     """Add `log` and its commands to those of `muster`."""
-    form = argparse.RawDescriptionHelpFormatter
-    log = commands.add_parser(
-        "log",
-        help="dump, check and repair the log on disk; make a sample",
-        description="`muster log`: inspect a data directory, also one of Apache Kafka, "
-        "repair it, or make a sample of one. No server is needed.",
-        epilog=_LOG_EXAMPLES,
-        formatter_class=form,
-    )
+    about = "`muster log`: inspect a data directory, also one of Apache Kafka, repair it, or make a sample of one. "
+    about += "No server is needed."
+    line = "log  -  dump, check and repair the log on disk; make a sample"
+    log = add_commands(commands, line, description=about, epilog=_LOG_EXAMPLES)["log"]
+    how = {
+        "partition": {"required": True},
+        "groups": {"type": int, "default": 50},
+        "hours": {"type": float, "default": 24},
+        "seed": {"type": int, "default": 1},
+    }
     verbs = log.add_subparsers(dest="verb", metavar="COMMAND", required=True)
-    dump = verbs.add_parser(
-        "dump",
-        help="print records as JSON lines",
-        description="Print the records of a segment, a partition's folder or a data directory (its "
-        "__consumer_offsets) as JSON lines: those of __consumer_offsets, __transaction_state and __share_group_state "
-        "decoded as Kafka's DumpLogSegments does, keys and values of other topics in base64.",
-        epilog=_LOG_EXAMPLES,
-        formatter_class=form,
-    )
-    dump.add_argument(
-        "path",
-        type=Path,
-        metavar="PATH",
-        help="a file (.log, .txnindex, .snapshot), a partition's folder or a data directory",
-    )
-    dump.add_argument("--jsonl", action="store_true", help="JSON lines; this is the only form, said or not")
-    dump.add_argument("--batches", action="store_true", help="one line for each batch instead of each record")
-    dump.set_defaults(run="log.dump:run_dump")
-    check = verbs.add_parser(
-        "check",
-        help="check files, CRCs, offsets and indexes",
-        description="Read everything and say what is wrong, with file and position, which folders fit no topic, and "
-        "what to do. Changes nothing. Exit status 0: "
-        "all is sound, 1: something is damaged, 2: the folder cannot be read.",
-        epilog=_LOG_EXAMPLES,
-        formatter_class=form,
-    )
-    check.add_argument("directory", type=Path, metavar="DIR", help="a data directory or a partition's folder")
-    check.add_argument("--json", action="store_true", help="what was found as JSON lines")
-    check.set_defaults(run="log.check:run_check")
-    repair = verbs.add_parser(
-        "repair",
-        help="make a damaged partition readable again",
-        description="Keep every whole batch of a damaged partition, keep each damaged file beside as "
-        "NAME.damaged, and say which offsets are lost. A folder that belongs to no topic (orders-0, or "
-        "orders-0.0123…-stray as a start has set it aside) is put back in its place, with all others of its topic, and "
-        "the topic is made again. Refuses while a server works on the data directory.",
-        epilog=_LOG_EXAMPLES,
-        formatter_class=form,
-    )
-    repair.add_argument("directory", type=Path, metavar="DIR", help="the data directory")
-    repair.add_argument(
-        "--partition", required=True, metavar="TOPIC-N", help="which partition's folder; N alone: of __consumer_offsets"
-    )
-    repair.set_defaults(run="log.repair:run_repair")
-    sample = verbs.add_parser(
-        "sample",
-        help="make a sample of a group log",
-        description="Make a data directory with the log of many groups, as a server would have written it: rebalances "
-        "of every cause, crashes, deploys, commits that go backwards or stop. It is made by the server's own code in "
-        "virtual time; the same options make the same bytes. DIR/truth.jsonl says what really happened.",
-        epilog=_LOG_EXAMPLES,
-        formatter_class=form,
-    )
-    sample.add_argument("directory", type=Path, metavar="DIR", help="empty, or not there yet")
-    sample.add_argument("--groups", type=int, default=50, metavar="N", help="how many groups (default: 50)")
-    sample.add_argument("--hours", type=float, default=24, metavar="N", help="how long it lasts (default: 24)")
-    sample.add_argument("--seed", type=int, default=1, metavar="N", help="another seed is another day (default: 1)")
-    sample.add_argument(
-        "--records", metavar="N", help="about how many commits: 100000, 0.1M, 10M (default: 160 a group and hour)"
-    )
-    sample.add_argument(
-        "--end", metavar="TIME", help="when it ends: 2026-01-31T12:00 (UTC) or now (default: a fixed day)"
-    )
-    sample.set_defaults(run="log.sample:run_sample")
+    add_commands(verbs, _LOG, how, epilog=_LOG_EXAMPLES)
 
 
 def add_analyze(commands: Any) -> None:
     """Add `analyze` to the commands of `muster`."""
-    parser = commands.add_parser(
-        "analyze",
-        help="show from a group log what the groups did, and what they would have done (needs Spark)",
-        description=arguments.ABOUT,
-        epilog=arguments.EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    line = "analyze  analyze:run  show from a group log what the groups did, and what they would have done "
+    line += "(needs Spark)"
+    parser = add_commands(commands, line, description=arguments.ABOUT, epilog=arguments.EXAMPLES)["analyze"]
     arguments.add_options(parser)
-    parser.add_argument(
-        "--command-config", type=Path, metavar="FILE", help="a client.properties as Kafka's tools have it: TLS, SASL"
-    )
-    parser.set_defaults(run="analyze:run")
+    add_options(parser, "--command-config FILE  a client.properties as Kafka's tools have it: TLS, SASL")
 
 
 def add_completion(commands: Any) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any, Final
 
-from muster.cli.parser import folder, options_of_control
+from muster.cli.options import LOG_LEVEL
+from muster.cli.parser import add_commands, add_options, folder, options_of_control
 
 _NODES_EXAMPLES: Final = """\
 examples:
@@ -27,6 +27,15 @@ _NODES_VERBS: Final = {
     "resume": "resume a paused broker",
     "return": "start a broker again that was stopped or killed",
 }
+_OF_NODES: Final = """
+/ --data-dir DIR  the data directory of the server (default: ./muster-data)
+/ --bootstrap-server HOST:PORT[,…]  servers of the cluster instead, also of Kafka; brokers are changed on their own
+    machine only
+/ --control HOST:PORT  ask the control of a server under test instead (serve --control)
+--command-config FILE  with --bootstrap-server: a client.properties: TLS, SASL
+--control-token FILE  as the server was given it
+--json  JSON lines
+"""
 _FAULTS_EXAMPLES: Final = """\
 examples:
   muster faults add --api OffsetCommit --group payments --error NOT_COORDINATOR --times 3
@@ -70,70 +79,112 @@ examples:
 """
 
 
+_FAULTS: Final = """
+list  -  the rules in force
+release  -  release the requests that a rule holds
+    id RULE
+remove  -  remove a rule
+    id RULE
+clear  -  remove all rules, end all scenarios
+log  -  which rule hit which request
+scenarios  -  the known scenarios, and the running ones
+start  -  start a scenario
+    scenario SCENARIO
+    parameters* NAME=VALUE
+end  -  end a scenario
+    id ID
+"""
+_ACTIONS: Final = """
+--error NAME  it is answered with this error of Kafka
+--delay MS  it is kept for so long; --where after: its answer
+--lose-answer  it is done, and the connection cut before the answer
+--cut  the connection ends; --where before, middle or after
+--trickle BYTES  its answer is sent so many bytes at a time
+--hold  its answer is kept until released; --where before: itself
+--throttle MS  its answer has this throttle_time_ms
+--note  nothing: it is in the log
+--older-broker RELEASE  the broker serves what this release of Kafka did
+"""
+_OF_ACTIONS: Final = """
+--where WHERE  before or after the handler
+--every-ms MS  with --trickle: between two pieces (default: 10)
+"""
+_WHEN: Final = """
+/ --once  at the first
+/ --times N  at the first N
+/ --on-call N  at the N-th only
+/ --every N  at each N-th
+/ --with-probability P  at each with this chance; see --seed
+/ --until-released  at each, until muster faults release
+"""
+_TIME: Final = """
+show  -  what time it is, and when the next deadline is
+freeze  -  freeze the time
+thaw  -  let the time follow the machine's again
+advance  -  move the time forward at once
+    ms MS
+run-until  -  move the time forward until a condition holds
+    condition CONDITION  of GROUP; or of all groups
+    group? GROUP
+    --members N  with so many members
+    --partitions TOPIC  and every partition of this topic has an owner
+    --limit-ms MS  of virtual time (default: 600000)
+"""
+_CLUSTER: Final = f"""
+init  cluster:run  make the tables, and a cluster in them; what is there stays
+    url URL  postgresql://USER@HOST/DATABASE; the password also as PGPASSWORD
+    --name NAME  of the cluster (default: {DEFAULT_NAME})
+    --cluster-id ID  the id that clients see (default: a new one)
+status  cluster:run  which nodes there are, how much there is, and what the database's settings promise
+    url URL  postgresql://USER@HOST/DATABASE; the password also as PGPASSWORD
+    --json  as JSON
+upgrade  cluster:run  bring the tables to this Muster's version
+    url URL  postgresql://USER@HOST/DATABASE; the password also as PGPASSWORD
+"""
+_TRY: Final = f"""
+try  local_cluster.command:run  an embedded PostgreSQL and several nodes over it, on this machine
+    --nodes N  how many (default: 3); a node uses one core at most
+    --listen HOST:PORT  where the first node listens, the others on the ports after it; port 0: free ports (default: the
+        listeners of --config and the environment, else {LISTEN_OF_TRY})
+    --advertise HOST:PORT  the address of the first node for clients, the others have the ports after it
+    --data-dir DIR  keep the database and the log lines there, and go on with what is there (default: a temporary
+        directory)
+    --config FILE  a server.properties, for all nodes
+    --override+ NAME=VALUE  one of Kafka's properties, for all nodes; repeatable
+    --topic+ NAME:PARTITIONS  have this topic; repeatable
+    --user+ NAME:PASSWORD  have this user of SCRAM; NAME:@FILE for a password in a file; repeatable
+    --metrics HOST:PORT  figures of the first node for Prometheus, those of the others on the ports after it; port 0:
+        free ports, see the log of each node
+    --restart-after SECONDS  start a node again this long after it has ended (default: it stays away)
+    --log-level LEVEL  log lines of this level and above (default: info)
+"""
+_NUMBER: Final = {"type": int}
+
+
 def add_nodes(commands: Any) -> None:
     """Add `nodes` and its commands to those of `muster`."""
-    form = argparse.RawDescriptionHelpFormatter
-    about = (
-        "`muster nodes`: the brokers of a `muster serve --nodes N` that runs on this machine; stop, kill, pause and "
-    )
-    about += "return them. `list --bootstrap-server` works with any Kafka."
-    nodes = commands.add_parser(
-        "nodes",
-        help="the brokers of muster serve --nodes N",
-        description=about,
-        epilog=_NODES_EXAMPLES,
-        formatter_class=form,
-    )
+    about = "`muster nodes`: the brokers of a `muster serve --nodes N` that runs on this machine; stop, kill, pause "
+    about += "and return them. `list --bootstrap-server` works with any Kafka."
+    line = "nodes  -  the brokers of muster serve --nodes N"
+    nodes = add_commands(commands, line, description=about, epilog=_NODES_EXAMPLES)["nodes"]
     verbs = nodes.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     for verb, what in _NODES_VERBS.items():
-        parser = verbs.add_parser(verb, help=what, description=what, epilog=_NODES_EXAMPLES, formatter_class=form)
+        line = f"{verb}  nodes:run  {what}"
+        parser = add_commands(verbs, line, description=what, epilog=_NODES_EXAMPLES)[verb]
         if verb != "list":
-            parser.add_argument("node", type=int, metavar="ID", help="which broker")
-        where = parser.add_mutually_exclusive_group()
-        where.add_argument(
-            "--data-dir", type=Path, metavar="DIR", help="the data directory of the server (default: ./muster-data)"
-        )
-        where.add_argument(
-            "--bootstrap-server",
-            metavar="HOST:PORT[,…]",
-            help="servers of the cluster instead, also of Kafka; brokers are changed on their own machine only",
-        )
-        where.add_argument(
-            "--control", metavar="HOST:PORT", help="ask the control of a server under test instead (serve --control)"
-        )
-        parser.add_argument(
-            "--command-config",
-            type=Path,
-            metavar="FILE",
-            help="with --bootstrap-server: a client.properties: TLS, SASL",
-        )
-        parser.add_argument("--control-token", type=Path, metavar="FILE", help="as the server was given it")
-        parser.add_argument("--json", action="store_true", help="JSON lines")
-        parser.set_defaults(run="nodes:run")
+            add_options(parser, "node ID  which broker", {"node": _NUMBER})
+        add_options(parser, _OF_NODES)
 
 
 def add_faults(commands: Any) -> None:
     """Add `faults` and its commands to those of `muster`."""
-    form = argparse.RawDescriptionHelpFormatter
     about = "Make requests fail on a server that was started with --control."
-    faults = commands.add_parser(
-        "faults", help="faults on a server under test", description=about, epilog=_FAULTS_EXAMPLES, formatter_class=form
-    )
+    line = "faults  under_test:run_faults  faults on a server under test"
+    faults = add_commands(commands, line, description=about, epilog=_FAULTS_EXAMPLES)["faults"]
     verbs = faults.add_subparsers(dest="verb", metavar="COMMAND", required=True)
-    shared = options_of_control()
-    add = verbs.add_parser("add", parents=[shared], help="add a rule", epilog=_FAULTS_EXAMPLES, formatter_class=form)
-    _add_rule(add)
-    verbs.add_parser("list", parents=[shared], help="the rules in force")
-    for verb, what in (("release", "release the requests that a rule holds"), ("remove", "remove a rule")):
-        verbs.add_parser(verb, parents=[shared], help=what).add_argument("id", metavar="RULE")
-    verbs.add_parser("clear", parents=[shared], help="remove all rules, end all scenarios")
-    verbs.add_parser("log", parents=[shared], help="which rule hit which request")
-    verbs.add_parser("scenarios", parents=[shared], help="the known scenarios, and the running ones")
-    start = verbs.add_parser("start", parents=[shared], help="start a scenario")
-    start.add_argument("scenario", metavar="SCENARIO")
-    start.add_argument("parameters", nargs="*", metavar="NAME=VALUE")
-    verbs.add_parser("end", parents=[shared], help="end a scenario").add_argument("id", metavar="ID")
-    faults.set_defaults(run="under_test:run_faults")
+    shared = [options_of_control()]
+    _add_rule(add_commands(verbs, "add  -  add a rule", parents=shared, epilog=_FAULTS_EXAMPLES)["add"])
+    add_commands(verbs, _FAULTS, parents=shared)
 
 
 def _add_rule(parser: argparse.ArgumentParser) -> None:
@@ -141,55 +192,31 @@ def _add_rule(parser: argparse.ArgumentParser) -> None:
     for name, what in REQUEST_FILTERS.items():
         match.add_argument(f"--{name}", action="append", metavar=name.upper().replace("-", "_"), help=what)
     match.add_argument("--node", type=int, action="append", metavar="ID", help="those that this broker gets")
-    match.add_argument("--min-version", type=int, metavar="N", help="those of this version of the API or a later one")
-    match.add_argument(
-        "--max-version", type=int, metavar="N", help="those of this version of the API or an earlier one"
+    for name, what in (("min", "a later"), ("max", "an earlier")):
+        about = f"those of this version of the API or {what} one"
+        match.add_argument(f"--{name}-version", type=int, metavar="N", help=about)
+    numbers: dict[str, Any] = dict.fromkeys(
+        ("delay", "trickle", "throttle", "every_ms", "times", "on_call", "every", "seed"), _NUMBER
     )
     group = parser.add_argument_group("what happens")
-    then = group.add_mutually_exclusive_group(required=True)
-    then.add_argument("--error", metavar="NAME", help="it is answered with this error of Kafka")
-    then.add_argument("--delay", type=int, metavar="MS", help="it is kept for so long; --where after: its answer")
-    then.add_argument("--lose-answer", action="store_true", help="it is done, and the connection cut before the answer")
-    then.add_argument("--cut", action="store_true", help="the connection ends; --where before, middle or after")
-    then.add_argument("--trickle", type=int, metavar="BYTES", help="its answer comes so many bytes at a time")
-    then.add_argument("--hold", action="store_true", help="its answer is kept until released; --where before: itself")
-    then.add_argument("--throttle", type=int, metavar="MS", help="its answer has this throttle_time_ms")
-    then.add_argument("--note", action="store_true", help="nothing: it is in the log")
-    then.add_argument("--older-broker", metavar="RELEASE", help="the broker serves what this release of Kafka did")
-    group.add_argument("--where", choices=("before", "middle", "after"), help="before or after the handler")
-    group.add_argument("--every-ms", type=int, metavar="MS", help="with --trickle: between two pieces (default: 10)")
-    when = parser.add_argument_group("when (default: at each)").add_mutually_exclusive_group()
-    when.add_argument("--once", action="store_true", help="at the first")
-    when.add_argument("--times", type=int, metavar="N", help="at the first N")
-    when.add_argument("--on-call", type=int, metavar="N", help="at the N-th only")
-    when.add_argument("--every", type=int, metavar="N", help="at each N-th")
-    when.add_argument("--with-probability", type=float, metavar="P", help="at each with this chance; see --seed")
-    when.add_argument("--until-released", action="store_true", help="at each, until muster faults release")
-    parser.add_argument("--seed", type=int, metavar="N", help="of --with-probability (default: 0)")
-    parser.add_argument("--name", default="", metavar="TEXT", help="for the log")
+    add_options(group.add_mutually_exclusive_group(required=True), _ACTIONS, numbers)
+    where = {"choices": ("before", "middle", "after"), "metavar": None}
+    add_options(group, _OF_ACTIONS, numbers | {"where": where})
+    chance = {"with_probability": {"type": float}}
+    add_options(parser.add_argument_group("when (default: at each)"), _WHEN, numbers | chance)
+    rest = "--seed N  of --with-probability (default: 0)\n--name TEXT  for the log"
+    add_options(parser, rest, numbers | {"name": {"default": ""}})
 
 
 def add_time(commands: Any) -> None:
     """Add `time` and its commands to those of `muster`."""
-    form = argparse.RawDescriptionHelpFormatter
     about = "Freeze and move the time of a server that was started with --control."
-    time = commands.add_parser(
-        "time", help="the time of a server under test", description=about, epilog=_TIME_EXAMPLES, formatter_class=form
-    )
+    line = "time  under_test:run_time  the time of a server under test"
+    time = add_commands(commands, line, description=about, epilog=_TIME_EXAMPLES)["time"]
+    how: dict[str, Any] = {"ms": _NUMBER, "members": _NUMBER, "limit_ms": _NUMBER}
+    how["condition"] = {"choices": ("stable", "idle"), "metavar": None}
     verbs = time.add_subparsers(dest="verb", metavar="COMMAND", required=True)
-    shared = options_of_control()
-    verbs.add_parser("show", parents=[shared], help="what time it is, and when the next deadline is")
-    verbs.add_parser("freeze", parents=[shared], help="freeze the time")
-    verbs.add_parser("thaw", parents=[shared], help="let the time follow the machine's again")
-    advance = verbs.add_parser("advance", parents=[shared], help="move the time forward at once")
-    advance.add_argument("ms", type=int, metavar="MS")
-    until = verbs.add_parser("run-until", parents=[shared], help="move the time forward until a condition holds")
-    until.add_argument("condition", choices=("stable", "idle"), help="of GROUP; or of all groups")
-    until.add_argument("group", nargs="?", metavar="GROUP")
-    until.add_argument("--members", type=int, metavar="N", help="with so many members")
-    until.add_argument("--partitions", metavar="TOPIC", help="and every partition of this topic has an owner")
-    until.add_argument("--limit-ms", type=int, metavar="MS", help="of virtual time (default: 600000)")
-    time.set_defaults(run="under_test:run_time")
+    add_commands(verbs, _TIME, how, parents=[options_of_control()])
 
 
 def add_cluster(commands: Any) -> None:
@@ -198,80 +225,14 @@ def add_cluster(commands: Any) -> None:
     parser = commands.add_parser("cluster", help="several nodes over one PostgreSQL", description=about)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     add_try(actions)
-    init = actions.add_parser("init", help="make the tables, and a cluster in them; what is there stays")
-    status = actions.add_parser(
-        "status", help="which nodes there are, how much there is, and what the database's settings promise"
-    )
-    upgrade = actions.add_parser("upgrade", help="bring the tables to this Muster's version")
-    for one in (init, status, upgrade):
-        one.add_argument("url", metavar="URL", help="postgresql://USER@HOST/DATABASE; the password also as PGPASSWORD")
-        one.set_defaults(run="cluster:run")
-    init.add_argument("--name", default=DEFAULT_NAME, help=f"of the cluster (default: {DEFAULT_NAME})")
-    init.add_argument("--cluster-id", metavar="ID", help="the id that clients see (default: a new one)")
-    status.add_argument("--json", action="store_true", help="as JSON")
+    add_commands(actions, _CLUSTER, {"name": {"default": DEFAULT_NAME}})
 
 
 def add_try(actions: Any) -> None:
     """Add `try` to the commands of `muster cluster`."""
-    parser = actions.add_parser(
-        "try", help="an embedded PostgreSQL and several nodes over it, on this machine", description=_TRY_ABOUT,
-        epilog=_TRY_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("--nodes", metavar="N", default="3", help="how many (default: 3); a node uses one core at most")
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        help="where the first node listens, the others on the ports after it; port 0: free ports "
-        f"(default: the listeners of --config and the environment, else {LISTEN_OF_TRY})",
-    )
-    parser.add_argument(
-        "--advertise",
-        metavar="HOST:PORT",
-        help="the address of the first node that clients are told, the others have the ports after it",
-    )
-    parser.add_argument(
-        "--data-dir",
-        type=folder,
-        metavar="DIR",
-        help="keep the database and the log lines there, and go on with what is there (default: a temporary directory)",
-    )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="a server.properties, for all nodes")
-    parser.add_argument(
-        "--override",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="one of Kafka's properties, for all nodes; repeatable",
-    )
-    parser.add_argument(
-        "--topic", action="append", default=[], metavar="NAME:PARTITIONS", help="have this topic; repeatable"
-    )
-    parser.add_argument(
-        "--user",
-        action="append",
-        default=[],
-        metavar="NAME:PASSWORD",
-        help="have this user of SCRAM; NAME:@FILE for a password in a file; repeatable",
-    )
-    parser.add_argument(
-        "--metrics",
-        metavar="HOST:PORT",
-        help="figures of the first node for Prometheus, those of the others on the ports after it; port 0: free ports, "
-        "see the log of each node",
-    )
-    parser.add_argument(
-        "--restart-after",
-        type=_seconds,
-        metavar="SECONDS",
-        help="start a node again this long after it has ended (default: it stays away)",
-    )
-    parser.add_argument(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        type=str.lower,
-        help="log lines of this level and above (default: info)",
-    )
-    parser.set_defaults(run="local_cluster.command:run")
+    how: dict[str, Any] = {"nodes": {"default": "3"}, "restart_after": {"type": _seconds}}
+    how |= {"data_dir": {"type": folder}, "log_level": LOG_LEVEL}
+    add_commands(actions, _TRY, how, description=_TRY_ABOUT, epilog=_TRY_EXAMPLES)
 
 
 def _seconds(text: str) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from muster.cli.output import print_json, print_table, say
-from muster.cli.running_server import run_with_client
+from muster.cli.running_server import with_client
 from muster.cli.transactions.show import Description, all_transactions, describe_id
 from muster.client.connection import Connection, RequestFailed, sentence
 from muster.client.kafka_client import KafkaClient
@@ -54,11 +54,10 @@ class Hanging(NamedTuple):
     why: str
 
 
-def run_hanging(options: argparse.Namespace) -> int:
+@with_client()
+def run_hanging(client: KafkaClient, options: argparse.Namespace) -> int:
     """Run `muster transactions hanging`, and return the exit status."""
-    return run_with_client(
-        "muster transactions hanging", options, lambda client: hanging(client, options.topic, as_json=options.json)
-    )
+    return hanging(client, options.topic, as_json=options.json)
 
 
 def hanging(client: KafkaClient, topics: Sequence[str] | None, *, as_json: bool) -> int:

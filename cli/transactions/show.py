@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from muster.cli.groups.option_values import short_duration_ms
 from muster.cli.options.groups import TRANSACTION_STATES
-from muster.cli.output import print_json, print_table, ranges, say
-from muster.cli.running_server import one_of, run_with_client
+from muster.cli.output import print_json, print_rows, print_table, ranges, say
+from muster.cli.running_server import one_of, with_client
 from muster.client.connection import RequestFailed, sentence
 from muster.client.event_reader import OF_GROUPS, OF_TRANSACTIONS, Events, Value
 from muster.client.kafka_client import TRANSACTIONAL_ID, KafkaClient
-from muster.coordinator.config.checks import ConfigError
 from muster.coordinator.history.transaction_timeline import OFFSETS_TOPIC, TransactionTimeline
 from muster.coordinator.history.words import seconds
 from muster.coordinator.system.wall_time import format_wall, wall_now_ms
@@ -30,7 +29,6 @@ from muster.protocol.messages.list_transactions import (
 )
 
 NO_DURATION: Final = -1
-_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 COUNTS: Final = {"transaction_committed": "transactions_committed", "transaction_aborted": "transactions_aborted"}
 """The event of a transaction's end, and the matching event of its groups."""
 EARLIER_MS: Final = 100
@@ -39,45 +37,30 @@ COUNTED_MS: Final = 5_000
 """An event counts several transactions. The last of them ended at most so long after the first."""
 
 
-def run_list(options: argparse.Namespace) -> int:
+def _check_list(options: argparse.Namespace) -> None:
+    options.state = one_of("--state", options.state, TRANSACTION_STATES)
+    if options.open_longer_than is not None:
+        options.open_longer_than = short_duration_ms("--open-longer-than", options.open_longer_than)
+
+
+@with_client(_check_list)
+def run_list(client: KafkaClient, options: argparse.Namespace) -> int:
     """Run `muster transactions list`, and return the exit status."""
-
-    def check() -> None:
-        options.state = one_of("--state", options.state, TRANSACTION_STATES)
-        if options.open_longer_than is not None:
-            options.open_longer_than = milliseconds("--open-longer-than", options.open_longer_than)
-
-    def answer(client: KafkaClient) -> int:
-        return list_transactions(
-            client, options.state, options.producer_id, options.pattern, options.open_longer_than,
-            as_json=options.json,
-        )  # fmt: skip
-
-    return run_with_client("muster transactions list", options, answer, check)
-
-
-def run_describe(options: argparse.Namespace) -> int:
-    """Run `muster transactions describe`, and return the exit status."""
-    return run_with_client(
-        "muster transactions describe", options, lambda client: describe(client, options.ids, as_json=options.json)
+    return list_transactions(
+        client, options.state, options.producer_id, options.pattern, options.open_longer_than, as_json=options.json
     )
 
 
-def run_history(options: argparse.Namespace) -> int:
+@with_client()
+def run_describe(client: KafkaClient, options: argparse.Namespace) -> int:
+    """Run `muster transactions describe`, and return the exit status."""
+    return describe(client, options.ids, as_json=options.json)
+
+
+@with_client()
+def run_history(client: KafkaClient, options: argparse.Namespace) -> int:
     """Run `muster transactions history`, and return the exit status."""
-
-    def answer(client: KafkaClient) -> int:
-        return history(client, options.id, as_json=options.json, everything=options.all, last=options.last)
-
-    return run_with_client("muster transactions history", options, answer)
-
-
-def milliseconds(option: str, text: str) -> int:
-    """A duration with its unit. Raises ConfigError."""
-    match = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", text)
-    if match is None:
-        raise ConfigError(f"{option} {text}: a time such as 500ms, 10s, 5m or 2h was expected")
-    return int(match[1]) * _UNITS_MS[match[2]]
+    return history(client, options.id, as_json=options.json, everything=options.all, last=options.last)
 
 
 def list_transactions(
@@ -94,14 +77,9 @@ def list_transactions(
         list(states), list(producer_ids), NO_DURATION if open_ms is None else open_ms, pattern
     )
     rows, missing = all_transactions(client, request)
-    if as_json:
-        for one in rows:
-            print_json({"transactional_id": one.transactional_id, "producer_id": one.producer_id,
-                        "state": one.transaction_state})  # fmt: skip
-    elif rows:
-        cells = [(one.transactional_id, one.producer_id, one.transaction_state) for one in rows]
-        print_table(("TRANSACTIONAL ID", "PRODUCER ID", "STATE"), cells)
-    elif not missing:
+    cells = [(one.transactional_id, one.producer_id, one.transaction_state) for one in rows]
+    print_rows(("TRANSACTIONAL ID", "PRODUCER ID", "STATE"), cells, as_json=as_json)
+    if not (rows or missing or as_json):
         kind = " of that kind" if states or producer_ids or pattern is not None or open_ms is not None else ""
         say(f"there are no transactional ids{kind}")
     for why in missing:

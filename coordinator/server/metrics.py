@@ -215,7 +215,7 @@ def _counting(server: Server) -> Job[list[Metric]]:
         led += sum(partition is not None for partition in topic.partitions)
         yield None
     return [
-        Metric("muster_groups", GAUGE, "Groups of which this process is the coordinator.", groups, ("type", "state")),
+        Metric("muster_groups", GAUGE, "Groups that this process coordinates.", groups, ("type", "state")),
         single("muster_topics", GAUGE, "Topics of the cluster.", len(server.topics.by_name)),
         single("muster_partitions_led", GAUGE, "Partitions whose log this process has open, and leads.", led),
     ]

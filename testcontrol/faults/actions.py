@@ -306,7 +306,7 @@ class Throttle(Action):
 
     def words(self) -> str:
         """See `Action`."""
-        return f"told to wait for {self.ms} ms (throttle_time_ms)"
+        return f"asked to wait for {self.ms} ms (throttle_time_ms)"
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ async def zombie(scenario: Scenario) -> None:
     group_id, wanted = scenario.text("group"), _member(scenario)
     match = Match(api=_HEARTBEATS, group=group_id, client_id=wanted.client_id, predicate=wanted.is_in)
     scenario.rule(match, _AllIsWell())
-    scenario.step(f"{wanted.name} is told that all is well, and its coordinator hears nothing of it")
+    scenario.step(f"{wanted.name} gets an answer without an error, and its coordinator gets no request")
     if scenario.number("expire"):
         scenario.parts.groups.expire(group_id, wanted.member_id)
         scenario.step("its session has ended: others get its partitions")
@@ -111,7 +111,7 @@ class _AllIsWell(Action):
 
     def words(self) -> str:
         """See `Action`."""
-        return "told that all is well, without asking the coordinator"
+        return "answered without an error, and without the coordinator"
 
     def to_json(self) -> dict[str, object]:
         """See `Action`."""
@@ -195,7 +195,7 @@ async def coordinator_moves(scenario: Scenario) -> None:
         return
     when = times(scenario.number("times"))
     scenario.rule(Match(api=("membership", "offsets"), group=group_id), Error("NOT_COORDINATOR"), when)
-    scenario.step(f"the next {scenario.number('times')} requests of group {group_id} are told to go elsewhere")
+    scenario.step(f"the next {scenario.number('times')} requests of group {group_id} get NOT_COORDINATOR")
 
 
 async def led_by(scenario: Scenario, place: Place, decide: object) -> None:

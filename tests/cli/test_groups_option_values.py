@@ -28,13 +28,13 @@ HERE = ["--bootstrap-server", "127.0.0.1:1"]
     ],
 )
 def test_topics_and_partitions(word: str, chosen: Chosen) -> None:
-    assert option_values.chosen_topics([word]) == [chosen]
+    assert option_values.chosen_topic(word) == chosen
 
 
 @pytest.mark.parametrize("word", ["", ":1", "t:", "t:x", "t:-1", "t:3-1", "t:0-9999999", "t:1,", "t:٣"])
 def test_what_names_no_partitions(word: str) -> None:
     with pytest.raises(ConfigError) as said:
-        option_values.chosen_topics([word])
+        option_values.chosen_topic(word)
     assert str(said.value) == f"--topic '{word}': TOPIC was expected, or TOPIC:0,1,2 for some of its partitions"
 
 

@@ -60,7 +60,7 @@ async def test_the_coordinator_goes_and_returns(three: ServerControl, verb: str)
         assert group.node == nodes.coordinator_of("g")
         await nodes.return_(was)
         assert nodes.describe(was).state == "up"
-        with pytest.raises(CannotBeDone, match="cannot be told to return"):
+        with pytest.raises(CannotBeDone, match="the action return is not possible"):
             await nodes.return_(was)
 
 

@@ -196,7 +196,7 @@ def check_batch(data: bytes, at: int, left: int, next_offset: int, base_offset: 
         return None, f"impossible batch length {header.length}"
     size = header.length + LENGTH_OVERHEAD
     if size > rest:
-        return None, "" if size <= left - at else f"a batch of {size} bytes, of which {left - at} are there"
+        return None, "" if size <= left - at else f"only {left - at} of the {size} bytes of a batch are there"
     if header.last_offset_delta < 0:
         return None, f"last offset delta {header.last_offset_delta}"
     if header.base_offset < next_offset:

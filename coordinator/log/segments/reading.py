@@ -110,7 +110,7 @@ def _no_batch(segment: Segment, position: int, data: bytes, wanted: int) -> Dama
         check_shape(read_header(data), position)
     except CorruptBatch as error:
         return damage(segment.place(position), error)
-    return DamagedLog(segment.place(position), f"a batch of {wanted} bytes, of which {len(data)} are there")
+    return DamagedLog(segment.place(position), f"only {len(data)} of the {wanted} bytes of a batch are there")
 
 
 def _as_batches(segment: Segment, position: int, messages: bytes) -> Iterator[bytes]:
@@ -137,7 +137,7 @@ def segment_batches(segment: Segment, start: int, end: int) -> Iterator[tuple[in
         for at, header in segment.batches(start, end):
             position = at
             if at + header.size > end:
-                raise CorruptBatch(f"a batch of {header.size} bytes, of which {end - at} are there")
+                raise CorruptBatch(f"only {end - at} of the {header.size} bytes of a batch are there")
             position += header.size
             yield at, header
     except CorruptBatch as error:

@@ -203,7 +203,7 @@ def _set_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> Iterator[str
             usable.append(name)
     missing = [name for name, ours in older.items() if ours not in usable]
     if missing:
-        yield f"ssl.cipher.suites: {', '.join(missing)} is not to be had with {ssl.OPENSSL_VERSION}"
+        yield f"ssl.cipher.suites: {', '.join(missing)} is not available with {ssl.OPENSSL_VERSION}"
     least, most = context.minimum_version, context.maximum_version
     if not newest:
         most = ssl.TLSVersion.TLSv1_2

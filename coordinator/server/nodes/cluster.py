@@ -99,7 +99,7 @@ class Cluster:
             raise WrongNode(f"there is no node {node_id}; there are {', '.join(map(str, self.nodes))}")
         state = self.states[node_id]
         if state not in NODE_ACTIONS[what]:
-            raise WrongNode(f"node {node_id} is {state.value}: it cannot be told to {what}")
+            raise WrongNode(f"node {node_id} is {state.value}: the action {what} is not possible")
         self.states[node_id] = NODE_ACTIONS[what][state]
         return node
 

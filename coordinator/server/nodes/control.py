@@ -83,13 +83,13 @@ class Control:
             if not isinstance(asked, dict):
                 raise ValueError
         except ValueError:
-            return {"error": "that is no question in JSON"}
+            return {"error": "the request is not JSON"}
         try:
             await self._do(asked)
         except WrongNode as wrong:
             return {"error": str(wrong)}
         except ApiError as refusal:
-            return {"error": refusal.message or "the disk does not take it"}
+            return {"error": refusal.message or "the disk refuses the change"}
         except OSError as error:
             return {"error": error.strerror or str(error)}
         return {"nodes": self._rows()}
@@ -99,7 +99,7 @@ class Control:
         if what == "list":
             return
         if not isinstance(node_id, int):
-            raise WrongNode("it is not said which node")
+            raise WrongNode("the request names no node")
         if what == "stop":
             await self._cluster.stop_node(node_id)
         elif what == "kill":
@@ -111,7 +111,7 @@ class Control:
         elif what == "return":
             await self._cluster.return_node(node_id)
         else:
-            raise WrongNode(f"a node cannot be told to {what}")
+            raise WrongNode(f"nodes have no action {what}")
 
     def _rows(self) -> list[dict[str, Any]]:
         cluster = self._cluster

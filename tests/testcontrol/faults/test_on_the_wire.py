@@ -242,7 +242,7 @@ async def test_several_rules_hit_one_request(server: ServerControl, client: Clie
     assert (answer.throttle_time_ms, answer.topics[0].partitions[0].error_code) == (7, ErrorCode.NOT_COORDINATOR)
     assert never.hits == 1  # though it had nothing to do any more
     assert [hit["did"] for hit in server.faults.log.after()][:2] == [
-        "told to wait for 7 ms (throttle_time_ms)",
+        "asked to wait for 7 ms (throttle_time_ms)",
         "answered NOT_COORDINATOR",
     ]
 

@@ -28,9 +28,9 @@ async def test_nodes_are_told_what_to_do_by_a_socket_in_the_data_directory(
         assert {row["coordinates"] for row in rows} == {2}
         rows = (await asked(tmp_path, "stop", 2))["nodes"]
         assert [(row["state"], row["leads"] > 0) for row in rows] == [("up", True), ("stopped", False), ("up", True)]
-        assert await asked(tmp_path, "stop", 2) == {"error": "node 2 is stopped: it cannot be told to stop"}
+        assert await asked(tmp_path, "stop", 2) == {"error": "node 2 is stopped: the action stop is not possible"}
         assert "there is no node 9" in (await asked(tmp_path, "kill", 9))["error"]
-        assert "cannot be told to sing" in (await asked(tmp_path, "sing", 1))["error"]
+        assert "nodes have no action sing" in (await asked(tmp_path, "sing", 1))["error"]
         assert "which node" in (await asked(tmp_path, "stop"))["error"]
         rows = (await asked(tmp_path, "return", 2))["nodes"]
         assert rows[1]["state"] == "up"

@@ -87,7 +87,7 @@ async def test_a_short_pause_is_noticed_by_nobody_but_who_waits() -> None:
 async def test_what_may_be_done_to_one_that_is_paused() -> None:
     async with three(broker_session_timeout_ms=FOR_EVER) as cluster:
         nodes = cluster.server.cluster
-        with pytest.raises(WrongNode, match="node 1 is up: it cannot be told to resume"):
+        with pytest.raises(WrongNode, match="node 1 is up: the action resume is not possible"):
             await nodes.resume_node(1)
         client = await cluster.connect(1)
         nodes.pause_node(1)
