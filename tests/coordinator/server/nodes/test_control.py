@@ -31,7 +31,7 @@ async def test_nodes_are_told_what_to_do_by_a_socket_in_the_data_directory(
         assert await asked(tmp_path, "stop", 2) == {"error": "node 2 is stopped: the action stop is not possible"}
         assert "there is no node 9" in (await asked(tmp_path, "kill", 9))["error"]
         assert "nodes have no action sing" in (await asked(tmp_path, "sing", 1))["error"]
-        assert "which node" in (await asked(tmp_path, "stop"))["error"]
+        assert "the request names no node" in (await asked(tmp_path, "stop"))["error"]
         rows = (await asked(tmp_path, "return", 2))["nodes"]
         assert rows[1]["state"] == "up"
         rows = (await asked(tmp_path, "pause", 1))["nodes"]
