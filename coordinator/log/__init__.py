@@ -1,8 +1,7 @@
 """The log: segments in Kafka's format, on disk or in memory. Batches are appended, read, recovered and removed.
 
-It knows batches and offsets, and nothing of topics, groups or requests. `Log` is the log of one partition. `LogManager`
-has the logs of a data directory. `batches` builds and reads record batches, and `reader` reads their
-records. `headers` needs no codec.
+It knows batches and offsets, and nothing of topics, groups or requests. `UnifiedLog` is the log of one partition, and
+`LogManager` has the logs of a data directory.
 """
 
 from muster.coordinator.log import checkpoints
@@ -25,7 +24,6 @@ from muster.coordinator.log.errors import (
     WrongDirectory,
 )
 from muster.coordinator.log.identity import Identity
-from muster.coordinator.log.interfaces import AppendResult, Log
 from muster.coordinator.log.maintenance import Maintenance
 from muster.coordinator.log.manager import LogManager
 from muster.coordinator.log.records import batches
@@ -36,7 +34,7 @@ from muster.coordinator.log.storage.files import FileStorage, FilesystemSync
 from muster.coordinator.log.storage.interfaces import File, Storage
 from muster.coordinator.log.storage.memory import MemoryStorage
 from muster.coordinator.log.storage.shared_sync import SharedSync
-from muster.coordinator.log.unified_log import UnifiedLog
+from muster.coordinator.log.unified_log import AppendResult, UnifiedLog
 
 __all__ = [
     "AppendResult",
@@ -52,7 +50,6 @@ __all__ = [
     "FilesystemSync",
     "Identity",
     "InvalidRecords",
-    "Log",
     "LogConfig",
     "LogError",
     "LogManager",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import structlog
 
@@ -25,7 +26,6 @@ from muster.coordinator.log.errors import (
     TruncatedBatch,
     damage,
 )
-from muster.coordinator.log.interfaces import AppendResult
 from muster.coordinator.log.producers.state_manager import ProducerStateManager
 from muster.coordinator.log.records.headers import (
     HEADER_SIZE,
@@ -55,8 +55,18 @@ _COPY_LIMIT = 32 * 1024
 _logger = structlog.get_logger("muster.log")
 
 
+class AppendResult(NamedTuple):
+    """The result of an append (Kafka's LogAppendInfo, as far as a Produce response has it)."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 when the topic keeps the producer's own timestamps."""
+    log_start_offset: int
+
+
 class UnifiedLog:
-    """The log of one partition, an `interfaces.Log`. `LogManager.open_log` makes it."""
+    """The log of one partition. `LogManager.open_log` makes it."""
 
     def __init__(
         self,

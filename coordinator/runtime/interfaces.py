@@ -1,7 +1,4 @@
-"""The interfaces between the runtime and the coordinator that runs on it. They have no behaviour.
-
-The interface of the log is `log.interfaces.Log`.
-"""
+"""The interfaces between the runtime and the coordinator that runs on it. They have no behaviour."""
 
 from __future__ import annotations
 

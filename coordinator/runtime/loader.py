@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.log.interfaces import Log
+from muster.coordinator.log.unified_log import UnifiedLog
 from muster.coordinator.runtime.interfaces import RecordReader, StateMachine
 from muster.coordinator.state_machine.interface import EndTransaction, TransactionalBatch
 from muster.coordinator.system.clock import Clock
@@ -53,7 +53,7 @@ STEP_MS: Final = 10
 LOG_EVERY_MS: Final = 2_000
 
 
-def replay(partition_log: Log, reader: RecordReader, core: StateMachine, clock: Clock) -> Iterator[int]:
+def replay(partition_log: UnifiedLog, reader: RecordReader, core: StateMachine, clock: Clock) -> Iterator[int]:
     """Replay a log: a chunk in each step, or a part of a chunk with large records. Returns the number of records of
     each step. Raises the errors of the log, and BatchError.
     """

@@ -15,8 +15,8 @@ from typing import Any, Final, Generic, TypeVar
 import structlog
 
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogError, LogOffline, ProducerError
-from muster.coordinator.log.interfaces import Log
 from muster.coordinator.log.records.markers import EndMarker
+from muster.coordinator.log.unified_log import UnifiedLog
 from muster.coordinator.runtime.interfaces import ErrorResponses, Observer, RecordCodec, StateMachine
 from muster.coordinator.runtime.loader import in_background, replay
 from muster.coordinator.runtime.replies import AppendQueue, PendingReplies, append_error
@@ -53,7 +53,7 @@ class CoordinatorShard(Generic[S]):
         partition: int,
         what: str,
         make_core: Callable[[], S],
-        open_log: Callable[[], tuple[Log, int]],
+        open_log: Callable[[], tuple[UnifiedLog, int]],
         codec: RecordCodec,
         errors: ErrorResponses,
         clock: Clock,
@@ -88,7 +88,7 @@ class CoordinatorShard(Generic[S]):
         self._on_load = on_load
         self._on_stop = on_stop
         self._run_job = run_job
-        self.log: Log
+        self.log: UnifiedLog
         self._leader_epoch = -1
         self._term = 0
         """Changes with each load and each end of leadership. Callbacks and steps of an earlier term do nothing."""

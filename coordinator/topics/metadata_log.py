@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from muster.coordinator.log import BatchHeader, Log, LogConfig, LogError, Storage, batches
+from muster.coordinator.log import BatchHeader, LogConfig, LogError, Storage, UnifiedLog, batches
 from muster.coordinator.log.errors import CorruptBatch
 from muster.coordinator.log.records.reader import LogRecord
 from muster.coordinator.state_machine.interface import Now
@@ -64,7 +64,7 @@ class MetadataLog:
 
     __slots__ = ("_unsynced", "log", "state", "unknown")
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: UnifiedLog) -> None:
         self.log = log
         self.state = MetadataState()
         self.unknown = 0
@@ -97,7 +97,7 @@ class MetadataLog:
         ]
         self.write(records, now)
 
-    def use_log(self, log: Log) -> None:
+    def use_log(self, log: UnifiedLog) -> None:
         """Use the log that was opened again after the old one was offline.
 
         Raises LogOffline when the log has not all records of the state, and cannot get them again.

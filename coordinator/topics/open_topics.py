@@ -14,7 +14,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from muster.coordinator.log import DamagedLog, Log, LogConfig, LogManager, LogOffline
+from muster.coordinator.log import DamagedLog, LogConfig, LogManager, LogOffline, UnifiedLog
 from muster.coordinator.topics.cluster_image import Leader
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_state import TopicState
@@ -265,7 +265,7 @@ class OpenTopics:
             partition.use_log(self._logs.reopen(name, index))
         return partition
 
-    def open_log(self, name: str, index: int) -> tuple[Log, int]:
+    def open_log(self, name: str, index: int) -> tuple[UnifiedLog, int]:
         """Return the log of such a partition, and the epoch of its leader. Raises as `reopen`."""
         partition = self.reopen(name, index)
         return partition.log, partition.leader_epoch

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.coordinator.log import BatchHeader, Log
+from muster.coordinator.log import BatchHeader, UnifiedLog
 from muster.coordinator.log.records.compression import Allowed
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.state_machine.interface import Now
@@ -47,7 +47,7 @@ class Partition:
 
     __slots__ = ("_forget", "_waiting", "closed", "index", "leader_epoch", "log", "refusal", "topic", "topic_id")
 
-    def __init__(self, topic: str, topic_id: bytes, index: int, leader_epoch: int, log: Log) -> None:
+    def __init__(self, topic: str, topic_id: bytes, index: int, leader_epoch: int, log: UnifiedLog) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -58,7 +58,7 @@ class Partition:
         self._waiting: dict[object, Callable[[Partition], object]] = {}
         self._forget = log.on_append(self._advanced)
 
-    def use_log(self, log: Log) -> None:
+    def use_log(self, log: UnifiedLog) -> None:
         """Use the log that was opened again after a failure. Waiting readers keep waiting."""
         self._forget()
         self.log = log

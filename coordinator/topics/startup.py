@@ -20,7 +20,7 @@ from typing import Final
 import structlog
 
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.log import Log, LogError, LogManager, MalformedCheckpoint, Storage, batches
+from muster.coordinator.log import LogError, LogManager, MalformedCheckpoint, Storage, UnifiedLog, batches
 from muster.coordinator.log.records.headers import whole_batches
 from muster.coordinator.log.storage.interfaces import File
 from muster.coordinator.topics import leadership
@@ -227,7 +227,7 @@ Folders = Mapping[str, Mapping[int, bytes | None]]
 """Topic -> partition -> topic id in its folder (None: the folder has no id, or an unreadable one)."""
 
 
-def open_metadata_log(logs: LogManager) -> tuple[Log, bool]:
+def open_metadata_log(logs: LogManager) -> tuple[UnifiedLog, bool]:
     """Return the metadata log, and whether its start or end is another than expected. Raises DamagedLog or
     LogOffline.
     """

@@ -16,7 +16,7 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.history.journal import Journal
-from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, batches
+from muster.coordinator.log import FileStorage, LogManager, LogSettings, UnifiedLog, batches
 from muster.coordinator.log.storage.lock import LOCK_FILE
 from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
 from muster.coordinator.runtime.group_coordinator.shards import group_shards
@@ -126,7 +126,7 @@ class World(world.World):
         self._journals.append(journal)
         return SampleObserver(journal, self._when_rebalancing)
 
-    def _log(self, topic: str, index: int) -> Log:
+    def _log(self, topic: str, index: int) -> UnifiedLog:
         return self.topics.by_name[topic].existing(index).log
 
     # ---- requests
@@ -195,7 +195,7 @@ class World(world.World):
         # this file holds the number of this process, which would differ each time
         self._storage.remove(LOCK_FILE)
 
-    def _reach(self, log: Log, end: int) -> None:
+    def _reach(self, log: UnifiedLog, end: int) -> None:
         """Give a data partition its end offset with one record there, as if retention had removed all others."""
         batch = batches.build([(None, LAST_RECORD)], timestamp_ms=self.wall_ms, base_offset=end - 1, leader_epoch=0)
         log.append_as_is(batch, wall_ms=self.wall_ms)

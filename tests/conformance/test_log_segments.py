@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.log import FileStorage, Log, LogConfig, LogManager, LogSettings, batches
+from muster.coordinator.log import FileStorage, LogConfig, LogManager, LogSettings, UnifiedLog, batches
 from tests.support.markers import build_control
 from tests.support.servers import KAFKA_SCRIPTS
 
@@ -27,7 +27,7 @@ def dump(paths: list[Path], *more: str) -> str:
     return done.stdout
 
 
-def write(log: Log) -> None:
+def write(log: UnifiedLog) -> None:
     for index in range(300):
         records = [(b"k%d" % index, b"value " * (index % 30), [("h", b"x"), ("n", None)]), (None, None)]
         codec = index % 5

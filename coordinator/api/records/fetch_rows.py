@@ -14,7 +14,7 @@ from muster.coordinator.api.node import Node
 from muster.coordinator.api.records.offsets import led_here
 from muster.coordinator.api.unsent import Taken
 from muster.coordinator.api.version_rules import fetch_by_topic_id, fetch_knows_storage_error, fetch_tells_leader
-from muster.coordinator.log import Log, LogError, SegmentAbsent
+from muster.coordinator.log import LogError, SegmentAbsent, UnifiedLog
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
@@ -50,7 +50,7 @@ class RowsRead:
     __slots__ = ("absent", "bytes", "failed", "partitions", "results")
 
     def __init__(self) -> None:
-        self.absent: list[tuple[Log, int]] = []
+        self.absent: list[tuple[UnifiedLog, int]] = []
         self.results: list[tuple[FetchRow, PartitionData]] = []
         self.bytes = 0
         self.failed = False
@@ -137,7 +137,7 @@ def _read(
     left: int,
     min_one: bool,
     terms: FetchTerms,
-    absent: list[tuple[Log, int]],
+    absent: list[tuple[UnifiedLog, int]],
 ) -> Job[PartitionData]:
     known_epoch = row.current_leader_epoch
     if known_epoch >= 0:

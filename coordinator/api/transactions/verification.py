@@ -22,8 +22,8 @@ from muster.coordinator.api.version_rules import (
     txn_commit_knows_abortable,
 )
 from muster.coordinator.log.errors import LogError
-from muster.coordinator.log.interfaces import Log
 from muster.coordinator.log.producers.append_checks import NOT_NEEDED, VerificationGuard
+from muster.coordinator.log.unified_log import UnifiedLog
 from muster.coordinator.state_machine.interface import Producer
 from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.topics.errors import ApiError
@@ -65,7 +65,7 @@ class Wanted:
 
     __slots__ = ("log", "partition", "sequence", "topic", "verdict")
 
-    def __init__(self, topic: str, partition: int, log: Log, sequence: int, verdict: Verdict) -> None:
+    def __init__(self, topic: str, partition: int, log: UnifiedLog, sequence: int, verdict: Verdict) -> None:
         self.topic = topic
         self.partition = partition
         self.log = log
@@ -73,7 +73,7 @@ class Wanted:
         self.verdict = verdict
 
 
-def verdict_of(log: Log, producer: Producer, sequence: int, knows: Knows, now_ms: int) -> Verdict:
+def verdict_of(log: UnifiedLog, producer: Producer, sequence: int, knows: Knows, now_ms: int) -> Verdict:
     """What the log itself says about a batch of a transaction. A guard may be used once the coordinator has agreed."""
     if not log.knows_producers:
         return NOT_LOADED
@@ -210,7 +210,7 @@ class Verification:
         )
 
 
-def _loading(log: Log) -> Job[ApiError | LogError | None]:
+def _loading(log: UnifiedLog) -> Job[ApiError | LogError | None]:
     """Load the producers of a log. Returns the error if that fails."""
     try:
         yield from log.producers.loading()

@@ -75,7 +75,7 @@ def build(
     compression: int = NO_COMPRESSION,
     log_append_time: bool = False,
 ) -> bytearray:
-    """Build one batch of `records`, at least one, all with the same timestamp, for `Log.append`."""
+    """Build one batch of `records`, at least one, all with the same timestamp, for `UnifiedLog.append`."""
     if not records:
         raise ValueError("a batch needs at least one record")
     builder = DefaultRecordBatchBuilder(

@@ -39,7 +39,7 @@ _LEADS = [uv(2 * n) + b"\0\0" for n in range(_SHORT)]
 def build_packed(
     records: Sequence[bytes], *, timestamp_ms: int, producer: tuple[int, int] | None = None, base_sequence: int = 0
 ) -> bytearray:
-    """Build one batch of `records`, at least one, all with the same timestamp, for `Log.append`.
+    """Build one batch of `records`, at least one, all with the same timestamp, for `UnifiedLog.append`.
 
     Each record is given from the length of its key on. `producer`: id and epoch of the producer whose transaction has
     the batch.

@@ -64,7 +64,7 @@ class Marker(NamedTuple):
 def build_marker(
     producer_id: int, producer_epoch: int, timestamp_ms: int, *, is_committed: bool, coordinator_epoch: int
 ) -> bytearray:
-    """Build a control batch for `Log.append`."""
+    """Build a control batch for `UnifiedLog.append`."""
     kind = CONTROL_COMMIT if is_committed else CONTROL_ABORT
     covered = pack_behind_crc(
         TRANSACTIONAL | CONTROL, 0, timestamp_ms, timestamp_ms, producer_id, producer_epoch, _NO_SEQUENCE, 1

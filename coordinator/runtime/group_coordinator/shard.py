@@ -18,7 +18,7 @@ from muster.coordinator.groups.common.settings import GroupConfigs, GroupConfigu
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit import CommitTemplate
 from muster.coordinator.log.errors import LogError
-from muster.coordinator.log.interfaces import Log
+from muster.coordinator.log.unified_log import UnifiedLog
 from muster.coordinator.runtime import interfaces
 from muster.coordinator.runtime.group_coordinator import error_responses
 from muster.coordinator.runtime.group_coordinator.background_work import helpers
@@ -80,7 +80,7 @@ class GroupShard:
         self,
         partition: int,
         make_core: Callable[..., GroupCore],
-        open_log: Callable[[], tuple[Log, int]],
+        open_log: Callable[[], tuple[UnifiedLog, int]],
         clock: Clock,
         image: TopicsImage,
         *,

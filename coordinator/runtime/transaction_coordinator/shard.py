@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Protocol
 
-from muster.coordinator.log.interfaces import Log
+from muster.coordinator.log.unified_log import UnifiedLog
 from muster.coordinator.runtime import interfaces
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.runtime.routing import ByPartition
@@ -55,7 +55,7 @@ class TransactionShard:
         self,
         partition: int,
         make_core: Callable[[SendMarkers], TransactionCore],
-        open_log: Callable[[], tuple[Log, int]],
+        open_log: Callable[[], tuple[UnifiedLog, int]],
         writer: MarkerWriter,
         slices: JobQueue,
         clock: Clock,
@@ -111,7 +111,7 @@ class TransactionShard:
         )
         return self._make_core_with(self.markers.send)
 
-    def _open(self) -> tuple[Log, int]:
+    def _open(self) -> tuple[UnifiedLog, int]:
         log, self.coordinator_epoch = self._open_log()
         return log, self.coordinator_epoch
 

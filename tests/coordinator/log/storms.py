@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from muster.coordinator.log import DamagedLog, Log, LogConfig, LogError, LogManager, MemoryStorage, batches
+from muster.coordinator.log import DamagedLog, LogConfig, LogError, LogManager, MemoryStorage, UnifiedLog, batches
 from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.recovery.repair import repair
 from muster.coordinator.system.clock import ManualClock
@@ -68,7 +68,7 @@ class Storm:
         self.promised: dict[bytes, int] = {}
         """Key -> offset of the last record that was acknowledged, by the promise of this life: synced, or written."""
         self.manager: LogManager
-        self.log: Log
+        self.log: UnifiedLog
         self.cleaner: Cleaner
         self.compactions = 0
 

@@ -8,7 +8,16 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from muster.coordinator.log import FileStorage, Log, LogConfig, LogManager, LogSettings, SharedSync, Storage, batches
+from muster.coordinator.log import (
+    FileStorage,
+    LogConfig,
+    LogManager,
+    LogSettings,
+    SharedSync,
+    Storage,
+    UnifiedLog,
+    batches,
+)
 from muster.coordinator.log.records.headers import iterate
 from muster.coordinator.system.clock import ManualClock
 
@@ -26,7 +35,7 @@ def values(data: bytes) -> list[tuple[int, bytes | None]]:
     return [(record.offset, record.value) for _, records in batches.read(data) for record in records]
 
 
-def everything(log: Log) -> list[tuple[int, bytes | None]]:
+def everything(log: UnifiedLog) -> list[tuple[int, bytes | None]]:
     return [pair for chunk in log.replay() for pair in values(chunk)]
 
 
@@ -92,7 +101,7 @@ class PendingResult:
             self.deliver()
 
 
-def fill(log: Log, count: int, *, size: int = 50, epoch: int = 0) -> Iterator[bytes]:
+def fill(log: UnifiedLog, count: int, *, size: int = 50, epoch: int = 0) -> Iterator[bytes]:
     """Append `count` batches of one record each; what was appended."""
     for _ in range(count):
         value = b"%d-" % log.end_offset + b"x" * size

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.log import DamagedLog, FileStorage, Log, LogManager, LogOffline, maintenance
+from muster.coordinator.log import DamagedLog, FileStorage, LogManager, LogOffline, UnifiedLog, maintenance
 from muster.coordinator.log.maintenance import CHECK_EVERY_MS, DirectoryMonitor, monitoring
 from muster.coordinator.system.clock import ManualClock
 from tests.coordinator.log.support import NOW, PendingResult, batch, everything, manage
@@ -27,7 +27,7 @@ class Running:
         self.monitor = DirectoryMonitor(self.manager, self.clock, self.later.sync)
         self.monitor.start()
 
-    def log(self, index: int = 0, *, synced: bool) -> Log:
+    def log(self, index: int = 0, *, synced: bool) -> UnifiedLog:
         return self.manager.open_log("t", index, topic_id=b"t" * 16, wait_for_sync=synced)
 
     def look(self) -> list[str]:

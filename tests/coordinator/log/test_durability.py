@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import structlog
 
-from muster.coordinator.log import FileStorage, FilesystemSync, Log, LogOffline, MemoryStorage, SharedSync
+from muster.coordinator.log import FileStorage, FilesystemSync, LogOffline, MemoryStorage, SharedSync, UnifiedLog
 from muster.coordinator.log.storage.shared_sync import GATHER_MS, Waiters
 from tests.coordinator.log.support import NOW, SMALL, PendingResult, batch, everything, fill, manage
 
@@ -23,7 +23,7 @@ class Calls(list[tuple[str, LogOffline | None]]):
         return lambda outcome: self.append((name, outcome))
 
 
-def synced_log(later: PendingResult, storage: MemoryStorage | None = None) -> Log:
+def synced_log(later: PendingResult, storage: MemoryStorage | None = None) -> UnifiedLog:
     manager = manage(storage or MemoryStorage(), sync=later.sync)
     return manager.open_log("t", 0, config=SMALL, wait_for_sync=True)
 

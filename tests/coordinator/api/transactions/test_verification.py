@@ -17,7 +17,7 @@ from muster.coordinator.api.transactions.verification import (
     as_produce_error,
     verdict_of,
 )
-from muster.coordinator.log import Log, MemoryStorage
+from muster.coordinator.log import MemoryStorage
 from muster.coordinator.log.producers.append_checks import NOT_NEEDED, VerificationGuard
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.state_machine.interface import Client, Producer
@@ -49,7 +49,7 @@ class Bench:
         )
         self.context: Any = SimpleNamespace(channel=self, client=Client("c", "/h"))
         manager = manage(MemoryStorage())
-        self.logs: list[Log] = [manager.open_log("t", index, config=SMALL, topic_id=b"t" * 16) for index in range(2)]
+        self.logs = [manager.open_log("t", index, config=SMALL, topic_id=b"t" * 16) for index in range(2)]
         self.found: list[dict[int, Verdict]] = []
 
     def fault(self, error: Exception) -> None:

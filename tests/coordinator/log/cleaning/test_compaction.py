@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from muster.coordinator.log import Log, LogConfig, LogManager, MemoryStorage, batches
+from muster.coordinator.log import LogConfig, LogManager, MemoryStorage, UnifiedLog, batches
 from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.cleaning.job import examine
 from muster.coordinator.log.records.headers import DELETE_HORIZON, BatchHeader, set_crc
@@ -36,7 +36,7 @@ class Bench:
         self.later = PendingResult()
         self.clock = ManualClock(NOW)
         self.manager: LogManager = manage(self.storage, **settings)
-        self.log: Log = self.manager.open_log("t", 0, config=config)
+        self.log: UnifiedLog = self.manager.open_log("t", 0, config=config)
         self.cleaner = Cleaner(self.manager, self.clock, self.later.sync, cpu_share=1.0)
 
     def put(self, *pairs: tuple[bytes | None, bytes | None], **more: Any) -> int:
@@ -61,7 +61,7 @@ class Bench:
         return list(self.log.headers())
 
 
-def rows_of(log: Log) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+def rows_of(log: UnifiedLog) -> Iterator[tuple[int, bytes | None, bytes | None]]:
     for chunk in log.replay():
         for header, records in batches.read(chunk):
             if not header.is_control:

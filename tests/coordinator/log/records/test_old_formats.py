@@ -19,11 +19,11 @@ from muster.coordinator.log import (
     BatchTooLarge,
     CorruptBatch,
     DamagedLog,
-    Log,
     LogConfig,
     MemoryStorage,
     TimestampOffset,
     TruncatedBatch,
+    UnifiedLog,
     UnsupportedCompression,
     batches,
 )
@@ -65,12 +65,12 @@ def holding(data: bytes, *, clean: bool = False) -> MemoryStorage:
     return storage
 
 
-def opened(storage: MemoryStorage, config: LogConfig = SMALL) -> Log:
+def opened(storage: MemoryStorage, config: LogConfig = SMALL) -> UnifiedLog:
     storage.locked = False
     return manage(storage).open_log("t", 0, config=config)
 
 
-def opening(storage: MemoryStorage) -> tuple[Log | None, DamagedLog | None]:
+def opening(storage: MemoryStorage) -> tuple[UnifiedLog | None, DamagedLog | None]:
     """The log, or why it cannot be opened."""
     try:
         return opened(storage), None
@@ -82,7 +82,7 @@ def rows(data: bytes) -> list[Row]:
     return [Row(one.offset, one.timestamp, one.key, one.value) for _, found in batches.read(data) for one in found]
 
 
-def replayed(log: Log, **more: int) -> list[Row]:
+def replayed(log: UnifiedLog, **more: int) -> list[Row]:
     return [row for chunk in log.replay(**more) for row in rows(chunk)]
 
 

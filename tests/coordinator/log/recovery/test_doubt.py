@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.log import DamagedLog, Log, LogConfig, LogManager, MemoryStorage, checkpoints
+from muster.coordinator.log import DamagedLog, LogConfig, LogManager, MemoryStorage, UnifiedLog, checkpoints
 from muster.coordinator.log.file_names import encode_replaces
 from muster.coordinator.log.recovery.inspection import DAMAGE, Inspection
 from tests.coordinator.log.support import NOW, batch, everything, fill, manage
@@ -34,14 +34,14 @@ def written(*, clean: bool = True, config: LogConfig = CONFIG) -> tuple[MemorySt
     return storage, content
 
 
-def opened(storage: MemoryStorage, config: LogConfig = CONFIG) -> tuple[LogManager, Log, list[str]]:
+def opened(storage: MemoryStorage, config: LogConfig = CONFIG) -> tuple[LogManager, UnifiedLog, list[str]]:
     with capture_logs() as told:
         manager = manage(storage)
         log = manager.open_log("t", 0, config=config)
     return manager, log, [line["event"] for line in told if line["log_level"] != "info"]
 
 
-def values(log: Log) -> list[bytes | None]:
+def values(log: UnifiedLog) -> list[bytes | None]:
     return [value for _, value in everything(log)]
 
 

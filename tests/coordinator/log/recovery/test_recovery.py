@@ -14,7 +14,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from muster.coordinator.log import DamagedLog, FileStorage, Log, LogConfig, LogManager, MemoryStorage, batches
+from muster.coordinator.log import DamagedLog, FileStorage, LogConfig, LogManager, MemoryStorage, UnifiedLog, batches
 from muster.coordinator.log.disk_durability import RESERVED_BYTES
 from muster.coordinator.log.records.headers import set_crc
 from muster.coordinator.log.recovery import loader
@@ -187,13 +187,13 @@ class TestRoomInAdvance:
         later = PendingResult()
         return manage(FileStorage(folder), sync=later.sync), later
 
-    def synced(self, manager: LogManager, later: PendingResult, config: LogConfig = SMALL) -> Log:
+    def synced(self, manager: LogManager, later: PendingResult, config: LogConfig = SMALL) -> UnifiedLog:
         log = manager.open_log("t", 0, config=config, wait_for_sync=True)
         log.when_durable(log.end_offset, lambda _: None)
         later.settle()
         return log
 
-    def write(self, log: Log, later: PendingResult, count: int) -> list[bytes]:
+    def write(self, log: UnifiedLog, later: PendingResult, count: int) -> list[bytes]:
         content = []
         for value in fill(log, count):
             content.append(value)

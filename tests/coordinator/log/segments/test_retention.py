@@ -2,14 +2,14 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.log import Log, LogConfig, MemoryStorage
+from muster.coordinator.log import LogConfig, MemoryStorage, UnifiedLog
 from tests.coordinator.log.support import NOW, batch, fill, manage
 
 FOREVER = LogConfig(segment_bytes=1000, retention_ms=-1)
 HOUR = 3_600_000
 
 
-def made(config: LogConfig, *, segments: int = 4, step_ms: int = HOUR) -> Log:
+def made(config: LogConfig, *, segments: int = 4, step_ms: int = HOUR) -> UnifiedLog:
     """Segments of three batches each; the records of the n-th are `n * step_ms` younger than those of the first."""
     log = manage(MemoryStorage()).open_log("t", 0, config=FOREVER)
     for index in range(segments):

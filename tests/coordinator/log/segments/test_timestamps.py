@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.log import Log, LogConfig, MemoryStorage, batches
+from muster.coordinator.log import LogConfig, MemoryStorage, UnifiedLog, batches
 from muster.coordinator.log.records import compression
 from muster.coordinator.log.segments.reading import MANY_RECORDS
 from muster.coordinator.system.jobs import Job, OffloadedWork, at_once
@@ -10,16 +10,16 @@ from tests.coordinator.log.support import NOW, batch, manage
 
 
 @pytest.fixture
-def log() -> Log:
+def log() -> UnifiedLog:
     return manage(MemoryStorage()).open_log("t", 0, config=LogConfig(index_interval_bytes=100))
 
 
-def test_an_empty_log_has_no_times(log: Log) -> None:
+def test_an_empty_log_has_no_times(log: UnifiedLog) -> None:
     assert at_once(log.offset_for_timestamp(0)) is None
     assert at_once(log.offset_of_max_timestamp()) is None
 
 
-def test_the_first_record_at_or_after_a_time(log: Log) -> None:
+def test_the_first_record_at_or_after_a_time(log: UnifiedLog) -> None:
     for timestamp_ms in (100, 200, 150, 300):
         log.append(2, batch(b"a", b"b", timestamp_ms=timestamp_ms), wall_ms=NOW)
     assert at_once(log.offset_for_timestamp(0)) == (100, 0, 2)
@@ -29,7 +29,7 @@ def test_the_first_record_at_or_after_a_time(log: Log) -> None:
     assert at_once(log.offset_for_timestamp(301)) is None
 
 
-def test_within_a_batch(log: Log) -> None:
+def test_within_a_batch(log: UnifiedLog) -> None:
     builder = batches.DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 10_000)
     for delta, timestamp in enumerate([100, 300, 200]):
         builder.append(delta, timestamp, None, b"v", [])
@@ -38,7 +38,7 @@ def test_within_a_batch(log: Log) -> None:
     assert at_once(log.offset_of_max_timestamp()) == (300, 1, 0)
 
 
-def test_what_lies_before_the_start_is_not_found(log: Log) -> None:
+def test_what_lies_before_the_start_is_not_found(log: UnifiedLog) -> None:
     for timestamp_ms in (100, 200, 300):
         log.append(0, batch(b"a", b"b", timestamp_ms=timestamp_ms), wall_ms=NOW)
     log.delete_records_before(3)
@@ -46,7 +46,7 @@ def test_what_lies_before_the_start_is_not_found(log: Log) -> None:
     assert at_once(log.offset_for_timestamp(100)) == (200, 3, 0)
 
 
-def test_compressed_and_stamped_batches(log: Log) -> None:
+def test_compressed_and_stamped_batches(log: UnifiedLog) -> None:
     data = batches.build([(b"k", b"v" * 200)] * 3, timestamp_ms=100, compression=compression.ZSTD)
     log.append(0, data, wall_ms=NOW)
     log.config = LogConfig(message_timestamp_type="LogAppendTime")
@@ -54,14 +54,14 @@ def test_compressed_and_stamped_batches(log: Log) -> None:
     assert at_once(log.offset_for_timestamp(101)) == (500, 3, 0)
 
 
-def test_the_greatest_time_may_lie_in_any_segment(log: Log) -> None:
+def test_the_greatest_time_may_lie_in_any_segment(log: UnifiedLog) -> None:
     for timestamp_ms in (100, 300, 200):
         log.append(1, batch(b"a", b"b", timestamp_ms=timestamp_ms), wall_ms=NOW)
         log.roll(NOW)
     assert at_once(log.offset_of_max_timestamp()) == (300, 2, 1)
 
 
-def test_records_without_times_are_not_found_by_a_time(log: Log) -> None:
+def test_records_without_times_are_not_found_by_a_time(log: UnifiedLog) -> None:
     log.append(3, batch(b"a", timestamp_ms=-1), wall_ms=NOW)
     assert at_once(log.offset_for_timestamp(0)) is None
     # but Kafka 4.3 answers with them when there is no greater time
@@ -71,7 +71,7 @@ def test_records_without_times_are_not_found_by_a_time(log: Log) -> None:
 
 
 @pytest.mark.parametrize("before", [1, 3, 5])
-def test_the_greatest_time_may_be_that_of_a_deleted_record(log: Log, before: int) -> None:
+def test_the_greatest_time_may_be_that_of_a_deleted_record(log: UnifiedLog, before: int) -> None:
     # as on Kafka 4.3, which looks at the segment and not at where the log starts
     for timestamp_ms in (200, 100, 200):
         log.append(0, batch(b"a", b"b", timestamp_ms=timestamp_ms), wall_ms=NOW)
@@ -79,7 +79,7 @@ def test_the_greatest_time_may_be_that_of_a_deleted_record(log: Log, before: int
     assert at_once(log.offset_of_max_timestamp()) == (200, 0, 0)
 
 
-def test_the_greatest_time_is_found_beyond_the_first_entry_of_the_index(log: Log) -> None:
+def test_the_greatest_time_is_found_beyond_the_first_entry_of_the_index(log: UnifiedLog) -> None:
     for timestamp_ms in range(100, 200):
         log.append(0, batch(b"a", b"b", timestamp_ms=timestamp_ms), wall_ms=NOW)
     log.append(0, batch(b"a", timestamp_ms=150), wall_ms=NOW)

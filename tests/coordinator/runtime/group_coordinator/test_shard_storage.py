@@ -17,7 +17,7 @@ from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
-from muster.coordinator.log import Log, batches
+from muster.coordinator.log import UnifiedLog, batches
 from muster.coordinator.log.producers.append_checks import NOT_NEEDED, VerificationGuard
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.log.storage.memory import MemoryFile, MemoryStorage
@@ -119,7 +119,7 @@ class Bench:
         return (log if log.failure is None else self.manager.reopen(TOPIC, 0)), 0
 
     @property
-    def log(self) -> Log:
+    def log(self) -> UnifiedLog:
         log = self.manager.get(TOPIC, 0)
         assert log is not None
         return log
