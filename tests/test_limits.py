@@ -194,7 +194,7 @@ INNER = {
     "log/segments/transaction_index.MAX_KEPT",
     "log/storage/shared_sync.FEW",
     "log/manager.LOGS_AT_ONCE",
-    "log/manager.SEGMENTS_AT_ONCE",
+    "log/maintenance.SEGMENTS_AT_ONCE",
     "system/memory.LARGE_BYTES",
     "net/connection.WRITTEN_AT_ONCE",
     "net/jwks_source.LONGEST_ID",

@@ -1,7 +1,4 @@
-"""The small text files of a data directory, under Kafka's names and in Kafka's formats.
-
-`LastStops` has what they say of the last stop.
-"""
+"""The small text files of a data directory, with Kafka's names and formats, and the facts about the last stop."""
 
 from __future__ import annotations
 
@@ -58,7 +55,7 @@ def decode_uuid(text: str) -> bytes:
 
 
 def _rows(path: str, data: bytes) -> list[str]:
-    """Return the lines after the version and the count; both are checked."""
+    """Return the lines after the version and the count."""
     lines = data.decode("utf-8", "replace").splitlines()
     if len(lines) < 2 or lines[0].strip() != "0" or _number(lines[1].strip(), MAX_INT64) != len(lines) - 2:
         raise MalformedCheckpoint(f"{path} is no checkpoint of version 0 with as many rows as it says")
@@ -150,7 +147,7 @@ def encode_clean_shutdown() -> bytes:
 
 
 class OffsetCheckpointFile:
-    """One offset checkpoint. Writes may overtake each other; the file keeps the offsets that were given last."""
+    """One offset checkpoint. When two writes overlap, the file keeps the later one's offsets."""
 
     def __init__(self, storage: Storage, name: str) -> None:
         self._storage = storage
@@ -159,15 +156,12 @@ class OffsetCheckpointFile:
         self._begun = self._written = 0
 
     def save(self, offsets: Mapping[Partition, int], *, sync: bool = False) -> None:
-        """Write the file now. `sync`: so that it survives a power cut. Raises OSError."""
+        """Write the file now. `sync`: wait for the disk. Raises OSError."""
         self._begun += 1
         self._write(self._begun, offsets, sync=sync)
 
     def saving(self, offsets: Mapping[Partition, int]) -> Job[None]:
-        """Write the file in a thread: encoding tens of thousands of partitions takes long.
-
-        Nobody may change `offsets` meanwhile. Raises OSError.
-        """
+        """Write the file in a thread: encoding takes long. Nobody may change `offsets` meanwhile. Raises OSError."""
         self._begun += 1
         yield OffloadedWork(partial(self._write, self._begun, offsets, sync=False))
 
@@ -191,7 +185,7 @@ class LastStop(NamedTuple):
 
 
 UNKNOWN = LastStop(was_clean=False)
-"""The value for a partition that the checkpoints do not have."""
+"""For a partition that the checkpoints do not have."""
 
 
 def load_offsets(storage: Storage, name: str, *, quiet: bool = False) -> dict[Partition, int]:
@@ -221,9 +215,7 @@ class LastStops:
         self._times = 0
 
     def of(self, partition: Partition) -> LastStop:
-        """Return the facts of one partition. For a partition that the checkpoint does not have, the stop is not
-        clean.
-        """
+        """Return the facts of one partition. Without a row in the checkpoint, its stop was not clean."""
         return LastStop(
             was_clean=self.was_clean and partition in self._recovery_points,
             recovery_point=self._recovery_points.get(partition, 0),
@@ -249,22 +241,20 @@ class LastStops:
             self._forgotten[partition] = self._times
 
     def forget_others(self, topics: Container[str]) -> None:
-        """Forget the partitions of other topics: they were deleted before the last stop, and the files may have
-        them.
-        """
+        """Forget the partitions of other topics: they were deleted before the last stop."""
         for partition in [one for one in self._recovery_points if one[0] not in topics]:
             self.forget(partition)
 
     def is_forgotten(self, partition: Partition) -> bool:
         """Whether the files have offsets of an earlier log of this name.
 
-        The files must be written before a new log of this name gets records. Otherwise a start after a kill compares
-        the new log with the old offsets.
+        Write the files before a new log gets this name. Otherwise a start after a kill compares it with the old
+        offsets.
         """
         return partition in self._forgotten
 
     def save(self, *, sync: bool = False) -> None:
-        """Write recovery points and start offsets. `sync`: so that they survive a power cut. Raises OSError."""
+        """Write recovery points and start offsets. `sync`: wait for the disk. Raises OSError."""
         self._points_file.save(self._recovery_points, sync=sync)
         self._starts_file.save(self._start_offsets, sync=sync)
         self._forgotten.clear()
@@ -283,7 +273,7 @@ def read_last_stops(storage: Storage) -> dict[Partition, LastStop]:
 
 
 def lower_recovery_point(storage: Storage, partition: Partition, offset: int) -> None:
-    """Note that a repair has cut the log at `offset`: only offsets before it are known to be synced."""
+    """Note that a repair has cut the log at `offset`."""
     points = load_offsets(storage, RECOVERY_POINTS, quiet=True)
     if points.get(partition, 0) > offset:
         points[partition] = offset

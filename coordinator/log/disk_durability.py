@@ -1,7 +1,4 @@
-"""How far a log on the disk is durable, which callers wait for that, and how the log is synced.
-
-A sync never runs on the event loop. Only `flush` waits for the disk, at a stop.
-"""
+"""How far a log on the disk is durable, who waits for that, and how it is synced."""
 
 from __future__ import annotations
 
@@ -20,16 +17,10 @@ from muster.coordinator.log.storage.interfaces import File
 from muster.coordinator.log.storage.shared_sync import SharedSync, Sync, Waiter, Waiters
 
 RESERVED_BYTES: Final = 64 * 1024
-"""Bytes that a log which waits for its syncs reserves in advance. The sync of a file that does not grow writes only its
-bytes.
-"""
+"""Bytes that a log which waits for its syncs reserves. The sync of a file that does not grow writes only its bytes."""
 
 CHECK_NAME_EACH_SYNCS: Final = 8
-"""After so many syncs the server checks whether the file still has a name. A check after each sync took 15 % of a
-commit's CPU.
-
-`DirectoryMonitor` finds a removed file within a second.
-"""
+"""After so many syncs the server checks whether the file still has a name. A check costs 15 % of a commit."""
 REMOVED: Final = "somebody removed it while the server runs"
 
 
@@ -38,7 +29,7 @@ class DiskDurability:
 
     is_copied = False
     clean_offset = 0
-    """This engine does not use the value: a file of the data directory has it for all logs (`cleaning.cleaner`)."""
+    """Not used here: a file of the data directory has it for all logs (`cleaning.cleaner`)."""
 
     def __init__(
         self,
@@ -55,18 +46,16 @@ class DiskDurability:
         self._sync = sync
         self.waits_for_sync = wait_for_sync and sync is not None
         self.recovery_point = recovery_point
-        """The log is known to be on the disk up to this offset: recovery begins here."""
+        """Everything before it is known to be on the disk: recovery begins here."""
         self.found_end = segments.end_offset
-        """The end of the log when it was opened. An earlier process may have acknowledged everything before it."""
+        """The log's end when it was opened: an earlier process may have acknowledged everything before it."""
         self.durable_offset = segments.end_offset
-        """Everything before this offset is durable."""
         self.listeners = AppendListeners()
         self._waiters = Waiters()
         self._syncing = False
         self._syncs_until_check = 1
         self._cut_at = MAX_INT64
-        """The lowest offset that was cut since the running sync began. The sync does not cover later appends from there
-        on.
+        """The lowest offset that was cut since the running sync began. The sync covers no later appends from there on.
         """
         self._unsynced: list[File] = []
         """Files of segments that are no longer appended to."""
@@ -92,38 +81,31 @@ class DiskDurability:
         """Call `callback(None)` once all before `position` is durable, or `callback(error)` when it cannot be."""
         if position <= self.durable_offset:
             callback(None)
-        elif self._availability.failure is not None:
-            callback(self._availability.failure)
         else:
             self._wait(self._waiters, position, callback)
 
     def when_flushed(self, position: int, callback: Waiter) -> None:
-        """`when_durable` for the acknowledgement of an append that ended at `position`.
-
-        It also waits for the sync that `flush.messages` requires after that append. (Kafka flushes within the append.)
-        """
+        """`when_durable` for the acknowledgement of an append: it also waits for the sync of `flush.messages`."""
         if position > self._flush_to or position <= self.recovery_point:
             self.when_durable(position, callback)
-        elif self._availability.failure is not None:
-            callback(self._availability.failure)
         else:
             self._wait(self._flush_waiters, position, callback)
 
     def when_synced(self, position: int, callback: Waiter) -> None:
         """Call `callback(None)` once all before `position` is on the disk, or `callback(error)` when a sync fails.
 
-        It also waits for the disk where appends only wait for the page cache. Without threads for syncs it waits for
-        nothing.
+        It waits for the disk even where appends do not. Without threads for syncs it waits for nothing.
         """
         if position <= self.recovery_point or self._sync is None:
             callback(None)
-        elif self._availability.failure is not None:
-            callback(self._availability.failure)
         else:
             self._wait(self._flush_waiters, position, callback)
 
     def _wait(self, waiters: Waiters, position: int, callback: Waiter) -> None:
-        """Let a sync call `callback`. A sync that is running is followed by another."""
+        """Let the next sync call `callback`; at once, with the failure, when the log is offline."""
+        if self._availability.failure is not None:
+            callback(self._availability.failure)
+            return
         waiters.add(position, callback)
         if self._syncing and self._sync is not None:
             self._sync.wanted += 1
@@ -178,7 +160,7 @@ class DiskDurability:
         return lambda: None
 
     def in_background(self, job: Callable[[], object], done: Callable[[], object] = lambda: None) -> None:
-        """Run a job for which no caller waits, then call `done`. The next start repeats a job that failed."""
+        """Run a job for which no caller waits, then call `done`. The next start repeats a failed job."""
         if self._sync is None:
             with contextlib.suppress(OSError):
                 job()
@@ -200,7 +182,7 @@ class DiskDurability:
             self._sync.sync(self._begin_sync)
 
     def _begin_sync(self) -> Sync:
-        """Return the job that syncs everything written until now, and the function that takes its result."""
+        """Return the job that syncs everything written until now, and the function for its result."""
         if self.waits_for_sync:
             self._reserve_room()
         self._unflushed = 0
@@ -247,7 +229,7 @@ class DiskDurability:
             self._start_sync()
 
     def _is_removed(self) -> bool:
-        """Whether the active segment's file has lost its name. Only every `CHECK_NAME_EACH_SYNCS`-th call checks it."""
+        """Whether the active file has lost its name. Only every `CHECK_NAME_EACH_SYNCS`-th call checks it."""
         self._syncs_until_check -= 1
         if self._syncs_until_check > 0:
             return False
@@ -255,7 +237,6 @@ class DiskDurability:
         return self._segments.active.file.is_removed()
 
     def _reserve_room(self) -> None:
-        """Reserve room before a sync, so that the file does not grow in the following syncs."""
         active = self._segments.active
         if active.size + RESERVED_BYTES // 4 > self._room_end:
             self._room_end = active.size + RESERVED_BYTES

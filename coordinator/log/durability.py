@@ -1,4 +1,4 @@
-"""Whether a log can be written, how far it is durable, and which listeners hear of appends.
+"""Whether a log can be written, how far it is durable, and which listeners learn of appends.
 
 `Durability` is what a log needs of its engine. `disk_durability` uses the disk of the data directory; another `Engine`
 makes logs durable elsewhere.
@@ -32,7 +32,6 @@ class Availability:
         self.failure: LogOffline | None = None
         """Why nothing can be appended any more; None while the log works."""
         self.when_offline: Callable[[LogOffline], object] = _nothing
-        """Called when the log goes offline."""
 
     def fail(self, path: str, error: OSError) -> LogOffline:
         """Take the log offline, unless it is offline already. Returns the error to raise."""
@@ -48,7 +47,7 @@ class Availability:
 
     @contextlib.contextmanager
     def failing(self, path: str) -> Iterator[None]:
-        """Take the log offline when the code inside raises OSError. Raises LogOffline then."""
+        """Take the log offline when the code inside raises OSError; raise LogOffline in its place."""
         try:
             yield
         except OSError as error:
@@ -60,7 +59,7 @@ class Availability:
             raise LogOffline(self.failure.path, self.failure.reason, is_reported=self.failure.is_reported)
 
     def go_online(self) -> None:
-        """Go on with the files that the log has kept open: the data directory is back."""
+        """Go on with the open files: the data directory is back."""
         if self.failure is not None and self.failure.is_reported:
             self.failure = None
 
@@ -77,11 +76,7 @@ def _nothing(_: LogOffline) -> None:
 
 
 class AppendListeners:
-    """Functions that are called after each append, and when more of the log has become durable.
-
-    They must be quick. `callbacks` has them in the order in which they were added. The caller iterates over it: a
-    method would cost one more call for each append.
-    """
+    """Functions that are called after each append, and when more is durable. They must be quick."""
 
     __slots__ = ("callbacks",)
 
@@ -89,7 +84,7 @@ class AppendListeners:
         self.callbacks: tuple[Callable[[], object], ...] = ()
 
     def add(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call it from now on. Returns a function that ends these calls."""
+        """Add a callback. Returns a function that removes it."""
         self.callbacks = (*self.callbacks, callback)
 
         def remove() -> None:
@@ -103,10 +98,10 @@ class AppendListeners:
 
 
 class Durability(Protocol):
-    """How far one log is durable: `DiskDurability` uses the disk, and another engine its own way.
+    """How far one log is durable: `DiskDurability` has all methods, and another engine its own.
 
-    The methods are those of `DiskDurability`. `waits_for_sync`: durable means more than written. `is_copied`: the log's
-    files are a copy, with which another process may go on at once. Such a log also knows how far it was compacted.
+    `waits_for_sync`: durable means more than written. `is_copied`: the files are a copy, with which another process may
+    go on at once. Such a log knows how far it was compacted (`clean_offset`).
     """
 
     waits_for_sync: bool

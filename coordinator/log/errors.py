@@ -69,8 +69,7 @@ class UnsupportedCompression(BatchError):
 class InvalidRecords(BatchError):
     """A well-formed batch that breaks a rule of the broker (INVALID_RECORD).
 
-    `record_errors`: pairs (index of the record in its batch, reason), for the rows of a Produce response v8+. It may be
-    empty.
+    `record_errors`: (index of the record in its batch, reason), for Produce responses v8+.
     """
 
     error_code = 87
@@ -137,7 +136,7 @@ class LogOffline(LogError):
     error_code = 56
 
     def __init__(self, path: str, reason: str, *, is_reported: bool = False) -> None:
-        """`is_reported`: the failure is the same for all logs, and was logged once for all of them."""
+        """`is_reported`: the same failure of all logs was logged once."""
         super().__init__(f"{path} is offline: {reason}")
         self.path = path
         self.reason = reason
@@ -145,25 +144,17 @@ class LogOffline(LogError):
 
 
 class SegmentAbsent(LogError):
-    """The segment to read is not on this machine now; `UnifiedLog.fetch_segment` fetches it.
-
-    Callers that cannot wait answer KAFKA_STORAGE_ERROR.
-    """
+    """The segment is not on this machine now; `UnifiedLog.fetch_segment` fetches it (KAFKA_STORAGE_ERROR)."""
 
     error_code = 56
 
     def __init__(self, path: str, base_offset: int) -> None:
-        """`base_offset`: that of the absent segment."""
         super().__init__(f"{path} is not here")
         self.base_offset = base_offset
 
 
 class DamagedLog(LogError):
-    """A batch is damaged that was whole before (KAFKA_STORAGE_ERROR).
-
-    Later batches follow it, or it was synced, or the last stop was clean. To cut the log there would drop acknowledged
-    records. So the partition stays offline until an operator decides.
-    """
+    """A batch is damaged that was whole before (KAFKA_STORAGE_ERROR). It stays offline: no record is cut off."""
 
     error_code = 56
 

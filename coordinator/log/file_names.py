@@ -25,10 +25,7 @@ CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 """A compaction has written the whole file: it is valid, and replaces other segments."""
 REPLACES_SUFFIX: Final = ".replaces"
-"""The note beside a `.log.swap`: the offset up to which it replaces segments.
-
-Kafka uses the end of its last batch. A tombstone in one of the segments may have removed the records after that batch.
-"""
+"""The note beside a `.log.swap`: the offset up to which it replaces segments. Kafka has no such note."""
 ASIDE_SUFFIX: Final = ".aside"
 """The file was taken out of a log, and is kept."""
 _DIGITS: Final = 20
@@ -51,7 +48,7 @@ def is_leftover(name: str) -> bool:
 
 
 def is_replaces_note(name: str) -> bool:
-    """Whether it is the note beside a compacted segment, and not a segment with a longer name."""
+    """Whether it is the note beside a compacted segment."""
     return len(name) == _DIGITS + len(REPLACES_SUFFIX) and name.endswith(REPLACES_SUFFIX)
 
 
@@ -84,7 +81,7 @@ class OtherName(NamedTuple):
     """The topic and index. A name that was too long has only the beginning of the topic."""
     suffix: str
     uuid: bytes
-    """In a deleted topic's folder this is the topic's id, because the file with the id may be removed already."""
+    """The id of a deleted topic, because the file with the id may be removed already."""
 
 
 def other_name(partition: Partition, uuid: bytes, suffix: str) -> str:

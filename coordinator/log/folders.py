@@ -1,7 +1,7 @@
 """The folders of partitions in a data directory: their topic ids, their names, and the syncs of new ones.
 
 The file `partition.metadata` has the topic's id (KIP-516; Kafka: PartitionMetadataFile). A topic is acknowledged only
-when its partitions' folders, with that file in them, would survive a power cut. This module knows nothing of open logs.
+when its partitions' folders, with that file in them, would survive a power cut.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ _logger = structlog.get_logger("muster.log")
 
 
 def read_topic_id(storage: Storage, directory: str) -> bytes | None:
-    """Return the topic id in the file; None when the directory has no such file. Raises MalformedCheckpoint or
-    OSError.
-    """
+    """Return the topic id in the file; None without such a file. Raises MalformedCheckpoint or OSError."""
     path = f"{directory}/{checkpoints.PARTITION_METADATA}"
     data = storage.load(path)
     return None if data is None else checkpoints.decode_topic_id(f"{storage.root}/{path}", data)
@@ -40,10 +38,7 @@ def other_topic(found: bytes, wanted: bytes) -> str:
 
 
 def write_topic_id(storage: Storage, directory: str, topic_id: bytes, *, sync: bool) -> None:
-    """Write a topic id. Raises OSError.
-
-    `sync`: wait for the disk. Without it, a power cut may leave part of the file; `ensure` handles that.
-    """
+    """Write a topic id. `sync`: wait for the disk; else a power cut may leave part of the file. Raises OSError."""
     path = f"{directory}/{checkpoints.PARTITION_METADATA}"
     storage.save(path, checkpoints.encode_topic_id(topic_id), sync=sync)
 
@@ -51,7 +46,7 @@ def write_topic_id(storage: Storage, directory: str, topic_id: bytes, *, sync: b
 def ensure_topic_id(storage: Storage, directory: str, topic_id: bytes, *, was_clean: bool, sync: bool) -> bool:
     """Make sure that the directory of a log that is opened has the topic's id. True when it was written.
 
-    `was_clean`: whether the last stop was clean. `sync`: see `write`. Raises DamagedLog when the file cannot be read.
+    `was_clean`: whether the last stop was clean. Raises DamagedLog when the file cannot be read.
     """
     path = f"{directory}/{checkpoints.PARTITION_METADATA}"
     try:
@@ -86,7 +81,7 @@ class NewFolders:
         self._syncing = False
 
     def add(self, folder: str) -> None:
-        """Note that a folder was created just now, or a file in it was written."""
+        """Note a new folder, or a new file in it."""
         if self._sync is not None:
             self._unsynced.append(folder)
             self._made += 1
@@ -100,10 +95,7 @@ class NewFolders:
         self._start()
 
     def sync_now(self) -> bool:
-        """Wait until all added folders are on the disk. Raises OSError.
-
-        False when an earlier sync of some folders has failed: their state on the disk is unknown.
-        """
+        """Wait until all added folders are on the disk. False when an earlier sync has failed. Raises OSError."""
         folders = [*self._under_way, *self._unsynced]  # a thread may be at the first ones, or never sync them
         for folder in folders:
             self._sync_folder(folder)
@@ -138,10 +130,7 @@ class NewFolders:
             self._storage.sync_directory(folder)
 
     def _ended(self, made: int, failure: OSError | None) -> None:
-        """Note the end of a sync. After a failed sync the next start checks the folders against the topic catalogue.
-
-        Writes of records report the failure of the disk.
-        """
+        """After a failed sync the next start checks the folders against the topic catalogue."""
         self._syncing = False
         self._synced = made
         self._under_way = []
@@ -165,7 +154,6 @@ class PartitionFolders:
         self._sync = sync
         self._new_folders = NewFolders(storage, sync)
         self.draw_uuid: Callable[[], bytes]
-        """Set when the directory is opened."""
 
     def on_disk(self) -> list[Partition]:
         """The partitions that have a directory, in order."""
@@ -186,9 +174,7 @@ class PartitionFolders:
         self._new_folders.add(f"{topic}-{partition}")
 
     def ensure_topic_id(self, topic: str, partition: int, topic_id: bytes, *, was_clean: bool) -> None:
-        """Make sure that the directory of a log has the topic's id. Raises DamagedLog for an unreadable id, and
-        OSError.
-        """
+        """Make sure that a log's directory has the topic's id. Raises DamagedLog for an unreadable id, and OSError."""
         folder = f"{topic}-{partition}"
         if ensure_topic_id(self._storage, folder, topic_id, was_clean=was_clean, sync=self._sync is None):
             self._new_folders.add(folder)
@@ -202,9 +188,7 @@ class PartitionFolders:
         self._new_folders.when_synced(callback)
 
     def sync_new(self) -> bool:
-        """Wait until the folders of all logs made so far are on the disk. False when that is not sure. Raises
-        OSError.
-        """
+        """Wait until all new folders are on the disk. False when that is not sure. Raises OSError."""
         return self._new_folders.sync_now()
 
     def has_folder(self, topic: str, partition: int) -> bool:

@@ -1,7 +1,6 @@
 """The identity of a data directory: `meta.properties` is read, checked and written (Kafka: MetaProperties).
 
-A damaged value is refused with one sentence. Where nothing depends on it, it is written again, and the old file is
-kept.
+A damaged value on which a log depends is refused. Any other is written again, and the old file is kept.
 """
 
 from __future__ import annotations
@@ -67,10 +66,7 @@ def identify(
 
 
 def problem_of(path: str, data: bytes) -> str:
-    """Return the fault in a meta.properties that the next start repairs; "" when it has none.
-
-    Raises MalformedCheckpoint for faults that a start refuses.
-    """
+    """Return the fault that the next start repairs, or "". Raises MalformedCheckpoint for others."""
     properties = checkpoints.decode_properties(path, data)
     _check(path, properties)
     return _fault_of(properties.get("cluster.id", ""), properties.get("directory.id"))
@@ -81,7 +77,7 @@ def _node_of(properties: dict[str, str]) -> str:
 
 
 def _fault_of(cluster_id: str, directory_id: str | None) -> str:
-    """Return the fault that a start can repair; "" when there is no such fault."""
+    """Return the fault that a start can repair, or ""."""
     if directory_id is not None:
         try:
             checkpoints.decode_uuid(directory_id)
@@ -91,7 +87,6 @@ def _fault_of(cluster_id: str, directory_id: str | None) -> str:
 
 
 def _check(path: str, properties: dict[str, str]) -> None:
-    """Raises MalformedCheckpoint for a value that cannot be restored."""
     what_to_do = (
         "restore it from a backup, or remove it if the directory belongs to this node, and a new one is written"
     )

@@ -1,9 +1,9 @@
 """Regular work on a data directory, by the Clock: retention, checkpoints, syncs by age, and the check of the directory.
 
-While the server runs, an operator may remove, move or replace the directory or a log's files. The system would still
-accept writes into files without a name. `DirectoryMonitor` checks each second in a thread, and reports each change
-once. While the directory is missing every log is offline. When it is back, the logs go on with the files that they kept
-open. A log whose own files were removed stays offline.
+An operator may remove, move or replace the directory or a log's files while the server runs. The system still accepts
+writes into files without a name. So `DirectoryMonitor` checks each second, in a thread. While the directory is missing
+every log is offline. When it is back, the logs go on with their open files. A log whose own files were removed stays
+offline.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final
 import structlog
 
 from muster.coordinator.log.disk_durability import REMOVED
-from muster.coordinator.log.errors import DirectoryGone
-from muster.coordinator.log.manager import LOGS_AT_ONCE, LogManager, enforcing_retention
+from muster.coordinator.log.errors import DirectoryGone, LogOffline
+from muster.coordinator.log.manager import LOGS_AT_ONCE, LogManager
 from muster.coordinator.log.settings import MAX_INT64
 from muster.coordinator.log.storage.shared_sync import SharedSync
 from muster.coordinator.log.unified_log import UnifiedLog
@@ -25,17 +25,17 @@ from muster.coordinator.system.jobs import Job
 
 _logger = structlog.get_logger("muster.log")
 
+SEGMENTS_AT_ONCE: Final = 100
+"""Segments of one log that retention removes in one step."""
 CHECK_EVERY_MS: Final = 1_000
 LOGS_EACH: Final = 200
-"""The number of logs that one check covers; the next check continues after them."""
+"""The number of logs in one check; the next check continues after them."""
 
 
 class Maintenance:
-    """Runs retention and writes the checkpoints at regular intervals. Each is a walk over all logs, as a job.
+    """Runs retention and writes the checkpoints at regular intervals, each as a job over all logs.
 
-    Retention runs each `log.retention.check.interval.ms`. The checkpoints of recovery points and of log starts are
-    written together. Their interval is the smaller of `log.flush.offset.checkpoint.interval.ms` and
-    `log.flush.start.offset.checkpoint.interval.ms`.
+    Recovery points and log starts are written together, at the smaller of the two `log.flush.*.checkpoint.interval.ms`.
     """
 
     def __init__(self, manager: LogManager, clock: Clock) -> None:
@@ -77,7 +77,7 @@ class Maintenance:
         return syncing_old(self._manager.logs(), self._clock.now().mono_ms)
 
     def _checkpointing(self) -> Job[None]:
-        """Write the checkpoints. On a full disk the old ones stay valid; recovery only takes longer."""
+        """On a full disk the old checkpoints stay valid; recovery only takes longer."""
         if self._manager.gone is not None:
             return
         try:
@@ -92,6 +92,21 @@ class Maintenance:
         self._timers.clear()
 
 
+def enforcing_retention(logs: Iterable[UnifiedLog], wall_ms: int) -> Job[int]:
+    """Apply retention to all logs once, but for those that are offline; return how many segments were removed."""
+    removed = 0
+    for log in logs:
+        count = SEGMENTS_AT_ONCE
+        while count >= SEGMENTS_AT_ONCE:
+            try:
+                count = log.enforce_retention(wall_ms, SEGMENTS_AT_ONCE)
+            except LogOffline:
+                count = 0
+            removed += count
+            yield None
+    return removed
+
+
 def syncing_old(logs: Iterable[UnifiedLog], mono_ms: int) -> Job[None]:
     """Begin to sync the logs whose `flush.ms` is over (Kafka: LogManager.flushDirtyLogs)."""
     for number, log in enumerate(logs, 1):
@@ -104,7 +119,6 @@ class DirectoryMonitor:
     """Monitors the directory of one manager."""
 
     def __init__(self, manager: LogManager, clock: Clock, sync: SharedSync) -> None:
-        """`sync`: the threads for the checks."""
         self._manager = manager
         self._clock = clock
         self._sync = sync

@@ -1,7 +1,4 @@
-"""All logs of one data directory: its lock and identity, the logs in it, their checkpoints, and the stop.
-
-It is used from one thread. It reads no clock: the caller passes wall ms.
-"""
+"""All logs of one data directory, with its lock and identity, their checkpoints, and the stop. In one thread."""
 
 from __future__ import annotations
 
@@ -32,8 +29,6 @@ _logger = structlog.get_logger("muster.log")
 
 LOGS_AT_ONCE: Final = 100
 """Logs in one step of a walk that does little for each: some 50 us."""
-SEGMENTS_AT_ONCE: Final = 100
-"""Segments of one log that retention removes in one step."""
 
 
 class LogManager:
@@ -75,8 +70,8 @@ class LogManager:
     def open(self, *, cluster_id: str | None, node_id: int, draw_uuid: Callable[[], bytes]) -> Identity:
         """Take the directory, after creating it if necessary. Find out its identity and how the last stop ended.
 
-        `cluster_id`: the expected cluster; None accepts that of the directory, and a new directory gets a new one.
-        Raises DirectoryLocked, WrongDirectory, MalformedCheckpoint or OSError.
+        `cluster_id`: the expected cluster; None accepts any. Raises DirectoryLocked, WrongDirectory,
+        MalformedCheckpoint or OSError.
         """
         self.folders.draw_uuid = draw_uuid
         self.storage.make_directory("")
@@ -105,7 +100,7 @@ class LogManager:
         return self._last_stops.of((topic, partition)).recovery_point
 
     def share_sync(self, sync_all: Callable[[], object], clock: Clock) -> None:
-        """From now on, let one `sync_all` replace many syncs. It syncs all files of the directory's file system."""
+        """From now on, let one `sync_all`, of the whole file system, replace many syncs."""
 
         def job() -> None:
             sync_all()
@@ -143,11 +138,10 @@ class LogManager:
         wall_ms: int = 0,
         wait_for_sync: bool = False,
     ) -> UnifiedLog:
-        """Open the log of a partition. It is created if it does not exist, and recovered after a stop that was not
-        clean.
+        """Open the log of a partition; create or recover it if necessary.
 
-        `wait_for_sync`: durable means synced (needs a SharedSync). Raises DamagedLog, which `offline` keeps too. Raises
-        LogOffline for any other failure of the disk, which may end later.
+        `wait_for_sync`: durable means synced (needs a SharedSync). Raises DamagedLog, which `offline` keeps too, or
+        LogOffline for a failure of the disk that may end.
         """
         key = (topic, partition)
         held = self._logs.get(key)
@@ -207,9 +201,7 @@ class LogManager:
                       reason=damage.reason, what_to_do=damage.advice)  # fmt: skip
 
     def _raise_if_removed(self, key: Partition) -> None:
-        """Refuse to begin a log at offset 0 when its files are missing. Raises DamagedLog, which `offline` keeps
-        too.
-        """
+        """Raises DamagedLog when the files of a log are missing: it must not begin again at offset 0."""
         folder = f"{key[0]}-{key[1]}"
         there = self.storage.is_directory(folder) and self.storage.entries(folder)
         if not any(entry.name.endswith(LOG_SUFFIX) for entry in there or ()):
@@ -231,8 +223,7 @@ class LogManager:
 
         A log that waits for syncs drops what it wrote since it was opened and did not sync. After a failed sync the
         system may call bytes clean that never reached the disk. No client got an answer about them. The old object
-        stays offline, and its listeners do not move to the new one. Raises DamagedLog or LogOffline when the log cannot
-        be opened.
+        stays offline, and its listeners do not move to the new one. Raises DamagedLog or LogOffline.
         """
         key = (topic, partition)
         damage = self.offline.get(key)
@@ -266,9 +257,7 @@ class LogManager:
             raise
 
     def delete(self, topic: str, *partitions: int, topic_id: bytes | None = None) -> list[str]:
-        """Rename the folders of a topic's deleted logs; return the new names, for `remove`. Missing folders are
-        skipped.
-        """
+        """Rename the folders of a topic's deleted logs, as far as they exist; return the new names, for `remove`."""
         try:
             return self._rename(topic, partitions, DELETE_SUFFIX, topic_id)
         except OSError as error:
@@ -286,10 +275,7 @@ class LogManager:
         start_offset: int,
         absent: Sequence[SegmentFigures] = (),
     ) -> None:
-        """Note that the files of a log were made as a clean stop leaves them, without the segments in `absent`.
-
-        The log is opened later. `reopen` does not open it again while segments are absent.
-        """
+        """Note that the files of a log are as after a clean stop, without the segments in `absent`."""
         self._last_stops.note((topic, partition), end_offset, start_offset)
         self._absent.pop((topic, partition), None)
         if absent:
@@ -337,13 +323,6 @@ class LogManager:
 
     # -- all of them
 
-    def enforce_retention(self, wall_ms: int) -> int:
-        """Apply retention to all logs once; return how many segments were removed.
-
-        A log that fails meanwhile is offline; the walk continues with the others.
-        """
-        return at_once(enforcing_retention(self.logs(), wall_ms))
-
     def checkpointing(self) -> Job[None]:
         """`checkpoint` as a job, with the writes in a thread. Raises OSError."""
         for number, (key, log) in enumerate(list(self._logs.items()), 1):
@@ -354,21 +333,15 @@ class LogManager:
         yield from self._last_stops.saving()
 
     def is_forgotten(self, topic: str, partition: int) -> bool:
-        """Whether the checkpoints have offsets of an earlier log of this name.
-
-        A start after a kill would compare a new log with them. So `checkpointing` must run before a new log is created.
-        """
+        """Whether the checkpoints have offsets of an earlier log of this name: run `checkpointing` before a new one."""
         return self._last_stops.is_forgotten((topic, partition))
 
     def forget_others(self, topics: Container[str]) -> None:
-        """Note that only these topics have partitions. The checkpoints may still have others, which were deleted."""
+        """Note that only these topics have partitions: other partitions in the checkpoints were deleted."""
         self._last_stops.forget_others(topics)
 
     def checkpoint(self, *, sync: bool = False) -> None:
-        """Write recovery points and start offsets. Logs that are not open keep their old values.
-
-        `sync`: wait until the files would survive a power cut.
-        """
+        """Write recovery points and start offsets. Closed logs keep their old ones. `sync`: wait for the disk."""
         for key, log in self._logs.items():
             self._last_stops.note(key, log.recovery_point, log.start_offset)
         self._last_stops.save(sync=sync)
@@ -382,8 +355,8 @@ class LogManager:
     def close(self, *, clean: bool = True) -> None:
         """Release the directory. `clean`: first sync and note everything, so that the next start needs no recovery.
 
-        The stop is not clean when a log cannot be synced, or is offline for damage. It is not clean either when the
-        checkpoints cannot be written. With `clean=False` the files stay as a kill would leave them.
+        The stop is not clean when a log cannot be synced or is damaged, or a checkpoint cannot be written. With
+        `clean=False` the files stay as a kill would leave them.
         """
         if self._lock is None:
             return
@@ -418,35 +391,10 @@ class LogManager:
             self._lock = None
 
 
-# -- jobs over all logs. With tens of thousands of partitions, no client waits for them. A job may omit logs that are
-# opened meanwhile. A log that is closed meanwhile does no harm.
-
-
-def enforcing_retention(logs: Iterable[UnifiedLog], wall_ms: int) -> Job[int]:
-    """Apply retention to all logs once; return how many segments were removed.
-
-    A log that fails meanwhile is offline; the walk continues with the others.
-    """
-    removed = 0
-    for log in logs:
-        count = SEGMENTS_AT_ONCE
-        while count >= SEGMENTS_AT_ONCE:
-            try:
-                count = log.enforce_retention(wall_ms, SEGMENTS_AT_ONCE)
-            except LogOffline:
-                count = 0
-            removed += count
-            yield None
-    return removed
-
-
 def updating_availability(
     logs: Iterable[UnifiedLog], directory: str, why_gone: Callable[[], DirectoryGone | None]
 ) -> Job[None]:
-    """Take each log offline while the data directory is missing, and bring it back afterwards.
-
-    `why_gone` is called again for each log.
-    """
+    """Take each log offline while the data directory is missing (`why_gone`), and bring it back afterwards."""
     for number, log in enumerate(logs, 1):
         gone = why_gone()
         if gone is None:

@@ -11,9 +11,7 @@ MINUTE_MS = 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """Properties of the broker, with Kafka 4.3's defaults. For a quantity with several units, the smallest unit
-    counts.
-    """
+    """Properties of the broker, with Kafka 4.3's defaults. Of several units for a quantity, the smallest counts."""
 
     log_segment_bytes: int = 1024 * 1024 * 1024
     log_roll_ms: int | None = None

@@ -1,8 +1,8 @@
 """One partition's log (Kafka: UnifiedLog): appends, reads and removes records.
 
-It has `LogSegments` (the files), `LeaderEpochs`, `Durability` (what is synced, and which callers wait) and
-`Availability` (whether the log works). It is used from one thread, the event loop. Only `flush`, `close` and `truncate`
-wait for the disk. It parses batch headers and nothing inside a batch.
+It has `LogSegments` (the files), `LeaderEpochs`, `Durability` (what is synced, and who waits) and `Availability`
+(whether the log works). It is used from one thread, the event loop. Only `flush`, `close` and `truncate` wait for the
+disk. It parses batch headers and nothing inside a batch.
 """
 
 from __future__ import annotations
@@ -80,10 +80,7 @@ class UnifiedLog:
         wait_for_sync: bool = False,
         engine: Engine | None = None,
     ) -> None:
-        """`sync`: threads for syncs. `wait_for_sync`: durable means synced, not only written (needs `sync`).
-
-        `engine`: makes the log durable in another way.
-        """
+        """`sync`, `wait_for_sync`: see `DiskDurability`. `engine`: makes the log durable in another way."""
         self.topic = topic
         self.partition = partition
         self.segments = segments
@@ -181,14 +178,11 @@ class UnifiedLog:
         self._availability.fail(path, error)
 
     def go_online(self) -> None:
-        """Go on with the files that the log has kept open: the data directory is back."""
+        """Go on with the open files: the data directory is back."""
         self._availability.go_online()
 
     def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback`, which must be quick, after each append and when more is durable.
-
-        Returns a function that ends these calls.
-        """
+        """Call the quick `callback` after each append and when more is durable, until the result is called."""
         return self.durability.listeners.add(callback)
 
     def when_durable(self, position: int, callback: Waiter) -> None:
@@ -216,12 +210,11 @@ class UnifiedLog:
     def append(
         self, leader_epoch: int, batch: Buffer, *, wall_ms: int, marker: EndMarker | None = None
     ) -> AppendResult:
-        """Append whole batches. They get the next offsets, the epoch and (when the topic says so) the time of
-        appending.
+        """Append whole batches. They get the next offsets, the epoch and, if the topic says so, the time of appending.
 
-        The batches are stored otherwise unchanged; a bytearray may be changed in place. Their CRC is not checked here:
-        see `topics.validation`. `marker`: the content of the batch, which then need not be read. Raises
-        FencedLeaderEpoch, RecordListTooLarge, CorruptBatch or LogOffline.
+        They are stored otherwise unchanged; a bytearray may be changed in place. Their CRC is not checked here: see
+        `topics.validation`. `marker`: the content of the batch, which then need not be read. Raises FencedLeaderEpoch,
+        RecordListTooLarge, CorruptBatch or LogOffline.
         """
         if self._availability.failure is not None:
             self._availability.raise_if_offline()
@@ -270,10 +263,7 @@ class UnifiedLog:
         return AppendResult(base_offset, last_offset, wall_ms if stamps else -1, segments.start_offset)
 
     def append_marker(self, leader_epoch: int, marker: EndMarker, *, wall_ms: int) -> AppendResult:
-        """Append the control batch that ends a transaction. It does nothing when the batch was appended before.
-
-        Raises InvalidProducerEpoch or TransactionCoordinatorFenced, and what `append` raises.
-        """
+        """Append the control batch that ends a transaction. Raises what `check_marker` and `append` raise."""
         self.producers.check_marker(marker)
         batch = build_marker(
             marker.producer_id,
@@ -373,17 +363,12 @@ class UnifiedLog:
 
         They are at most `max_bytes`: as in every fetch of Kafka's, the last batch may be cut off. With
         `min_one_message` the first batch is always whole. Without it, nothing is returned when the first batch does not
-        fit. `up_to`: only batches below this offset. Raises OffsetOutOfRange, SegmentAbsent, or LogOffline when the
-        file cannot be read.
+        fit. `up_to`: only batches below this offset. Raises OffsetOutOfRange, SegmentAbsent, or LogOffline.
         """
         return reading.read(self.segments, offset, max_bytes, min_one_message, up_to)
 
     def replay(self, offset: int | None = None, *, chunk_bytes: int = 1024 * 1024) -> Iterator[bytes]:
-        """Yield all whole batches from `offset` (default: the start) to the present end, in chunks of about
-        `chunk_bytes`.
-
-        Raises DamagedLog for a batch that is not whole; the log is offline then.
-        """
+        """Yield all batches from `offset` (default: the start) on, in chunks. DamagedLog takes the log offline."""
         chunks = reading.replay(self.segments, self.start_offset if offset is None else offset, chunk_bytes)
         return self._offline_when_damaged(chunks)
 
@@ -423,9 +408,7 @@ class UnifiedLog:
     # -- removing
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the start of the log up to `offset` (Kafka's DeleteRecords) and remove earlier segments; return the new
-        start.
-        """
+        """Move the start of the log up to `offset` (DeleteRecords), remove earlier segments; return the new start."""
         if offset > self.durable_offset or offset < 0:
             raise OffsetOutOfRange(offset, self.start_offset, self.durable_offset)
         self._raise_start(offset)
@@ -433,10 +416,7 @@ class UnifiedLog:
         return self.start_offset
 
     def enforce_retention(self, wall_ms: int, max_segments: int = MAX_INT64) -> int:
-        """Remove the segments that `retention.ms` and `retention.bytes` give up; return how many.
-
-        `max_segments`: the limit for each property. When the result is as large or larger, more may remain.
-        """
+        """Remove segments by `retention.ms` and `retention.bytes`, `max_segments` by each; return how many."""
         if self.failure is not None:
             return 0
         segments = self.segments
@@ -459,16 +439,13 @@ class UnifiedLog:
         return removed
 
     def _raise_start(self, offset: int) -> None:
-        """Move the start of the log to `offset`, unless it is later already."""
         if offset > self.segments.start_offset:
             self.segments.start_offset = offset
             if self.epochs.truncate_from_start(offset):
                 self._store_epochs()
 
     def _remove_segments(self, first: int, last: int) -> int:
-        """Take `segments[first:last]` out of the log at once, and remove their files in the background; return how
-        many.
-        """
+        """Take `segments[first:last]` out of the log; remove their files in the background. Return how many."""
         names: list[str] = []
         removed = self.segments.take_out(first, last)
         if self._producers is not None:
@@ -487,9 +464,7 @@ class UnifiedLog:
         return len(names)
 
     def truncate(self, offset: int) -> None:
-        """Remove all batches with `offset` or later ones (Kafka: truncateTo). It waits for the disk, because it is
-        rare.
-        """
+        """Remove all batches with `offset` or later ones (Kafka: truncateTo). It waits for the disk."""
         segments = self.segments
         if offset >= segments.end_offset:
             return

@@ -22,7 +22,6 @@ class StateMachine(Protocol):
     """The state of a shard. `muster.coordinator.state_machine` has the contract: order of calls, input, output."""
 
     deadlines: Deadlines
-    """The deadlines, by which the runtime sets its timer."""
 
     def handle(self, command: Any, now: Now, max_bytes: int) -> Output:
         """Decide one command. Its records may have `max_bytes` bytes."""
@@ -61,7 +60,7 @@ class RecordReader(Protocol):
     def read(self, chunk: bytes) -> Iterator[Iterator[Decoded] | TransactionalBatch | EndTransaction]:
         """The content of a chunk of whole batches, in its order.
 
-        It has records that count at once and are to be replayed before the next is read. It also has the records of a
+        It has records that count at once, to be replayed before the next is read. It also has the records of a
         transaction's batch, and ends of transactions. Raises BatchError for a damaged batch.
         """
 

@@ -1,8 +1,7 @@
 """Loads the state of a shard from its log, in steps, and runs all loads of a start.
 
-A part of the loads runs before the server listens. The rest runs one step in each iteration of the event loop, while
-clients are served. Records that a load cannot decode stay in the log as they are, and are logged.
-
+A part of the loads runs before the server listens. The rest runs one step in each iteration of the event loop. Records
+that a load cannot decode stay in the log, and are logged.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ class Unreadable:
     __slots__ = ("_partition", "_reported")
 
     def __init__(self, partition: int) -> None:
-        """`partition`: for log lines."""
         self._partition = partition
         self._reported: set[tuple[int, int | None]] = set()
 

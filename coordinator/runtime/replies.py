@@ -1,8 +1,7 @@
 """What waits in a shard: records that are to be appended, and replies that wait for the log.
 
 Decided records are gathered into batches of many commands (`AppendQueue`). A reply waits until the log is durable up to
-what the reply shows (`PendingReplies`). This module appends nothing. `append_error` is the error code that a client
-gets when the records of its request cannot be appended.
+what the reply shows (`PendingReplies`).
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ BATCH_BYTES: Final = 64 * 1024
 class Batch:
     """The records that were decided since `began_ms` (monotonic), in the transaction of `producer` or outside of any.
 
-    The batch also has the events to report and the replies to send once it is appended.
+    `events` and `replies` follow once the batch is appended.
     """
 
     __slots__ = ("began_ms", "events", "producer", "replies", "rows", "size")
@@ -61,17 +60,14 @@ class Batch:
 class AppendQueue:
     """The batches to be appended, in their order.
 
-    The queue calls `flush` when it is time to append them. With `at_once` the queue does not call `flush`: the caller
-    appends each addition at once. Only `flush_within` lets an addition wait.
+    The queue calls `flush` when it is time to append them. With `at_once` the caller appends each addition at once;
+    only `flush_within` lets an addition wait.
     """
 
     __slots__ = ("_clock", "_flush", "_is_timed", "_linger_ms", "at_once", "batches")
 
     def __init__(self, clock: Clock, linger_ms: int, flush: Callable[[], object]) -> None:
-        """`linger_ms`: how long records are gathered.
-
-        0: not at all. -1: until all requests of the same iteration of the event loop are handled.
-        """
+        """`linger_ms`: see `ShardSettings`."""
         self._clock = clock
         self._linger_ms = linger_ms
         self._flush = flush
@@ -80,10 +76,7 @@ class AppendQueue:
         self.batches: list[Batch] = []
 
     def batch_for(self, size: int, producer: Producer | None) -> Batch:
-        """The batch for the records of one command, which have `size` bytes.
-
-        It is the newest batch. It is a new one when the newest is full or belongs to another producer.
-        """
+        """The batch for the records of one command, which have `size` bytes: the newest one, or a new one."""
         batch = self.batches[-1] if self.batches else None
         if batch is None or batch.size + size > BATCH_BYTES or batch.producer != producer:
             if batch is None and self._linger_ms < 0:
@@ -118,10 +111,7 @@ ANSWERS_AT_ONCE: Final = 300
 
 
 class Parked(NamedTuple):
-    """Replies that wait until the log is durable up to `position`.
-
-    Their requests arrived at `began_ms` (monotonic ms) or later.
-    """
+    """Replies to requests since `began_ms` (monotonic). They wait until the log is durable up to `position`."""
 
     position: int
     replies: Sequence[Reply]
@@ -129,7 +119,7 @@ class Parked(NamedTuple):
 
 
 class PendingReplies:
-    """See the module. `parked` is in the order of the positions."""
+    """The replies of a shard that wait. `parked` is in the order of the positions."""
 
     __slots__ = ("_clock", "_leaving", "_waits", "parked")
 
@@ -137,7 +127,6 @@ class PendingReplies:
         self._clock = clock
         self._waits = LateAnswers()
         self._leaving: deque[Reply] = deque()
-        """Replies that may leave and wait only for time."""
         self.parked: deque[Parked] = deque()
 
     def park(self, position: int, replies: Sequence[Reply], began_ms: int) -> None:
@@ -189,8 +178,6 @@ class PendingReplies:
             respond(response)
 
     def waits(self, gathered_since_ms: int = NEVER) -> LateAnswers:
-        """How long answers waited. Answers that wait now are included: parked, or gathered since
-        `gathered_since_ms`.
-        """
+        """How long answers waited, with those that are parked now, or gathered since `gathered_since_ms`."""
         self._waits.since_ms = self.parked[0].began_ms if self.parked else gathered_since_ms
         return self._waits

@@ -1,10 +1,7 @@
 """Finds the shard that serves a key, and the shards that are active on a node.
 
-`Routing` places group ids and transactional ids on partitions as Kafka does it. `check_placement` checks after a start
-whether the keys in a coordinator's topic are on these partitions. They are not, when the partitions were copied from a
-cluster with another number of partitions. The check logs its result and changes nothing. `Leaderships` has the
-active shards of a node. They are those of the partitions that the node leads, each for one leader epoch.
-
+`Routing` places group ids and transactional ids on partitions as Kafka does it. `check_placement` logs keys on a wrong
+partition, after copies from a cluster with another number of partitions. `Leaderships` has the active shards of a node.
 """
 
 from __future__ import annotations
@@ -33,10 +30,7 @@ T = TypeVar("T")
 
 
 class Routing(Generic[T]):
-    """The shards of one coordinator on this node.
-
-    The number of shards is read when the server starts and never changes while it runs, as on Kafka.
-    """
+    """The shards of one coordinator on this node. As on Kafka, their number never changes at run time."""
 
     def __init__(self, shards: Sequence[T]) -> None:
         """`shards`: one per partition, in order; empty while the topic does not exist."""
@@ -100,7 +94,7 @@ S_co = TypeVar("S_co", covariant=True)
 
 
 class Leaderships:
-    """See the module. `held`: the leader epochs of the active shards, by partition."""
+    """The active shards of a node. `held`: their leader epochs, by partition."""
 
     def __init__(
         self,
@@ -124,9 +118,7 @@ class Leaderships:
             shard.resign()  # no shard is active yet
 
     def leave(self, leaders: Sequence[Leader]) -> None:
-        """The shards that the node leads no more, or leads with another epoch, resign: their parked requests are
-        answered.
-        """
+        """The shards that the node leads no more, or leads with another epoch, resign."""
         for partition, epoch in [*self.held.items()]:
             if leaders[partition] != (self._node_id, epoch):
                 del self.held[partition]
@@ -175,10 +167,7 @@ class LeaderShards(Generic[S]):
     def __init__(
         self, leaders: Callable[[], Sequence[Leader]], shards: Mapping[int, Callable[[], Sequence[S]]], first: int
     ) -> None:
-        """`shards`: the shards of each node, by its id.
-
-        `first`: the node that answers, without being active, for a partition without a leader.
-        """
+        """`shards`: of each node, by its id. `first`: the node that answers for a partition without a leader."""
         self._leaders = leaders
         self._shards = shards
         self._first = first

@@ -3,8 +3,7 @@
 The state machine decides, and has changed with its decision. Then the shard appends the records. The replies leave when
 the log is durable up to the newest position that the state has seen. Records of many commands are appended as one batch
 (Kafka's append linger). The records of one command are never split. When an append or a sync fails, the state is
-dropped and built again from the log. The shard reads only the clock that it gets. It does not know what the state
-machine holds: groups, or transactions.
+dropped and built again from the log.
 """
 
 from __future__ import annotations
@@ -35,17 +34,15 @@ RETRY_MS: Final = (0, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 60_0
 AWAY_MS: Final = 1_000
 """The same wait when the whole data directory is missing: a check of that costs nothing."""
 _NOT_WRITTEN: Final = -1
-"""The position of replies whose records could not be written."""
 
 S = TypeVar("S", bound=StateMachine)
 
 
 class CoordinatorShard(Generic[S]):
-    """See the module.
+    """One partition, with its state machine, its log and its timer.
 
     `core`: the state machine while the shard is active; callers must never keep it. None: commands are refused with
-    `state_error`. `log`: its log, while it is active. `trouble`: why the shard is not active, or why it was not before
-    the present load.
+    `state_error`. `log`: its log, while it is active. `trouble`: why the shard is, or last was, not active.
     """
 
     def __init__(
@@ -99,10 +96,7 @@ class CoordinatorShard(Generic[S]):
     # ---- commands
 
     def submit(self, command: Command, producer: Producer | None = None) -> None:
-        """Decide a command. Its `respond` gets the response now, or when the log is durable.
-
-        `producer`: the producer in whose transaction the records are written.
-        """
+        """Decide a command, in a transaction of `producer`; its `respond` gets the response once that is durable."""
         core = self.core
         if core is None:
             command.respond(self._errors.refuse(command.request, self.state_error, self.trouble))
@@ -121,8 +115,7 @@ class CoordinatorShard(Generic[S]):
     def run(self, decide: Callable[[S, Now], Output], *, waits_ms: int = 0) -> None:
         """Let the state machine decide something that is not a command. While the shard is not active, nothing happens.
 
-        `waits_ms`: the records may be gathered this long with those of the next commands, because no client waits for
-        them.
+        `waits_ms`: the records may be gathered this long, because no client waits for them.
         """
         core = self.core
         if core is not None:
@@ -131,10 +124,7 @@ class CoordinatorShard(Generic[S]):
             self.rearm()
 
     def append(self, rows: Sequence[Any], size: int, respond: Respond, response: Message) -> None:
-        """Append records that the state machine has decided, then answer. Only for an active shard.
-
-        `rows`: the records, already encoded by the codec; `size`: their bytes.
-        """
+        """Append decided records, as the codec has encoded them, then answer. Only for an active shard."""
         batch = self.queue.batch_for(size, None)
         batch.rows += rows
         batch.replies.append((respond, response))
@@ -308,10 +298,7 @@ class CoordinatorShard(Generic[S]):
         self._leave(offline, offline, offline)
 
     def _failed(self, what: str, error: Exception) -> None:
-        """The state is ahead of its log, or cannot be built.
-
-        All waiting requests are answered. The shard is built again after a while.
-        """
+        """Answer all waiting requests, and build the shard again later: its state is ahead of its log, or missing."""
         self.trouble = error
         if isinstance(error, LogOffline) and error.is_reported:
             delay_ms = AWAY_MS
@@ -334,10 +321,7 @@ class CoordinatorShard(Generic[S]):
     # ---- outputs
 
     def _queue_output(self, output: Output, now: Now, producer: Producer | None, waits_ms: int = 0) -> None:
-        """Gather the records of an output. Its events and answers follow all records that are to be appended.
-
-        `waits_ms`: see `run`.
-        """
+        """Gather the records of an output. Its events and answers follow all records that are to be appended."""
         if output.records:
             try:
                 rows, size = self._codec.encode(output.records)
@@ -384,10 +368,7 @@ class CoordinatorShard(Generic[S]):
                 self._failures = 0
 
     def _report_and_reply(self, events: Sequence[Any], replies: Sequence[Reply], now: Now, began_ms: int) -> None:
-        """Report events, and send replies as soon as the log is durable up to here.
-
-        Their requests arrived at `began_ms` or later.
-        """
+        """Report events, and send replies as soon as the log is durable up to here. `began_ms`: see `Parked`."""
         if self._observer is not None:
             if events:
                 self._observer.report(events, now)
@@ -422,9 +403,7 @@ class CoordinatorShard(Generic[S]):
             self.timer.set(self.core.next_deadline_ms())
 
     def look_past_repeated(self) -> None:
-        """A test is about to move the time at once. Until `leave_out`, the timer is set only for deadlines without
-        repetition.
-        """
+        """A test is about to move the time. Until `leave_out`, only deadlines without repetition set the timer."""
         if self.core is not None:
             self.timer.cancel()
             due_ms = self.core.deadlines.next_once_ms()

@@ -20,10 +20,7 @@ class ShardTimer:
         self.due_ms = NEVER
 
     def set(self, deadline_ms: int | None) -> None:
-        """Fire at that deadline, or before it: a deadline that has moved on leaves the timer as it is.
-
-        None means that no deadline is set.
-        """
+        """Fire at that deadline, or before: a deadline that has moved on leaves the timer as it is."""
         if deadline_ms is None:
             self.cancel()
         elif deadline_ms < self.due_ms:

@@ -2,7 +2,7 @@
 
 A change is written here, and is in force at once: logs are opened and closed as its records say. `PendingChanges` waits
 until it is durable. Only then groups get the new image and clients their answer, and files of deleted topics are
-removed. So no client relies on a change that a power cut may undo. Other modules decide the changes.
+removed. So no client relies on a change that a power cut may undo.
 """
 
 from __future__ import annotations
@@ -34,20 +34,6 @@ from muster.protocol.messages.metadata_records.partition_record import Partition
 
 class PendingChanges:
     """Knows which changes are durable, by the version of the metadata log's state."""
-
-    __slots__ = (
-        "_image",
-        "_is_published",
-        "_is_syncing",
-        "_publish",
-        "_published",
-        "_remove",
-        "_sync",
-        "_unneeded",
-        "_version",
-        "_waiters",
-        "version",
-    )
 
     def __init__(
         self,
@@ -87,7 +73,7 @@ class PendingChanges:
     def when_durable(self, callback: Waiter) -> None:
         """Call `callback(None)` when all changes so far are durable and published: at once if they are.
 
-        When the disk fails, call `callback(error)`. The changes are then in force, but a power cut may undo them.
+        When the disk fails, call `callback(error)`. A power cut may then undo the changes, which are in force.
         """
         version = self._version()
         if version <= self.version:
@@ -148,9 +134,7 @@ REMOVED_AT_ONCE: Final = 1_000
 
 
 class Catalogue:
-    """The catalogue. Call `begin` once, when the metadata log is open; before, only `home`, `racks` and `logs` are
-    valid.
-    """
+    """The catalogue. Before `begin`, when the metadata log is open, only `home`, `racks` and `logs` are valid."""
 
     def __init__(
         self,
@@ -162,7 +146,8 @@ class Catalogue:
         draw_uuid: Callable[[], bytes],
         waits_for_sync: Callable[[str], bool],
     ) -> None:
-        """`racks`: the rack of each broker of this process; None means that the only broker is that of `identity`.
+        """`racks`: the rack of each broker of this process; None: only the broker of `identity`.
+
         `waits_for_sync`: whether the records of a topic count only after a sync.
         """
         self.clock = clock
@@ -177,7 +162,6 @@ class Catalogue:
         self.metadata_log: MetadataLog
         self.pending: PendingChanges
         self.strays: Strays
-        """Removes or renames folders that are in the way of new partitions."""
 
     def _draw_below(self, number: int) -> int:
         return int.from_bytes(self.draw_uuid()) % number
@@ -191,9 +175,7 @@ class Catalogue:
         return self.configs.log_config(self.state.topic_configs(name))
 
     def begin(self, publish: Callable[[TopicsImage], object]) -> None:
-        """Begin, after the metadata log was read. `publish` gets each new image of the topics once the image is
-        durable.
-        """
+        """Begin, after the metadata log was read. `publish` gets each new image of the topics once it is durable."""
         self.see_brokers()
         self.dynamic_configs.apply(self.state)
         self.pending = PendingChanges(
@@ -209,10 +191,7 @@ class Catalogue:
     # -- changing
 
     def append(self, records: Sequence[Message], encoded: Sequence[bytes] | None = None) -> None:
-        """Write records; no log is opened or closed. `encoded`: the same records, if they were encoded before.
-
-        Raises `ApiError` when the metadata log cannot be written.
-        """
+        """Write records; no log is opened or closed. `encoded`: the same records. Raises `ApiError`."""
         try:
             self.metadata_log.write(records, self.clock.now(), encoded)
         except LogOffline as error:

@@ -1,9 +1,8 @@
 """The image of the cluster: its brokers, and the leader of each partition.
 
-Each answer that names brokers and leaders is made from the image: Metadata, DescribeCluster, DescribeTopicPartitions
-and FindCoordinator. The checks whether this node leads a partition use the image too. An image never changes. A new
-image replaces it in all nodes of the process at once. (New topics are added to the mapping of leaders; a change of
-leaders makes a new mapping.)
+Each answer that names brokers and leaders is made from the image. So are the checks whether this node leads a
+partition. An image never changes; a new image replaces it in all nodes of the process at once. (New topics are added to
+the mapping of leaders; a change of leaders makes a new mapping.)
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 NO_BROKER: Final = -1
-"""The leader in an answer for a partition without a leader."""
 
 
 class Endpoint(NamedTuple):
@@ -25,9 +23,9 @@ class Endpoint(NamedTuple):
 class Broker(NamedTuple):
     """One broker of the cluster.
 
-    `endpoints`: where clients of each listener reach the broker, by the listener's name. It is empty for this node: the
-    connection knows its address (see `ClusterImage.endpoint`). `epoch`: each start of the broker has a new one. A
-    broker that is `fenced` leads nothing, and answers to clients do not name it.
+    `endpoints`: where clients of each listener reach the broker. It is empty for this node, whose connections know its
+    address. `epoch`: each start of the broker has a new one. A broker that is `fenced` leads nothing, and answers to
+    clients do not name it.
     """
 
     broker_id: int
@@ -57,11 +55,7 @@ class Requester(Protocol):
 
 
 class ClusterImage(NamedTuple):
-    """The brokers and leaders, as one node sees them.
-
-    `node_id`: this node. `leaders`: the leaders of each topic's partitions, by the topic's name. `is_whole`: all
-    brokers are alive.
-    """
+    """The brokers and leaders, as the node `node_id` sees them. `is_whole`: all brokers are alive."""
 
     cluster_id: str
     controller_id: int
@@ -88,9 +82,7 @@ class ClusterImage(NamedTuple):
         return None if broker is None or broker.fenced else self._registered_endpoint(broker, requester)
 
     def _registered_endpoint(self, broker: Broker, requester: Requester) -> Endpoint | None:
-        """Where clients of the requester's listener reach a broker, fenced or not; None when it has no such
-        listener.
-        """
+        """Where clients of the requester's listener reach a broker, fenced or not; None without such a listener."""
         if broker.broker_id == self.node_id:
             return requester.endpoint
         found = broker.endpoints.get(requester.listener)
@@ -99,10 +91,8 @@ class ClusterImage(NamedTuple):
     def reachable(self, requester: Requester, *, also_fenced: bool = False) -> list[tuple[Broker, Endpoint]]:
         """Return the brokers that clients of the requester's listener reach, and their addresses.
 
-        The list has at least this node, even if this node is fenced or unregistered. A client that gets an empty list
-        may forget all brokers and never ask again (librdkafka 2.x does).
-
-        `also_fenced`: the list also has registered brokers that are fenced, with their last addresses.
+        The list has at least this node, even if this node is fenced or unregistered. After an empty list librdkafka 2.x
+        forgets all brokers and never asks again. `also_fenced`: fenced brokers too, with their last addresses.
         """
         found = []
         for broker in self.brokers.values():

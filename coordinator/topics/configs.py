@@ -1,7 +1,7 @@
 """The configs of topics: whether they may be set, and the `LogConfig` that they and the broker's properties make.
 
 `coordinator.properties` has the definitions, types and ranges. `DynamicConfigs` applies configs that change while the
-broker runs. Logs get their topic's configs and those of the broker. Subscribers get the configs of groups.
+broker runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ class TopicConfigs:
     __slots__ = ("_made", "broker")
 
     def __init__(self, broker: Live | None = None) -> None:
-        """Without `broker`, the defaults are Kafka's."""
         self.broker = broker or Live()
         self._made: dict[frozenset[tuple[str, str]], LogConfig] = {}
 
@@ -73,7 +72,7 @@ CONFIGURED_AT_ONCE: Final = 200
 
 
 class DynamicConfigs:
-    """Applies the configs that were set for the brokers."""
+    """Applies configs that were set for the brokers to logs, and passes those of groups to subscribers."""
 
     def __init__(self, configs: TopicConfigs, clock: Clock, node_id: int, topics: OpenTopics) -> None:
         self._configs = configs
@@ -89,9 +88,7 @@ class DynamicConfigs:
         self._subscribers.append(callback)
 
     def also(self, node_id: int, live: Live, changed: Callable[[], object], state: MetadataState) -> None:
-        """Keep the properties of another broker of this process in `live` up to date. `changed` is called after a
-        change.
-        """
+        """Keep another broker's properties in `live` up to date. `changed` is called after a change."""
         self._others.append((str(node_id), live, changed))
         live.set(
             state.resource_configs(BROKER_RESOURCE, ALL_BROKERS), state.resource_configs(BROKER_RESOURCE, str(node_id))

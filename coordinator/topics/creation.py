@@ -1,14 +1,13 @@
 """Decides on new topics and new partitions: returns the metadata records of the change, or refuses it.
 
-Pure: it gets the state, and returns records or raises `ApiError`. Rules, error codes and sentences are those of Kafka's
-ReplicationControlManager. All brokers share the logs, so that replicas are names for one log (docs/brokers.md).
-
-The coordinators' own topics: the number of partitions and the configs with which they are created. Pure.
+Pure. Rules, error codes and sentences are those of Kafka's ReplicationControlManager. All brokers share the logs, so
+that replicas are names for one log (docs/brokers.md). `internal_topic` has the coordinators' own topics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_state import NO_LEADER, TOPIC_RESOURCE, MetadataState
@@ -36,58 +35,39 @@ def _first(_: int) -> int:
     return 0
 
 
+@dataclass(eq=False)
 class Home:
     """Where replicas can be: the brokers of this cluster, and the one data directory (16 bytes) that they share.
 
-    `node_id`: the broker that adopts topics in the directory. `racks`: the rack of each registered broker. `fenced`:
-    brokers that lead nothing now. `draw`: returns a random number below its argument.
+    `node_id`: the broker that adopts topics in the directory. `fenced`: brokers that lead nothing now. `draw`: returns
+    a random number below its argument.
     """
 
-    __slots__ = ("directory_id", "draw", "fenced", "node_id", "racks")
-
-    def __init__(
-        self,
-        node_id: int,
-        directory_id: bytes,
-        racks: Mapping[int, str | None] | None = None,
-        fenced: Collection[int] = (),
-        draw: Draw = _first,
-    ) -> None:
-        """`racks`: None means that `node_id` is the only broker."""
-        self.node_id = node_id
-        self.directory_id = directory_id
-        self.racks = {node_id: None} if racks is None else racks
-        self.fenced = fenced
-        self.draw = draw
+    node_id: int
+    directory_id: bytes
+    racks: Mapping[int, str | None]
+    """The rack of each registered broker."""
+    fenced: Collection[int] = ()
+    draw: Draw = _first
 
     def place(self, partitions: int, factor: int) -> list[list[int]]:
         """Return the brokers of each new partition, the leader first. Raises `ApiError`."""
         return replicas(self.racks, self.fenced, partitions, factor, self.draw)
 
 
+@dataclass(eq=False)
 class NewTopic:
     """A topic that a client or this node wants to create. A number of -1 asks for the default.
 
-    `assignments`: (partition, broker ids), as requested. `configs` are as requested too; null values are refused.
+    `assignments`: (partition, broker ids). `assignments` and `configs` are as requested; null values are refused.
     """
 
-    __slots__ = ("assignments", "configs", "name", "partitions", "replication_factor", "topic_id")
-
-    def __init__(
-        self,
-        name: str,
-        topic_id: bytes,
-        partitions: int = USE_DEFAULT,
-        replication_factor: int = USE_DEFAULT,
-        assignments: Sequence[tuple[int, Sequence[int]]] = (),
-        configs: Mapping[str, str | None] | None = None,
-    ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.partitions = partitions
-        self.replication_factor = replication_factor
-        self.assignments = assignments
-        self.configs = configs or {}
+    name: str
+    topic_id: bytes
+    partitions: int = USE_DEFAULT
+    replication_factor: int = USE_DEFAULT
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Mapping[str, str | None] = field(default_factory=dict)
 
 
 def check_name(state: MetadataState, name: str) -> None:
@@ -124,9 +104,7 @@ def count_partitions(topic: NewTopic, default_partitions: int) -> int:
 
 
 def check_brokers(brokers: Sequence[int], replication_factor: int | None, home: Home) -> None:
-    """Check that these brokers can have the replicas of one partition. Raises `ApiError`:
-    INVALID_REPLICA_ASSIGNMENT.
-    """
+    """Check the brokers of one partition's replicas. Raises `ApiError`: INVALID_REPLICA_ASSIGNMENT."""
     if not brokers:
         raise _bad_assignment("The manual partition assignment includes an empty replica list.")
     previous: int | None = None
@@ -183,10 +161,7 @@ def decide_creation(
 
 
 def partition_record(topic_id: bytes, index: int, home: Home, brokers: Sequence[int] = ()) -> PartitionRecord:
-    """Return the record of a new partition on these brokers; without brokers, the partition is on this node.
-
-    The first broker that is not fenced leads the partition.
-    """
+    """Return the record of a new partition on these brokers, or on this node. The first unfenced one leads."""
     replicas = list(brokers) or [home.node_id]
     isr = [broker for broker in replicas if broker not in home.fenced]
     return PartitionRecord(
@@ -243,8 +218,7 @@ EVENTS_FLUSH_MS = 1_000
 def internal_topic(name: str, topic_id: bytes, settings: TopicSettings, told_partitions: int | None) -> NewTopic | None:
     """Return the internal topic of that name; None for the topics of users.
 
-    `told_partitions`: for a history, the number of partitions of the topic whose events it has (`names.EVENTS_OF`), if
-    that topic exists.
+    `told_partitions`: for a history, the number of partitions of its source (`names.EVENTS_OF`), if that exists.
     """
     if name == GROUP_OFFSETS_TOPIC:
         partitions, segment_bytes = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes

@@ -1,65 +1,46 @@
 """Incremental fetch sessions (KIP-227): a reader names its partitions once, and later only those that change.
 
-Pure: the caller passes the time and the random session ids. Follows Kafka's FetchManager, FetchSession and
-FetchSessionCacheShard in its session ids and epochs, and in its number of slots. Stale sessions are evicted first, then
-smaller ones.
+Pure: the caller passes the time and the random session ids. Session ids, epochs and the number of slots are as in
+Kafka's FetchManager, FetchSession and FetchSessionCacheShard. Stale sessions are evicted first, then smaller ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from muster.protocol.errors import ErrorCode
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
-"""The request asks for a new session."""
 FINAL_EPOCH = -1
-"""The request wants no session, and ends the session that it names."""
 MAX_EPOCH = 2**31 - 1
 EVICTION_MS = 120_000
-"""A session of this age may be evicted for a larger one. A session unused for so long may be evicted for any.
-
-Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
-"""
+"""Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS: the age at which a larger session may take the slot."""
 
 MAX_BYTES = 64 << 20
 """The limit of memory for all sessions. Kafka limits only their number; a request may name 250,000 partitions."""
 MAX_SESSION_BYTES = MAX_BYTES // 4
 """The limit of memory for one session: some 40,000 partitions."""
 ROW_BYTES = 400
-"""The bytes of a row, without the name of its topic."""
 
 Key = tuple[str, bytes, int]
 """Topic name ("" when the request names topics by id), topic id (zeros when by name), partition."""
 
 
+@dataclass(slots=True, eq=False)
 class FetchRow:
     """One partition that a reader asks for, and the last answer about it (Kafka's CachedPartition)."""
 
-    __slots__ = (
-        "current_leader_epoch",
-        "fetch_offset",
-        "high_watermark",
-        "key",
-        "last_fetched_epoch",
-        "log_start_offset",
-        "max_bytes",
-        "topic",
-    )
-
-    def __init__(
-        self, key: Key, fetch_offset: int, max_bytes: int, current_leader_epoch: int = -1, last_fetched_epoch: int = -1
-    ) -> None:
-        self.key = key
-        self.fetch_offset = fetch_offset
-        self.max_bytes = max_bytes
-        self.current_leader_epoch = current_leader_epoch
-        self.last_fetched_epoch = last_fetched_epoch
-        self.high_watermark = -1
-        self.log_start_offset = -1
-        self.topic: str | None = None
-        """The present or last name of the topic with the key's id."""
+    key: Key
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    high_watermark: int = field(default=-1, init=False)
+    log_start_offset: int = field(default=-1, init=False)
+    topic: str | None = field(default=None, init=False)
+    """The present or last name of the topic with the key's id."""
 
     def ask(self, other: FetchRow) -> None:
         """Take the reader's newest offsets and limits from the row of a later request."""
@@ -69,7 +50,7 @@ class FetchRow:
         self.last_fetched_epoch = other.last_fetched_epoch
 
     def note_answer(self, error_code: int, high_watermark: int, log_start_offset: int, worth: bool) -> bool:
-        """Whether the answer must have this row. Remembers what the reader then knows.
+        """Note what the reader then knows. Return whether the answer must have this row.
 
         `worth`: the row has records or a diverging epoch. An error is always in the answer, and so is its end.
         """
@@ -146,11 +127,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class FetchContext:
-    """How one Fetch request is served: its rows, and the choice of the rows for its answer.
-
-    `error_code` is the error of the whole request, which then has no rows: FETCH_SESSION_ID_NOT_FOUND,
-    INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
-    """
+    """How one Fetch request is served. `error_code`: of the whole request, which then has no rows."""
 
     __slots__ = ("_session", "_wanted_epoch", "error_code", "incremental", "rows", "wants_session")
 
@@ -175,9 +152,7 @@ class FetchContext:
         return NO_SESSION if self._session is None else self._session.session_id
 
     def overtaken(self) -> bool:
-        """Whether another request used the session while this one was parked. The answer is
-        INVALID_FETCH_SESSION_EPOCH.
-        """
+        """Whether another request used the session while this one was parked (INVALID_FETCH_SESSION_EPOCH)."""
         return self._session is not None and self._session.epoch != self._wanted_epoch
 
     def note_records(self, row: FetchRow) -> None:
@@ -187,20 +162,17 @@ class FetchContext:
 
 
 class FetchSessions:
-    """All sessions of this node.
-
-    They are at most `slots` sessions (max.incremental.fetch.session.cache.slots), with `MAX_BYTES` together.
-    """
+    """All sessions of this node: at most `slots` of them, with `MAX_BYTES` together."""
 
     __slots__ = ("_by_id", "_bytes", "_draw_id", "_slots")
 
     def __init__(self, slots: int, draw_id: Callable[[], int]) -> None:
-        """`draw_id`: returns a random id in 1 .. 2^31-1, drawn outside of this module."""
+        """`slots`: max.incremental.fetch.session.cache.slots. `draw_id`: returns a random id in 1 .. 2^31-1."""
         self._slots = slots
         self._draw_id = draw_id
         self._bytes = 0
         self._by_id: dict[int, FetchSession] = {}
-        """In the order of their last use, the least recently used first."""
+        """The least recently used session is the first."""
 
     def find(self, session_id: int) -> FetchSession | None:
         """The session of an id, if it is kept."""
@@ -246,10 +218,7 @@ class FetchSessions:
         return FetchContext(list(session.rows.values()), session=session)
 
     def create(self, rows: Sequence[FetchRow], uses_topic_ids: bool, now_ms: int) -> int:
-        """Create a session for a reader that asks for one.
-
-        Returns 0 when no slot or memory is free: the reader then gets no session.
-        """
+        """Create a session; return its id, or 0 when no slot or memory is free."""
         if not may_have_session(len(rows)):
             return NO_SESSION
         size = bytes_of(rows)
@@ -290,11 +259,7 @@ class FetchSessions:
         self._by_id[session.session_id] = session
 
     def _evict_for(self, size: int, now_ms: int) -> bool:
-        """Free a slot for a session of `size` partitions.
-
-        A stale least recently used session is evicted first; else the smallest old session, if it is smaller than
-        `size`.
-        """
+        """Free a slot: evict a stale session, or else the smallest old one that has fewer than `size` partitions."""
         oldest = next(iter(self._by_id.values()))
         if now_ms - oldest.used_ms <= EVICTION_MS:
             evictable = [s for s in self._by_id.values() if now_ms - s.created_ms > EVICTION_MS]

@@ -1,8 +1,4 @@
-"""Readers that wait for more records (Fetch's min bytes and max wait) are parked without a task.
-
-A wait ends once: by enough bytes, by the end of the time, or by a deleted partition. It also ends when the client has
-disconnected.
-"""
+"""Readers that wait for more records (Fetch's min bytes and max wait) are parked without a task."""
 
 from __future__ import annotations
 
@@ -12,17 +8,11 @@ from typing import Final
 
 from muster.coordinator.log import LogError
 from muster.coordinator.system.clock import Clock
-from muster.coordinator.system.jobs import Job
+from muster.coordinator.system.jobs import Job, at_once
 from muster.coordinator.topics.partition import Partition
 
 WATCHED_AT_ONCE: Final = 100
 """Partitions that a reader begins to wait for in one step."""
-
-
-def do_at_once(job: Job[None]) -> None:
-    """Run the whole job now."""
-    for _ in job:
-        pass
 
 
 class FetchWait:
@@ -39,7 +29,7 @@ class FetchWait:
         wait_ms: int,
         committed: bool,
         ready: Callable[[], object],
-        run_job: Callable[[Job[None]], object] = do_at_once,
+        run_job: Callable[[Job[None]], object] = at_once,
     ) -> None:
         """`available`: bytes that were readable when the reader parked. It waits until `min_bytes` are readable.
 
@@ -54,7 +44,7 @@ class FetchWait:
         self._sizes: dict[Partition, tuple[int, int]] = {}
         for partition in partitions:
             self._watch(partition)
-        self._timer = clock.call_at(clock.now().mono_ms + wait_ms, self._finish)
+        self._timer = clock.call_at(clock.now().mono_ms + wait_ms, self.finish)
 
     def _watch(self, partition: Partition) -> None:
         bound = self._bound(partition)
@@ -73,10 +63,7 @@ class FetchWait:
         return partition.last_stable_offset() if self._committed else partition.log.durable_offset
 
     def _size(self, partition: Partition, bound: int) -> int:
-        """Return how many bytes are readable up to `bound`.
-
-        Bytes that an open transaction holds back do not count: all of them become readable when it ends.
-        """
+        """Return how many bytes are readable up to `bound`, without those that an open transaction holds back."""
         log = partition.log
         if self._committed and bound < log.durable_offset:
             with suppress(LogError):  # the reader gets this error when it reads
@@ -87,7 +74,7 @@ class FetchWait:
         if self.over:
             return
         if partition.closed or (self._committed and not partition.log.knows_producers):
-            self._finish()  # the log was opened again: its reader reads again
+            self.finish()  # the log was opened again: its reader reads again
             return
         size, bound = self._sizes[partition]
         now_bound = self._bound(partition)
@@ -96,7 +83,7 @@ class FetchWait:
             self._available += max(now_size - size, 0)
             self._sizes[partition] = (now_size, now_bound)
             if self._available >= self._min_bytes:
-                self._finish()
+                self.finish()
 
     def cancel(self) -> None:
         """Stop: nobody waits any more. It does nothing when the wait is over."""
@@ -119,12 +106,7 @@ class FetchWait:
             yield None
 
     def finish(self) -> None:
-        """Let the reader read again at once, for another reason than new records. It does nothing when the wait is
-        over.
-        """
-        self._finish()
-
-    def _finish(self) -> None:
+        """Let the reader read again at once. It does nothing when the wait is over."""
         ready = self._ready
         if ready is not None:
             self.cancel()

@@ -78,10 +78,7 @@ def _is_another_topics(storage: Storage, folder: str, state: MetadataState) -> b
 
 
 def _missing(storage: Storage, folders: set[str], state: MetadataState) -> list[Misfit]:
-    """Return partitions of the metadata log without a folder.
-
-    A new topic's folders exist before the topic is acknowledged.
-    """
+    """Return partitions of the metadata log without a folder: a new topic's folders exist before it is acknowledged."""
     others = {entry.name for entry in storage.entries("") if not entry.is_directory}
     found = []
     for topic in state.topics.values():
@@ -154,9 +151,7 @@ class Restored(NamedTuple):
 
     topic: str
     partitions: list[int]
-    """The partitions that have their folders again."""
     is_new: bool
-    """Whether the topic was created for these partitions."""
 
 
 def belongs_to_a_topic(directory: Path, folder: str) -> bool:
@@ -178,10 +173,7 @@ def belongs_to_a_topic(directory: Path, folder: str) -> bool:
 
 
 def restore_stray(directory: Path, folder: str, draw_uuid: Callable[[], bytes], now: Now) -> Restored:
-    """Put a stray folder back in its place, and all others of the same topic.
-
-    Raises CannotRestore, OSError or an error of the log.
-    """
+    """Put a stray folder and others of its topic in their place. Raises CannotRestore, LogError or OSError."""
     storage = FileStorage(directory)
     data = storage.load(checkpoints.META_PROPERTIES)
     if data is None:
@@ -207,7 +199,8 @@ def restore_stray(directory: Path, folder: str, draw_uuid: Callable[[], bytes], 
                 f"another topic {name}, with the id {text}, is there: delete that one first, and stop the server again"
             )
         _move_in_place(manager, name, found)
-        count, home = max(found) + 1, Home(identity.node_id, checkpoints.decode_uuid(identity.directory_id))
+        count, directory_id = max(found) + 1, checkpoints.decode_uuid(identity.directory_id)
+        home = Home(identity.node_id, directory_id, {identity.node_id: None})
         records: list[Message] = []
         if topic is None:
             wanted = NewTopic(name, topic_id or draw_uuid(), count, 1, configs=KEEP_ALL)
@@ -223,7 +216,6 @@ def restore_stray(directory: Path, folder: str, draw_uuid: Callable[[], bytes], 
 
 
 def _check_topic_can_be_made(state: MetadataState, name: str, topic_id: bytes | None, folder: str) -> None:
-    """Check that a topic of this name and id can be created. Raises CannotRestore."""
     fault = name_fault(name)
     if fault is not None or name in INTERNAL_TOPICS:
         raise CannotRestore(f"no topic can be made for {folder}: {fault or 'it is one of the server itself'}")
@@ -234,10 +226,7 @@ def _check_topic_can_be_made(state: MetadataState, name: str, topic_id: bytes | 
 
 
 def _move_in_place(manager: LogManager, name: str, found: Mapping[int, str]) -> None:
-    """Give the folders of partitions their names; remove empty folders with these names.
-
-    Raises CannotRestore, OSError.
-    """
+    """Give the folders of partitions their names; remove empty folders with these names."""
     aside = {index: folder for index, folder in found.items() if folder != f"{name}-{index}"}
     in_the_way = [f"{name}-{index}" for index in aside if manager.folders.has_folder(name, index)]
     for own in in_the_way:

@@ -1,9 +1,9 @@
 """Decides which node leads which partition in a cluster of several processes, as nodes start, die and return. Pure.
 
 All nodes reach all logs, so that any node can lead any partition. Replicas are names; the first replica is the
-preferred leader. A partition whose leader is not alive moves to the first of its replicas that is alive. If no replica
-is alive, it moves to the node that leads the fewest partitions of its topic. When the first replica is alive again,
-leadership moves back to it. A node that no replica of a topic names gets an even share of that topic.
+preferred leader. A partition whose leader is not alive moves to its first replica that is alive. Without one it moves
+to the node that leads the fewest partitions of its topic. When the first replica is alive again, leadership moves back
+to it. A node that no replica of a topic names gets an even share of that topic.
 
 A history's partition (`names.EVENTS_OF`) has the same leader as the partition whose events it has. The node that
 decides also writes the events.
@@ -31,7 +31,6 @@ Placement = tuple[int, tuple[int, ...]]
 
 
 CHECKED_AT_ONCE: Final = 1_000
-"""Partitions that are checked in one step."""
 
 
 def changes(
@@ -41,9 +40,7 @@ def changes(
 
     `prefers`: move leaders back to the first replicas, and give new nodes their share. `max_moves`: the limit of such
     moves at once. The moves of one topic are made all or not at all. Otherwise, once a topic names a new node, the rest
-    would stay.
-
-    The result is invalid if the state changes meanwhile: compare `state.version`.
+    would stay. The result is invalid if the state changes meanwhile: compare `state.version`.
     """
     if not live:
         return []
@@ -133,10 +130,9 @@ def _placements(topic: TopicState, live: Sequence[int], *, prefers: bool) -> Job
 
 
 def _spread(wanted: list[Placement], led: dict[int, int], live: Sequence[int]) -> Job[None]:
-    """Move partitions to nodes that lead few from nodes that lead many, until the numbers differ by one at most.
+    """Move partitions from nodes that lead many to nodes that lead few, until the numbers differ by one at most.
 
-    The last partitions move first. A node that has got a partition never loses one here: the node that gave it led
-    more.
+    The last partitions move first. A node that has got a partition never loses one here: the giver led more.
     """
     theirs: dict[int, list[int]] = {node: [] for node in live}
     for index, (leader, _) in enumerate(wanted):

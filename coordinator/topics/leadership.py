@@ -41,10 +41,7 @@ def all_places(state: MetadataState) -> Iterator[Place]:
 
 
 def places(state: MetadataState, records: Iterable[Message]) -> list[Place]:
-    """Return the partitions that records of brokers and partitions change.
-
-    They are the partitions that a record names, and those that a registered broker leads.
-    """
+    """Return the partitions that the records name, and those that a registered broker leads."""
     found: dict[Place, None] = {}
     for record in records:
         if isinstance(record, PartitionChangeRecord):
@@ -86,10 +83,7 @@ def change(place: Place, leader: int, live: Collection[int]) -> PartitionChangeR
 
 
 def successor(place: Place, live: Sequence[int], number: int) -> int:
-    """Return the next leader of a partition: the first live replica.
-
-    Without a live replica it is a live broker, chosen by the number `number`.
-    """
+    """Return the next leader: the first live replica, or else a live broker that is chosen by `number`."""
     for replica in place.state.replicas:
         if replica in live:
             return replica
@@ -97,10 +91,7 @@ def successor(place: Place, live: Sequence[int], number: int) -> int:
 
 
 def settled(place: Place, live: Sequence[int], number: int) -> PartitionChangeRecord | None:
-    """Return the record that gives a partition a live leader, and keeps a live one; None when nothing changes.
-
-    `number`: see `successor`.
-    """
+    """Return the record that gives a partition a live leader, unless it has one; None when nothing changes."""
     leader = place.state.leader
     return change(place, leader if leader in live else successor(place, live, number), live)
 
@@ -110,8 +101,8 @@ def reassigned(
 ) -> PartitionChangeRecord | None:
     """Return the record that gives a partition other replicas; None when nothing changes.
 
-    The leader stays if it is one of the replicas and alive. Otherwise the first live replica leads. If no replica is
-    alive, the leader stays.
+    The leader stays if it is one of the replicas and alive, or if no replica is alive. Otherwise the first live replica
+    leads.
     """
     now = place.state
     leader = now.leader
@@ -137,10 +128,7 @@ def preferred(place: Place, live: Collection[int]) -> int | None:
 
 
 def fence_missing_brokers(state: MetadataState, racks: Mapping[int, str | None]) -> list[Message]:
-    """Return the records that fence, at a start, brokers of the metadata log that this process does not have.
-
-    Their partitions get other leaders.
-    """
+    """Return the records that fence brokers which this process does not have, and move their partitions."""
     missing = [one for one in state.brokers if one not in racks and not state.brokers[one].fenced]
     live = living(state, without=missing)
     records: list[Message] = [fenced(state, one) for one in missing]

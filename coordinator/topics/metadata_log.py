@@ -1,7 +1,7 @@
 """The metadata log `__cluster_metadata-0`, and the state that the log describes.
 
 Each change is decided (by pure functions such as `creation`) and appended as one batch of Kafka's own records. Then the
-function that replays the log takes the records in. This module holds no partition.
+function that replays the log takes the records in.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class MetadataLog:
             self.write(first_records(min_insync_replicas), now)
 
     def begin(self, racks: Mapping[int, str | None], draw_uuid: Callable[[], bytes], now: Now) -> None:
-        """Write that the nodes of these ids were started. Each partition that they lead gets a new leader epoch.
+        """Write that these nodes were started. Each partition that they lead gets a new leader epoch.
 
         Where a power cut lost records, the new epoch separates the new records from the lost ones (KIP-101, KIP-320). A
         broker's epoch is the offset of its record. `racks`: the rack of each node.
@@ -98,10 +98,7 @@ class MetadataLog:
         self.write(records, now)
 
     def use_log(self, log: UnifiedLog) -> None:
-        """Use the log that was opened again after the old one was offline.
-
-        Raises LogOffline when the log has not all records of the state, and cannot get them again.
-        """
+        """Use the log that was opened again. Raises LogOffline when it cannot get all records of the state."""
         known = self.state.version
         log.truncate(known)  # the records after it were refused
         for base_offset, batch in self._unsynced:
@@ -114,10 +111,7 @@ class MetadataLog:
         self.log = log
 
     def replay(self, snapshot: Iterable[bytes] = ()) -> None:
-        """Take in all records of a log that other processes write.
-
-        `snapshot`: the state before the log's first record, as batches of `metadata_snapshot`.
-        """
+        """Take in all records. `snapshot`: the state before the first, as batches of `metadata_snapshot`."""
         for part in snapshot:
             self.unknown += _replay(self.state, part)
         self.state.version = self.log.start_offset
@@ -125,9 +119,7 @@ class MetadataLog:
             self.unknown += _replay(self.state, chunk)
 
     def apply_batches(self, data: bytes, decoded: DecodedBatches) -> None:
-        """Take in whole batches that another process wrote, and that follow the known ones. `decoded`: from
-        `decoding`.
-        """
+        """Take in whole batches that another process wrote, which follow the known ones. `decoded`: from `decoding`."""
         self.log.append_as_is(data)
         self.unknown += decoded.unknown
         for record in decoded.records:
@@ -137,7 +129,7 @@ class MetadataLog:
     def write(self, records: Sequence[Message], now: Now, encoded: Sequence[bytes] | None = None) -> None:
         """Append the records of one change and take them in. Raises LogOffline when the log cannot be written.
 
-        `encoded`: the same records by `encode`, when they are so many that the caller encodes them before.
+        `encoded`: the same records by `encode`, if the caller has encoded them before.
         """
         if not records:
             return
@@ -154,9 +146,7 @@ class MetadataLog:
 
 
 class DecodedBatches:
-    """The records of whole batches of the metadata log. `unknown`: the number of records of types unknown to the
-    codec.
-    """
+    """The records of whole batches of the metadata log. `unknown`: how many records have unknown types."""
 
     __slots__ = ("next_offset", "records", "unknown")
 
@@ -221,9 +211,10 @@ def read_state(storage: Storage) -> MetadataState:
 
 
 def topic_id_of(storage: Storage, name: str) -> bytes | None:
-    """Return the id of a topic, by the metadata log of a data directory; None when it does not exist.
+    """Return the id of a topic, by the metadata log of a data directory; None without it. No server may use the
+    directory.
 
-    No server may use the data directory. Raises OSError.
+    Raises OSError.
     """
     if name == METADATA_TOPIC:
         return METADATA_TOPIC_ID

@@ -1,10 +1,7 @@
-"""Snapshots of the metadata log: the records that describe the state at an offset (as Kafka's snapshots of
-`__cluster_metadata`).
+"""Snapshots of the metadata log: the records that describe the state at an offset, as Kafka's. Pure.
 
-A log that is shortened begins with a snapshot. Pure.
-
-A replay of the snapshot, and of the log after it, makes the same state as the whole log. Earlier starts of brokers are
-not in the snapshot. Each registered broker has one record, and its partitions have their present leader epochs.
+A log that is shortened begins with a snapshot. A replay of the snapshot, and of the log after it, makes the same state
+as the whole log. Each registered broker has one record, and its partitions have their present leader epochs.
 """
 
 from __future__ import annotations
@@ -26,14 +23,10 @@ from muster.protocol.messages.metadata_records.remove_topic_record import Remove
 from muster.protocol.messages.metadata_records.topic_record import TopicRecord
 
 PART_RECORDS: Final = 500
-"""Records in one part: some 25 KB, made in some ms."""
 
 
 class MetadataSnapshot:
-    """A snapshot of the present state, by references: later changes of the state do not change the snapshot.
-
-    `end_offset`: the end of the records that the state has taken in.
-    """
+    """A snapshot of the state up to `end_offset`: later changes of the state do not change it."""
 
     def __init__(self, state: MetadataState) -> None:
         self.end_offset = state.version

@@ -43,20 +43,15 @@ if TYPE_CHECKING:
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 _LIMITED_ELSEWHERE = (TOPIC_RESOURCE, BROKER_RESOURCE)
-"""Types of resources that have limits of their own."""
 GROUP_RESOURCE = 32
-"""A ConfigResource.Type whose configs are in the metadata log."""
 ALL_BROKERS = ""
-"""The broker resource that stands for all brokers."""
 
 NO_LEADER_CHANGE = -2
-"""PartitionChangeRecord.leader when the leader stays."""
 
 EPOCHS_PER_START = 2
-"""Leader epochs for each start of a node: on Kafka 4.3 its partitions lose their leader and get it again."""
+"""On Kafka 4.3 the partitions of a starting node lose their leader and get it again."""
 
 NO_LEADER = -1
-"""PartitionState.leader when no broker leads it."""
 
 NO_ENDPOINTS: Mapping[str, Endpoint] = MappingProxyType({})
 NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
@@ -115,40 +110,16 @@ def _characters(key: tuple[int, str], entries: Mapping[str, str] | None) -> int:
 
 
 def _people(record: DelegationTokenRecord | None) -> int:
-    """Return the characters of the principals that a delegation token names."""
     return 0 if record is None else len(record.owner) + len(record.requester) + sum(map(len, record.renewers))
 
 
 class MetadataState:
     """The state that the metadata log describes, as far as this server needs it."""
 
-    __slots__ = (
-        "_changed",
-        "_collisions",
-        "_images",
-        "_images_by_id",
-        "_starts",
-        "acls",
-        "brokers",
-        "configs",
-        "deleted",
-        "features",
-        "next_producer_id",
-        "quotas",
-        "resource_characters",
-        "scram",
-        "token_characters",
-        "tokens",
-        "topics",
-        "topics_by_id",
-        "version",
-    )
-
     def __init__(self) -> None:
         self.topics: dict[str, TopicState] = {}
         self.topics_by_id: dict[bytes, TopicState] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
-        """The configs by resource type and name."""
         self.resource_characters = 0
         """Characters of the names of groups and client metrics that have configs, and of these configs."""
         self.acls: dict[bytes, Message] = {}
@@ -162,13 +133,10 @@ class MetadataState:
         self.scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
         """The SCRAM credentials, by user and type of the mechanism."""
         self.tokens: dict[str, DelegationTokenRecord] = {}
-        """The delegation tokens, by id."""
         self.token_characters = 0
         """Characters of the owners, requesters and renewers of tokens."""
         self.brokers: dict[int, BrokerState] = {}
-        """The registered brokers, by id."""
         self._starts: dict[int, int] = {}
-        """How often each broker was started."""
         self.version = 0
         """The end offset of the records that this state has taken in."""
         self._collisions: dict[str, dict[str, None]] = {}

@@ -1,9 +1,7 @@
-"""One topic of this node, with its open partitions. It opens nothing and writes nothing.
+"""The topics of this node with their open partitions.
 
-The topics with their open partitions.
-
-Finds them by name or id, opens them, opens a failed log again, and gives partitions to their next leader. It decides
-nothing and writes no record.
+`OpenTopics` opens partitions, opens a failed log again, and gives partitions to their next leader. It decides nothing
+and writes no record.
 """
 
 from __future__ import annotations
@@ -38,10 +36,7 @@ class Topic:
         self.partitions: list[Partition | None] = []
 
     def is_online(self, index: int) -> bool:
-        """Whether the log of an existing partition works, here or in another process that leads it.
-
-        A partition without such a log has no leader.
-        """
+        """Whether the log of an existing partition works, here or in another process. Without it there is no leader."""
         partition = self.partitions[index]
         return self.is_shared if partition is None else partition.log.failure is None
 
@@ -67,7 +62,6 @@ class Topic:
 CHECKED_AT_ONCE: Final = 2_000
 """Partitions whose logs are checked each second for failures: some 5 ms, since few are in the CPU's caches."""
 CHECKED_IN_A_STEP: Final = 200
-"""Partitions that are checked without a pause."""
 NOTHING_MADE: Mapping[int, Partition | None] = MappingProxyType({})
 
 Failed = tuple[str, int, Callable[[], object]]
@@ -88,23 +82,16 @@ class OpenTopics:
         config_of: Callable[[str], LogConfig],
         waits_for_sync: Callable[[str], bool],
     ) -> None:
-        """`config_of`: returns the config of the logs of a topic. `waits_for_sync`: whether a topic's records count
-        only after a sync.
-        """
+        """`config_of`: the config of a topic's logs. `waits_for_sync`: whether its records count only after a sync."""
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self.leaders: dict[str, tuple[Leader, ...]] = {}
-        """The leaders of each topic's partitions, by its name. The leaders of one topic are replaced together.
-
-        The mapping itself is replaced when partitions get other leaders.
-        """
+        """The leaders of each topic's partitions, by its name. Changes of leaders replace the mapping."""
         self._logs = logs
         self._config_of = config_of
         self.waits_for_sync = waits_for_sync
         self.is_one_of_several = False
-        """Whether other processes lead partitions. Then only partitions that this process leads are open, after
-        `open_led_partition`.
-        """
+        """Whether other processes lead partitions. Then only `open_led_partition` opens partitions."""
         self._to_check: list[str] = []
         """Names of topics that `failed_logs` has still to check, the next one last."""
 
@@ -170,8 +157,7 @@ class OpenTopics:
     def release_partitions(self, moved: Mapping[TopicState, Iterable[int]], node_id: int) -> list[Partition]:
         """Replace or close partitions whose leaders have new epochs; `node_id` is this process.
 
-        Returns the partitions that this process leads no more. They refuse everything and are closed to clients; their
-        logs are still open.
+        Returns the partitions that this process leads no more: closed to clients, with their logs still open.
         """
         left: list[Partition] = []
         for state, indexes in moved.items():
@@ -224,7 +210,6 @@ class OpenTopics:
         )
 
     def _open_one(self, state: TopicState, index: int, config: LogConfig) -> Partition:
-        """Open the log of one partition. Raises DamagedLog or LogOffline."""
         return self.open_partition(state.name, state.topic_id, index, state.leader_epoch(index), config)
 
     def open_partition(self, name: str, topic_id: bytes, index: int, leader_epoch: int, config: LogConfig) -> Partition:

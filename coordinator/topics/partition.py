@@ -1,9 +1,7 @@
 """One partition of a topic under one leader: appends what producers send, and reads it.
 
-Another leader, or a new epoch of the same leader, has another `Partition`. The old one then refuses everything.
-
-It is between the handlers and the log: checks a batch, keeps the producers' state, wakes waiting readers. It decides
-nothing about topics, parses no request and waits for nothing.
+Another leader, or a new epoch of the same leader, has another `Partition`. The old one then refuses everything. It
+checks a batch, keeps the producers' state, and wakes waiting readers. It parses no request and waits for nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from muster.coordinator.log import BatchHeader, UnifiedLog
 from muster.coordinator.log.records.compression import Allowed
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.state_machine.interface import Now
-from muster.coordinator.system.jobs import Job, at_once
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.validation import Batch, Checked, checked
 from muster.protocol.errors import ErrorCode
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 
 NO_EPOCH = -1
-"""The leader epoch in a request of a client that does not know any."""
 
 
 class Appended(NamedTuple):
@@ -40,10 +37,7 @@ class Appended(NamedTuple):
 
 
 class Partition:
-    """A partition and its log. `log` is the same object that a coordinator shard of this index uses.
-
-    `closed`: the partition is deleted, or has another leader. Every append is refused with `refusal`.
-    """
+    """A partition and its log. `closed`: it is deleted, or has another leader, and refuses all with `refusal`."""
 
     __slots__ = ("_forget", "_waiting", "closed", "index", "leader_epoch", "log", "refusal", "topic", "topic_id")
 
@@ -70,7 +64,7 @@ class Partition:
     def check(self, batch: Batch, header: BatchHeader, now: Now, limits: Allowed) -> Checked:
         """Check the one batch of a client's row (Produce v3+). Return what `append` takes. It may run in any thread.
 
-        `header` is from `only_batch`. `most`: the limits of the unpacked batch. Raises `ApiError` or a `BatchError`.
+        `header` is from `only_batch`. `limits`: of the unpacked batch. Raises `ApiError` or a `BatchError`.
         """
         return checked(batch, header, self.log.config, now.wall_ms, self.topic, self.index, limits)
 
@@ -87,8 +81,8 @@ class Partition:
     def append(self, batch: Batch, header: BatchHeader, now: Now, guard: VerificationGuard | None = None) -> Appended:
         """Append a checked batch of a client.
 
-        `guard`: the guard of `log.producers.verification` for a batch of a transaction. Raises `ApiError`, or an error
-        of the log; each has an `error_code`.
+        `guard`: of `log.producers.verification`, for a batch of a transaction. Raises `ApiError`, or an error of the
+        log.
         """
         if self.closed:
             raise ApiError(self.refusal)
@@ -101,20 +95,14 @@ class Partition:
         return Appended(result.base_offset, result.last_offset + 1, result.log_append_time_ms)
 
     def append_marker(self, marker: EndMarker, now: Now) -> Appended:
-        """End a producer's transaction in this partition. Raises as `append` does: INVALID_PRODUCER_EPOCH,
-        TRANSACTION_COORDINATOR_FENCED.
-        """
+        """End a producer's transaction in this partition. Raises as `append` does."""
         if self.closed:
             raise ApiError(self.refusal)
         result = self.log.append_marker(self.leader_epoch, marker, wall_ms=now.wall_ms)
         return Appended(result.base_offset, result.last_offset + 1, result.log_append_time_ms)
 
-    def expire_producers(self, now: Now, after_ms: int) -> None:
-        """Forget producers that wrote nothing for `after_ms`."""
-        at_once(self.expiring_producers(now, after_ms))
-
     def expiring_producers(self, now: Now, after_ms: int) -> Job[None]:
-        """A job that does the same as `expire_producers`."""
+        """A job that forgets producers that wrote nothing for `after_ms`."""
         if self.log.knows_producers:
             yield from self.log.producers.expiring(now.wall_ms, after_ms)
 
@@ -129,18 +117,11 @@ class Partition:
         return self.log.producers.last_stable_offset(self.log.durable_offset)
 
     def read(self, offset: int, max_bytes: int, min_one_message: bool, up_to: int) -> bytes:
-        """Return records from `offset` on, as they are in the log; the last batch may be cut off.
-
-        `up_to`: return only records below this offset, which for readers of committed records is the last stable
-        offset. Raises OffsetOutOfRange of the log.
-        """
+        """Return records of `offset` up to `up_to`; the last batch may be cut off. Raises OffsetOutOfRange."""
         return self.log.read(offset, max_bytes, min_one_message=min_one_message, up_to=up_to)
 
     def aborted_in_memory(self, offset: int, records: bytes) -> list[AbortedTransaction] | None:
-        """Return the aborted transactions in `records`, if they are few and known without reading a file.
-
-        This is nearly always possible. None: the caller uses `aborted`.
-        """
+        """Return the aborted transactions in `records`. None, which is rare: they must be read by `aborted`."""
         return self.log.producers.aborted_in_memory(offset, len(records)) if records else []
 
     def aborted(self, offset: int, records: bytes) -> Job[list[AbortedTransaction]]:
@@ -151,9 +132,7 @@ class Partition:
         return (yield from producers.aborted_in(offset, len(records)))
 
     def check_leader_epoch(self, epoch: int) -> None:
-        """Check that the client knows this leader. Raises `ApiError`: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH
-        (KIP-320).
-        """
+        """Check the client's leader epoch (KIP-320). Raises `ApiError`: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH."""
         if epoch == NO_EPOCH or epoch == self.leader_epoch:
             return
         if epoch < self.leader_epoch:
@@ -163,8 +142,7 @@ class Partition:
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
         """Return the greatest known leader epoch not above `epoch`, and its end; (-1, -1) when unknown (KIP-101).
 
-        The log notes an epoch with the first record. Until then the present epoch begins and ends at the end of the
-        log.
+        The log notes an epoch with the first record. Until then the present epoch is at the end of the log.
         """
         log = self.log
         if epoch == self.leader_epoch:
@@ -192,9 +170,7 @@ class Partition:
     # -- waiting
 
     def wait(self, token: object, grew: Callable[[Partition], object]) -> None:
-        """Call `grew(partition)` each time more can be read, and once when the partition closes, until
-        `stop_waiting`.
-        """
+        """Call `grew(partition)` each time more can be read, and once at the close, until `stop_waiting`."""
         self._waiting[token] = grew
 
     def stop_waiting(self, token: object) -> None:
@@ -207,9 +183,7 @@ class Partition:
                 grew(self)
 
     def close(self, refusal: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) -> None:
-        """Close the partition, which is deleted or has another leader: wake waiting readers and stop watching the
-        log.
-        """
+        """Close the partition, which is deleted or has another leader, and wake waiting readers."""
         self.refuse(refusal)
         self.wake()
 

@@ -1,7 +1,7 @@
 """Regular work on the open partitions: failed logs are opened again, and old producers expire.
 
-`OfflineRetry` only decides when to try a log that is offline, for example because the disk was full. A damaged log
-waits for an operator. Shards and journals open their own logs again.
+`OfflineRetry` decides when to try a log that is offline, for example because the disk was full. A damaged log waits for
+an operator. Shards and journals open their own logs again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from muster.coordinator.topics.settings import TopicSettings
 _logger = structlog.get_logger("muster.topics")
 
 CHECK_EVERY_MS: Final = 1_000
-"""How often this module searches for offline logs."""
 MAX_CHECKS_APART: Final = 32
 """After each failure the pause between two tries doubles, up to so many searches."""
 
@@ -36,9 +35,7 @@ class OfflineRetry:
         find: Callable[[], Found | None],
         run_job: Callable[[Job[Any]], object] = at_once,
     ) -> None:
-        """`find`: the offline logs that may be tried now; None ends the search for ever. `run_job`: runs a job for
-        which no client waits.
-        """
+        """`find`: the offline logs that may be tried now; None ends the search for ever. `run_job`: runs a job."""
         self._clock = clock
         self._run_job = run_job
         self._find = find
@@ -62,7 +59,6 @@ class OfflineRetry:
             self._run_job(self._trying(found))
 
     def _trying(self, found: Found) -> Job[None]:
-        """Try the logs one by one: opening one may take as long as at a start."""
         failed = False
         try:
             # the search ends before the first try: it must not find a log again that stays offline
@@ -97,14 +93,12 @@ class OfflineRetry:
 
 
 CHECKED_AT_ONCE: Final = 100
-"""Partitions whose producers are checked in one step, if they have few producers."""
 
 
 class PartitionMaintenance:
     """The regular work. It runs from `start` until the logs are closed."""
 
     def __init__(self, catalogue: Catalogue, settings: Callable[[], TopicSettings]) -> None:
-        """`settings`: returns the present settings."""
         self._catalogue = catalogue
         self._settings = settings
 

@@ -22,10 +22,7 @@ T = TypeVar("T")
 def replicas(
     racks: Mapping[int, str | None], fenced: Iterable[int], partitions: int, factor: int, draw: Draw
 ) -> list[list[int]]:
-    """Return the brokers of each new partition, the leader first. `racks`: the rack of each registered broker.
-
-    Raises `ApiError`: INVALID_REPLICATION_FACTOR.
-    """
+    """Return the brokers of each new partition, the leader first. Raises `ApiError`: INVALID_REPLICATION_FACTOR."""
     without = frozenset(fenced)
     usable = len(racks) - len(without & racks.keys())
     if factor > len(racks):
@@ -47,10 +44,7 @@ def replicas(
 
 
 class _Brokers:
-    """The fenced or the other brokers of one rack, taken in a circle.
-
-    Each broker has one replica of a partition at most.
-    """
+    """The fenced or the other brokers of one rack, taken in a circle. A partition gets each broker once at most."""
 
     __slots__ = ("_dealt", "_number", "_offset", "brokers")
 
@@ -75,8 +69,6 @@ class _Brokers:
 
 
 class _Stripes:
-    """The racks, and which rack is next."""
-
     __slots__ = ("_draw", "_number", "_place", "_racks", "_usable")
 
     def __init__(self, racks: Mapping[int, str | None], fenced: frozenset[int], usable: int, draw: Draw) -> None:
@@ -128,7 +120,6 @@ class _Stripes:
 
 
 def _shuffle(items: list[T], draw: Draw) -> None:
-    """Shuffle in place; each order is equally likely."""
     for last in range(len(items) - 1, 0, -1):
         other = draw(last + 1)
         items[last], items[other] = items[other], items[last]

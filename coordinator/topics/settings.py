@@ -14,8 +14,7 @@ class TopicSettings:
     num_partitions: int = 1
     """Partitions of a new topic, unless the request says how many."""
     default_replication_factor: int = 1
-    """Replicas of a new topic, unless the request gives a number. With one node, any value but 1 refuses such topics.
-    """
+    """With one node, any value but 1 refuses such topics."""
     delete_topic_enable: bool = True
     """When it is off, DeleteTopics is refused with TOPIC_DELETION_DISABLED."""
     offsets_topic_num_partitions: int = 50

@@ -47,7 +47,6 @@ from muster.protocol.records import OFFSETS, TRANSACTION_STATE, KeyedRecords, Un
 SAMPLE_BYTES = 64 * 1024
 """Bytes of each partition that are read to find out how many partitions the topic had."""
 CHUNK_BYTES = 1024 * 1024
-"""Bytes that are read at a time to find the producer ids."""
 
 ADOPTED: Final[Mapping[str, KeyedRecords]] = {GROUP_OFFSETS_TOPIC: OFFSETS, TRANSACTION_STATE_TOPIC: TRANSACTION_STATE}
 """The adopted topics, with the codecs of their records. The hash of a name in its key decides a record's partition."""
@@ -92,7 +91,7 @@ def on_disk(logs: LogManager, topic: str) -> list[int]:
 
 
 def partitions_by_content(logs: LogManager, topic: str, usual: int) -> int:
-    """Return how many partitions the topic had when its partitions were written, by the names in their records.
+    """Return how many partitions the topic had when it was written, by the names in its records.
 
     It is `usual` if that number fits, or if the records do not say otherwise. Raises OSError.
     """
@@ -106,7 +105,6 @@ def partitions_by_content(logs: LogManager, topic: str, usual: int) -> int:
 
 
 def _some_names(storage: Storage, topic: str, index: int) -> list[str]:
-    """Return the groups or transactional ids in the beginning of a partition's oldest segment."""
     codec = ADOPTED[topic]
     segments = _segments(storage, topic, index)
     names: dict[str, None] = {}
@@ -177,10 +175,7 @@ def adopt_copied(logs: LogManager, topic: str, topic_id: bytes, partitions: int)
 def _producer_ids(
     logs: LogManager, state: MetadataState, home: Home, topic: str, indexes: Sequence[int]
 ) -> list[Message]:
-    """Return the record that makes this node give out only producer ids that these partitions do not use.
-
-    The list is empty when no such record is necessary.
-    """
+    """Return the record after which only unused producer ids are given out; an empty list when it is unnecessary."""
     if topic != TRANSACTION_STATE_TOPIC:
         return []
     newest = max((one for index in indexes for one in _ids_in(logs.storage, index)), default=-1)
@@ -204,7 +199,6 @@ def _ids_in(storage: Storage, index: int) -> Iterator[int]:
 
 
 def _chunks(file: File) -> Iterator[bytes]:
-    """Yield the whole batches of a file, in chunks."""
     at = 0
     while True:
         data = file.pread(CHUNK_BYTES, at)
@@ -221,16 +215,13 @@ def _chunks(file: File) -> Iterator[bytes]:
 KEEP_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """The configs of a topic that was created again."""
 MAX_NAMES: Final = 100
-"""The most topics that one log line names."""
 
 Folders = Mapping[str, Mapping[int, bytes | None]]
 """Topic -> partition -> topic id in its folder (None: the folder has no id, or an unreadable one)."""
 
 
 def open_metadata_log(logs: LogManager) -> tuple[UnifiedLog, bool]:
-    """Return the metadata log, and whether its start or end is another than expected. Raises DamagedLog or
-    LogOffline.
-    """
+    """Return the metadata log, and whether it has lost records. Raises DamagedLog or LogOffline."""
     was_synced_to = logs.noted_end(METADATA_TOPIC, 0)
     try:
         logs.folders.topic_id_on_disk(METADATA_TOPIC, 0)
@@ -256,10 +247,7 @@ def lost_topics(
     draw_uuid: Callable[[], bytes],
     wall_ms: int,
 ) -> list[Message]:
-    """Report that the metadata log has lost records; return the records that restore topics from their folders.
-
-    `internal`: see `rebuilt_topics`.
-    """
+    """Report that the metadata log has lost records; return the records that restore topics from their folders."""
     records = rebuilt_topics(_folders_of(logs), state, home, internal, draw_uuid)
     # no id may be given out twice; giving out one takes more than a millisecond
     start = max(state.next_producer_id, wall_ms)
@@ -327,7 +315,6 @@ def _certain(folders: Folders, state: MetadataState) -> Iterator[tuple[str, Sequ
 
 
 def _report_lost(records: Sequence[Message]) -> None:
-    """Log what was lost, and which topics `records` create again."""
     topics = [record.name for record in records if isinstance(record, TopicRecord)]
     partitions = sum(isinstance(record, PartitionRecord) for record in records)
     _logger.error(
@@ -344,10 +331,7 @@ Publish = Callable[[TopicsImage], object]
 
 
 def load_shared(catalogue: Catalogue, snapshot: Iterable[bytes], publish: Publish) -> None:
-    """Load a metadata log that other processes write too. It is the only truth, and no partition is here yet.
-
-    `snapshot`: the state before the log's first record.
-    """
+    """Load a metadata log that other processes write too, after its `snapshot`. No partition is here yet."""
     log, _ = open_metadata_log(catalogue.logs)
     catalogue.metadata_log = MetadataLog(log)
     catalogue.metadata_log.replay(snapshot)

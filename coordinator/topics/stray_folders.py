@@ -1,8 +1,8 @@
-"""Folders of partitions that do not fit the metadata log. They are found at a start, or where a new topic is created.
+"""Folders of partitions that do not fit the metadata log, at a start or where a new topic is created.
 
-Folders of topics that the metadata log has deleted, by the topic's id, are removed. So are folders that never held a
-record. All other folders keep their bytes. Each is served under its topic's id, or renamed to Kafka's name for strays,
-and reported. When the metadata log itself has lost records, nothing is removed.
+Folders of deleted topics, by the topic's id, are removed. So are folders that never held a record. All others keep
+their bytes. Each is served under its topic's id, or renamed to Kafka's name for strays, and reported. When the metadata
+log itself has lost records, nothing is removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from muster.coordinator.topics.metadata_state import MetadataState
 from muster.coordinator.topics.names import METADATA_TOPIC, PARTITIONS_PROPERTIES
 
 MAX_LINES: Final = 20
-"""The most log lines of one kind at one start; further folders are only counted."""
 _NOT_RECORDS: Final = (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS)
 
 _logger = structlog.get_logger("muster.topics")
@@ -86,7 +85,6 @@ class Strays:
         self._clear(name, index)
 
     def _deleted(self, folder: str, other: OtherName) -> None:
-        """Handle a folder with the name that a deletion gives."""
         logs, (name, index), topic_id = self._logs, other.partition, other.uuid
         with contextlib.suppress(MalformedCheckpoint):
             topic_id = logs.folders.topic_id_in(folder) or topic_id
@@ -119,10 +117,7 @@ class Strays:
             return None, False
 
     def _adopt(self, name: str, index: int, found: bytes, topic_id: bytes) -> None:
-        """Serve a folder in the place of a topic's partition whose id is of an unknown topic.
-
-        One damaged character, or a backup, can cause this.
-        """
+        """Serve a folder with an unknown topic id (damaged, or of a backup) in the place of a topic's partition."""
         path = f"{name}-{index}/{checkpoints.PARTITION_METADATA}"
         storage = self._logs.storage
         try:
@@ -180,7 +175,6 @@ class Strays:
         self._report_stray(name, index, aside, reason)
 
     def _was_deleted(self, name: str, topic_id: bytes | None) -> bool:
-        """Whether the metadata log says that the topic of this id and name was deleted."""
         return topic_id is not None and not self._lost and self._state.deleted.get(topic_id) == name
 
     def _was_never_created(self, folder: str) -> bool:

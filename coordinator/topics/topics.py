@@ -1,7 +1,7 @@
 """The topics of this node: the interface for the other packages.
 
 `Topics` connects the modules of this package. It decides the records of a change, lets the catalogue write them, and
-gives every subscriber the new immutable image. It knows no request and no socket.
+gives every subscriber the new immutable image.
 """
 
 from __future__ import annotations
@@ -84,9 +84,7 @@ class Topics:
     ) -> None:
         """`logs` is open already, and `identity` is its result. Nothing is read before `load`.
 
-        `racks`: the rack of each broker of this process; None means that the only broker is that of `identity`.
-        `keeper`: the writer of a metadata log that other processes write too; None: only this process writes it.
-
+        `racks`: see `Catalogue`. `keeper`: the writer of a metadata log that other processes write too.
         `partitions_are_given`: whether an operator has set the partitions of __consumer_offsets or __transaction_state.
         That number counts, whatever is on the disk.
         """
@@ -112,7 +110,7 @@ class Topics:
         self._keeper = keeper
         self.open.is_one_of_several = keeper is not None
         self.moved: Callable[[], object] = lambda: None
-        """Called when records of the keeper have changed brokers or leaders."""
+        """Called when records of other nodes have changed brokers or leaders."""
         self.left: Callable[[Partition], object] = lambda _: None
         """Called with each partition that this process leads no more: after all know it, before the log is closed."""
         self._producer_ids = range(0)
@@ -154,8 +152,8 @@ class Topics:
     ) -> Job[tuple[int, int]]:
         """Create a topic; the result is its number of partitions and of replicas. Raises `ApiError`.
 
-        `charge` is called with the number of new partitions, once nothing else forbids them; it may raise `ApiError`.
-        The jobs below call it with the number of new or deleted partitions.
+        `charge`: called with the number of new (or deleted) partitions, once nothing else forbids them; may raise
+        `ApiError`.
         """
         return self._changes.run(self._creating(topic, validate_only, charge))
 
@@ -178,10 +176,7 @@ class Topics:
         return len(placed), len(placed[0].replicas)
 
     def ensuring(self, name: str, partitions: int = USE_DEFAULT, charge: Charge | None = None) -> Job[Topic]:
-        """Return the topic, after creating it if it does not exist.
-
-        An internal topic gets its own configs and number of partitions. Raises `ApiError` when it cannot be created.
-        """
+        """Return the topic, after creating it if it does not exist. Raises `ApiError` when that fails."""
         topic = self.by_name.get(name)
         if topic is None:
             topic = yield from self._changes.run(self._ensuring(name, partitions, charge))
@@ -238,10 +233,7 @@ class Topics:
             yield from self._catalogue.making(name, self.by_name[name].topic_id, records)
 
     def deleting(self, topic: Topic, charge: Charge | None = None) -> Job[None]:
-        """Delete a topic, and its records once the deletion is durable.
-
-        Raises `ApiError` when the metadata log cannot be written, or another request has deleted the topic.
-        """
+        """Delete a topic, and its records once the deletion is durable. Raises `ApiError`."""
         return self._changes.run(self._deleting(topic, charge))
 
     def _deleting(self, topic: Topic, charge: Charge | None) -> Job[None]:
@@ -278,10 +270,7 @@ class Topics:
         self._quota_subscribers.append(callback)
 
     def writing(self, records: Sequence[Message]) -> Job[None]:
-        """Write records, not of topics' partitions or brokers, as one change.
-
-        They are in force when the job ends. Raises `ApiError`.
-        """
+        """Write records of other things than partitions and brokers as one change. Raises `ApiError`."""
         if self._keeper is not None:
             yield from _deciding(self._keeper, lambda: records)
         else:
@@ -289,7 +278,6 @@ class Topics:
             self._report_changes(records)
 
     def _report_changes(self, records: Sequence[Message]) -> None:
-        """Pass records of access control entries and of quotas to their subscribers."""
         acls = [record for record in records if type(record).__name__ in _OF_ACLS]
         quotas: list[Any] = [record for record in records if type(record).__name__ == "ClientQuotaRecord"]
         if acls:
@@ -300,7 +288,7 @@ class Topics:
                 of_quotas(quotas)
 
     def applying_batches(self, data: bytes) -> Job[None]:
-        """Take in whole batches of the keeper's metadata log, which follow the known ones."""
+        """Take in whole batches that other nodes wrote, which follow the known ones."""
         metadata_log, state = self.metadata_log, self.state
         decoded = yield from decoding(data)
         metadata_log.apply_batches(data, decoded)
@@ -334,8 +322,7 @@ class Topics:
         """Write records of brokers, and of partitions with other leaders or replicas, as one change.
 
         The change is in force at once: a `Partition` of an earlier leader refuses everything. Returns these; see
-        `OpenTopics.hand_over`. `anew`: the old leader died, so that logs are read again from their files. Raises
-        `ApiError`.
+        `OpenTopics.hand_over`. `anew`: the old leader died, so that logs are read again. Raises `ApiError`.
         """
         touched = leadership.places(self.state, records)
         before = {place: place.topic.leader_epoch(place.partition) for place in touched}

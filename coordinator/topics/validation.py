@@ -2,7 +2,7 @@
 
 Three functions make the checks, in Kafka's order. `first_batch` refuses a whole request, and `only_batch` refuses a row
 before anything is appended. `checked` refuses a batch: by its header, and by what the configs of its topic require of
-its records. It returns what to store. All of them are pure, and may run in any thread.
+its records. All of them are pure, and may run in any thread.
 """
 
 from __future__ import annotations
@@ -46,14 +46,11 @@ Batch = bytes | bytearray | memoryview
 
 NO_TIMESTAMP = -1
 ANY_AGE_MS = 2**63 - 1
-"""The value of message.timestamp.before.max.ms when no record is too old."""
 _LEGACY_OVERHEAD: Final = 14
-"""The least size of a message of magic 0."""
 
 MAX_FAULTS = 10_000
 """The most refused records that an answer names; Kafka names all."""
 _SHOWN = 3
-"""The most refused records in the sentence of an answer."""
 
 
 class Checked(NamedTuple):
@@ -67,9 +64,8 @@ class Checked(NamedTuple):
 def first_batch(data: Buffer) -> BatchHeader | None:
     """Return the header of the first batch in a row of Produce; None without a whole batch v2.
 
-    Kafka checks it before anything else of the request: is it part of a transaction (RequestUtils.flag)?
-
-    Raises CorruptBatch, in Kafka's words, for bytes that no batch could be: the whole request is refused then.
+    Kafka checks it first: is it part of a transaction (RequestUtils.flag)? Raises CorruptBatch, in Kafka's words, for
+    bytes that no batch could be: the whole request is refused then.
     """
     if len(data) >= HEADER_SIZE:
         header = BatchHeader._make(unpack_header(data))
@@ -178,9 +174,7 @@ def checked(
 
 
 def _fault(batch: Batch, header: BatchHeader, max_message_bytes: int) -> BatchError:
-    """The first fault of a header, in the order of UnifiedLog.analyzeAndValidateRecords and LogValidator.validateBatch.
-    Its `error_code` is Kafka's answer.
-    """
+    """The first fault of a header, in Kafka's order (analyzeAndValidateRecords, LogValidator.validateBatch)."""
     delta, count = header.last_offset_delta, header.record_count
     if header.compression > ZSTD:
         return UnsupportedCompression(f"unknown compression type {header.compression}")
@@ -252,7 +246,6 @@ def _check_each(batch: batches.Plain, config: LogConfig, wall_ms: int, partition
 
 
 def _described(record: LogRecord, header: BatchHeader) -> str:
-    """A record as Kafka's sentences name it (DefaultRecord.toString)."""
     key, value = (0 if data is None else len(data) for data in (record.key, record.value))
     kind = "PartialDefaultRecord" if header.compression else "DefaultRecord"
     return f"{kind}(offset={record.offset}, timestamp={record.timestamp}, key={key} bytes, value={value} bytes)"

@@ -1,7 +1,4 @@
-"""The log cleaner (Kafka: LogCleaner): from time to time it compacts the dirtiest compacted log, in threads.
-
-All threads together never take more than `CPU_SHARE` of a core. The Clock drives the cleaner on the event loop.
-"""
+"""The log cleaner (Kafka: LogCleaner): from time to time it compacts the dirtiest compacted log, in threads."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.jobs import Job
 
 CPU_SHARE = 0.2
-"""The share of one core for all threads together. With this share the event loop is hardly slower."""
+"""The share of one core for all threads together: the event loop is then hardly slower."""
 _logger = structlog.get_logger("muster.log")
 
 
@@ -39,22 +36,19 @@ class Cleaner:
         self._stop = Event()
         self._running: dict[Partition, CleaningJob] = {}
         self._fetching: set[Partition] = set()
-        """Logs with a segment that is being fetched."""
         self._uncleanable: set[Partition] = set()
         self._stuck: set[Partition] = set()
         """Logs whose compaction failed; they are tried again at the next `check_logs`."""
         self._undecided: dict[Partition, int] = {}
-        """Logs with an open transaction. No more of them can be compacted before the clean part ends after this
-        offset.
-        """
+        """Logs with an open transaction. Nothing more is compacted until the clean part ends after this offset."""
         self._due: list[tuple[float, int, Partition]] = []
-        """A heap of the due logs of the last survey whose compaction has not begun: the dirtiest first."""
+        """A heap of the due logs of the last survey, the dirtiest first."""
         self._is_checking = self._check_again = False
         self._clean_up_to = load_offsets(manager.storage, checkpoints.CLEANER_OFFSETS)
         self._file = OffsetCheckpointFile(manager.storage, checkpoints.CLEANER_OFFSETS)
         self._is_saving = False
         self._changes = self._saved = 0
-        """The offsets: how often they have changed, and the change up to which they were written."""
+        """How often the offsets have changed, and the last change that was written."""
 
     def start(self) -> None:
         """Begin to check the logs."""
@@ -70,10 +64,7 @@ class Cleaner:
         self.check_logs()
 
     def stop(self, *, clean: bool = True) -> None:
-        """Stop the running compactions (within some ms) and begin no others. A half compaction is done again next time.
-
-        `clean`: write the offsets of finished compactions, if that was not done yet.
-        """
+        """Stop the running compactions within some ms; the next start repeats them. `clean`: write the offsets."""
         self._stop.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -97,7 +88,6 @@ class Cleaner:
 
     @property
     def _free(self) -> int:
-        """Return how many more compactions may begin now."""
         return 0 if self._stop.is_set() else self._manager.settings.log_cleaner_threads - len(self._running)
 
     def _begin_due(self) -> None:
@@ -110,7 +100,7 @@ class Cleaner:
         self._manager.run_job(self._checking())
 
     def _checking(self) -> Job[None]:
-        """Begin with the logs of the last survey. When none of them is due any more, survey all logs."""
+        """Begin with the logs of the last survey. When none of them is due, survey all logs."""
         try:
             yield from self._beginning()
             if self._free > 0:
@@ -142,7 +132,7 @@ class Cleaner:
         self._due = due
 
     def _fetches_absent(self, found: LogToClean) -> bool:
-        """Fetch segments that are not here. True while some are missing; the log is then examined again later."""
+        """Fetch missing segments. True while some are missing; the log is examined again later."""
         log, key = found.log, (found.log.topic, found.log.partition)
         absent = next((segment for segment in found.segments if segment.is_absent), None)
         if absent is None:
@@ -223,5 +213,5 @@ class Cleaner:
             self._is_saving = False
 
     def _cannot_save(self, error: OSError) -> None:
-        """Keep the old checkpoint: what was compacted since is compacted again."""
+        """Keep the old checkpoint; the same compactions run again."""
         _logger.error("a checkpoint cannot be written", directory=self._manager.storage.root, reason=str(error))

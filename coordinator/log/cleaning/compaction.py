@@ -1,8 +1,7 @@
 """One compaction of one log, without the event loop (Kafka: Cleaner).
 
 It finds the latest record of each key, and then writes the segments again without the other records. It runs in a
-thread, and uses the files of the log, but no object of it. `Throttle` makes it pause (Kafka: Throttler). CPython runs
-one thread at a time. A thread that computes for long delays the event loop by some ms each time.
+thread, and uses the files of the log, but no object of it. `Throttle` makes it pause (Kafka: Throttler).
 """
 
 from __future__ import annotations
@@ -38,9 +37,7 @@ class Throttle:
     """The pauses of one job. When `stop` is set, `spent` raises `Stopped`."""
 
     def __init__(self, stop: Event, *, cpu_share: float, bytes_per_second: float) -> None:
-        """`cpu_share`: share of one core, up to 1 (no pauses). `bytes_per_second`: the limit of bytes read and
-        written.
-        """
+        """`cpu_share`: of one core, up to 1 (no pauses). `bytes_per_second`: the limit of bytes read and written."""
         self._stop = stop
         self._pause_per_s = (1 - cpu_share) / cpu_share
         self._bytes_per_second = bytes_per_second
@@ -89,7 +86,6 @@ class Plan(NamedTuple):
     """The offset from which nothing was compacted yet."""
     config: LogConfig
     now_ms: int
-    """Wall ms."""
     capacity: int
     """The number of keys that fit in memory."""
     producers_since_ms: int
@@ -109,19 +105,17 @@ class Compaction:
     def __init__(self, storage: Storage, plan: Plan, throttle: Throttle) -> None:
         self.plan = plan
         self.end_offset = plan.first_dirty
-        """The end of the clean part after all groups are done."""
         self.groups: list[list[Part]] = []
         self.changed = False
         """Whether the last written group differs from the old bytes."""
         self._met_old_format = False
-        """Messages of an old format are written as batches v2."""
+        """Whether messages of an old format were written as batches v2."""
         self.bytes_written = 0
         self._storage = storage
         self._throttle = throttle
         self._map: OffsetMap
         self._filter: RecordFilter
         self.unfinished: CleanedFile | None = None
-        """The file of a `write` that has not ended."""
 
     # -- finding
 

@@ -1,7 +1,4 @@
-"""Which part of a log may be compacted (Kafka: LogCleanerManager), and one running compaction.
-
-`CleaningJob` does its steps in a thread, and the work between two steps on the event loop.
-"""
+"""Which part of a log may be compacted (Kafka: LogCleanerManager), and one running compaction."""
 
 from __future__ import annotations
 
@@ -108,7 +105,6 @@ def _is_too_young(segment: Segment, log: UnifiedLog, wall_ms: int) -> bool:
 
 
 def _first_timestamp(segment: Segment) -> int:
-    """Return the timestamp of a segment's first batch, or else the time when the segment was created."""
     if segment.first_timestamp < 0 and segment.size and not segment.is_absent:
         segment.first_timestamp = read_header(segment.file.pread(HEADER_SIZE, 0)).max_timestamp
     return segment.first_timestamp if segment.first_timestamp >= 0 else segment.created_ms
@@ -129,23 +125,21 @@ class CleaningJob:
         wall_ms: int,
         ended: Callable[[CleaningJob], object],
     ) -> None:
-        """`ended` is called on the event loop, once."""
         self.log: UnifiedLog = found.log
         self.failure: LogError | OSError | None = None
         """Why the compaction has failed. With a LogError it would fail again."""
         self.stopped = False
-        """Whether the compaction was given up, because the server stops or the log has changed meanwhile."""
+        """Whether the compaction ended early: the server stops, or the log has changed meanwhile."""
         self._manager = manager
         self._workers = workers
         self._throttle = throttle
         self._compaction = Compaction(manager.storage, found.plan(manager.settings, wall_ms), throttle)
         self.planned_end = self._compaction.plan.end_offset
-        """The planned end of the clean part. An open transaction may end it earlier."""
+        """An open transaction may end the clean part earlier."""
         self._segments = found.segments
         self._groups: list[list[Part]] | None = None
         self._cleaned: CleanedFile | None = None
         self._index: TransactionIndex | None = None
-        """The transaction index of the cleaned segment."""
         self._group: list[Part] = []
         self._swapped: Segment | None = None
         """The new segment in the log, while its files do not have their final names."""
@@ -236,7 +230,7 @@ class CleaningJob:
         return [segment for segment in self._segments if segment.base_offset in bases]
 
     def _may_swap(self) -> bool:
-        """Whether the log still has the compacted segments: retention or a failure may have changed it."""
+        """Whether the log still has the compacted segments."""
         log, old = self.log, self._old()
         if log.failure is not None or self._manager.get(log.topic, log.partition) is not log:
             return False

@@ -1,9 +1,8 @@
 """What a compaction knows of a log before it writes: the latest record of each key, and the producers.
 
-`OffsetMap` has the part that was not compacted yet. Keys are kept whole, not as digests as in Kafka's
-SkimpyOffsetMap: two different keys are never mixed up. `ProducersInLog` knows which transactions were aborted (Kafka:
-CleanedTransactionMetadata). It also knows the last batch of each producer (lastRecordsOfActiveProducers). The sequence
-number of that batch must not be forgotten. It reads the log when the first batch of a producer is read.
+`OffsetMap` has the part that was not compacted yet. Keys are kept whole, not as digests as in Kafka's SkimpyOffsetMap:
+two different keys are never mixed up. `ProducersInLog` knows the aborted transactions (Kafka:
+CleanedTransactionMetadata) and the last batch of each producer (lastRecordsOfActiveProducers).
 """
 
 from __future__ import annotations
@@ -35,9 +34,8 @@ from muster.coordinator.log.records.reader import LogRecord, records_of
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 
 Fact = tuple[BatchHeader, Marker | None]
-"""A batch of a producer, and its marker. The marker is None for data, and for a control batch that is empty now."""
+"""A batch of a producer, and its marker. The marker is None for data, and for an empty control batch."""
 LastRecordOf = Callable[[int], LastRecord | None]
-"""Returns the last record of a producer in the whole log; None when the producer is forgotten."""
 
 
 class Undecided(Exception):
@@ -49,7 +47,7 @@ class Undecided(Exception):
 
 
 class ProducersInLog:
-    """The producers of a part of a log."""
+    """The producers of a part of a log. The log is read at the first question."""
 
     __slots__ = ("_aborted", "_is_read", "_last_record_of", "_markers", "_newest_before_ms", "_open_from", "_read",
                  "_state")  # fmt: skip
@@ -57,7 +55,7 @@ class ProducersInLog:
     def __init__(
         self, read: Callable[[], Iterable[Fact]], *, newest_before_ms: int, last_record_of: LastRecordOf | None = None
     ) -> None:
-        """`read`: yields all batches with a producer id, in order. `last_record_of`: what the log knows of a producer.
+        """`read`: yields all batches with a producer id. `last_record_of`: what the log knows of a producer.
 
         Without `last_record_of` the end of the part counts. A producer without a batch since `newest_before_ms` (wall)
         is then forgotten (`producer.id.expiration.ms`).
@@ -109,16 +107,12 @@ class ProducersInLog:
         return not kinds[index]
 
     def aborted_at(self, offset: int) -> AbortedTransaction | None:
-        """The transaction that the marker at `offset` aborted, as in the transaction index."""
+        """Return the transaction that the marker at `offset` aborted, as in the transaction index."""
         self._read_once()
         return self._aborted.get(offset)
 
     def must_stay(self, header: BatchHeader) -> bool:
-        """Whether compaction must keep the batch for its producer's sequence or epoch, even without records.
-
-        It must keep a producer's last batch of data. It must keep a marker if the producer has no data in its newest
-        epoch yet.
-        """
+        """Whether compaction must keep the batch, even without records, for its producer's sequence or epoch."""
         if header.producer_id < 0:
             return False
         last = self._last_record_of(header.producer_id)
@@ -138,17 +132,13 @@ class ProducersInLog:
 
 
 BYTES_PER_KEY = 200
-"""The approximate bytes of a key and its dictionary entry. `log.cleaner.dedupe.buffer.size` divided by it is the number
-of keys that fit.
-"""
+"""The approximate bytes of a key and its dictionary entry, to compute how many keys fit."""
 
 NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 
 
 def unpacked_records(batch: bytes, header: BatchHeader) -> list[LogRecord]:
-    """Return the records of any batch of data. Raises CorruptBatch or UnsupportedCompression when they cannot be
-    read.
-    """
+    """Return the records of any batch of data. Raises CorruptBatch or UnsupportedCompression."""
     if header.compression:
         if header.compression > ZSTD:
             raise UnsupportedCompression(f"unknown compression type {header.compression}")
@@ -180,9 +170,8 @@ class OffsetMap:
     def add(self, data: bytes) -> int:
         """Read the whole batches v2 in `data`; return how many bytes they have.
 
-        It stops when no more keys fit (`is_full`), and at a batch of another format.
-
-        Raises CorruptBatch for a damaged batch: damaged bytes must not cause the removal of records.
+        It stops when no more keys fit (`is_full`), and at a batch of another format. Raises CorruptBatch: damaged bytes
+        must not cause the removal of records.
         """
         offsets, tombstones, capacity, first_offset = self.offsets, self.tombstones, self.capacity, self.first_offset
         at, stop = 0, len(data)
@@ -213,7 +202,6 @@ class OffsetMap:
         return at
 
     def _add_special(self, batch: bytes) -> None:
-        """Read a batch that is compressed, or of a producer."""
         header = read_header(batch)
         if header.is_control or header.record_count == 0 or self.producers.is_aborted(header):
             return

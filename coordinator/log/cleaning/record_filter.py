@@ -1,9 +1,9 @@
 """Which batches and records compaction keeps, by Kafka's rules (Cleaner.cleanInto, MemoryRecords.filterTo).
 
-A record is kept when it is the latest of its key. The first compaction that keeps a tombstone gives its batch a delete
-horizon. The tombstone is removed `delete.retention.ms` later. Offsets never change. Records without a key and records
-of aborted transactions are removed. So is the marker of a transaction without remaining records. The last batch of a
-producer is kept, even if it is empty.
+The latest record of each key is kept. The first compaction that keeps a tombstone gives its batch a delete horizon. The
+tombstone is removed `delete.retention.ms` later. Records without a key and records of aborted transactions are removed.
+So is the marker of a transaction without records. The last batch of a producer is kept, even if it is empty. Offsets
+never change.
 """
 
 from __future__ import annotations
@@ -103,9 +103,7 @@ class RecordFilter:
         return True if count == delta + 1 and self._latest.issuperset(own_offsets) else None
 
     def _clean_stays(self, data: bytes, at: int, end: int, base: int, count: int) -> bool | None:
-        """The same as `_plain_stays`, for a batch of the clean part. Its keys may have newer records in the dirty
-        part.
-        """
+        """The same for a batch of the clean part, whose keys may have newer records in the dirty part."""
         offsets, gone = self._map.offsets, 0
         for record in records_of(data[at:end], base):
             if record.key is None or record.value is None:
@@ -137,7 +135,6 @@ class RecordFilter:
             self._keep_empty(batch, header)
 
     def _stays(self, record: LogRecord, is_over: bool) -> bool:
-        """Whether a record is kept. `is_over`: the delete horizon of its batch has passed."""
         if record.key is None or (record.value is None and is_over):
             return False
         latest = self._map.offsets.get(record.key)
@@ -158,7 +155,7 @@ class RecordFilter:
             self._keep_whole(batch, header)
 
     def _note_aborted(self, offset: int) -> None:
-        """Note the aborted transaction of the marker at `offset`: the marker and some of its records are kept."""
+        """Note the aborted transaction of the marker at `offset`, because some of its records are kept."""
         aborted = self._producers.aborted_at(offset)
         if aborted is not None:
             self.keep_aborted(aborted)

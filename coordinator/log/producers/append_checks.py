@@ -1,8 +1,8 @@
 """Checks what a producer may append (Kafka: ProducerAppendInfo, UnifiedLog.analyzeAndValidateProducerState).
 
 A transaction's coordinator has to confirm its first batch (KIP-890; Kafka: VerificationGuard and
-VerificationStateEntry). The caller gets a guard for that batch, asks the coordinator, and appends with the guard. A
-marker in between makes the guard invalid: the transaction that the coordinator confirmed has ended. Pure.
+VerificationStateEntry). The caller gets a guard, asks the coordinator, and appends with the guard. A marker in between
+makes the guard invalid: the confirmed transaction has ended. Pure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class VerificationState:
         self.began_ms = began_ms
         self.guard = VerificationGuard()
         self.lowest_sequence = sequence
-        """The lowest sequence of the batches to verify: no later one may be appended before it."""
+        """No later sequence may be appended before it."""
         self.epoch = epoch
         self.supports_epoch_bump = supports_epoch_bump
         """Whether each end of a transaction raises the client's epoch: Produce 12, TxnOffsetCommit 5, and later."""
@@ -88,11 +88,7 @@ class Verifications:
         self._by_id.pop(producer_id, None)
 
     def marked(self, producer_id: int, epoch: int) -> None:
-        """Note that a marker was appended. It makes the producer's guard invalid, with one exception.
-
-        The exception is a marker with the epoch of the batches to verify. It has raised the epoch, and ends the
-        transaction before theirs.
-        """
+        """Note a marker: the producer's guard is invalid, unless the marker ends an earlier transaction."""
         known = self._by_id.get(producer_id)
         if known is not None and not (known.supports_epoch_bump and known.epoch == epoch):
             del self._by_id[producer_id]
@@ -132,8 +128,8 @@ def is_in_transaction(producer: Producer | None, epoch: int) -> bool:
 def check_sequence(producer: Producer | None, header: BatchHeader, verified: VerificationState | None) -> None:
     """Raises OutOfOrderSequence for a gap, or for a batch older than all remembered ones.
 
-    A producer that is unknown here (new or expired) may begin with any sequence. `verified`: the batches whose
-    verification it has requested.
+    A producer that is unknown here may begin with any sequence. `verified`: the batches whose verification it has
+    requested.
     """
     producer_id, sequence = header.producer_id, header.base_sequence
     if verified is not None:

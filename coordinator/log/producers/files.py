@@ -1,13 +1,14 @@
 """The files of a log's producers: the index of aborted transactions of each segment, and snapshots of their state.
 
-A snapshot is written where a segment begins and at a clean stop, as on Kafka. It is written only when all transaction
-indexes are on the disk. So the indexes have every transaction that was aborted before the snapshot. A start trusts both
-up to the newest snapshot, and reads the log from there on.
+As on Kafka, a snapshot is written where a segment begins and at a clean stop. All transaction indexes must be on the
+disk before. So the indexes have every transaction that was aborted before it. A start trusts both up to the newest
+snapshot, and reads the log from there on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -26,7 +27,7 @@ from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 from muster.coordinator.log.storage.interfaces import Entry, Storage
 
 FEW_PRODUCERS: Final = 100
-"""A snapshot of so many producers is written at once, a larger one in a thread."""
+"""A larger snapshot is written in a thread."""
 _logger = structlog.get_logger("muster.log")
 InBackground = Callable[[Callable[[], object], Callable[[], object]], object]
 """Runs a job in a thread, and then calls the other function."""
@@ -58,10 +59,7 @@ class ProducerFiles:
     # -- at a start
 
     def find(self) -> Iterator[None]:
-        """Find the files, in steps. Removes those that Kafka would remove. Raises OSError.
-
-        Such files belong to no segment, or to offsets that the log does not have.
-        """
+        """Find the files, in steps. Remove those of no segment or of missing offsets, as Kafka does. Raises OSError."""
         segments = self._segments
         entries = self._storage.entries(segments.directory)
         bases = {segment.base_offset for segment in segments}
@@ -91,9 +89,7 @@ class ProducerFiles:
                 self._remove_snapshot(offset)
 
     def load_snapshot(self) -> Iterator[tuple[int, list[Producer]]]:
-        """Yield the newest readable snapshot in parts: its offset, and some of its producers. It yields nothing without
-        one.
-        """
+        """Yield the newest readable snapshot in parts: its offset, and some of its producers."""
         while self.snapshots:
             offset = self.snapshots[-1]
             path = self._path(offset, SNAPSHOT_SUFFIX)
@@ -138,10 +134,7 @@ class ProducerFiles:
         index.append(transaction)
 
     def write_snapshot(self, producers: Producers, offset: int, *, wait: bool = False) -> None:
-        """Write the state at `offset`, unless such a snapshot exists. Raises OSError.
-
-        `wait`: the snapshot is written before the return. Without it a large one is made in a thread.
-        """
+        """Write the state at `offset`, unless it is written; without `wait` maybe in a thread. Raises OSError."""
         if self.snapshots and self.snapshots[-1] >= offset:
             return
         unsynced = [index for index in self.indexes.values() if not index.is_synced]
@@ -154,6 +147,7 @@ class ProducerFiles:
         elif self._pending is None:  # a later snapshot is left out while a thread still writes one
             rows = snapshot.RowsInTime(known, self._row_of)
             pending = self._pending = _Pending(self._storage, path, unsynced, producers, rows)
+            producers.before_change = rows.keep
             self.snapshots.append(offset)
             self._in_background(pending.write, self._written)
 
@@ -195,8 +189,7 @@ class ProducerFiles:
         """Write nothing more, and close the files."""
         if self._pending is not None:
             self._pending.is_void = True
-            self._pending.end()
-            self._pending = None
+            self._written()
         for index in self.indexes.values():
             index.file.close()
 
@@ -211,40 +204,28 @@ class ProducerFiles:
         self.snapshots = []
 
 
+@dataclass(eq=False)
 class _Pending:
     """A snapshot that a thread makes while its producers go on."""
 
-    __slots__ = ("_indexes", "_path", "_producers", "_rows", "_storage", "is_void")
-
-    def __init__(
-        self,
-        storage: Storage,
-        path: str,
-        indexes: Sequence[TransactionIndex],
-        producers: Producers,
-        rows: snapshot.RowsInTime,
-    ) -> None:
-        self._storage = storage
-        self._path = path
-        self._indexes = indexes
-        self._producers = producers
-        self._rows = rows
-        self.is_void = False
-        """Whether the log was cut or closed, so that the snapshot is wrong now."""
-        producers.before_change = self._rows.keep
+    storage: Storage
+    path: str
+    indexes: Sequence[TransactionIndex]
+    producers: Producers
+    rows: snapshot.RowsInTime
+    is_void: bool = False
+    """Whether the log was cut or closed, so that the snapshot is wrong now."""
 
     def write(self) -> None:
-        """Write the snapshot, in the thread."""
-        _sync(self._storage, self._path.rpartition("/")[0], self._indexes)
-        data = self._rows.encode()
+        _sync(self.storage, self.path.rpartition("/")[0], self.indexes)
+        data = self.rows.encode()
         if not self.is_void:
-            self._storage.save(self._path, data)
+            self.storage.save(self.path, data)
         if self.is_void:
-            self._storage.remove(self._path)
+            self.storage.remove(self.path)
 
     def end(self) -> None:
-        """End the snapshot: changes of producers need not be reported any more."""
-        self._producers.before_change = None
+        self.producers.before_change = None
 
 
 def _sync(storage: Storage, directory: str, indexes: Sequence[TransactionIndex]) -> None:

@@ -1,7 +1,4 @@
-"""The state of a log's producers at one offset, in a file that Kafka's tools read (ProducerSnapshot, version 1).
-
-As on Kafka, it has only the last batch of each producer.
-"""
+"""The state of a log's producers at one offset, in a file that Kafka's tools read (ProducerSnapshot, version 1)."""
 
 from __future__ import annotations
 
@@ -21,24 +18,22 @@ _HEAD = Struct(">hI")
 """Version, and CRC of all following bytes."""
 _COUNT = Struct(">i")
 _ROW = Struct(">qhiqiqiq")
-"""The fields of one row.
-
-* Producer id, epoch, last sequence, last offset, and offset delta of the last batch.
-* Timestamp, coordinator epoch, and first offset of the open transaction.
+"""Producer id and epoch. Last sequence, last offset, offset delta and timestamp of the last batch. Coordinator epoch.
+Start of the open transaction.
 """
 _NONE = -1
 _SEQUENCES = 1 << 31
 
 
 def row_of(producer: Producer) -> bytes:
-    """Encode one producer as it is now."""
+    """Encode one producer as it is now, with its last batch only, as on Kafka."""
     return _row(producer, producer.batches[-1] if producer.batches else None, producer.last_timestamp_ms)
 
 
 def rows_of(producer: Producer) -> bytes:
     """Encode a producer with a row for each remembered batch. A reader such as Kafka keeps the last row.
 
-    This is for a log with which another node goes on at once. The producers may send any of these batches again.
+    Another node goes on with the log at once, and the producers may send any of these batches again.
     """
     earlier = b"".join(_row(producer, batch, batch.timestamp_ms) for batch in producer.batches[:-1])
     return earlier + row_of(producer)
@@ -135,9 +130,6 @@ class RowsInTime:
             self._rows[producer.producer_id] = self._row_of(producer)
 
     def encode(self) -> bytes:
-        """Return the bytes of the file, in any thread.
-
-        A row that was kept meanwhile replaces the row that is made here, which may mix old and new values.
-        """
+        """Return the bytes of the file. A kept row replaces the row made here, which may mix old and new values."""
         rows, row_of = self._rows, self._row_of
         return encode([rows.setdefault(producer.producer_id, row_of(producer)) for producer in self._producers])

@@ -1,9 +1,7 @@
-"""The producers of one log (KIP-98; Kafka: ProducerStateManager, ProducerStateEntry).
+"""The producers of one log (KIP-98; Kafka: ProducerStateManager, ProducerStateEntry): last batches, open transactions.
 
-Their last batches show gaps and duplicates. The open transactions are kept too.
-
-Pure: no clock, no file. `checks` decides what may be appended. The log calls `appended` and `marked` after each append,
-and again when it is read back. So replay gives the live state.
+Pure. `append_checks` decides what may be appended. The log calls `appended` and `marked` after each append, and again
+when it is read back. So replay gives the live state.
 """
 
 from __future__ import annotations
@@ -13,10 +11,10 @@ from typing import Final, NamedTuple
 
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
-from muster.coordinator.system.jobs import Job, at_once
+from muster.coordinator.system.jobs import Job
 
 KEPT_BATCHES = 5
-"""Remembered batches per producer: as many as may be in flight (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
+"""As many as may be in flight (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 
 CHECKED_AT_ONCE: Final = 500
 """Producers that are checked for expiration in one step."""
@@ -51,7 +49,6 @@ class Producer:
                  "transaction_start")  # fmt: skip
 
     def __init__(self, producer_id: int, epoch: int) -> None:
-        """`transaction_start`: the first offset of its open transaction, or None."""
         self.producer_id = producer_id
         self.epoch = epoch
         self.batches: list[SeenBatch] = []
@@ -85,10 +82,7 @@ class Producers:
         return len(self._by_id)
 
     def restore(self, producers: Iterable[Producer]) -> None:
-        """Add producers of a snapshot. A producer may have several entries with one batch each.
-
-        The caller calls `restored` after the last entry.
-        """
+        """Add producers of a snapshot, which may have several entries with one batch each. `restored` ends it."""
         for producer in producers:
             earlier = self._by_id.get(producer.producer_id)
             if earlier is not None:
@@ -131,10 +125,7 @@ class Producers:
             self._open[batch.base_offset] = producer_id
 
     def marked(self, marker: EndMarker, offset: int, timestamp_ms: int) -> AbortedTransaction | None:
-        """Note that a transaction's end marker (a control batch) was appended at `offset`.
-
-        Returns the entry for the transaction index, or None.
-        """
+        """Note that an end marker was appended at `offset`. Returns the entry for the transaction index, or None."""
         producer = self._at_epoch(marker.producer_id, marker.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp_ms = timestamp_ms
@@ -165,10 +156,6 @@ class Producers:
         """Whether no transaction is open, and none has just ended."""
         return not (self._open or self._ended)
 
-    def first_open_offset(self) -> int | None:
-        """The first offset of the oldest open transaction (Kafka's first undecided offset), or None."""
-        return next(iter(self._open), None)
-
     def first_unstable_offset(self, durable_offset: int) -> int | None:
         """The first offset of the oldest transaction that is open, or whose marker is not durable yet; else None."""
         if self._ended:
@@ -187,10 +174,6 @@ class Producers:
     def forget_ended(self, durable_offset: int) -> None:
         """Forget ended transactions whose markers are before `durable_offset`."""
         self._ended = [(start, last) for start, last in self._ended if last >= durable_offset]
-
-    def expire(self, now_ms: int, after_ms: int) -> int:
-        """`expiring`, without a pause."""
-        return at_once(self.expiring(now_ms, after_ms))
 
     def expiring(self, now_ms: int, after_ms: int) -> Job[int]:
         """Forget producers without an open transaction that wrote nothing for `after_ms`; return how many."""

@@ -1,10 +1,7 @@
 """The producers' state of one log (Kafka: ProducerStateManager).
 
-It is loaded when a caller first needs it, and each append keeps it up to date from then on.
-
-A log without producers with an id, and without readers of committed records, costs nothing. Nothing of it is read, and
-no file is searched for or written. `loading` loads the state from the newest snapshot and the records after it, or from
-the whole log. It also writes the aborted transactions of these records to the indexes again.
+It is loaded when a caller first needs it, from the newest snapshot and the records after it. Each append keeps it up to
+date from then on. A log without producers with an id, and without readers of committed records, costs nothing.
 """
 
 from __future__ import annotations
@@ -109,7 +106,6 @@ class ProducerStateManager:
         return self._producers
 
     def _load_on(self) -> None:
-        """Do one more step of loading. Callers that wait for the same state share the steps."""
         steps = self._loading
         if steps is None:
             steps = self._loading = self._load()
@@ -126,7 +122,6 @@ class ProducerStateManager:
             raise
 
     def _load(self) -> Iterator[None]:
-        """Load the state. Raises LogError or OSError."""
         segments, files = self._segments, self._files
         yield from files.find()
         start_offset, known = segments.start_offset, Producers()
@@ -147,7 +142,6 @@ class ProducerStateManager:
             files.write_snapshot(self._producers, self._seen)
 
     def _read_on(self) -> int:
-        """Read some more batches; return how many bytes they have."""
         segments = self._segments
         if self._seen < segments.start_offset:
             self._seen, self._at = segments.start_offset, None  # records were deleted meanwhile
@@ -173,7 +167,6 @@ class ProducerStateManager:
         return self._position - began
 
     def _find(self) -> Segment | None:
-        """Return the segment in which to read on; None when no later batch is left."""
         for segment in self._segments.since(self._seen):
             where = segment.locate(self._seen) if segment.size else None
             if where is not None:
@@ -184,10 +177,7 @@ class ProducerStateManager:
     # -- changes of the log
 
     def appended(self, batch: Buffer, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """Note that a producer's `batch` was appended at these offsets, with this timestamp. Only after `is_loaded`.
-
-        Raises OSError when it cannot be noted.
-        """
+        """Note that a producer's `batch` was appended at these offsets. Only after `is_loaded`. Raises OSError."""
         attributes, producer_id, epoch, sequence = unpack_for_producers(batch)
         if attributes & CONTROL:
             header = read_header(batch)
@@ -205,10 +195,7 @@ class ProducerStateManager:
             self._producers.appended(producer_id, epoch, seen, False)
 
     def marked(self, marker: EndMarker, offset: int, timestamp_ms: int) -> None:
-        """Note that a transaction's end marker was appended at this offset. Only after `is_loaded`.
-
-        Raises OSError when it cannot be noted.
-        """
+        """Note that an end marker was appended at this offset. Only after `is_loaded`. Raises OSError."""
         producers = self._producers
         aborted = producers.marked(marker, offset, timestamp_ms)
         if producers.ended_count > self._max_ended:
@@ -266,11 +253,10 @@ class ProducerStateManager:
     # -- what may be appended
 
     def check(self, header: BatchHeader, guard: VerificationGuard | None) -> SeenBatch | None:
-        """Check whether this batch of a client may be appended. Returns the earlier append when the batch is a
-        duplicate.
+        """Check whether a client may append this batch. Returns the earlier append that the batch duplicates, or None.
 
-        Raises InvalidProducerEpoch (fenced) or OutOfOrderSequence. Raises InvalidTxnState for a transaction that is
-        neither open here nor verified, see `verification`.
+        Raises InvalidProducerEpoch (fenced) or OutOfOrderSequence; InvalidTxnState for a transaction that is neither
+        open here nor verified, see `verification`.
         """
         producer = self.producers.get(header.producer_id)
         if (
@@ -293,10 +279,7 @@ class ProducerStateManager:
         return None
 
     def check_transactional(self, producer_id: int, epoch: int, guard: VerificationGuard | None) -> None:
-        """Check whether a batch of a transaction may be appended, whatever its sequence: for batches of a coordinator.
-
-        Raises InvalidProducerEpoch or InvalidTxnState.
-        """
+        """Check a coordinator's batch of a transaction. Raises InvalidProducerEpoch or InvalidTxnState."""
         producer = self.producers.get(producer_id)
         check_epoch(producer, producer_id, epoch)
         check_verified(producer, epoch, guard is NOT_NEEDED or self.verifications.opens(producer_id, guard))
@@ -306,8 +289,7 @@ class ProducerStateManager:
     ) -> VerificationGuard | None:
         """Return the guard for the first batch of a transaction; None when the transaction is open here already.
 
-        The batch may be appended with the guard once the coordinator has confirmed this log. Raises
-        InvalidProducerEpoch.
+        Append the batch with the guard once the coordinator has confirmed this log. Raises InvalidProducerEpoch.
         """
         producer = self.producers.get(producer_id)
         check_epoch(producer, producer_id, epoch)
@@ -346,10 +328,7 @@ class ProducerStateManager:
         return bool(self._files.indexes)
 
     def aborted_in_memory(self, offset: int, size: int) -> list[AbortedTransaction] | None:
-        """The result of `aborted_in` when it is small and in memory, as nearly always; None: use `aborted_in`.
-
-        A job and its generators take twice the time. Only after `is_loaded`.
-        """
+        """The result of `aborted_in` when it is small and in memory; else None. Only after `is_loaded`."""
         found: list[AbortedTransaction] = []
         indexes = self._files.indexes
         if not indexes:

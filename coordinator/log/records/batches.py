@@ -1,8 +1,8 @@
 """Builds and reads record batches v2, with their records. Reads messages of old formats as batches.
 
 aiokafka's compiled builder and reader process the records. This module sets the fields that they cannot set: leader
-epoch, base offset, log-append time, control batches. Only this module converts messages of old formats (magic 0
-and 1): all others read batches v2. Nothing is written in an old format.
+epoch, base offset, log-append time, control batches. Only this module converts messages of old formats (magic 0 and 1).
+Nothing is written in an old format.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ CONTROL_COMMIT = 1
 UNCOUNTED_BYTES: Final = 128 * 1024
 """So few bytes have no room for headers that would take long: 64,000 headers are read in 4 ms."""
 _LEAST_RECORD, _LEAST_HEADER = 7, 2
-"""The least bytes of a record and of a header."""
 LARGE_RECORD_BYTES: Final = 1024 * 1024
 """A larger record is not copied when it is read."""
 
@@ -131,10 +130,7 @@ def _records(batch: Buffer, header: BatchHeader) -> list[LogRecord]:
 
 
 def each(data: Buffer, header: BatchHeader) -> Iterator[LogRecord]:
-    """Yield the records of the one batch in `data`, one by one. The caller may need only the first of a million.
-
-    Raises CorruptBatch for a batch that is not valid, UnsupportedCompression for an unknown codec.
-    """
+    """Yield the records of the one batch in `data`. Raises CorruptBatch or UnsupportedCompression."""
     if header.magic != MAGIC:
         yield from _old_records(data, header)[1]
         return
@@ -152,16 +148,15 @@ class Plain(NamedTuple):
 
     data: Buffer
     header: BatchHeader
-    """The header of the batch as it was sent, maybe compressed."""
     has_large: bool
     """Whether a record is too large to be copied."""
 
 
 def plain(data: Buffer, header: BatchHeader, limits: Allowed) -> Plain:
-    """Return the one batch in `data`, from a client, uncompressed, for the functions below.
+    """Return the one batch in `data`, from a client, uncompressed.
 
-    Raises MoreThanAllowed. Raises InvalidRecords where a batch of the log would raise CorruptBatch. Its CRC was right,
-    so it did not arrive damaged. After an answer CORRUPT_MESSAGE a client would send it again for ever.
+    Raises MoreThanAllowed. Raises InvalidRecords where a batch of the log would raise CorruptBatch. After
+    CORRUPT_MESSAGE a client would send the batch, whose CRC is right, for ever.
     """
     if (
         len(data) <= UNCOUNTED_BYTES
@@ -185,7 +180,7 @@ def plain(data: Buffer, header: BatchHeader, limits: Allowed) -> Plain:
 
 
 def _is_surely_small(size: int, records: int, limits: Allowed) -> bool:
-    """Whether so many bytes have no room for too many headers or a large record. Then nobody has to count them."""
+    """Whether so many bytes have no room for too many headers or a large record."""
     if size <= UNCOUNTED_BYTES:
         return True
     room = size - HEADER_SIZE - records * _LEAST_RECORD
@@ -203,7 +198,7 @@ def _read(batch: Plain) -> Iterable[LogRecord]:
 def greatest_timestamp(batch: Plain) -> int:
     """Return the greatest timestamp of the records in ms; -1 when none has one. Raises InvalidRecords.
 
-    All records are checked as in `checked_records`. As on Kafka, the header's own greatest timestamp is ignored.
+    All records are checked as in `checked_records`. As on Kafka, the header's own timestamp is ignored.
     """
     greatest, expected = NO_TIMESTAMP, batch.header.base_offset
     with Reading(InvalidRecords, batch.header):
@@ -218,10 +213,7 @@ def greatest_timestamp(batch: Plain) -> int:
 
 
 def checked_records(batch: Plain) -> Iterator[LogRecord]:
-    """Yield the records that pass the checks of Kafka's LogValidator for every record. Raises InvalidRecords.
-
-    They must be readable, as many as the header says, and numbered without gaps.
-    """
+    """Yield the records, checked as Kafka's LogValidator checks every record. Raises InvalidRecords."""
     expected = batch.header.base_offset
     with Reading(InvalidRecords, batch.header):
         for record in _read(batch):
@@ -242,10 +234,7 @@ def _check_count(header: BatchHeader, expected: int) -> None:
 
 
 def recompress(batch: Plain, codec: int) -> bytes:
-    """Return the checked batch with its records under another codec (Kafka's number) and everything else unchanged.
-
-    Topics whose `compression.type` is not "producer" need it.
-    """
+    """Return the checked batch with its records under another codec (Kafka's number): for `compression.type`."""
     header, records = batch.header, memoryview(batch.data)[HEADER_SIZE:]
     attributes = header.attributes & ~COMPRESSION_MASK | codec
     return assemble(header._replace(attributes=attributes), compress(records, codec), header.record_count)
@@ -255,10 +244,7 @@ def recompress(batch: Plain, codec: int) -> bytes:
 
 
 def runs(messages: Buffer) -> list[tuple[int, int]]:
-    """Return begin and end of the parts that make one batch each. Raises CorruptBatch when they are no messages.
-
-    A part is a compressed message, or several plain messages in a row.
-    """
+    """Return begin and end of the parts of old messages that make one batch each. Raises CorruptBatch."""
     try:
         return list(message_sets.runs(messages))
     except MalformedMessageSet as error:
@@ -268,8 +254,8 @@ def runs(messages: Buffer) -> list[tuple[int, int]]:
 def as_batch(run: Buffer) -> bytes:
     """Return one of the `runs` as a batch v2, not compressed, with the same offsets and timestamps.
 
-    Raises CorruptBatch for a wrong CRC and for bytes without messages. Raises UnsupportedCompression, and BatchTooLarge
-    for a message that unpacks to more than `UNPACKED_LIMIT`.
+    Raises CorruptBatch or UnsupportedCompression, or BatchTooLarge for a message that unpacks to more than
+    `UNPACKED_LIMIT`.
     """
     try:
         batch = message_sets.as_batch(run, lambda codec, packed: unpack_set(codec, packed, UNPACKED_LIMIT))

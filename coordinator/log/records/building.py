@@ -42,9 +42,7 @@ def build_packed(
     """Build one batch of `records`, at least one, all with the same timestamp, for `UnifiedLog.append`.
 
     Each record is given from the length of its key on. `producer`: id and epoch of the producer whose transaction has
-    the batch.
-
-    `base_sequence`: Kafka's group coordinator writes 0, even without a producer. Its transaction coordinator writes -1.
+    the batch. `base_sequence`: Kafka's group coordinator writes 0, its transaction coordinator -1.
     """
     count = len(records)
     if not count:

@@ -1,8 +1,4 @@
-"""Compression of batches. A client's batch is unpacked within a limit.
-
-A megabyte of a request may unpack to many gigabytes, and one record may claim millions of headers. This module knows
-the codecs and nothing of records.
-"""
+"""Compression of batches. A client's megabyte may unpack to many gigabytes, so it is unpacked within a limit."""
 
 from __future__ import annotations
 
@@ -43,7 +39,6 @@ _BLOCK_SIZE = Struct(">i")
 _XERIAL = b"\x82SNAPPY\0" + b"\0\0\0\1" * 2
 """The beginning of a stream of snappy-java: its magic, a version, a compatible version."""
 _FULL = "failed to write whole buffer"
-"""The error text of cramjam when the output buffer is too small."""
 
 DecompressInto = Callable[[Buffer, memoryview], int]
 
@@ -58,7 +53,7 @@ class Allowed(NamedTuple):
 
 
 SMALL: Final = Allowed(1024 * 1024, 2_000)
-"""The limits for a batch that is read on the event loop: it takes some two milliseconds."""
+"""The limits for a batch that is read on the event loop: some two milliseconds."""
 
 
 def allowed(max_message_bytes: int) -> Allowed:
@@ -97,9 +92,9 @@ class Unpacking:
 def unpack(batch: Buffer, header: BatchHeader, limit: int) -> Buffer:
     """Return the batch with uncompressed records, and its old length and CRC. An uncompressed batch is returned itself.
 
-    It takes little more memory than `limit` (twice that for zstd), whatever the batch claims. Raises MoreThanAllowed
-    when the records take more than `limit` bytes, or are more than fit there. Raises CorruptBatch when the codec
-    refuses them, and UnsupportedCompression for an unknown codec.
+    It takes little more memory than `limit` (twice that for zstd). Raises MoreThanAllowed when the records take more
+    than `limit` bytes, or are more than fit there. Raises CorruptBatch when the codec refuses them, or
+    UnsupportedCompression.
     """
     codec = header.compression
     if codec == 0:
@@ -131,9 +126,7 @@ def unpack_set(codec: int, packed: memoryview, limit: int) -> memoryview:
 
 
 def _stream(decompress_into: DecompressInto) -> Callable[[memoryview, int], memoryview]:
-    """Return an unpacker for a codec that does not know the unpacked size. It tries ever larger buffers, up to the
-    limit.
-    """
+    """Return an unpacker for a codec that does not know the unpacked size: it tries ever larger buffers."""
 
     def unpack_stream(packed: memoryview, limit: int) -> memoryview:
         room = max(_FIRST_BYTES, len(packed) * _GROWTH)
@@ -170,7 +163,6 @@ def _unpack_snappy(packed: memoryview, limit: int) -> memoryview:
 
 
 def _room(size: int) -> memoryview:
-    """Return an empty buffer of this size."""
     return memoryview(mmap(-1, size) if size > _MAPPED_BYTES else bytearray(size))
 
 
@@ -202,7 +194,6 @@ _UNPACK: Final[tuple[Callable[[memoryview, int], memoryview], ...]] = (
     _stream(cramjam.lz4.decompress_into),
     _stream(cramjam.zstd.decompress_into),
 )
-"""The unpackers by Kafka's codec number."""
 
 
 _GZIP_HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"

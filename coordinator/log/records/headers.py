@@ -1,14 +1,8 @@
 """The header of a record batch v2 (KIP-98): the only module that knows the layout of its 61 bytes.
 
-It reads headers, writes them, and iterates over batches. A message of an old format (magic 0 and 1,
-`protocol.message_sets`) is read as the header of a batch too. It knows nothing of records.
-
-All fields are big-endian, in this order:
-
-* base offset int64, length int32 (of the bytes after it), partition leader epoch int32, magic int8;
-* CRC-32C uint32 (over the bytes after it), attributes int16, last offset delta int32;
-* base timestamp int64, max timestamp int64, producer id int64, producer epoch int16;
-* base sequence int32, record count int32.
+It knows nothing of records. A message of an old format (magic 0 and 1, `protocol.message_sets`) is read as the header
+of a batch too. All fields are big-endian, in the order of `BatchHeader`. The length counts the bytes after it. The
+CRC-32C covers the bytes after it.
 """
 
 from __future__ import annotations
@@ -39,7 +33,6 @@ CRC_POSITION = 17
 CRC_START = 21
 """The first byte that the CRC covers: the attributes."""
 MAGIC_POSITION = message_sets.MAGIC_POSITION
-"""The same in every format."""
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
@@ -50,10 +43,7 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
-"""Attribute: the base timestamp is the delete horizon in ms (KAFKA-8522).
-
-From that time on the batch's tombstones and markers may be removed.
-"""
+"""Attribute: from the base timestamp (ms) on, the batch's tombstones and markers may be removed (KAFKA-8522)."""
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _CRC = Struct(">I")
@@ -62,20 +52,15 @@ _MAX_TIMESTAMP = Struct(">q")
 _MAX_TIMESTAMP_POSITION = 35
 _SEQUENCES = 1 << 31
 unpack_header: Final = _HEADER.unpack_from
-"""Unpacks all fields at a position, for the few places where a NamedTuple is too slow. The functions that follow each
-unpack the fields for one kind of loop over batches.
+"""Unpacks all fields, where a NamedTuple is too slow. The functions that follow unpack some fields for one loop each.
 """
 pack_header: Final = _HEADER.pack_into
 pack_before_crc: Final = Struct(">qiibI").pack
 """Packs the fields before the bytes that the CRC covers: base offset, length, leader epoch, magic, CRC."""
 pack_behind_crc: Final = Struct(">hiqqqhii").pack
-"""Packs the fields that the CRC covers.
-
-They are attributes, last offset delta, base and max timestamp, producer id, producer epoch, base sequence and record
-count.
-"""
+"""Packs the fields that the CRC covers, in the order of `BatchHeader`."""
 stamp: Final = Struct(">qii").pack_into
-"""`stamp(buffer, position, base_offset, length, leader_epoch)` writes in place. The CRC covers none of these fields."""
+"""`stamp(buffer, position, base_offset, length, leader_epoch)` writes fields that the CRC does not cover."""
 unpack_for_append: Final = Struct(">8xi4xb6xi8xqq").unpack_from
 """Length, magic, last offset delta, max timestamp and producer id."""
 unpack_for_producers: Final = Struct(">21xh20xqhi").unpack_from
@@ -156,11 +141,6 @@ class BatchHeader(NamedTuple):
         """Whether the batch has a marker (commit or abort) and no record of a producer."""
         return self.attributes & CONTROL != 0
 
-    @property
-    def has_producer_id(self) -> bool:
-        """Whether an idempotent or transactional producer sent the batch."""
-        return self.producer_id != NO_PRODUCER_ID
-
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
     """Read the header at `position`, of any format. Raises TruncatedBatch when it is not whole; checks nothing else."""
@@ -191,8 +171,7 @@ def _truncated(left: int) -> TruncatedBatch:
 def iterate(data: Buffer, start: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of each whole batch in `data[start:end]`, of any format.
 
-    A partial last batch is ignored, as in a fetch. Raises CorruptBatch for an impossible length, UnknownFormat for an
-    unknown magic.
+    A partial last batch is ignored. Raises CorruptBatch for an impossible length, UnknownFormat for an unknown magic.
     """
     stop = len(data) if end is None else end
     while stop - start >= MIN_BATCH_SIZE:
@@ -212,8 +191,8 @@ def iterate(data: Buffer, start: int = 0, end: int | None = None) -> Iterator[tu
 def whole_batches(data: Buffer) -> tuple[int, int, int]:
     """Return how many bytes of `data` are whole batches v2, the size of the next batch, and the next offset.
 
-    The size is 0 when no batch can follow. The offset after the last whole batch is -1 when no batch is whole. Where
-    `data` begins with an old message, the result is that for old messages.
+    The size is 0 when no batch can follow; the offset is -1 when no batch is whole. Where `data` begins with an old
+    message, the result is that for old messages.
     """
     at, stop, last = 0, len(data), -1
     while stop - at >= HEADER_SIZE:
@@ -292,7 +271,7 @@ def demand_crc(batch: Buffer, header: BatchHeader) -> None:
 def set_log_append_time(buffer: bytearray, position: int, wall_ms: int, rest: Buffer = b"") -> None:
     """Set the timestamp of all records of the batch at `position` to `wall_ms`, and update its CRC.
 
-    `rest`: the bytes after `buffer`, when the batch is in two pieces. So a large batch need not be copied.
+    `rest`: the bytes after `buffer`, so that a large batch need not be copied.
     """
     header = read_header(buffer, position)
     _ATTRIBUTES.pack_into(buffer, position + CRC_START, header.attributes | LOG_APPEND_TIME)

@@ -1,7 +1,4 @@
-"""The control batch that ends a transaction, byte for byte as Kafka writes it (KIP-98).
-
-Kafka's classes are ControlRecordType and EndTxnMarker.
-"""
+"""The control batch that ends a transaction, byte for byte as Kafka's EndTxnMarker (KIP-98)."""
 
 from __future__ import annotations
 
@@ -28,13 +25,8 @@ from muster.coordinator.log.records.headers import (
 
 _NO_SEQUENCE = -1
 _RECORD = Struct(">BBBBBhhBhiB")
-"""The fields of a marker's record.
-
-* Length, attributes, timestamp delta, offset delta, length of the key.
-* Version and type.
-* Length of the value; version and coordinator epoch; number of headers.
-
-All lengths have one byte, as zigzag varints.
+"""Length, attributes, timestamp delta, offset delta, length of the key. Version and type. Length of the value. Version
+and coordinator epoch. Number of headers. Lengths are zigzag varints of one byte.
 """
 _USUAL = (0x20, 0, 0, 0, 8)
 _VALUE_SIZE = 12
@@ -47,7 +39,6 @@ class EndMarker(NamedTuple):
     producer_id: int
     producer_epoch: int
     is_committed: bool
-    """True: committed. False: aborted."""
     coordinator_epoch: int
     transaction_version: int
     """2: the coordinator has raised the producer's epoch for this marker (KIP-890). With 0 and 1 it has not."""
@@ -57,7 +48,6 @@ class Marker(NamedTuple):
     """The values in the record of a marker."""
 
     is_committed: bool
-    """True: committed. False: aborted."""
     coordinator_epoch: int
 
 
@@ -74,10 +64,7 @@ def build_marker(
 
 
 def read_marker(data: Buffer, header: BatchHeader) -> Marker | None:
-    """Read the marker in a control batch. None: the batch is of another kind, or empty after compaction.
-
-    Raises CorruptBatch.
-    """
+    """Read the marker in a control batch. None: of another kind, or empty after compaction. Raises CorruptBatch."""
     if header.record_count == 0:
         return None
     if len(data) == HEADER_SIZE + _RECORD.size:

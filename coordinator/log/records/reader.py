@@ -44,14 +44,12 @@ UNREADABLE = (
     OverflowError,
     MemoryError,
 )
-"""The errors that aiokafka's reader and the codecs raise for bytes that are no records."""
 
 
 class LogRecord(Protocol):
     """One record, as aiokafka's reader yields it."""
 
     offset: int
-    """The absolute offset."""
     timestamp: int
     """The time in ms: the append's when the batch says so."""
     key: bytes | None
@@ -118,8 +116,7 @@ def _slice(data: memoryview, at: int) -> tuple[memoryview | None, int]:
 def count_parts(data: Buffer, count: int, max_parts: int) -> tuple[int, int]:
     """Return how many records and headers a batch of `count` records has, and the size of its largest record.
 
-    It stops soon after `max_parts`. It does not read the headers, so their claimed number costs no time. When a record
-    is not valid, it counts the records before.
+    It stops soon after `max_parts`, and at a record that is not valid. It does not read the headers.
     """
     parts, largest, at = count, 0, HEADER_SIZE
     with suppress(IndexError, ValueError):
@@ -169,8 +166,8 @@ class View(NamedTuple):
 def views_of(data: Buffer, header: BatchHeader) -> Iterator[View]:
     """Yield the records of a batch without copying bytes: for large records.
 
-    Raises ValueError or IndexError for records that are not valid. Attributes above 127 are not valid either:
-    aiokafka's reader takes them for a varint of two bytes.
+    Raises ValueError or IndexError for records that are not valid. So are attributes above 127: aiokafka's reader takes
+    them for a varint of two bytes.
     """
     view, at = memoryview(data), HEADER_SIZE
     for _ in range(header.record_count):

@@ -1,8 +1,4 @@
-"""Checks a partition's files for damage: CRCs, the order of offsets, indexes, and files of interrupted changes.
-
-It only reads files, which a server may use meanwhile. `muster log check` uses it, and so does the first half of a
-repair.
-"""
+"""Checks a partition's files for damage, for `muster log check` and a repair. It only reads, even beside a server."""
 
 from __future__ import annotations
 
@@ -109,7 +105,6 @@ def stretches(file: File, base_offset: int, size: int, next_offset: int) -> Iter
 
 
 def _bad_stretch(file: File, base_offset: int, position: int, size: int, next_offset: int, problem: str) -> Stretch:
-    """Return the stretch that begins at `position`, where no whole batch begins."""
     if only_zeros(file, position, size):
         return Stretch(position, size, None, "")
     unknown = unknown_format(file, position, next_offset, base_offset)
@@ -139,7 +134,6 @@ class Inspection:
         self.findings: list[Finding] = []
         self.segments: list[SegmentFacts] = []
         self.end_offset = 0
-        """The offset after the last whole batch."""
         self.lost: range | None = None
         """Offsets that were synced and are not in the files any more."""
         self.has_bad_topic_id = False
@@ -147,7 +141,7 @@ class Inspection:
         self.is_unknown = False
         """Whether the partition has batches of an unknown format, which a repair must not remove."""
         self.exchanged = ""
-        """The name of the folder with which this folder was probably exchanged."""
+        """The folder with which this folder was probably exchanged."""
         self.last_stop = self._last_stop = last_stop
         self._storage = storage
         self._directory = directory
@@ -160,9 +154,7 @@ class Inspection:
         return any(finding.severity == DAMAGE for finding in self.findings)
 
     def run(self, without: Container[str] = ()) -> None:
-        """Check all files but those in `without`, which cannot be read. Raises OSError when another file cannot be
-        read.
-        """
+        """Check all files but those in `without`, which cannot be read. Raises OSError."""
         self._without = without
         entries = [entry for entry in self._storage.entries(self._directory) if entry.name not in without]
         self._check_names(entries)
@@ -309,22 +301,17 @@ def _is_leftover(entry: Entry) -> bool:
 
 
 def _with_suffix(entries: list[Entry], suffix: str) -> dict[int, int]:
-    """Return base offset -> size of the segments' files with this suffix."""
     named = [(base_offset_of(entry.name), entry) for entry in entries if entry.name.endswith(suffix)]
     return {base: entry.size for base, entry in named if base is not None}
 
 
 class _IndexCheck:
-    """Checks whether the entries of both index files point to the right batches. A missing file is no fault: it is
-    rebuilt.
-    """
+    """Checks whether the entries of both index files point to the right batches. A missing file is rebuilt."""
 
     def __init__(self, storage: Storage, name: str, base_offset: int, size: int, without: Container[str] = ()) -> None:
         self._base = base_offset
         self.unreadable: dict[str, str] = {}
-        """Suffix of a file that cannot be an index, and the reason. A power cut leaves such files; they are not
-        used.
-        """
+        """Suffix and fault of a file that cannot be an index. A power cut leaves such files; they are not used."""
         self._problems: dict[str, str] = {}
         self._index = OffsetIndex()
         self._times = TimeIndex()

@@ -56,8 +56,6 @@ def clear(storage: Storage, directory: str, absent: Collection[int] = ()) -> Non
 
 
 class _Leftovers:
-    """The files in one directory."""
-
     def __init__(self, storage: Storage, directory: str, absent: Collection[int]) -> None:
         self._storage = storage
         self._directory = directory
@@ -136,10 +134,7 @@ class _Leftovers:
                 self._remove(name)
 
     def remove_unmatched_indexes(self) -> list[str]:
-        """Remove indexes without their segment. Returns the names of the former segments, without suffix.
-
-        The removal of a segment renames its log file first and removes that file last.
-        """
+        """Remove indexes without their segment; return the names of the former segments, without suffix."""
         logged = {name[:20] for name in self._files if name.endswith(LOG_SUFFIX)} | self._absent
         unmatched = [name for name in self._files if name[:20] not in logged and base_offset_of(name) is not None]
         unmatched = [name for name in unmatched if not name.endswith(SNAPSHOT_SUFFIX)]

@@ -3,9 +3,8 @@
 After a clean stop only the newest segment is checked, and only behind its last index entry. Otherwise everything from
 the recovery point on is read, and every CRC is checked.
 
-Everything that a clean stop left, and everything below the recovery point, was whole and on the disk. Bytes there that
-are no whole batches are damage and are never cut. A tail behind the recovery point may be an append that a kill cut
-short.
+What a clean stop left, and what is below the recovery point, was whole and on the disk. Bytes there that are no whole
+batches are damage and are never cut. A tail behind the recovery point may be an append that a kill cut short.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
@@ -56,51 +56,30 @@ _CHUNK: Final = 1024 * 1024
 _logger = structlog.get_logger("muster.log")
 
 
+@dataclass(eq=False)
 class LogLoader:
     """Opens the log in one directory, which must exist."""
 
-    __slots__ = (
-        "_segments", "absent", "config", "directory", "engine", "last_stop", "partition", "storage", "sync", "topic",
-        "wait_for_sync", "wall_ms",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        storage: Storage,
-        directory: str,
-        topic: str,
-        partition: int,
-        config: LogConfig,
-        last_stop: LastStop,
-        wall_ms: int = 0,
-        sync: SharedSync | None = None,
-        wait_for_sync: bool = False,
-        engine: Engine | None = None,
-        absent: Sequence[SegmentFigures] = (),
-    ) -> None:
-        """`absent`: segments that are part of the log and not on this machine; the newest one always exists here."""
-        self.engine = engine
-        self.absent = absent
-        self.storage = storage
-        self.directory = directory
-        self.topic = topic
-        self.partition = partition
-        self.config = config
-        self.last_stop = last_stop
-        self.wall_ms = wall_ms
-        self.sync = sync
-        self.wait_for_sync = wait_for_sync
-        self._segments: list[Segment] = []
+    storage: Storage
+    directory: str
+    topic: str
+    partition: int
+    config: LogConfig
+    last_stop: LastStop
+    wall_ms: int = 0
+    sync: SharedSync | None = None
+    wait_for_sync: bool = False
+    engine: Engine | None = None
+    absent: Sequence[SegmentFigures] = ()
+    """Segments that are part of the log and not on this machine; the newest one is always here."""
+    _segments: list[Segment] = field(default_factory=list, init=False)
 
     @property
     def _facts(self) -> dict[str, Any]:
-        """The facts for log lines."""
         return {"topic": self.topic, "partition": self.partition}
 
     def load(self) -> UnifiedLog:
-        """Return the log. Raises DamagedLog when a batch is damaged that was whole before; OSError when the disk
-        fails.
-        """
+        """Return the log. Raises DamagedLog when a batch is damaged that was whole before, or OSError."""
         self._find_segments()
         found = list(self._segments)
         try:
@@ -179,10 +158,7 @@ class LogLoader:
         return not last_stop.was_clean and name.endswith(SNAPSHOT_SUFFIX) and offset > last_stop.recovery_point
 
     def _start(self, end_offset: int) -> tuple[int, int]:
-        """Return the start of the log, and an offset for doubt.
-
-        The second value is the start again, if only a checkpoint puts it after existing segments; else it is -1.
-        """
+        """Return the start of the log; and again, if only a checkpoint puts it after existing segments, or else -1."""
         segments, noted = self._segments, self.last_stop.start_offset
         if len(segments) > 1 and segments[1].base_offset <= noted <= end_offset:
             # a deletion of records removes its segments before it writes the checkpoint
@@ -199,7 +175,6 @@ class LogLoader:
         return max(noted, segments[0].base_offset), -1
 
     def _set_segments_aside(self, start_offset: int) -> None:
-        """Begin again at `start_offset`, and rename the files of the old segments."""
         newest = self._segments[-1]
         for segment in self._segments:
             segment.file.close()
@@ -219,9 +194,7 @@ class LogLoader:
         self._segments[0].create()
 
     def _end_of_clean_log(self) -> int:
-        """Return the offset after the last batch of a cleanly closed log. Raises DamagedLog when that batch is not
-        whole.
-        """
+        """Return the offset after the last batch of a cleanly closed log. Raises DamagedLog."""
         newest = self._segments[-1]
         last = next((segment for segment in reversed(self._segments) if segment.size), newest)
         if last.size == 0 or last.is_absent:
@@ -244,7 +217,7 @@ class LogLoader:
         return newest.base_offset
 
     def _report_lost_end(self, end_offset: int) -> None:
-        """Report lost records at the end. Kafka serves the rest silently; an operator should know of the loss."""
+        """Kafka serves the rest silently; an operator should know of the loss."""
         recovery_point = self.last_stop.recovery_point
         if end_offset < recovery_point:
             _logger.error(
@@ -258,9 +231,7 @@ class LogLoader:
     # -- recovery
 
     def _recover(self, epochs: LeaderEpochs) -> int:
-        """Check everything behind the recovery point, note its epochs, and cut a torn tail; return the log's end
-        offset.
-        """
+        """Check everything behind the recovery point, note its epochs, cut a torn tail; return the log's end offset."""
 
         def note(header: BatchHeader) -> None:
             if header.leader_epoch > epochs.latest:
@@ -353,7 +324,6 @@ class LogLoader:
             raise DamagedLog(segment.place(position), reason)
 
     def _keep_tail(self, segment: Segment, position: int, size: int) -> str:
-        """Keep the cut bytes in a file beside the segment; return its path. Raises OSError."""
         kept = self.storage.file(self._free_name(f"{segment_name(segment.base_offset)}{LOG_SUFFIX}.{position}"))
         with contextlib.closing(kept):
             for at in range(position, size, _CHUNK):
@@ -363,7 +333,6 @@ class LogLoader:
         return kept.path
 
     def _free_name(self, name: str) -> str:
-        """Return a path that no file has that was set aside earlier."""
         names = {entry.name for entry in self.storage.entries(self.directory)}
         number, free = 1, name + ASIDE_SUFFIX
         while free in names:

@@ -1,8 +1,4 @@
-"""Makes a damaged partition readable again: keeps every whole batch.
-
-Each damaged file stays beside the new one as `NAME.damaged`. The repair reports the offsets that may be lost. No server
-may use the data directory meanwhile.
-"""
+"""Makes a damaged partition readable again: keeps every whole batch, and each old file as `NAME.damaged`."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ from muster.coordinator.log.storage.interfaces import File, Storage
 
 DAMAGED_SUFFIX = ".damaged"
 _WORK_SUFFIX = ".tmp"
-"""The suffix of temporary files: a start removes them after an interrupted repair."""
+"""A start removes files with this suffix after an interrupted repair."""
 
 
 class Loss(NamedTuple):
@@ -49,7 +45,6 @@ class Repair(NamedTuple):
     kept_beside: list[str]
     """The damaged files, under their new names."""
     indexes: list[str]
-    """Index files that were removed; they are rebuilt."""
     gone: list[range]
     """Offsets that were synced and that no file has. The log goes on without them."""
     identities: list[str]
@@ -63,7 +58,7 @@ class Repair(NamedTuple):
 def repair(
     directory: str, partition: str, topic_id_of: Callable[[Storage, str], bytes | None] = lambda *_: None
 ) -> Repair:
-    """Repair the folder `partition` of a data directory. Raises DirectoryLocked while a server uses it, else OSError.
+    """Repair the folder `partition` of a data directory. Raises DirectoryLocked while a server uses it, or OSError.
 
     `topic_id_of`: returns a topic's id from the topic catalogue, by the topic's name.
     """

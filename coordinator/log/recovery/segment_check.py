@@ -1,9 +1,8 @@
 """Reads a segment batch by batch after an unclean stop: finds the valid batches, and the reason for their end.
 
-The bytes after the last whole batch, without a whole batch behind them, are of two kinds. They are a *torn tail* when
-an incomplete append may have left them; they are cut. Other bytes are *damage*; they are set aside first. When a whole
-batch follows, the *middle* is damaged and nothing is cut: a cut would drop acknowledged records. Batches of an unknown
-format are left unchanged, and nothing is cut.
+The bytes after the last whole batch are of two kinds. They are a *torn tail* when an incomplete append may have left
+them; they are cut. Other bytes are *damage*; they are set aside first. When a whole batch follows, the *middle* is
+damaged and nothing is cut: a cut would drop acknowledged records. Batches of an unknown format are left unchanged too.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from muster.coordinator.log.storage.interfaces import File
 from muster.protocol.message_sets import MIN_SIZES, may_be_message
 
 MAX_TORN_BYTES = 128 * 1024 * 1024
-"""The most bytes of a torn tail: more than any batch has."""
+"""More than any batch has."""
 _CHUNK = 1024 * 1024
 _SECTOR = 512
 _MAGIC_BYTES = bytes([*OLD_MAGIC, MAGIC])
@@ -55,7 +54,7 @@ class Checked(NamedTuple):
     is_short: bool
     """Whether an append did not reach the disk: its bytes end early, or are zeros to the end."""
     is_torn: bool
-    """Whether the remaining bytes may be an incomplete append, see `is_torn`."""
+    """Whether the remaining bytes may be an incomplete append."""
     is_unknown: bool
     """Whether the remaining bytes begin with a batch of an unknown format."""
 
@@ -65,8 +64,8 @@ def check_segment(
 ) -> Checked:
     """Rebuild `segment` from its file, up to the first batch that is not valid. Every CRC is checked.
 
-    `next_offset`: the lowest offset of its first batch. `note` is called with each batch, in order. `has_room`: zeros
-    at the end are reserved room.
+    `next_offset`: the lowest offset of its first batch. `note` is called with each batch. `has_room`: zeros at the end
+    are reserved room.
     """
     segment.reset_indexes()
     file = segment.file
@@ -89,11 +88,10 @@ class WholeBatches:
     """Yields the batches of a segment file up to the first one that is not valid. Every CRC is checked."""
 
     def __init__(self, file: File, position: int, size: int, next_offset: int, base_offset: int) -> None:
-        """`next_offset`: the lowest offset of the first batch. `base_offset`: the base offset of the segment."""
+        """`next_offset`: the lowest offset of the first batch. `base_offset`: the segment's."""
         self.position = position
         """The end of the last yielded batch."""
         self.next_offset = next_offset
-        """The offset after that batch."""
         self.reason = ""
         """Why the next batch is not whole; "" when no batch follows."""
         self._file = file
@@ -118,11 +116,7 @@ class WholeBatches:
 
 
 def is_torn(file: File, position: int, end: int, next_offset: int) -> bool:
-    """Whether the bytes from `position` to the `end` of a file may be an incomplete append.
-
-    They are no whole batch. The append was cut short, or a power cut left zeros in place of some blocks. Other bytes
-    were whole once, or are not from Muster.
-    """
+    """Whether the end of a file may be an append that was cut short, or that lost some blocks."""
     if end - position > MAX_TORN_BYTES:
         return only_zeros(file, position, end)
     return _is_short(file, position, end, next_offset) or _has_empty_sector(file, position, end)
@@ -154,8 +148,7 @@ def _is_short(file: File, position: int, end: int, next_offset: int) -> bool:
 def unknown_format(file: File, position: int, next_offset: int, base_offset: int) -> BatchHeader | None:
     """Return the header at `position`, where no known batch begins, if it is of an unknown format.
 
-    The fields that every format of Kafka has in front must fit its place in the log. The batch may be longer than the
-    file.
+    The fields that every format of Kafka has in front must fit its place in the log.
     """
     data = file.pread(HEADER_SIZE, position)
     if len(data) < HEADER_SIZE:
@@ -179,8 +172,8 @@ def _is_torn_in_room(file: File, position: int, end: int, base_offset: int) -> b
 def check_batch(data: bytes, at: int, left: int, next_offset: int, base_offset: int) -> tuple[BatchHeader | None, str]:
     """Check the batch at `at` of a segment that begins at `base_offset`.
 
-    The file has `left` bytes from the start of `data` on. Returns the header when the batch is whole in `data` and
-    valid. Otherwise returns None and the reason, or None and "" when `data` ends too early.
+    The file has `left` bytes from the start of `data` on. Returns the header of a whole and valid batch. Otherwise
+    returns None and the reason, or None and "" when `data` ends too early.
     """
     rest = len(data) - at
     if rest >= HEADER_SIZE:
@@ -209,7 +202,6 @@ def check_batch(data: bytes, at: int, left: int, next_offset: int, base_offset: 
 
 
 def _header_of_any(data: bytes, at: int) -> tuple[BatchHeader | None, str]:
-    """Return the header at `at` of an old message; otherwise None and the reason."""
     if not is_old(data, at):
         if len(data) - at < HEADER_SIZE:
             return None, f"{len(data) - at} bytes are no batch header"
@@ -264,9 +256,7 @@ def whole_batch_follows(file: File, position: int, end: int, base_offset: int) -
 
 
 def _is_whole(file: File, data: bytes, begin: int, start: int, end: int, base_offset: int) -> bool:
-    """Whether a whole batch with an offset of the segment begins at `begin` of `data`. `start`: the position of
-    `data`.
-    """
+    """Whether a whole batch with an offset of the segment begins at `begin` of `data`, which begins at `start`."""
     try:
         header = read_header(data, begin)
         check_shape(header, begin)

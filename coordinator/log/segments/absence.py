@@ -15,7 +15,7 @@ from muster.coordinator.system.jobs import Job, PendingResult
 
 T = TypeVar("T")
 FetchSegment = Callable[[int, Callable[[Exception | None], object]], Callable[[], object]]
-"""`bring(base_offset, then)`: fetch the file of that segment, then call `then(None)`, or `then(error)` when it fails.
+"""`fetch(base_offset, then)`: fetch the file of that segment, then call `then(None)` or `then(error)`.
 
 If the file is here, it calls `then` at once. It returns a function that ends the wait.
 """
@@ -26,7 +26,6 @@ class SegmentFigures(NamedTuple):
 
     base_offset: int
     size: int
-    """Bytes."""
     first_timestamp: int
     """The timestamp of its first batch; -1 when that has none."""
     max_timestamp: int
@@ -79,10 +78,7 @@ class AbsentFile:
 
 
 def with_absent_segments(fetch_segment: FetchSegment, work: Callable[[], Job[T]]) -> Job[T]:
-    """A job that reads a log and fetches each absent segment that it needs; after a fetch, `work` begins again.
-
-    Raises what `work` raises, or why a segment cannot be fetched.
-    """
+    """A job that does `work`, and begins it again after the fetch of each absent segment that it needs."""
     while True:
         try:
             return (yield from work())

@@ -53,7 +53,7 @@ class CleanedFile:
         self.index = OffsetIndex()
         self.time_index = TimeIndex()
         self.aborted: list[AbortedTransaction] = []
-        """The transactions whose markers were kept, as in the transaction index."""
+        """The transactions whose markers were kept."""
         self.first_timestamp = -1
         self.max_timestamp = -1
         self.max_timestamp_offset = base_offset
@@ -111,10 +111,7 @@ class CleanedFile:
 
 
 def commit_swap(storage: Storage, directory: str, cleaned: CleanedFile, end_offset: int) -> None:
-    """Make `cleaned` the valid segment for all offsets from its base offset to `end_offset`.
-
-    Raises OSError: the old segments stay valid then.
-    """
+    """Make `cleaned` the valid segment for offsets up to `end_offset`. After an OSError the old ones stay valid."""
     name = cleaned.name
     storage.save(name + INDEX_SUFFIX + SWAP_SUFFIX, cleaned.index.encode(), sync=True)
     storage.save(name + TIME_INDEX_SUFFIX + SWAP_SUFFIX, cleaned.time_index.encode(), sync=True)
@@ -150,7 +147,7 @@ def remove_cleaned(storage: Storage, cleaned: CleanedFile) -> None:
 def finish_swap(storage: Storage, directory: str, name: str, replaced: Sequence[str]) -> None:
     """Remove the files of the segments `replaced` (paths without suffix) and give those of `name` their names.
 
-    It does nothing when opening the log again has done that meanwhile. Both hold `PartitionFolders.files_lock`.
+    It does nothing when opening the log again has done that. Both hold `PartitionFolders.files_lock`.
     """
     swap_name = (name + LOG_SUFFIX + SWAP_SUFFIX).removeprefix(f"{directory}/")
     names = {entry.name for entry in storage.entries(directory)}

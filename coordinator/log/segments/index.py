@@ -86,9 +86,7 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, data: bytes, segment_size: int) -> OffsetIndex:
-        """Decode the bytes of a file. Raises InsaneIndex when they cannot belong to a segment of `segment_size`
-        bytes.
-        """
+        """Decode the bytes of a file. Raises InsaneIndex when a segment of `segment_size` bytes cannot have them."""
         if len(data) % OFFSET_ENTRY:
             raise InsaneIndex(f"{len(data)} bytes are no multiple of {OFFSET_ENTRY}")
         pairs = _from_big_endian("i", data)
@@ -119,9 +117,7 @@ class TimeIndex:
         return len(self.timestamps)
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Note that up to the relative `offset` the greatest timestamp is `timestamp`, if that is greater than
-        before.
-        """
+        """Add an entry, if `timestamp` is greater than all before. `offset`: relative."""
         if timestamp > (self.timestamps[-1] if self.timestamps else -1):
             self.timestamps.append(timestamp)
             self.offsets.append(offset)
@@ -208,8 +204,8 @@ def batch_size(data: bytes, at: int) -> int:
 def find_offset(data: bytes, offset: int, file: File, position: int) -> int:
     """Return where the first batch in `data` begins that ends at `offset` or after it.
 
-    Without such a batch, return the negated number of bytes that were searched. `data` begins with a batch, at byte
-    `position` of `file`. Raises CorruptBatch.
+    Without such a batch, return the negated number of searched bytes. `data` begins with a batch, at byte `position` of
+    `file`. Raises CorruptBatch.
     """
     at, stop = 0, len(data) - HEADER_SIZE
     while at <= stop:
@@ -225,7 +221,6 @@ def find_offset(data: bytes, offset: int, file: File, position: int) -> int:
 
 
 def _find_any(data: bytes, at: int, offset: int, file: File, position: int) -> int:
-    """The same search from `at` on, for batches of any format."""
     try:
         while at < len(data):
             header = read_header(data, at)

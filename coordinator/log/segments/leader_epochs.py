@@ -25,7 +25,6 @@ class LeaderEpochs:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.latest = -1
-        """The newest epoch; -1 when there is none."""
         for epoch, start in entries:
             self.assign(epoch, start)
 

@@ -1,7 +1,7 @@
 """The segments of one log in order, and the range of offsets that may be read (Kafka: LogSegments, LocalLog).
 
 `LogSegments` begins, cuts and removes segments. The functions after it say which segments are given up by age or by
-size (Kafka: UnifiedLog.deleteOldSegments). Other modules decide what is appended, and when that is durable.
+size (Kafka: UnifiedLog.deleteOldSegments).
 """
 
 from __future__ import annotations
@@ -40,20 +40,16 @@ class LogSegments(Sequence[Segment]):
         self.storage = storage
         self.directory = directory
         self.config = config
-        """Set by `use_config`."""
         self.start_offset = start_offset
         """The first offset that may be read."""
         self.doubtful_start = doubtful_start
-        """A start offset that only a checkpoint gives: while the log begins there, earlier segments are kept. -1: no
-        doubt.
-        """
+        """A start offset that only a checkpoint gives, or -1. While the log begins there, earlier segments are kept."""
         self.end_offset = end_offset
         """The offset of the next record."""
         self.active = segments[-1]
         """The segment that is appended to."""
         self.roll_bytes = MAX_INT64
-        """A segment with more bytes is rolled, whatever `segment.bytes` is. A larger batch gets a segment of its
-        own.
+        """A segment with more bytes is rolled, whatever `segment.bytes` is; a larger batch gets a segment of its own.
         """
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
@@ -95,9 +91,8 @@ class LogSegments(Sequence[Segment]):
     # -- beginning new ones
 
     def must_roll(self, size: int, last_offset: int, max_timestamp: int, wall_ms: int) -> bool:
-        """Whether a batch needs a new segment: the active one is too full, too old or too far away.
-
-        Raises RecordListTooLarge.
+        """Whether a batch needs a new segment: the active one is too full, too old or too far. Raises
+        RecordListTooLarge.
         """
         segment, config = self.active, self.config
         limit, used = config.segment_bytes, segment.size
@@ -173,10 +168,7 @@ class LogSegments(Sequence[Segment]):
         return count
 
     def cut_last(self, offset: int) -> int:
-        """Make the last segment active again, without the batches with `offset` or later ones. Waits for the disk.
-
-        Returns the offset after the remaining batches. Raises OSError.
-        """
+        """Make the last segment active again without `offset` and later ones; return its end. Waits for the disk."""
         segment = self.active = self._segments[-1]
         self._sealed_bytes = -1
         where = segment.locate(offset)
@@ -193,10 +185,7 @@ _logger = structlog.get_logger("muster.log")
 def retention_rules(
     segments: LogSegments, wall_ms: int, *, topic: str, partition: int
 ) -> Iterator[tuple[str, Callable[[Segment], bool]]]:
-    """Yield each property that gives up segments, with a function. The function is called for each segment in order.
-
-    It returns whether the property gives up the segment.
-    """
+    """Yield each property that gives up segments, with a function to call for each segment in order."""
     config = segments.config
     if config.deletes and config.retention_ms >= 0:
         oldest_ms = wall_ms - config.retention_ms
@@ -244,8 +233,7 @@ def _is_older(segment: Segment, oldest_ms: int, topic: str, partition: int) -> b
 def _has_its_timestamp(segment: Segment) -> bool:
     """Whether the batch with the greatest timestamp, by the index, has that timestamp.
 
-    If not, the time index was damaged. It is rebuilt, and `largest_timestamp` is right from then on. Raises
-    CorruptBatch for damaged batches.
+    If not, the time index is rebuilt, and `largest_timestamp` is right from then on. Raises CorruptBatch.
     """
     if segment.max_timestamp < 0:
         first = next(segment.batches(0, segment.size), None)

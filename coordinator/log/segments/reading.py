@@ -1,7 +1,4 @@
-"""Reads a log: bytes for fetches, whole batches for a replay, and a record by its timestamp (KIP-33).
-
-It changes nothing.
-"""
+"""Reads a log: bytes for fetches, whole batches for a replay, and a record by its timestamp (KIP-33)."""
 
 from __future__ import annotations
 
@@ -75,8 +72,7 @@ def _parts(segments: LogSegments, offset: int, end_offset: int) -> list[tuple[Se
 def replay(segments: LogSegments, offset: int, chunk_bytes: int) -> Iterator[bytes]:
     """Yield whole batches v2 from `offset` to the present end, in chunks of about `chunk_bytes`.
 
-    Each chunk has one batch or more. Between two chunks a compaction may replace the segments that are read. Messages
-    of old formats are converted to batches v2.
+    Between two chunks a compaction may replace the segments. Messages of old formats are converted to batches v2.
     """
     end_offset = segments.end_offset
     return _chunks(segments, _parts(segments, offset, end_offset), offset, end_offset, chunk_bytes)
@@ -129,9 +125,7 @@ def batch_headers(segments: LogSegments, offset: int) -> Iterator[BatchHeader]:
 
 
 def segment_batches(segment: Segment, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield position and header of the whole batches from `start` to `end`. Raises DamagedLog for one that is not
-    whole.
-    """
+    """Yield position and header of the whole batches from `start` to `end`. Raises DamagedLog."""
     position = start
     try:
         for at, header in segment.batches(start, end):
@@ -202,8 +196,7 @@ def _first(data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: in
 def offset_of_max_timestamp(segments: LogSegments) -> Job[Found]:
     """Find the first record with the greatest timestamp (KIP-734). None when the log is empty.
 
-    The timestamp is -1 where no record has one. As on Kafka the record may be deleted by DeleteRecords, while its
-    segment still exists.
+    The timestamp is -1 where no record has one. As on Kafka DeleteRecords may have deleted the record.
     """
     greatest: Segment | None = None
     for segment in tuple(segments):

@@ -1,7 +1,5 @@
 """One segment: a file of record batches, its two sparse indexes, and the search for an offset in it.
 
-It decides nothing about the log.
-
 Positions are bytes from the start of the file, offsets are absolute. Beside Kafka's sparse index, the active segment
 keeps the offset of each of its newest batches (`_tail_offsets`). So readers near the end need no scan.
 """
@@ -60,7 +58,6 @@ class Segment:
     )  # fmt: skip
 
     def __init__(self, storage: Storage, name: str, base_offset: int, config: LogConfig, created_ms: int) -> None:
-        """`name`: the path of its files without a suffix."""
         self._storage = storage
         self.name = name
         self.base_offset = base_offset
@@ -78,7 +75,6 @@ class Segment:
         self.is_held = False
         """Whether its file and indexes must stay in memory: a compaction is renaming the files."""
         self.is_absent = False
-        """Whether its file is not on this machine."""
         self.is_replaced = False
         """Whether a compacted segment has replaced it, so that it is not read any more."""
         self._stored = False
@@ -97,9 +93,7 @@ class Segment:
         self.file.close()
 
     def discard(self) -> str:
-        """Take its files out of the log. The rest has the returned name and may be removed later ("" when no file is
-        left).
-        """
+        """Take its files out of the log. Returns the name of what may be removed later ("" when no file is left)."""
         self.file.close()
         name = "" if self.is_absent else self.name + LOG_SUFFIX + DELETED_SUFFIX
         if name:
@@ -135,10 +129,7 @@ class Segment:
     # -- absence
 
     def figures(self) -> SegmentFigures:
-        """Return the values to keep when its file is not here. Nothing may be appended to it any more.
-
-        Raises LogError or OSError.
-        """
+        """Return the values to keep when its file is not here, once it is full. Raises LogError, OSError."""
         self.largest_timestamp()  # makes sure that the greatest timestamp is known
         if self.first_timestamp < 0 and self.size:
             self.first_timestamp = read_header(self.file.pread(HEADER_SIZE, 0)).max_timestamp
@@ -147,10 +138,7 @@ class Segment:
         )
 
     def evict(self) -> str:
-        """Make it absent: its file need not be here any more. The file has the returned name and may be removed later.
-
-        Raises LogError or OSError.
-        """
+        """Make it absent. Returns the new name of its file, which may be removed later. Raises LogError or OSError."""
         figures = self.figures()
         self.file.close()
         name = self.name + LOG_SUFFIX + DELETED_SUFFIX
@@ -368,7 +356,7 @@ class Segment:
             position += at
 
     def _last_header(self, data: bytes, position: int) -> BatchHeader:
-        """Return the header of an old message that ends the file, in fewer bytes than a header v2 takes."""
+        """Return the header of an old message that ends the file: it may be shorter than a header v2."""
         try:
             header = read_header(data)
         except TruncatedBatch as error:
@@ -378,9 +366,7 @@ class Segment:
         return header
 
     def locate(self, offset: int) -> tuple[int, int] | None:
-        """Return position and size of the first batch that ends at `offset` or later; None when the segment ends
-        before.
-        """
+        """Return position and size of the first batch that ends at `offset` or later; None if there is none."""
         relative = offset - self.base_offset
         if relative >= self._tail_floor:
             index = bisect_left(self._tail_offsets, relative)

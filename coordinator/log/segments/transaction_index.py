@@ -1,8 +1,4 @@
-"""The transactions that the markers of one segment aborted, in a file for Kafka's tools (TransactionIndex, AbortedTxn).
-
-Entries have the order of their markers and are searched in the file. A segment without aborted transactions has no
-file.
-"""
+"""The transactions that the markers of one segment aborted, in Kafka's file (TransactionIndex, AbortedTxn)."""
 
 from __future__ import annotations
 
@@ -140,8 +136,8 @@ class TransactionIndex:
     def add_from_memory(self, found: list[AbortedTransaction], offset: int, end: int) -> bool | None:
         """Add the entries for a reader from `offset` to `end` to `found`, if they are in memory.
 
-        They are the entries with markers from `offset` on. The first with a last stable offset at or above `end` is the
-        last one. True: that entry was found. None: the entries must be read from the file.
+        The last one is the first with a last stable offset at or above `end`. True: that entry was found. None: read
+        the entries from the file.
         """
         newest = self._newest
         first = bisect_left(newest, offset, key=_LAST_OFFSET)

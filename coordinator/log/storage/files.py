@@ -43,10 +43,7 @@ def _syncfs() -> Callable[[int], int]:
 
 
 class FilesystemSync:
-    """Linux's syncfs: afterwards everything that was written to the file system of a directory is on the disk.
-
-    For many small files it takes a thirtieth of the time of single syncs. For one file it saves nothing.
-    """
+    """Linux's syncfs: for many small files it takes a thirtieth of the time of single syncs."""
 
     def __init__(self, root: Path) -> None:
         """Open the directory now: `sync` reports writes that fail from now on."""
@@ -163,21 +160,18 @@ class DiskFile:
             self._guard.release()
 
     def size(self) -> int:
-        """Its length in bytes."""
         with self._guard:
             self.used = True
             descriptor = self._descriptor
             return os.fstat(descriptor if descriptor >= 0 else self._open()).st_size
 
     def pread(self, count: int, position: int) -> bytes:
-        """Up to `count` bytes from `position`."""
         with self._guard:
             self.used = True
             descriptor = self._descriptor
             return os.pread(descriptor if descriptor >= 0 else self._open(), count, position)
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        """Write all of `data` at `position`."""
         # without the guard: one thread writes a file, and only the event loop's thread puts files away
         self.used = True
         descriptor = self._descriptor
@@ -186,7 +180,6 @@ class DiskFile:
             self._write_rest([data], written, position)
 
     def pwrite_parts(self, parts: Sequence[Buffer], position: int) -> None:
-        """Write the parts one after the other from `position`."""
         self.used = True
         descriptor = self._descriptor
         written = os.pwritev(descriptor if descriptor >= 0 else self._create(), parts, position)
@@ -205,14 +198,12 @@ class DiskFile:
             position += count
 
     def truncate(self, size: int) -> None:
-        """Cut it to `size`."""
         with self._guard:
             self.used = True
             descriptor = self._descriptor
             os.ftruncate(descriptor if descriptor >= 0 else self._create(), size)
 
     def allocate(self, size: int) -> None:
-        """Reserve room up to `size`, if the system can."""
         with self._guard:
             self.used = True
             descriptor = self._descriptor if self._descriptor >= 0 else self._create()
@@ -222,7 +213,7 @@ class DiskFile:
                 os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
 
     def sync(self) -> None:
-        """Wait until everything is on the disk, in any thread. A `close` meanwhile takes effect afterwards."""
+        """Wait until everything is on the disk. A `close` meanwhile takes effect afterwards."""
         with self._guard:
             try:
                 descriptor = self._descriptor if self._descriptor >= 0 else self._open()
@@ -241,7 +232,6 @@ class DiskFile:
                 os.close(old)
 
     def is_removed(self) -> bool:
-        """Whether its name was removed."""
         with self._guard:
             if self._descriptor >= 0:
                 return os.fstat(self._descriptor).st_nlink == 0
@@ -273,7 +263,6 @@ class LockedDirectory:
         self._place = place
 
     def release(self) -> None:
-        """Release the directory. It does nothing when called again."""
         self._lock.release()
         self._place.leave()
 
@@ -293,22 +282,20 @@ def _facts_of(entry: os.DirEntry[str]) -> os.stat_result | None:
 class FileStorage:
     """A `storage.Storage` in a directory of the file system.
 
-    After `lock` all paths begin at the very directory that was locked, whatever happens to its name. Nothing is ever
-    read from, or written to, another directory that has replaced it.
+    After `lock` all paths begin at the very directory that was locked, whatever happens to its name. A directory that
+    has replaced it is neither read nor written.
     """
 
     def __init__(self, root: str | Path, *, read_only: bool = False) -> None:
-        """`root`: the data directory, created by `make_directory("")`. `read_only`: no right to write is necessary."""
+        """`root`: the data directory. `read_only`: no right to write is necessary."""
         self.root = str(root)
         self._mode = os.O_RDONLY if read_only else os.O_RDWR
         self._place = Place(self.root)
 
     def file(self, path: str) -> DiskFile:
-        """The file at `path`, not opened yet."""
         return DiskFile(f"{self.root}/{path}", self._mode, self._place, path)
 
     def entries(self, path: str) -> list[Entry]:
-        """What is in a directory, by name."""
         found: list[Entry] = []
         descriptor = self._place.open(path, os.O_RDONLY)
         try:
@@ -322,11 +309,9 @@ class FileStorage:
         return sorted(found)
 
     def verify(self) -> None:
-        """Raises DirectoryGone when the data directory is no longer the one that `lock` took."""
         self._place.verify()
 
     def is_directory(self, path: str) -> bool:
-        """Whether a directory of that name exists."""
         name, directory = self._place.at(path)
         try:
             return stat.S_ISDIR(os.stat(name, dir_fd=directory).st_mode)
@@ -334,7 +319,6 @@ class FileStorage:
             return False
 
     def make_directory(self, path: str) -> None:
-        """Create a directory and those above it."""
         name, directory = self._place.at(path)
         if directory is None:
             os.makedirs(name, exist_ok=True)
@@ -343,7 +327,6 @@ class FileStorage:
                 os.mkdir(name, dir_fd=directory)
 
     def load(self, path: str) -> bytes | None:
-        """Return a whole small file; None when it does not exist."""
         try:
             # the error names the opener's path
             with open(path, "rb", opener=lambda _, __: self._place.open(path, os.O_RDONLY)) as file:
@@ -352,7 +335,6 @@ class FileStorage:
             return None
 
     def save(self, path: str, data: bytes, *, sync: bool = False) -> None:
-        """Replace a whole small file at once."""
         name, directory = self._place.at(path)
         descriptor = self._place.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
@@ -368,24 +350,20 @@ class FileStorage:
             self.sync_directory(path.rpartition("/")[0])
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or a directory."""
         (old_name, directory), (new_name, _) = self._place.at(old), self._place.at(new)
         os.replace(old_name, new_name, src_dir_fd=directory, dst_dir_fd=directory)
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
         name, directory = self._place.at(path)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=directory)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and everything in it."""
         name, directory = self._place.at(path)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(name, dir_fd=directory)
 
     def sync_directory(self, path: str) -> None:
-        """Wait until the names in a directory are on the disk."""
         descriptor = self._place.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -393,7 +371,6 @@ class FileStorage:
             os.close(descriptor)
 
     def lock(self) -> LockedDirectory:
-        """Take the data directory for this server alone."""
         lock = DirectoryLock(self.root)
         self._place.take()
         return LockedDirectory(lock, self._place)

@@ -11,10 +11,7 @@ from muster.coordinator.log.storage.interfaces import Buffer, Entry
 
 
 class MemoryFile:
-    """A `storage.File` that is a bytearray. From its first use to `close` it keeps that bytearray.
-
-    A change of the name does not matter meanwhile, as with an open file of a file system.
-    """
+    """A `storage.File` that is a bytearray. As an open file, it is used under any name until `close`."""
 
     __slots__ = ("_files", "_open", "_path")
 
@@ -40,16 +37,13 @@ class MemoryFile:
         return held
 
     def size(self) -> int:
-        """Its length in bytes."""
         return len(self._bytes())
 
     def pread(self, count: int, position: int) -> bytes:
-        """Up to `count` bytes from `position`."""
         with memoryview(self._bytes()) as view:
             return bytes(view[position : position + count])
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        """Write all of `data` at `position`."""
         held = self._bytes(make=True)
         if position > len(held):
             held.extend(bytes(position - len(held)))
@@ -59,13 +53,11 @@ class MemoryFile:
             held[position : position + len(data)] = data
 
     def pwrite_parts(self, parts: Sequence[Buffer], position: int) -> None:
-        """Write the parts one after the other from `position`."""
         for part in parts:
             self.pwrite(part, position)
             position += len(part)
 
     def truncate(self, size: int) -> None:
-        """Cut it to `size`, or fill it up with zeros."""
         held = self._bytes(make=True)
         if size < len(held):
             del held[size:]
@@ -73,23 +65,19 @@ class MemoryFile:
             held.extend(bytes(size - len(held)))
 
     def allocate(self, size: int) -> None:  # noqa: ARG002 - there is nothing to reserve
-        """Memory needs no reservation."""
         self._bytes(make=True)
 
     def sync(self) -> None:
         """Do nothing: memory cannot become more durable."""
 
     def close(self) -> None:
-        """Search for the name again at the next use."""
         self._open = None
 
     def is_removed(self) -> bool:
-        """Whether its name was removed."""
         return self._path not in self._files
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Return the directory, and the name in it."""
     directory, _, name = path.rpartition("/")
     return directory, name
 
@@ -121,7 +109,6 @@ class _Files(dict[str, bytearray]):
         _forget(self.of, path)
 
     def pop(self, path: str, *default: Any) -> Any:
-        """The same as `dict.pop`."""
         if path not in self and default:
             return default[0]
         held = self[path]
@@ -130,8 +117,6 @@ class _Files(dict[str, bytearray]):
 
 
 class _Directories(set[str]):
-    """Directories by path. `of` has the names of the directories in each."""
-
     def __init__(self, paths: Iterable[str]) -> None:
         super().__init__()
         self.of: dict[str, dict[str, None]] = {}
@@ -139,14 +124,12 @@ class _Directories(set[str]):
             self.add(path)
 
     def add(self, path: str) -> None:
-        """The same as `set.add`."""
         super().add(path)
         if path:
             directory, name = _split(path)
             self.of.setdefault(directory, {})[name] = None
 
     def discard(self, path: object) -> None:
-        """The same as `set.discard`."""
         super().discard(str(path))
         _forget(self.of, str(path))
 
@@ -188,11 +171,9 @@ class MemoryStorage:
         self._directories = _Directories(directories)
 
     def file(self, path: str) -> MemoryFile:
-        """The file at `path`."""
         return MemoryFile(self.files, path)
 
     def entries(self, path: str) -> list[Entry]:
-        """What is in a directory, by name."""
         if path not in self.directories:
             raise FileNotFoundError(path)
         prefix = path + "/" if path else ""
@@ -215,26 +196,21 @@ class MemoryStorage:
         """Do nothing: the directory cannot be removed."""
 
     def is_directory(self, path: str) -> bool:
-        """Whether a directory of that name exists."""
         return path in self.directories
 
     def make_directory(self, path: str) -> None:
-        """Create a directory and those above it."""
         while path:
             self.directories.add(path)
             path = path.rpartition("/")[0]
 
     def load(self, path: str) -> bytes | None:
-        """Return a whole small file; None when it does not exist."""
         held = self.files.get(path)
         return None if held is None else bytes(held)
 
     def save(self, path: str, data: bytes, *, sync: bool = False) -> None:  # noqa: ARG002 - there is no disk to wait for
-        """Replace a whole small file."""
         self.files[path] = bytearray(data)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or a directory."""
         if old in self.files:
             self.files[new] = self.files.pop(old)
             return
@@ -248,11 +224,9 @@ class MemoryStorage:
             self.directories.add(new + name.removeprefix(old))
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
         self.files.pop(path, None)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and everything in it."""
         files, directories = self._inside(path)
         for name in files:
             del self.files[name]
@@ -263,7 +237,6 @@ class MemoryStorage:
         """Do nothing: memory cannot become more durable."""
 
     def lock(self) -> _MemoryLock:
-        """Take the directory for one server alone."""
         if self.locked:
             raise DirectoryLocked(self.root, None)
         self.locked = True

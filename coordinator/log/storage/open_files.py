@@ -1,7 +1,7 @@
 """A limit for the open files of logs. Each partition that is written or read has an open file.
 
-Beyond the limit, files that were not used lately are closed, and opened again at their next use. Without the limit,
-partitions and connections would take the descriptors from each other.
+Beyond the limit, files that were not used lately are closed until their next use. Otherwise partitions and connections
+would take the descriptors from each other.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Open(Protocol):
 
 
 class OpenFiles:
-    """The open files of this process. `most()`: the present limit; None when no limit exists.
+    """The open files of this process. `limit()`: the present limit; None when no limit exists.
 
-    Files may be opened in any thread. They are put away only in the event loop's thread, which created this object.
-    That thread uses no file at that moment.
+    Files may be opened in any thread. They are closed only in the event loop's thread, which created this object. That
+    thread uses no file at that moment.
     """
 
     def __init__(self, limit: Callable[[], int] | None = None) -> None:

@@ -1,8 +1,7 @@
 """Syncs that run in threads, never on the event loop; each serves all waiting callers.
 
 Logs make one of two promises. Page cache: bytes are durable once they are written. They survive a killed process, but
-not a power cut. This is the promise of a log without a `SharedSync`, or of one that does not wait for it. Disk: bytes
-are durable once they are synced.
+not a power cut. Disk: bytes are durable once they are synced. A log makes the second one only with a `SharedSync`.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class SharedSync:
 
         `sync_all` is used when many callers request a sync at the same time, or for many `files`. Rounds follow each
         other: a request during a round belongs to the next one. A round first waits for more requests, above all from
-        clients that the last round has answered. It waits a few iterations of the event loop, and at most `GATHER_MS`.
+        clients that the last round has answered.
         """
         if self._clock is None:
             self.run(*begin())
@@ -109,7 +108,6 @@ class SharedSync:
         clock.call_soon(self._check_for_more)
 
     def _check_for_more(self) -> None:
-        """Begin a round when no other request arrives."""
         if self._clock is None or self._closed:
             return
         if self.wanted == self._seen:
@@ -190,7 +188,6 @@ class SharedSync:
 
 
 def _outcome(job: Callable[[], object]) -> OSError | None:
-    """Run a job; return its error, or None."""
     try:
         job()
     except OSError as error:

@@ -1,8 +1,6 @@
 """Work for consumer groups that may take long: large target assignments, topics of regular expressions, hashes.
 
 The work is done outside the iteration of the event loop that asked for it. The core of the shard then gets the result.
-Topics are hashed before a group needs the hashes: a group may name 10,000 new topics at once.
-
 """
 
 from __future__ import annotations
@@ -40,10 +38,7 @@ NAMES_AT_ONCE = 200
 
 
 class NoClient:
-    """The owner of the job in place of a client: groups wait for the work, whoever asked for it.
-
-    `failed`: the log line for work that has no result.
-    """
+    """The owner of the job in place of a client. `failed`: the log line for work that has no result."""
 
     closed = False
 
@@ -63,8 +58,8 @@ def helpers(
 ) -> Helpers:
     """The helpers that do such work for one shard.
 
-    `assignors`: the assignors by name, with those of users; None stands for Muster's own. `call_soon` calls a function
-    in the next iteration of the event loop. When `call_soon` is None, nothing is postponed.
+    `assignors`: by name, with those of users; None stands for Muster's own. `call_soon` calls a function in the next
+    iteration of the event loop. Without it nothing is postponed.
     """
 
     def run(job: Callable[[Any], Job[Any]], wanted: Message) -> None:
@@ -136,7 +131,6 @@ def _cheapest_first(texts: Sequence[str], read: Callable[[str], Any]) -> Job[Seq
 
 
 def _seen(seen: Callable[[Sequence[str]], Container[str]], topics: Sequence[str]) -> Job[list[str]]:
-    """The topics that the client may see."""
     kept: list[str] = []
     for start in range(0, len(topics), NAMES_AT_ONCE):
         part = topics[start : start + NAMES_AT_ONCE]
@@ -153,7 +147,7 @@ HASHED_AT_ONCE: Final = 50
 
 
 class TopicHasher:
-    """Gets each new image of the topics, and hashes many new topics in a job."""
+    """Gets each new image of the topics, and hashes many new topics in a job. A group may name 10,000 at once."""
 
     def __init__(self, slices: JobQueue, rack: str | None) -> None:
         """`rack`: the rack of this node, as the groups know it."""

@@ -1,9 +1,7 @@
-"""The answers of a coordinator that does not ask the groups.
+"""The answers of a coordinator that does not ask the groups. It loads, is not active, or could not write its decision.
 
-It loads, is not active, or could not write its decision. This module knows messages only. `refuse` makes the answer to
-a request. `with_error` replaces an answer that may not be sent by an answer with an error. Both have the shape that
+`refuse` makes the answer to a request. `with_error` replaces an answer that may not be sent. Both have the shape that
 Kafka uses: an error of the whole answer, or an error in each row.
-
 """
 
 from __future__ import annotations
@@ -41,11 +39,8 @@ _NOT_ASKED: Final = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""The errors of a coordinator that has not asked the group."""
 _NEEDS_GROUP_ID: Final = (JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, LeaveGroupRequest, OffsetDeleteRequest)
-"""The requests that refuse "" as a group id."""
 _Make = Callable[[Any, int], Message]
-"""Makes the answer with an error code: to a request, or in place of a response."""
 
 
 def _only(response: type[Any]) -> _Make:
@@ -138,10 +133,7 @@ _MAKERS: Final[Mapping[type, _Make]] = {
 
 
 def refuse(request: Message, error_code: int, why: Exception | None = None) -> Message:
-    """The answer to `request` that says only `error_code`, and `why` where the answer has a field for text.
-
-    Raises KeyError for a request that is not for a group.
-    """
+    """The answer with only `error_code`, and `why` in a field for text. Raises KeyError for other requests."""
     if error_code in _NOT_ASKED and type(request) in _NEEDS_GROUP_ID and not getattr(request, "group_id", ""):
         # Kafka checks the group id before it checks whether it coordinates the group.
         error_code = ErrorCode.INVALID_GROUP_ID
@@ -153,10 +145,7 @@ def refuse(request: Message, error_code: int, why: Exception | None = None) -> M
 
 
 def with_error(response: Message, error_code: int) -> Message:
-    """The answer in place of `response` when its records were not written.
-
-    A response that has an error already stays as it is. Others get `error_code`.
-    """
+    """The answer in place of `response` when its records were not written. An answer with an error stays."""
     if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
         return response
     return _MAKERS[type(response)](response, error_code)

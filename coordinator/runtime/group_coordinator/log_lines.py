@@ -1,8 +1,7 @@
 """Log lines about groups: why a group rebalanced, how long that took and which members were removed.
 
-A rebalance is logged in two lines at info: its start and its end. A member that expired, was removed or was fenced is
-logged in one line. Members that join and leave by themselves, and refused requests, are logged at debug. This module
-keeps no state and decides nothing.
+The start and the end of a rebalance are a line each at info. So is a member that expired, was removed or was fenced.
+Members that join and leave by themselves, and refused requests, are logged at debug.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def _plain(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_empty(facts: dict[str, Any]) -> dict[str, Any]:
-    """The facts without a reason or an instance id that the client did not send, and without long facts."""
+    """The facts that are short, and that the client has sent."""
     return {
         name: value for name, value in facts.items() if value not in (None, "") and not isinstance(value, _MANY_WORDS)
     }

@@ -1,8 +1,4 @@
-"""Converts the core's records to batches of __consumer_offsets and back. It knows formats only.
-
-It remembers nothing between two loads. Some records are not for this core: key types of a later Kafka, and other kinds
-of groups. They stay in the log as they are and are logged once.
-"""
+"""Converts the core's records to batches of __consumer_offsets and back. Unknown records stay, and are logged once."""
 
 from __future__ import annotations
 
@@ -50,8 +46,7 @@ _TOPIC_ID_TAG: Final = b"\x01\x00\x10"
 """The layout of an OffsetCommitValue of version 4 without metadata and with a topic id.
 
 Its fields: version, offset, leader epoch, length of the metadata, commit timestamp. Then the tags: number of tagged
-fields, tag and size of the first, topic id. Other layouts of this size differ in the version, the length of the
-metadata or the tag.
+fields, tag and size of the first, topic id. Other layouts of this size differ in version, length or tag.
 """
 
 
@@ -69,9 +64,7 @@ class RecordCodec:
         return rows, sum(map(len, rows))
 
     def build(self, rows: Sequence[bytes], now: Now, producer: Producer | None) -> bytearray:
-        """One batch with these rows and the wall clock's timestamp. With a `producer`, it is of that producer's
-        transaction.
-        """
+        """One batch with these rows and the wall clock's timestamp, maybe in the transaction of `producer`."""
         return build_packed(rows, timestamp_ms=now.wall_ms, producer=producer)
 
     def reader(self) -> RecordReader:
@@ -92,11 +85,7 @@ class RecordReader:
         self._unreadable = Unreadable(partition)
 
     def read(self, chunk: bytes) -> Iterator[Iterator[Decoded] | TransactionalBatch | EndTransaction]:
-        """The content of the chunk, in its order.
-
-        It has records that count at once and are to be replayed before the next is read. It also has the records of a
-        transaction's batch, and ends of transactions. Raises CorruptBatch when a batch is damaged.
-        """
+        """See `interfaces.RecordReader`. Raises CorruptBatch when a batch is damaged."""
         self._at = 0
         while self._at < len(chunk):
             yield self._plain(chunk)
@@ -107,7 +96,7 @@ class RecordReader:
         """The records up to the next batch that is compressed or belongs to a transaction.
 
         Most records of most logs are commits without metadata, with a key that was read before. They are decoded in
-        line. Without that a load takes 60 to 80 % longer.
+        line: otherwise a load takes 60 to 80 % longer.
         """
         at, stop = self._at, len(chunk)
         key_of, decode = self._keys.get, self._decode
@@ -135,7 +124,6 @@ class RecordReader:
         self._at = at
 
     def _special(self, chunk: bytes) -> Iterator[Decoded] | TransactionalBatch | EndTransaction:
-        """The content of the batch at `_at`, whose CRC is right."""
         header = read_header(chunk, self._at)
         batch = chunk[self._at : self._at + header.size]
         self._at += len(batch)

@@ -51,11 +51,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger("muster.shard")
 
 WHAT: Final = "groups"
-"""The word for what the shards hold, in log lines."""
 
 
 RECHECK_MS: Final = 60_000
-"""Another cluster may have to end an old transaction. After this time the shard checks the transaction again."""
+"""After this time the shard checks again whether another cluster must end an old transaction."""
 
 KnownProducers = Callable[[Collection[int]], Collection[int]]
 """The producer ids, out of these, that the transaction coordinator of this node knows, or may know while it loads."""
@@ -74,7 +73,7 @@ class Observer(interfaces.Observer, Protocol):
 
 
 class GroupShard:
-    """See the module. Each partition of __consumer_offsets has one shard, with the number of the partition."""
+    """One partition of __consumer_offsets. It has the number of the partition."""
 
     def __init__(
         self,
@@ -159,7 +158,7 @@ class GroupShard:
         self.runtime.run(lambda core, now: core.handle(what, now, self.max_bytes))
 
     def _notify(self, what: AssignmentComputed | TopicsFound | AnswersDue | UpgradePrepared) -> None:
-        """Work that was done elsewhere has a result. If a request waits for it, the request is answered in any case."""
+        """Work that was done elsewhere has a result. A request that waits for it is answered in any case."""
         command: ConsumerHeartbeatCommand | None = getattr(what, "command", None)
         if command is not None and self.runtime.core is None:
             command.respond(refuse(command.request, self.runtime.state_error))
@@ -239,10 +238,7 @@ class GroupShard:
         return () if core is None else core.state.groups
 
     def group_states(self) -> Iterator[tuple[str, str]]:
-        """Type and state of each group.
-
-        A group that is added or removed during the iteration may be included or not.
-        """
+        """Type and state of each group, except perhaps of groups that are added or removed meanwhile."""
         core = self.runtime.core
         for group in [] if core is None else list(core.state.groups.values()):
             yield group.kind, group.state
@@ -260,10 +256,7 @@ class GroupShard:
     # ---- heartbeats and commits, which are a thousand times as frequent as all other requests
 
     def heartbeat(self, request: HeartbeatRequest, respond: Respond, client: Client) -> Message | None:
-        """Answer a heartbeat: returns the answer, or None.
-
-        After None, `respond` gets the answer when everything that it shows is durable.
-        """
+        """Answer a heartbeat, or return None: `respond` gets the answer when everything that it shows is durable."""
         runtime = self.runtime
         core = runtime.core
         if core is None:

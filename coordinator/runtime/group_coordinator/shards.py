@@ -1,8 +1,4 @@
-"""Builds the shards of the group coordinator of a node, and hands them the configs of single groups.
-
-A server or a simulation calls `group_shards`. The configs (KIP-848) reach the shards at each change, and after a start.
-
-"""
+"""Builds the shards of the group coordinator of a node, and gives them the configs of single groups (KIP-848)."""
 
 from __future__ import annotations
 
@@ -34,7 +30,7 @@ if TYPE_CHECKING:
     from muster.assignors.assignor import Assignor
 
 CHECKS_SPREAD_OVER: Final = 10
-"""Each shard checks for expired offsets at a time of its own. All these times lie within a tenth of the interval."""
+"""Each shard checks for expired offsets at its own time, all within a tenth of the interval."""
 
 
 def group_shards(
@@ -83,7 +79,7 @@ _NAMES = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms", "cons
 
 
 class DynamicGroupConfigs:
-    """Reports group configs to the shards of a node."""
+    """Reports group configs to the shards of a node, at each change and after a start."""
 
     def __init__(self, routing: Routing[GroupShard], live: Live) -> None:
         self._routing, self._live = routing, live

@@ -1,9 +1,4 @@
-"""The answers of a coordinator that does not ask the transactional ids.
-
-It loads, is not active, or could not write its decision. This module knows messages only. `refuse` makes the answer to
-a request. `with_error` replaces an answer that may not be sent by an answer with an error. Both have the shape that
-Kafka uses: an error of the whole answer, or an error in each row.
-"""
+"""The answers of a coordinator that does not ask the transactional ids, see `group_coordinator.error_responses`."""
 
 from __future__ import annotations
 
@@ -31,10 +26,8 @@ from muster.protocol.messages.list_transactions import ListTransactionsRequest, 
 from muster.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 _Make = Callable[[Any, int], Message]
-"""Makes the answer with an error code: to a request, or in place of a response."""
 
 NO_ID: Final = -1
-"""The value for no producer id and for no epoch."""
 
 
 def no_producer_id(_: object, code: int) -> InitProducerIdResponse:
@@ -92,18 +85,12 @@ _MAKERS: Final[dict[type, _Make]] = {
 
 
 def refuse(request: Message, error_code: int, why: Exception | None = None) -> Message:  # noqa: ARG001 - no room for it
-    """The answer to `request` that says only `error_code`.
-
-    Raises KeyError for a request that is not for a transactional id.
-    """
+    """The answer to `request` that says only `error_code`. Raises KeyError for other requests."""
     return _MAKERS[type(request)](request, error_code)
 
 
 def with_error(response: Message, error_code: int) -> Message:
-    """The answer in place of `response` when its records were not written.
-
-    A response that has an error already stays as it is. Others get `error_code`.
-    """
+    """The answer in place of `response` when its records were not written. An answer with an error stays."""
     if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
         return response
     return _MAKERS[type(response)](response, error_code)

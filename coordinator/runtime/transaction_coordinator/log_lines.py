@@ -30,7 +30,6 @@ def log_events(happened: Sequence[Event]) -> None:
 
 
 _AT_INFO: Final = (events.ENDING, events.INITIALIZED, events.EXPIRED)
-"""The kinds with some events that are logged at info."""
 
 
 def _line(event: Event) -> str | None:

@@ -3,11 +3,9 @@
 `MarkerWriter` writes one marker into one partition of a user's topic, or of __consumer_offsets. There the groups then
 see the offsets. It reports the result as Kafka's WriteTxnMarkers does. It does not wait and does not try again.
 
-`MarkerSender` sends markers and waits until each is durable. It sends markers again that could not be written. It
-informs the core when a transaction has all of its markers. The core gives the markers to the sender once the record of
-its decision is durable. After a load the core gives all of them again, to a new sender. So nothing is stored here. A
+`MarkerSender` sends markers until each is durable, and then informs the core. The core gives it the markers once the
+record of the decision is durable. After a load the core gives them again, to a new sender. So nothing is stored here. A
 transaction may thus get a marker twice; the log of a partition takes it once.
-
 """
 
 from __future__ import annotations
@@ -77,10 +75,7 @@ class MarkerWriter:
     def __init__(
         self, topics: OpenTopics, groups: ByPartition[GroupShard], clock: Clock, peers: Peers | None = None
     ) -> None:
-        """`groups`: one shard per partition of __consumer_offsets, in order.
-
-        `peers`: the leaders of the partitions that this process does not lead.
-        """
+        """`groups`: one shard per partition of __consumer_offsets. `peers`: leaders in other processes."""
         self._peers = peers
         self._topics = topics
         self._groups = groups
@@ -153,14 +148,13 @@ FEW: Final = 16
 """A transaction with at most this many partitions gets its markers without a job: that takes half a millisecond."""
 
 _Rows = Sequence[tuple[str, Sequence[int]]]
-"""Topics and their partitions."""
 
 _DONE: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 """The codes that end the wait: the marker is written, or its partition was deleted. This node has all partitions."""
 
 
 class _Ending:
-    """One transaction that is about to end, and how many of its partitions have no marker yet."""
+    """One transaction that is about to end. `left`: how many of its partitions have no marker yet."""
 
     __slots__ = ("left", "marker", "transactional_id")
 
@@ -171,8 +165,6 @@ class _Ending:
 
 
 class _Again(NamedTuple):
-    """One marker that could not be written."""
-
     ending: _Ending
     topic: str
     partition: int

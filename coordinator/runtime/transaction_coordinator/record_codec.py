@@ -1,13 +1,10 @@
 """Converts the core's records to batches of __transaction_state and back. It knows formats only.
 
-It remembers nothing between two loads. Records of a later Kafka (keys or values of an unknown version) stay in the log
-as they are. They are logged once.
+Records of a later Kafka (keys or values of an unknown version) stay in the log, and are logged once.
 
 `packed` packs the record of a transactional id in one step. `interface.pack_record` does the same field by
-field. Each transaction has four of these records. The gain, with that of the other fast paths, is in
-docs/dev/decisions.md. A property test holds both equal. Records that differ from what Kafka 4.3 usually writes are left
-to `pack`.
-
+field. The gain is in docs/dev/decisions.md. A property test holds both equal. Records that differ from what Kafka 4.3
+usually writes are left to `pack`.
 """
 
 from __future__ import annotations
@@ -134,7 +131,7 @@ class RecordReader:
     def read(self, chunk: bytes) -> Iterator[Iterator[Decoded]]:
         """The content of the chunk. Raises CorruptBatch when a batch is damaged.
 
-        A record has the whole state of its transactional id, so only the newest record of each key is decoded. A log
+        Only the newest record of each key is decoded, because it has the whole state of its transactional id. A log
         that was not compacted yet has three records for each transaction.
         """
         newest: dict[bytes, bytes | None] = {}

@@ -1,8 +1,6 @@
 """One shard of the transaction coordinator: a `CoordinatorShard` whose state machine is a `TransactionCore`.
 
-`transaction_shards` builds all of them over the topics of a node. This module is imported when the first shard is
-needed: most servers have no transactions.
-
+This module is imported when the first shard is needed: most servers have no transactions.
 """
 
 from __future__ import annotations
@@ -28,14 +26,9 @@ from muster.coordinator.transactions.commands import MarkersWritten, Transaction
 from muster.coordinator.transactions.core import TransactionCore
 
 WHAT: Final = "transactions"
-"""The word for what the shards hold, in log lines."""
 
 COMPLETE_WAITS_MS: Final = 100
-"""How long the record of a complete transaction may wait for other records of the shard.
-
-Such records are those of the id's next transaction. No client waits for this record. Without it the markers are written
-once more, which changes nothing.
-"""
+"""How long the record of a complete transaction may wait for others: no client waits for it."""
 
 SendMarkers = Callable[[str], Respond]
 """Returns, for a transactional id, the function that takes the markers of its transaction."""
@@ -49,7 +42,7 @@ class Observer(interfaces.Observer, Protocol):
 
 
 class TransactionShard:
-    """See the module. Each partition of __transaction_state has one shard, with the number of the partition."""
+    """One partition of __transaction_state. It has the number of the partition."""
 
     def __init__(
         self,
@@ -104,7 +97,7 @@ class TransactionShard:
             self.markers.close()
 
     def _make_core(self) -> TransactionCore:
-        """A new core, for a load. It gives again the markers that the sender of the core before had not yet sent."""
+        """A new core, for a load. It gives again the markers that were not yet sent."""
         self._close_markers()
         self.markers = MarkerSender(
             self._writer, self._slices, self._clock, lambda: self.coordinator_epoch, self._written

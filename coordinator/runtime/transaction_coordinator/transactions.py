@@ -43,9 +43,7 @@ def _nobody(_: int) -> None:
 
 
 class Transactions:
-    """See the module. `routing` maps a transactional id to its shard; it is not ready while the topic does
-    not exist.
-    """
+    """The transaction coordinator. `routing` finds the shard of a transactional id, once the topic exists."""
 
     def __init__(
         self,
@@ -64,7 +62,7 @@ class Transactions:
         leader_shards: ByPartition[TransactionShard] | None = None,
         peers: Peers | None = None,
     ) -> None:
-        """For the arguments that are not named here see `shards.transaction_shards`.
+        """For the arguments that are not named here see `shard.transaction_shards`.
 
         `settings` makes the settings when they are first needed. `history`: the topic that `observe` writes to; it is
         made before the shards. `loaded` is called when all transactional ids are loaded. `leaders`: the leaders of the
@@ -176,10 +174,7 @@ class Transactions:
             yield from self._durable()
 
     def known_producers(self, producer_ids: Collection[int]) -> Collection[int]:
-        """The producer ids, out of these, that a transactional id has or may have.
-
-        While not every transactional id is loaded, all of them are returned. This reads each transactional id.
-        """
+        """The producer ids, out of these, that a transactional id has or may have: all, while ids are loading."""
         if TRANSACTION_STATE_TOPIC not in self._topics.by_name:
             return ()
         cores = [shard.runtime.core for shard in self._leader_shards or self.routing.shards]
@@ -191,10 +186,7 @@ class Transactions:
         return known if cores else producer_ids
 
     def stop(self) -> None:
-        """This node leads nothing any more.
-
-        Waiting requests are answered NOT_COORDINATOR, and nothing is written from now on.
-        """
+        """This node leads nothing any more: waiting requests are answered NOT_COORDINATOR."""
         if self._loader is not None:
             self._loader.stop()
         for shard in self.routing.shards:
@@ -229,9 +221,7 @@ class Transactions:
             self.submit(transactional_id, command)
 
     def decide(self, transactional_id: str, command: TransactionCommand) -> None:
-        """`submit` a command that may need a new producer id. The next command gets an id that this one does
-        not use.
-        """
+        """`submit` a command that may need a new producer id. If it uses none, the next command gets the id."""
         if self._spare_ids or not (self.routing.ready and self.routing.shard(transactional_id).active):
             self._decide(transactional_id, command)
         else:

@@ -20,6 +20,8 @@ from muster.coordinator.log import (
     WrongDirectory,
     checkpoints,
 )
+from muster.coordinator.log.maintenance import enforcing_retention
+from muster.coordinator.system.jobs import at_once
 from tests.coordinator.log.support import NOW, SMALL, PendingResult, batch, drawing, everything, fill, manage, on_files
 
 TOPIC_ID = bytes(range(16))
@@ -356,7 +358,7 @@ def test_retention_goes_over_all_logs_and_one_failure_stops_no_other(monkeypatch
         real(old, new)
 
     monkeypatch.setattr(storage, "rename", rename)
-    assert manager.enforce_retention(NOW) > 2
+    assert at_once(enforcing_retention(manager.logs(), NOW)) > 2
     assert [log.failure is None for log in manager.logs()] == [False, True, True]
     assert [log.size_bytes for log in manager.logs()[1:]] == [0, 0]
 

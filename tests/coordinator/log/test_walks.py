@@ -9,7 +9,8 @@ import structlog
 
 from muster.coordinator.log import MemoryStorage
 from muster.coordinator.log.checkpoints import RECOVERY_POINTS, OffsetCheckpointFile
-from muster.coordinator.log.manager import LOGS_AT_ONCE, SEGMENTS_AT_ONCE, enforcing_retention
+from muster.coordinator.log.maintenance import SEGMENTS_AT_ONCE, enforcing_retention
+from muster.coordinator.log.manager import LOGS_AT_ONCE
 from muster.coordinator.system.jobs import Job, OffloadedWork, at_once
 from tests.coordinator.log.support import NOW, SMALL, batch, manage
 

@@ -17,7 +17,7 @@ from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_state import MetadataState
 from muster.protocol.errors import ErrorCode
 
-HOME = Home(1, b"d" * 16)
+HOME = Home(1, b"d" * 16, {1: None})
 
 
 def with_topic(name: str, partitions: int = 2) -> MetadataState:

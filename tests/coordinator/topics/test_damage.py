@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.log import LogError, MemoryStorage, batches
+from muster.coordinator.log.maintenance import enforcing_retention
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import ManualClock
 from muster.coordinator.system.jobs import at_once
@@ -95,7 +96,7 @@ def started(storage: MemoryStorage) -> tuple[Topics | None, bool]:
             topics = make_topics(storage, ManualClock(0, NOW.wall_ms), offsets_topic_num_partitions=1)
         except (LogError, ApiError, OSError):
             return None, True  # the command line says its sentence
-        topics.logs.enforce_retention(NOW.wall_ms)
+        at_once(enforcing_retention(topics.logs.logs(), NOW.wall_ms))
     return topics, any(line["log_level"] != "info" for line in told)
 
 

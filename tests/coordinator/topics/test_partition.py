@@ -251,9 +251,9 @@ def test_producers_are_known_again_after_a_restart() -> None:
 def test_silent_producers_are_forgotten() -> None:
     target = partition()
     append(target, batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0))
-    target.expire_producers(Now(0, NOW.wall_ms + 10), after_ms=11)
+    at_once(target.expiring_producers(Now(0, NOW.wall_ms + 10), after_ms=11))
     assert len(target.producers()) == 1
-    target.expire_producers(Now(0, NOW.wall_ms + 11), after_ms=11)
+    at_once(target.expiring_producers(Now(0, NOW.wall_ms + 11), after_ms=11))
     assert len(target.producers()) == 0
 
 

@@ -70,7 +70,7 @@ def told(log: UnifiedLog) -> Expected:
     ]
     indexes = log.producers._files.indexes.values()
     aborted = [entry for index in indexes for part in index.since(0) for entry in part]
-    return Expected(sorted(producers), log.producers.producers.first_open_offset(), aborted)
+    return Expected(sorted(producers), log.producers.producers.first_unstable_offset(log.end_offset), aborted)
 
 
 def stored(log: UnifiedLog) -> list[tuple[BatchHeader, bytes]]:

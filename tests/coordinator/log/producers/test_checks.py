@@ -14,6 +14,7 @@ from muster.coordinator.log.errors import (
 from muster.coordinator.log.producers.append_checks import MAX_EPOCH, NOT_NEEDED, VerificationGuard
 from muster.coordinator.log.records.headers import read_header
 from muster.coordinator.log.records.markers import EndMarker
+from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics.partition import Appended, Partition
 from tests.coordinator.topics.support import add_topic, batch, make_topics
 from tests.coordinator.topics.test_partition import NOW
@@ -122,11 +123,11 @@ def test_nothing_is_written_outside_of_a_transaction_that_is_open(target: Partit
 
 def test_what_was_asked_for_is_forgotten_after_a_time(target: Partition) -> None:
     guard = verify(target)
-    target.expire_producers(NOW._replace(wall_ms=NOW.wall_ms + 9), after_ms=10)
+    at_once(target.expiring_producers(NOW._replace(wall_ms=NOW.wall_ms + 9), after_ms=10))
     append(target, guard=guard)
     end(target)
     guard = verify(target, 1)
-    target.expire_producers(NOW._replace(wall_ms=NOW.wall_ms + 10), after_ms=10)
+    at_once(target.expiring_producers(NOW._replace(wall_ms=NOW.wall_ms + 10), after_ms=10))
     refused(lambda: append(target, 1, guard=guard), InvalidTxnState)
 
 

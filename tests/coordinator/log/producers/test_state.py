@@ -16,6 +16,8 @@ from muster.coordinator.log.producers.state import (
 from muster.coordinator.log.records.headers import BatchHeader
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
+from muster.coordinator.log.settings import MAX_INT64
+from muster.coordinator.system.jobs import at_once
 from muster.protocol.errors import ErrorCode
 
 
@@ -106,7 +108,7 @@ def test_silent_producers_expire_unless_in_a_transaction() -> None:
     append(producers, 0, producer_id=1, at=0)
     append(producers, 0, producer_id=2, at=500)
     append(producers, 0, producer_id=3, at=1, tx=True)
-    assert producers.expire(now_ms=1900, after_ms=500) == 1
+    assert at_once(producers.expiring(now_ms=1900, after_ms=500)) == 1
     assert [producer.producer_id for producer in producers.all()] == [2, 3]
 
 
@@ -118,11 +120,11 @@ def test_transactions_hold_the_stable_offset_until_their_marker() -> None:
     producers = Producers()
     append(producers, 0, producer_id=1, at=10, tx=True)
     append(producers, 0, producer_id=2, at=20, tx=True)
-    assert producers.first_open_offset() == 10
+    assert producers.first_unstable_offset(MAX_INT64) == 10
     assert producers.marked(marker(1, committed=False), 30, 1) == AbortedTransaction(1, 10, 30, 20)
-    assert producers.first_open_offset() == 20
+    assert producers.first_unstable_offset(MAX_INT64) == 20
     assert producers.marked(marker(2, committed=True), 31, 1) is None
-    assert producers.first_open_offset() is None
+    assert producers.first_unstable_offset(MAX_INT64) is None
     assert producers.marked(marker(3, committed=False), 32, 1) is None
 
 
@@ -148,7 +150,7 @@ def test_open_transactions_are_known_in_their_order_whatever_the_order_of_produc
     for producer in known:
         producers.restore([producer])
     producers.restored()
-    assert producers.first_open_offset() == 10
+    assert producers.first_unstable_offset(MAX_INT64) == 10
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3), st.integers(0, 2)), max_size=40))

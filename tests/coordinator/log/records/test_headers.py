@@ -20,7 +20,7 @@ def test_a_header_says_what_the_batch_is() -> None:
     assert (header.base_offset, header.last_offset, header.next_offset) == (7, 9, 10)
     assert (header.leader_epoch, header.magic, header.record_count) == (3, 2, 3)
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence) == (9, 1, 5, 7)
-    assert header.has_producer_id
+    assert header.producer_id != -1
     assert (header.base_timestamp, header.max_timestamp) == (NOW, NOW)
     assert (header.is_control, header.is_transactional, header.is_log_append_time) == (False, False, False)
     assert header.compression == 0
@@ -34,7 +34,7 @@ def test_sequences_go_round() -> None:
 def test_without_a_producer_there_is_no_sequence() -> None:
     header = read_header(batch(b"a", b"b"))
     assert header.last_sequence == -1
-    assert not header.has_producer_id
+    assert header.producer_id == -1
 
 
 def test_too_few_bytes_are_no_header() -> None:

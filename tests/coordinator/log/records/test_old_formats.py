@@ -104,7 +104,7 @@ def test_a_message_is_a_header_like_any_other() -> None:
     header = read_header(data)
     assert (header.base_offset, header.last_offset, header.next_offset, header.size) == (7, 7, 8, len(data))
     assert (header.base_timestamp, header.max_timestamp, header.is_log_append_time) == (1234, 1234, False)
-    assert (header.magic, header.record_count, header.leader_epoch, header.has_producer_id) == (1, 1, -1, False)
+    assert (header.magic, header.record_count, header.leader_epoch, header.producer_id) == (1, 1, -1, -1)
     assert header.attributes == 0
     assert read_header(messages(0, [Row(7, -1, b"k", b"v")])).max_timestamp == -1
     packed = read_header(messages(1, rows_of(1, 0, 5), GZIP, append_time_ms=99))

@@ -12,7 +12,9 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.log import DamagedLog, LogConfig, LogManager, MemoryStorage, UnifiedLog, checkpoints
 from muster.coordinator.log.file_names import encode_replaces
+from muster.coordinator.log.maintenance import enforcing_retention
 from muster.coordinator.log.recovery.inspection import DAMAGE, Inspection
+from muster.coordinator.system.jobs import at_once
 from tests.coordinator.log.support import NOW, batch, everything, fill, manage
 
 HOUR = 3_600_000
@@ -56,7 +58,7 @@ def test_segments_before_a_start_that_only_the_checkpoint_knows_are_kept(clean: 
     manager, log, told = opened(storage)
     assert told == ["the start of a log is in doubt"]
     assert (log.start_offset, values(log)) == (7, content[7:])
-    assert manager.enforce_retention(NOW) == 0
+    assert at_once(enforcing_retention(manager.logs(), NOW)) == 0
     assert f"t-0/{0:020d}.log" in storage.files
     log.delete_records_before(8)  # now it is known
     assert f"t-0/{0:020d}.log" not in storage.files
@@ -88,10 +90,10 @@ def test_a_damaged_time_index_makes_nothing_old(byte: int) -> None:
     storage.files[f"t-0/{0:020d}.timeindex"][byte] ^= 0x81
     manager, log, _ = opened(storage)
     with capture_logs() as told:
-        assert manager.enforce_retention(NOW + HOUR // 2) == 0
+        assert at_once(enforcing_retention(manager.logs(), NOW + HOUR // 2)) == 0
     assert values(log) == content
     assert {line["event"] for line in told} <= {"a time index was damaged, and is made anew"}
-    assert manager.enforce_retention(NOW + 2 * HOUR) == 3
+    assert at_once(enforcing_retention(manager.logs(), NOW + 2 * HOUR)) == 3
 
 
 def test_a_damaged_segment_is_not_given_up_by_its_age() -> None:
@@ -103,7 +105,7 @@ def test_a_damaged_segment_is_not_given_up_by_its_age() -> None:
     data[last + 8] = 0xFF  # the size of the batch that has the greatest timestamp
     manager, log, _ = opened(storage)
     with capture_logs() as told:
-        assert manager.enforce_retention(NOW + 2 * HOUR) == 0
+        assert at_once(enforcing_retention(manager.logs(), NOW + 2 * HOUR)) == 0
     assert [line["event"] for line in told][:1] == [
         "a segment is kept: it is damaged, so nobody knows how old its records are"
     ]
