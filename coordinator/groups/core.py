@@ -23,7 +23,6 @@ from muster.coordinator.groups.common.settings import GroupConfigs, GroupConfigu
 from muster.coordinator.groups.common.state import NO_LIMIT, State, Step
 from muster.coordinator.groups.consumer import classic_members, computed_targets, heartbeat, leave, member, topics
 from muster.coordinator.groups.consumer import describe as consumer_describe
-from muster.coordinator.groups.consumer import heartbeat as consumer_heartbeat
 from muster.coordinator.groups.consumer.commands import (
     AnswersDue,
     AssignmentComputed,
@@ -34,9 +33,7 @@ from muster.coordinator.groups.consumer.commands import (
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.heartbeat import SteadyMember
 from muster.coordinator.groups.migration import downgrade, upgrade
-from muster.coordinator.groups.migration.downgrade import DOWNGRADE
 from muster.coordinator.groups.offsets import commit, deletion, fetch, retention, txn_commit
-from muster.coordinator.groups.offsets import commit as commits
 from muster.coordinator.groups.offsets.commit import CommitTemplate
 from muster.coordinator.groups.unsupported_group import UnsupportedGroup
 from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, ExpiryCheck, LateAnswers
@@ -220,7 +217,7 @@ class GroupCore:
         self._first_check_ms = interval_ms if first_check_ms is None else first_check_ms
         self._retention = ExpiryCheck(retention.RETENTION, interval_ms)
         self._state = State(
-            settings, image, replay.RECORDS, replay.OTHERS, replay.transactional, helpers, DOWNGRADE, configs
+            settings, image, replay.RECORDS, replay.OTHERS, replay.transactional, helpers, downgrade.DOWNGRADE, configs
         )
         self.deadlines = self._state.deadlines
 
@@ -255,17 +252,17 @@ class GroupCore:
 
     def prepare_consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
         """The same for heartbeats of KIP-848. Call it before the heartbeat is handled."""
-        return consumer_heartbeat.prepare_heartbeat(self._state, request, client)
+        return heartbeat.prepare_heartbeat(self._state, request, client)
 
     def prepare_commit(
         self, request: OffsetCommitRequest, max_bytes: int = NO_LIMIT, version: int = NEWEST_COMMIT
     ) -> CommitTemplate | None:
         """Prepare a commit that is expected again with other offsets. None when it cannot be prepared."""
-        return commits.prepare_commit(self._state, request, max_bytes, version)
+        return commit.prepare_commit(self._state, request, max_bytes, version)
 
     def prepared_commit(
         self,
-        commit: CommitTemplate,
+        template: CommitTemplate,
         offsets: Sequence[int],
         leader_epochs: Sequence[int],
         now: Now,
@@ -275,7 +272,7 @@ class GroupCore:
 
         None: the request is to be handled, and nothing has changed.
         """
-        return commits.commit_prepared(self._state, commit, offsets, leader_epochs, now, max_bytes)
+        return commit.commit_prepared(self._state, template, offsets, leader_epochs, now, max_bytes)
 
     def advance(self, now: Now, waits: LateAnswers = NO_LATE_ANSWERS) -> Output:
         """Handle the deadlines that are due by `now`, in their order. Of very many, only the first are handled.

@@ -16,19 +16,6 @@ from muster.coordinator.groups.common.state import Replay, State
 from muster.coordinator.groups.consumer import replay as consumer_replay
 from muster.coordinator.state_machine.interface import EndTransaction, TransactionalBatch
 from muster.protocol.message import Message
-from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-)
-from muster.protocol.messages.group_records.consumer_group_member_metadata import ConsumerGroupMemberMetadataKey
-from muster.protocol.messages.group_records.consumer_group_metadata import ConsumerGroupMetadataKey
-from muster.protocol.messages.group_records.consumer_group_partition_metadata import ConsumerGroupPartitionMetadataKey
-from muster.protocol.messages.group_records.consumer_group_regular_expression import ConsumerGroupRegularExpressionKey
-from muster.protocol.messages.group_records.consumer_group_target_assignment_member import (
-    ConsumerGroupTargetAssignmentMemberKey,
-)
-from muster.protocol.messages.group_records.consumer_group_target_assignment_metadata import (
-    ConsumerGroupTargetAssignmentMetadataKey,
-)
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 from muster.protocol.messages.group_records.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
@@ -58,13 +45,7 @@ RECORDS: Final[Mapping[type[Message], Replay]] = {
     OffsetCommitKey: _offset,
     LegacyOffsetCommitKey: _legacy_offset,
     GroupMetadataKey: classic_records.replay,
-    ConsumerGroupMemberMetadataKey: consumer_replay.replay_member,
-    ConsumerGroupMetadataKey: consumer_replay.replay_epoch,
-    ConsumerGroupPartitionMetadataKey: consumer_replay.replay_partition_metadata,
-    ConsumerGroupTargetAssignmentMemberKey: consumer_replay.replay_target,
-    ConsumerGroupTargetAssignmentMetadataKey: consumer_replay.replay_target_epoch,
-    ConsumerGroupCurrentMemberAssignmentKey: consumer_replay.replay_current,
-    ConsumerGroupRegularExpressionKey: consumer_replay.replay_pattern,
+    **consumer_replay.RECORDS,
 }
 """The functions by the type of the key."""
 OTHERS: Final = unsupported_group.replay

@@ -26,25 +26,25 @@ Row = tuple[Any, Any]
 """Key and value of a record."""
 
 
-def kind_of(key: Message) -> str | None:
-    """The type of group that a record with this key belongs to. None when it belongs to no such group."""
+def prefix_of(key: Message) -> str | None:
+    """The first part of the name of a record of such a group. None for other records."""
     # By name: the messages of these records are rare, and need not be imported at every start.
     name = type(key).__name__
-    return next((kind for prefix, kind in _KINDS.items() if name.startswith(prefix)), None)
+    return next((prefix for prefix in _KINDS if name.startswith(prefix)), None)
 
 
 def replay(state: State, key: Any, value: Message | None) -> None:
     """Replay a record of such a group. A record of any other type changes nothing."""
-    kind = kind_of(key)
-    if kind is None:
+    prefix = prefix_of(key)
+    if prefix is None:
         return
     group = state.groups.get(key.group_id)
-    if not isinstance(group, UnsupportedGroup) or group.kind != kind:
+    if not isinstance(group, UnsupportedGroup) or group.kind != _KINDS[prefix]:
         if value is None:
             return
         # A simple group may have been made for its offsets, which precede it in the log.
         group_id = intern(key.group_id)
-        state.groups[group_id] = group = UnsupportedGroup(group_id, kind)
+        state.groups[group_id] = group = UnsupportedGroup(group_id, prefix)
     if not group.take(key, value):
         del state.groups[group.group_id]
 
@@ -55,15 +55,15 @@ def loaded(_: Step, group: UnsupportedGroup) -> None:
 
 
 class UnsupportedGroup:
-    """One such group, of type `kind`, with its records that are in force."""
+    """One such group, with its records that are in force. Their names begin with `prefix`."""
 
-    __slots__ = ("_rows", "group_id", "kind", "protocol_type", "state")
+    __slots__ = ("_prefix", "_rows", "group_id", "kind", "protocol_type", "state")
 
-    def __init__(self, group_id: str, kind: str) -> None:
+    def __init__(self, group_id: str, prefix: str) -> None:
         self.group_id = group_id
         self.state = EMPTY
-        self.kind = kind
-        self.protocol_type: str | None = kind
+        self.kind = self.protocol_type = _KINDS[prefix]
+        self._prefix = prefix
         self._rows: dict[tuple[object, ...], Row] = {}
 
     def take(self, key: Message, value: Message | None) -> bool:
@@ -82,20 +82,10 @@ class UnsupportedGroup:
 
     def present_state(self) -> str:
         """The state that follows from its records, as Kafka derives it."""
-        members = self._of("MemberMetadata")
-        if not members:
+        if not any(type(key).__name__ == f"{self._prefix}MemberMetadataKey" for key, _ in self._rows.values()):
             return EMPTY
-        if self.kind == STREAMS:
-            return NOT_READY  # until a heartbeat sends its topology
-        return STABLE
-
-    @property
-    def _prefix(self) -> str:
-        return next(prefix for prefix, kind in _KINDS.items() if kind == self.kind)
-
-    def _of(self, what: str) -> list[Row]:
-        name = f"{self._prefix}{what}Key"
-        return [row for row in self._rows.values() if type(row[0]).__name__ == name]
+        # A streams group is not ready until a heartbeat sends its topology.
+        return NOT_READY if self.kind == STREAMS else STABLE
 
     # ---- checks
 

@@ -77,13 +77,14 @@ class EventWriter:
         if self._kept:
             self.append([], self._clock.now())
 
-    def let_go(self) -> None:
-        """Another process leads the partition now, and its log is about to be closed: later rows wait."""
+    def hand_over(self, finish: Callable[[], object]) -> list[Row]:
+        """Another process leads the partition now, and its log is about to be closed.
+
+        Returns the rows that it has to write. `finish` writes the remaining events.
+        """
         self._log = None
         self._closed_until_ms = 0
-
-    def give_up(self) -> list[Row]:
-        """After `let_go`: return the waiting rows, which wait here no more."""
+        finish()
         kept, self._kept = self._kept, []
         return kept
 

@@ -167,7 +167,7 @@ class Journal:
         """`open_log`: see `EventWriter`. `on_unstable` is called when members begin to leave and join in a loop."""
         self.partition = partition
         self._clock = clock
-        self._writer = EventWriter(partition, open_log, clock)
+        self.writer = EventWriter(partition, open_log, clock)
         self._refused = RefusalCounts()
         self._ended = TransactionCounts()
         self._pending = PendingRows(self._log_lost)
@@ -212,7 +212,7 @@ class Journal:
 
     def _write(self) -> None:
         rows, self._pending.rows = self._pending.rows, []
-        self._writer.write(rows, self._clock.now())
+        self.writer.write(rows, self._clock.now())
 
     def _log_lost(self, event: Event, why: str) -> None:
         # A group may have any number of members.
@@ -222,21 +222,11 @@ class Journal:
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
         """The shard has loaded its state from the log."""
         facts = {"partition": self.partition, "groups": groups, "records": records, "took_ms": took_ms}
-        self._writer.append([(None, plain_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
-
-    def renew(self) -> None:
-        """See `EventWriter`."""
-        self._writer.renew()
+        self.writer.append([(None, plain_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
 
     def hand_over(self) -> list[Row]:
         """Another process leads the partition now: return the rows that it has to write."""
-        self._writer.let_go()
-        self.close()
-        return self._writer.give_up()
-
-    def take_over(self, rows: Sequence[Row]) -> None:
-        """Write the rows that the leader before has handed over."""
-        self._writer.write(rows, self._clock.now())
+        return self.writer.hand_over(self.close)
 
     def close(self) -> None:
         """Write the remaining events and the counted refusals."""
@@ -261,7 +251,7 @@ class Journal:
             kind = REQUESTS_REFUSED if code is None else _FENCED.get(code, REQUESTS_REFUSED)
             facts["error"] = None if code is None else error_name(code)
             rows.append((key_of(group_id), plain_json(kind, group_id, first_ms, facts)))
-        self._writer.append(rows, self._clock.now())
+        self.writer.append(rows, self._clock.now())
 
     def _count_end(self, event: Event, now: Now) -> None:
         if self._ended.began_ms is None:
@@ -277,4 +267,4 @@ class Journal:
             (record_key(group_id), plain_json(kind, group_id, first_ms, facts))
             for kind, group_id, first_ms, facts in self._ended.take()
         ]
-        self._writer.write(rows, self._clock.now())
+        self.writer.write(rows, self._clock.now())

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from muster.coordinator.history import words
-from muster.coordinator.history.words import Value, many, phrase, plural, seconds, short, who
-from muster.coordinator.system.wall_time import format_wall
+from muster.coordinator.history.words import Stamps, Value, many, phrase, plural, seconds, short, who
 
 
 class Timeline:
@@ -19,10 +18,8 @@ class Timeline:
 
     def __init__(self, zone: Any = None, *, dates: bool = True, everything: bool = False) -> None:
         """`zone`: a datetime.tzinfo; None is the machine's. `everything`: also events that are part of another line."""
-        self._zone = zone
-        self._dates = dates
+        self._stamps = Stamps(zone, dates=dates)
         self._everything = everything
-        self._day = ""
         self._went: dict[str, Value] = {}
         self._joined: list[str] = []
         self._gone: list[str] = []
@@ -49,7 +46,7 @@ class Timeline:
             text = make_line(value)
         if kind in _ENDS or (kind == "epoch_bumped" and not value["members"]):
             self._went, self._joined, self._gone, self._topics = {}, [], [], []
-        return [] if text is None else [*self._date(value), f"{self._time(value)} {text}"]
+        return self._stamps.lines(value["time"], text)
 
     def _remember(self, kind: str, value: Value) -> None:
         if kind == "member_joined":
@@ -60,16 +57,6 @@ class Timeline:
             self._went[member] = value
         elif kind == "epoch_bumped":
             self._topics += value["topics"][: words.MAX_NAMED - len(self._topics)]
-
-    def _date(self, value: Value) -> list[str]:
-        day = format_wall(value["time"], "%Y-%m-%d", self._zone)
-        if day == self._day or not self._dates:
-            return []
-        self._day = day
-        return [f"--- {day}"]
-
-    def _time(self, value: Value) -> str:
-        return format_wall(value["time"], "%H:%M:%S", self._zone)
 
     def _completed(self, value: Value) -> str:
         generation = value["generation"]

@@ -114,7 +114,7 @@ class TransactionJournal:
         """`open_log`: see `EventWriter`."""
         self.partition = partition
         self._clock = clock
-        self._writer = EventWriter(partition, open_log, clock, TRANSACTION_EVENTS_TOPIC)
+        self.writer = EventWriter(partition, open_log, clock, TRANSACTION_EVENTS_TOPIC)
         self._waiting: list[Row] = []
         self._size = 0
         """The size of the waiting events: their number, and the number of partitions that they name."""
@@ -139,28 +139,18 @@ class TransactionJournal:
         """Write the waiting events."""
         waiting, self._waiting, self._size = self._waiting, [], 0
         if waiting:
-            self._writer.write(waiting, self._clock.now())
+            self.writer.write(waiting, self._clock.now())
 
     def loaded(self, now: Now, *, transactional_ids: int, records: int, took_ms: int) -> None:
         """The shard has loaded its state from the log."""
         facts = {
             "partition": self.partition, "transactional_ids": transactional_ids, "records": records, "took_ms": took_ms,
         }  # fmt: skip
-        self._writer.append([(None, plain_transaction_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
-
-    def renew(self) -> None:
-        """See `EventWriter`."""
-        self._writer.renew()
+        self.writer.append([(None, plain_transaction_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
 
     def hand_over(self) -> list[Row]:
         """Another process leads the partition now: return the rows that it has to write."""
-        self._writer.let_go()
-        self.close()
-        return self._writer.give_up()
-
-    def take_over(self, rows: Sequence[Row]) -> None:
-        """Write the rows that the leader before has handed over."""
-        self._writer.write(rows, self._clock.now())
+        return self.writer.hand_over(self.close)
 
     def close(self) -> None:
         """Write the remaining events and the counted refusals."""
@@ -186,7 +176,7 @@ class TransactionJournal:
             if kind != PRODUCER_FENCED:
                 del facts["current_producer_id"], facts["current_producer_epoch"]
             rows.append((key_of(name), plain_transaction_json(kind, name, first_ms, facts)))
-        self._writer.append(rows, self._clock.now())
+        self.writer.append(rows, self._clock.now())
 
 
 class TransactionObservers:

@@ -8,11 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from muster.coordinator.history.words import plural, seconds
-from muster.coordinator.system.wall_time import format_wall
-
-Value = Mapping[str, Any]
-"""The JSON of one event."""
+from muster.coordinator.history.words import Stamps, Value, client_of, many, plural, seconds
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TOPICS_NAMED: Final = 4
@@ -35,10 +31,8 @@ class TransactionTimeline:
         `groups` returns the groups whose offsets an ended transaction had committed, as far as they are known.
         """
         self._groups = groups
-        self._zone = zone
-        self._dates = dates
+        self._stamps = Stamps(zone, dates=dates)
         self._everything = everything
-        self._day = ""
         self._open: Value | None = None
         self._partitions = 0
 
@@ -55,7 +49,7 @@ class TransactionTimeline:
             text = kind.replace("_", " ") if self._everything else None
         else:
             text = make_line(value)
-        return [] if text is None else [*self._date(value), f"{self._time(value['time'])} {text}"]
+        return self._stamps.lines(value["time"], text)
 
     def end(self, now_ms: int) -> list[str]:
         """The line of a transaction that is still open."""
@@ -63,7 +57,8 @@ class TransactionTimeline:
             return []
         began, count = self._open["began"], self._partitions
         open_for = f"for {seconds(max(now_ms - began, 0))} of at most {seconds(self._open['timeout_ms'])}"
-        return [f"{self._time(began)} a transaction is open, {open_for}: {plural(count, 'partition')}"]
+        text = f"a transaction is open, {open_for}: {plural(count, 'partition')}"
+        return self._stamps.lines(began, text)[-1:]
 
     def _remember(self, kind: str, value: Value) -> None:
         if kind == "transaction_begun":
@@ -72,16 +67,6 @@ class TransactionTimeline:
             self._partitions = value["partitions"]
         elif kind in _CLOSING:
             self._open = None
-
-    def _date(self, value: Value) -> list[str]:
-        day = format_wall(value["time"], "%Y-%m-%d", self._zone)
-        if day == self._day or not self._dates:
-            return []
-        self._day = day
-        return [f"--- {day}"]
-
-    def _time(self, wall_ms: int) -> str:
-        return format_wall(wall_ms, "%H:%M:%S", self._zone)
 
 
 def producer(value: Value, prefix: str = "") -> str:
@@ -102,15 +87,9 @@ def places(topics: Mapping[str, Sequence[int]] | None, groups: Sequence[str] = (
     return ", ".join(named) or "nothing"
 
 
-def _client(value: Value) -> str:
-    known = [f"client {value['client_id']}" if value.get("client_id") else "", (value.get("host") or "").lstrip("/")]
-    text = ", ".join(one for one in known if one)
-    return f" ({text})" if text else ""
-
-
 def _initialized(value: Value) -> str:
     cause = value["cause"]
-    who = f"{producer(value)}{_client(value)}"
+    who = f"{producer(value)}{client_of(value)}"
     if cause == "new_id":
         return f"{who} began: the id is new"
     if cause == "same_producer":
@@ -147,8 +126,12 @@ def _refused(value: Value) -> str:
     count = value["count"]
     if value["api"] is None:
         return f"{count} more requests were refused, of many clients"
-    who = f"{producer(value)}{_client(value)}" if value.get("producer_id") not in (None, -1) else _client(value).strip()
-    return f"{count} {value['api']} {'request' if count == 1 else 'requests'} of {who} refused: {value['error']}"
+    who = (
+        f"{producer(value)}{client_of(value)}"
+        if value.get("producer_id") not in (None, -1)
+        else client_of(value).strip()
+    )
+    return f"{count} {value['api']} {many('request', count)} of {who} refused: {value['error']}"
 
 
 CAUSES: Final[Mapping[str, str]] = {
@@ -166,7 +149,7 @@ _CLOSING: Final = frozenset({*_ENDED, "producer_initialized", "transactional_id_
 
 _LINES: Final[dict[str, Callable[[Value], str]]] = {
     "producer_initialized": _initialized,
-    "transaction_begun": lambda value: f"a transaction begins: {producer(value)}{_client(value)}",
+    "transaction_begun": lambda value: f"a transaction begins: {producer(value)}{client_of(value)}",
     "partitions_added": lambda value: f"added to the transaction: {places(value['topics'])}",
     "transaction_ending": _ending,
     "producer_fenced": _fenced,

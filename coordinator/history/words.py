@@ -6,8 +6,30 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from muster.coordinator.system.wall_time import format_wall
+
 Value = Mapping[str, Any]
 """The JSON of one event."""
+
+
+class Stamps:
+    """Lines with their time, and each new day with a line before it. `zone`: a datetime.tzinfo; None: the machine's."""
+
+    def __init__(self, zone: Any, *, dates: bool) -> None:
+        self._zone = zone
+        self._dates = dates
+        self._day = ""
+
+    def lines(self, wall_ms: int, text: str | None) -> list[str]:
+        """The lines of an event: none without a text."""
+        if text is None:
+            return []
+        line = f"{format_wall(wall_ms, '%H:%M:%S', self._zone)} {text}"
+        day = format_wall(wall_ms, "%Y-%m-%d", self._zone)
+        if day == self._day or not self._dates:
+            return [line]
+        self._day = day
+        return [f"--- {day}", line]
 
 
 _DRAWN: Final = re.compile("[A-Za-z0-9+/_-]{22}")
@@ -17,9 +39,14 @@ _DRAWN: Final = re.compile("[A-Za-z0-9+/_-]{22}")
 def who(member: Value) -> str:
     """A member in words for people: its instance or its id, its client, its address."""
     name = f"static member {member['instance']}" if member.get("instance") else f"member {short(member['member'])}"
-    known = [f"client {member['client_id']}" if member.get("client_id") else "", (member.get("host") or "").lstrip("/")]
+    return f"{name}{client_of(member)}"
+
+
+def client_of(value: Value) -> str:
+    """A client and its address in brackets, as far as they are known."""
+    known = [f"client {value['client_id']}" if value.get("client_id") else "", (value.get("host") or "").lstrip("/")]
     text = ", ".join(one for one in known if one)
-    return f"{name} ({text})" if text else name
+    return f" ({text})" if text else ""
 
 
 def short(member_id: str) -> str:

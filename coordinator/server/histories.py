@@ -108,7 +108,7 @@ class Histories:
         """The log of this history partition was opened again, or has another leader."""
         found = self._observers.get((topic, index))
         if found is not None and found.journal is not None:
-            found.journal.renew()
+            found.journal.writer.renew()
 
     def hand_over(self, topic: str, index: int) -> Sequence[Row]:
         """Another process leads this history partition now. Returns the rows that are not written yet."""
@@ -119,7 +119,7 @@ class Histories:
         """Write the rows that the previous leader has handed over."""
         found = self.of_groups(index) if topic == GROUP_EVENTS_TOPIC else self.of_transactions(index)
         if found.journal is not None:
-            found.journal.take_over(rows)
+            found.journal.writer.write(rows, self._clock.now())
 
     def close(self) -> None:
         """Write the waiting rows. Nothing is reported after that."""

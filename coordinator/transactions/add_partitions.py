@@ -9,9 +9,8 @@ here is the same, up to `MAX_ORDERED` partitions. Further ones follow the others
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from muster.assignors.java_order import DEFAULT_CAPACITY, capacity_of_copy, spread
@@ -106,13 +105,18 @@ def of_partitions(partitions: Mapping[str, Sized]) -> int:
     return sum([_A_TOPIC + 4 * len(topic) + _A_PARTITION * len(ids) for topic, ids in partitions.items()])
 
 
-_ErrorOf = Callable[[str, int], int]
-"""The error of one partition."""
-NO_ERRORS: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
+_Decision = tuple[int, Partitions | None]
+"""The error of all partitions. Or NONE with the partitions of the open transaction: others are refused."""
 
 
-def _none(_topic: str, _partition: int) -> int:
-    return ErrorCode.NONE
+_NO_ERROR: Final[_Decision] = (ErrorCode.NONE, None)
+
+
+def _error_of(decision: _Decision, topic: str, partition: int) -> int:
+    error, present = decision
+    if present is None or partition in present.get(topic, ()):
+        return error
+    return ErrorCode.TRANSACTION_ABORTABLE
 
 
 def handle(step: Step, command: TransactionCommand, request: AddPartitionsToTxnRequest) -> None:
@@ -124,32 +128,31 @@ def handle(step: Step, command: TransactionCommand, request: AddPartitionsToTxnR
         for topic in row.topics:
             topics.setdefault(topic.name, []).extend(topic.partitions)
         asked = PartitionsAsked(row.transactional_id, row.producer_id, row.producer_epoch, row.verify_only, topics)
-        error_of, used = _decide(step, command, asked, left)
+        decision, used = _decide(step, command, asked, left)
         left -= used
-        rows.append(_result(row, error_of))
+        rows.append(_result(row, decision))
     step.reply(command.respond, AddPartitionsToTxnResponse(0, ErrorCode.NONE, rows))
 
 
 def handle_one(step: Step, command: TransactionCommand, asked: PartitionsAsked) -> None:
     """Answer the server's own check."""
-    error_of, _ = _decide(step, command, asked, step.max_bytes - HEADER)
-    errors: Mapping[tuple[str, int], int] = NO_ERRORS
-    if error_of is not _none:
-        errors = {place: error for place in asked.all_with(0) if (error := error_of(*place))}
+    decision, _ = _decide(step, command, asked, step.max_bytes - HEADER)
+    errors: dict[tuple[str, int], int] = {}
+    if decision != _NO_ERROR:
+        errors = {place: error for place in asked.all_with(0) if (error := _error_of(decision, *place))}
     step.reply(command.respond, PartitionErrors(asked, errors))
 
 
-def _decide(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: int) -> tuple[_ErrorOf, int]:
-    """Add the partitions, or only check them. Returns the error of each, and how many of the `left` bytes were used."""
-    used = 0
+def _decide(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: int) -> tuple[_Decision, int]:
+    """Add the partitions, or only check them. Returns how many of the `left` bytes were used, too."""
+    used, present = 0, None
     if asked.verify_only:
-        error, error_of = _verify(step, asked)
+        error, present = _verify(step, asked)
     else:
         error, used = _add(step, command, asked, left)
-        error_of = _same(error)
     if error:
         step.refused(command, asked.transactional_id, asked.producer_id, asked.producer_epoch, error)
-    return error_of, used
+    return (error, present), used
 
 
 def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: int) -> tuple[int, int]:
@@ -257,25 +260,17 @@ def _not_there(present: Partitions, topics: Mapping[str, Sequence[int]]) -> dict
     return more
 
 
-def _verify(step: Step, asked: PartitionsAsked) -> tuple[int, _ErrorOf]:
-    """Check whether each partition is part of the open transaction. Returns the error of all, and that of each."""
-    one = step.state.transactions.get(asked.transactional_id)
-    error: int
+def _verify(step: Step, asked: PartitionsAsked) -> _Decision:
     if not asked.transactional_id:
-        error = ErrorCode.INVALID_REQUEST
-    elif one is None:
-        error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    elif not (error := _not_the_producer(one, asked)):
-        if one.state not in ENDING:
-            present = one.partitions
-            return (
-                error,
-                lambda topic, partition: (
-                    ErrorCode.NONE if partition in present.get(topic, ()) else ErrorCode.TRANSACTION_ABORTABLE
-                ),
-            )
-        error = ErrorCode.CONCURRENT_TRANSACTIONS
-    return error, _same(error)
+        return ErrorCode.INVALID_REQUEST, None
+    one = step.state.transactions.get(asked.transactional_id)
+    if one is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING, None
+    if error := _not_the_producer(one, asked):
+        return error, None
+    if one.state in ENDING:
+        return ErrorCode.CONCURRENT_TRANSACTIONS, None
+    return ErrorCode.NONE, one.partitions
 
 
 def _not_the_producer(one: Transaction, asked: PartitionsAsked) -> int:
@@ -284,16 +279,12 @@ def _not_the_producer(one: Transaction, asked: PartitionsAsked) -> int:
     return ErrorCode.NONE if asked.producer_epoch == one.producer_epoch else ErrorCode.PRODUCER_FENCED
 
 
-def _same(error: int) -> _ErrorOf:
-    return (lambda _topic, _partition: error) if error else _none
-
-
-def _result(asked: AddPartitionsToTxnTransaction, error_of: _ErrorOf) -> AddPartitionsToTxnResult:
+def _result(asked: AddPartitionsToTxnTransaction, decision: _Decision) -> AddPartitionsToTxnResult:
     topics = [
         AddPartitionsToTxnTopicResult(
             topic.name,
             [
-                AddPartitionsToTxnPartitionResult(partition, error_of(topic.name, partition))
+                AddPartitionsToTxnPartitionResult(partition, _error_of(decision, topic.name, partition))
                 for partition in topic.partitions
             ],
         )

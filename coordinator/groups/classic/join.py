@@ -233,6 +233,55 @@ def _fits(group: ClassicGroup, member_id: str, request: JoinGroupRequest) -> boo
 # ---- actions
 
 
+def _is_too_large(step: Step, group: ClassicGroup, join: CheckedJoin, member_id: str) -> bool:
+    """Whether the group's record would exceed its limit, with the instance under that id."""
+    record = records.group_metadata(group)
+    old_id = group.static_ids[join.request.group_instance_id or ""]
+    chosen = next((data for name, data in join.protocols if name == group.protocol_name), b"")
+    assert isinstance(record.value, GroupMetadataValue)
+    for one in record.value.members:
+        if one.member_id == old_id:
+            one.member_id, one.subscription = member_id, chosen
+    if record.value.leader == old_id:
+        record.value.leader = member_id
+    shares = sum(len(one.assignment) for one in group.members.values())
+    return is_too_large(step, [record], records.texts(group) + len(member_id) + len(chosen) + shares)
+
+
+def _replace_member(step: Step, group: ClassicGroup, join: CheckedJoin) -> Member:
+    """The instance continues under a new id. Parked requests of the old incarnation are fenced at once."""
+    request, member_id = join.request, join.new_id
+    instance_id = request.group_instance_id or ""
+    old_id = group.static_ids[instance_id]
+    member = group.members[old_id]
+    answer_join(step, group, member, join_refusal(old_id, ErrorCode.FENCED_INSTANCE_ID))
+    if member.parked_sync is not None:
+        step.reply(member.parked_sync, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+        member.parked_sync = None
+    group.rename(instance_id, member_id)
+    member.is_new = False
+    restart_session(step, member)  # by the old session timeout: Kafka sets the new one only after this
+    has_joined(step, member)
+    group.update(member, join.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+    history.replaced(step, group, member, old_id, request.reason)
+    return member
+
+
+def _answer_in_place(step: Step, group: ClassicGroup, command: JoinCommand, member: Member, old_leader: str) -> None:
+    """The vote has the same winner: record the new id, and answer with the present generation.
+
+    From v9 on the leader's answer says that it must skip the assignment (KIP-814). An older version has no field for
+    that. The leader then gets a follower's answer, with the id that led before this request.
+    """
+    step.record(records.group_metadata(group))
+    leads = command.supports_skip_assignment and member.member_id == group.leader_id
+    response = present(group, member, full=leads)
+    response.skip_assignment = leads
+    if not command.supports_skip_assignment:
+        response.leader = old_leader
+    step.reply(command.respond, response)
+
+
 def _hand_out_id(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
     member_id = join.new_id
     rebalance.hand_out(step, group, member_id, join.request.session_timeout_ms)
@@ -289,19 +338,18 @@ def _repeat(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
 
 
 def _replace(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
-    member = replace_static_member(step, group, join.request, join.new_id, join.protocols)
+    member = _replace_member(step, group, join)
     _park(step, group, join, member, events.STATIC_MEMBER_BACK)
 
 
 def _replace_in_place(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
-    request = join.request
     old_leader = group.leader_id or ""
-    if replacement_is_too_large(step, group, request, join.new_id, join.protocols):
-        _refuse(step, join.command, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+    if _is_too_large(step, group, join, join.new_id):
+        _refuse(step, join.command, join.request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
         return
-    member = replace_static_member(step, group, request, join.new_id, join.protocols)
+    member = _replace_member(step, group, join)
     if group.vote() == group.protocol_name:
-        answer_in_place(step, group, join.command, member, old_leader)
+        _answer_in_place(step, group, join.command, member, old_leader)
     else:
         _park(step, group, join, member, events.STATIC_MEMBER_BACK)
 
@@ -330,55 +378,3 @@ _REFUSALS: Final = {
     # The id was handed out to a client without an instance id: Kafka fails there, and names no member id.
     FAIL: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-
-
-def replacement_is_too_large(
-    step: Step, group: ClassicGroup, request: JoinGroupRequest, member_id: str, protocols: Protocols
-) -> bool:
-    """Whether the group's record would exceed its limit, with the instance under that id."""
-    record = records.group_metadata(group)
-    old_id = group.static_ids[request.group_instance_id or ""]
-    chosen = next((data for name, data in protocols if name == group.protocol_name), b"")
-    assert isinstance(record.value, GroupMetadataValue)
-    for one in record.value.members:
-        if one.member_id == old_id:
-            one.member_id, one.subscription = member_id, chosen
-    if record.value.leader == old_id:
-        record.value.leader = member_id
-    shares = sum(len(one.assignment) for one in group.members.values())
-    return is_too_large(step, [record], records.texts(group) + len(member_id) + len(chosen) + shares)
-
-
-def replace_static_member(
-    step: Step, group: ClassicGroup, request: JoinGroupRequest, member_id: str, protocols: Protocols
-) -> Member:
-    """The instance continues under `member_id`. Parked requests of the old incarnation are fenced at once."""
-    instance_id = request.group_instance_id or ""
-    old_id = group.static_ids[instance_id]
-    member = group.members[old_id]
-    answer_join(step, group, member, join_refusal(old_id, ErrorCode.FENCED_INSTANCE_ID))
-    if member.parked_sync is not None:
-        step.reply(member.parked_sync, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
-        member.parked_sync = None
-    group.rename(instance_id, member_id)
-    member.is_new = False
-    restart_session(step, member)  # by the old session timeout: Kafka sets the new one only after this
-    has_joined(step, member)
-    group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-    history.replaced(step, group, member, old_id, request.reason)
-    return member
-
-
-def answer_in_place(step: Step, group: ClassicGroup, command: JoinCommand, member: Member, old_leader: str) -> None:
-    """The vote has the same winner: record the new id, and answer with the present generation.
-
-    From v9 on the leader's answer says that it must skip the assignment (KIP-814). An older version has no field for
-    that. The leader then gets a follower's answer, with the id that led before this request.
-    """
-    step.record(records.group_metadata(group))
-    leads = command.supports_skip_assignment and member.member_id == group.leader_id
-    response = present(group, member, full=leads)
-    response.skip_assignment = leads
-    if not command.supports_skip_assignment:
-        response.leader = old_leader
-    step.reply(command.respond, response)

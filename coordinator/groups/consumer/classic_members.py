@@ -12,7 +12,17 @@ from typing import Protocol
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.state import State, Step
-from muster.coordinator.groups.consumer import checks, heartbeat, history, leave, reconcile, records, target, topics
+from muster.coordinator.groups.consumer import (
+    checks,
+    heartbeat,
+    history,
+    leave,
+    reconcile,
+    records,
+    replay,
+    target,
+    topics,
+)
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import Joined
 from muster.coordinator.groups.consumer.group import CONSUMER, ConsumerGroup, is_free
@@ -122,7 +132,7 @@ def _join(
     if replaced is not None:
         heartbeat.replace(step, group, replaced, member_id)
     if description != before:
-        records.record_member(step, group.group_id, member_id, description)
+        replay.record_member(step, group.group_id, member_id, description)
     member = group.members[member_id]
     cause = events.SUBSCRIPTION_CHANGED
     if one is None:

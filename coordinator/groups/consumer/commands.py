@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from muster.assignors.assignor import Assignment, Member, Topic
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.groups.consumer.group import Resolved, topics_of
-from muster.coordinator.groups.consumer.member import NOTHING, Description, TargetAssignment
+from muster.coordinator.groups.consumer.group import topics_of
+from muster.coordinator.groups.consumer.member import NOTHING, Description, Resolved, TargetAssignment
 from muster.coordinator.state_machine.interface import Client, Command
 from muster.protocol.message import Message
 

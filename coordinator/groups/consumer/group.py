@@ -9,23 +9,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, NEWEST_COMMIT, SINCE_COMMIT, Partitions
 from muster.coordinator.groups.common.image import TopicImage
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.consumer import kafka_order
-from muster.coordinator.groups.consumer.kafka_order import record_keys
 from muster.coordinator.groups.consumer.member import (
     NOTHING,
     STABLE,
     ConsumerMember,
     Description,
     Position,
+    Resolved,
     TargetAssignment,
     epochs_of,
     state_of,
 )
+from muster.coordinator.groups.consumer.records import record_keys
 from muster.coordinator.state_machine.deadlines import Deadlines
 from muster.coordinator.state_machine.interface import Command
 from muster.protocol.errors import ErrorCode
@@ -39,15 +40,6 @@ NO_ASSIGNMENT: Final = 0
 """The value in place of an epoch when no targets are being computed."""
 NEVER_HASHED: Final = -1
 NOT_THERE: Final[Mapping[int, int]] = MappingProxyType({})
-
-
-class Resolved(NamedTuple):
-    """The topics that a regular expression matched (ConsumerGroupRegularExpressionValue)."""
-
-    topics: tuple[str, ...]
-    version: int
-    """The version of the image of the topics."""
-    timestamp_ms: int
 
 
 class ConsumerGroup:
@@ -249,10 +241,6 @@ class ConsumerGroup:
         self.classic_count -= description.classic is not None
 
     # ---- questions of other modules
-
-    def topics_of(self, description: Description) -> Iterable[str]:
-        """The names of all topics that a member with this description subscribes to."""
-        return topics_of(description, self.resolved)
 
     def counts_alike(self) -> bool:
         """Whether Kafka counts that all members of a group with patterns have equal subscriptions.

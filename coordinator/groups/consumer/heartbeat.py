@@ -13,7 +13,7 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.records import tombstones
 from muster.coordinator.groups.common.state import State, Step
-from muster.coordinator.groups.consumer import checks, history, leave, reconcile, records, target, topics
+from muster.coordinator.groups.consumer import checks, history, leave, reconcile, records, replay, target, topics
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
@@ -96,7 +96,7 @@ def _beat(
     if sender.replaced is not None:
         replace(step, group, sender.replaced, sender.member_id)
     if description is not before:
-        records.record_member(step, request.group_id, sender.member_id, description)
+        replay.record_member(step, request.group_id, sender.member_id, description)
     group = _there(step, request.group_id)
     member = group.members[sender.member_id]
     has_news = are_topics_others(step, group, before)

@@ -8,7 +8,7 @@ by id.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from types import MappingProxyType
@@ -25,20 +25,6 @@ from muster.assignors.java_order import (
 )
 from muster.coordinator.groups.consumer.member import CurrentAssignment, TargetAssignment
 from muster.protocol.hashing import java_string_hash
-from muster.protocol.message import Message
-from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-)
-from muster.protocol.messages.group_records.consumer_group_member_metadata import ConsumerGroupMemberMetadataKey
-from muster.protocol.messages.group_records.consumer_group_metadata import ConsumerGroupMetadataKey
-from muster.protocol.messages.group_records.consumer_group_partition_metadata import ConsumerGroupPartitionMetadataKey
-from muster.protocol.messages.group_records.consumer_group_regular_expression import ConsumerGroupRegularExpressionKey
-from muster.protocol.messages.group_records.consumer_group_target_assignment_member import (
-    ConsumerGroupTargetAssignmentMemberKey,
-)
-from muster.protocol.messages.group_records.consumer_group_target_assignment_metadata import (
-    ConsumerGroupTargetAssignmentMetadataKey,
-)
 
 MAX_ORDERED: Final = 200
 """Names that are put in the order of a TimelineHashMap: some ms. More names stay in their order of insertion."""
@@ -216,16 +202,3 @@ def timeline(names: Iterable[str], slots: int) -> list[str]:
     shift = 65 - slots.bit_length()
     found.reverse()
     return sorted(found, key=lambda name: (java_string_hash(name) * _FACTOR & _MASK) >> shift)
-
-
-def record_keys(group_id: str, member_ids: Sequence[str], patterns: Collection[str]) -> list[Message]:
-    """The keys in the order in which Kafka deletes them. `patterns`: the resolved ones."""
-    keys: list[Message] = [ConsumerGroupCurrentMemberAssignmentKey(group_id, one) for one in member_ids]
-    keys += [ConsumerGroupTargetAssignmentMemberKey(group_id, one) for one in member_ids]
-    keys.append(ConsumerGroupTargetAssignmentMetadataKey(group_id))
-    keys += [ConsumerGroupMemberMetadataKey(group_id, one) for one in member_ids]
-    in_order = timeline(patterns, slots_for(len(patterns)))
-    keys += [ConsumerGroupRegularExpressionKey(group_id, one) for one in in_order]
-    # This key is included even without such a record, as on Kafka.
-    keys += [ConsumerGroupPartitionMetadataKey(group_id), ConsumerGroupMetadataKey(group_id)]
-    return keys

@@ -201,6 +201,15 @@ NOBODY: Final = Description(None, None, "", "", (), NO_PATTERN, ANY_TIMEOUT, Non
 """The description of a member that has sent nothing yet."""
 
 
+class Resolved(NamedTuple):
+    """The topics that a regular expression matched (ConsumerGroupRegularExpressionValue)."""
+
+    topics: tuple[str, ...]
+    version: int
+    """The version of the image of the topics."""
+    timestamp_ms: int
+
+
 class Position(NamedTuple):
     """The progress of a member towards its target: the fields of its ConsumerGroupCurrentMemberAssignmentValue."""
 

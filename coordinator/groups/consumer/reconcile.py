@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from muster.coordinator.groups.common.state import Step
-from muster.coordinator.groups.consumer import history, kafka_order, records
+from muster.coordinator.groups.consumer import history, kafka_order, replay
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.group import ConsumerGroup, free_partitions
 from muster.coordinator.groups.consumer.member import (
@@ -85,7 +85,7 @@ def maybe_reconcile(
             kafka_order.stepped(position.assigned, after.assigned),
             kafka_order.stepped(position.assigned, after.revoking),
         )
-    records.record_current(step, group, member, after, *tables)
+    replay.record_current(step, group, member, after, *tables)
     history.position_changed(step, group, member, position)
     if member.description.classic is None:
         update_revocation_timer(step, member)

@@ -12,14 +12,13 @@ from typing import Any, Final, TypeVar
 
 from muster.coordinator.groups.common.records import PackedRecord, is_too_large, tombstone
 from muster.coordinator.groups.common.state import Step
-from muster.coordinator.groups.consumer import kafka_order, replay
-from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved
+from muster.coordinator.groups.consumer import kafka_order
 from muster.coordinator.groups.consumer.kafka_order import Tables
 from muster.coordinator.groups.consumer.member import (
-    ConsumerMember,
     CurrentAssignment,
     Description,
     Position,
+    Resolved,
     Row,
     TargetAssignment,
 )
@@ -269,6 +268,19 @@ def member_removed(group_id: str, member_id: str) -> list[Record]:
     ]
 
 
+def record_keys(group_id: str, member_ids: Sequence[str], patterns: Collection[str]) -> list[Message]:
+    """The keys in the order in which Kafka deletes them. `patterns`: the resolved ones."""
+    keys: list[Message] = [ConsumerGroupCurrentMemberAssignmentKey(group_id, one) for one in member_ids]
+    keys += [ConsumerGroupTargetAssignmentMemberKey(group_id, one) for one in member_ids]
+    keys.append(ConsumerGroupTargetAssignmentMetadataKey(group_id))
+    keys += [ConsumerGroupMemberMetadataKey(group_id, one) for one in member_ids]
+    in_order = kafka_order.timeline(patterns, kafka_order.slots_for(len(patterns)))
+    keys += [ConsumerGroupRegularExpressionKey(group_id, one) for one in in_order]
+    # This key is included even without such a record, as on Kafka.
+    keys += [ConsumerGroupPartitionMetadataKey(group_id), ConsumerGroupMetadataKey(group_id)]
+    return keys
+
+
 def is_more_than_fits(step: Step, made: list[Record], times: int = 1) -> bool:
     """Whether these records, so many times, exceed one batch together with the records of the step."""
     most = sum([_most_bytes(one) for one in made])
@@ -304,36 +316,3 @@ def _most_of_texts(texts: Collection[str]) -> int:
     if all(map(str.isascii, texts)):
         return count + (1 if longest < ONE_BYTE else 3) * len(texts)
     return 4 * count + 3 * len(texts)
-
-
-# ---- decisions as values: recorded, and applied to the state as they are. Tests compare them with a replay of the
-# records.
-
-
-def record_member(step: Step, group_id: str, member_id: str, description: Description) -> None:
-    """Record the description of a member as `step.record` does, without decoding the record."""
-    step.records.append(member_metadata(group_id, member_id, description))
-    replay.apply_member(step.state, group_id, member_id, description)
-
-
-def record_current(
-    step: Step,
-    group: ConsumerGroup,
-    member: ConsumerMember,
-    position: Position,
-    assigned: Tables = kafka_order.NEW,
-    revoking: Tables = kafka_order.NEW,
-) -> None:
-    """Record the position of a member (see `current`), as `step.record` does."""
-    step.records.append(current(group.group_id, member.member_id, position, assigned, revoking))
-    replay.apply_position(group, member, position)
-
-
-def record_targets(
-    step: Step, group: ConsumerGroup, made: Sequence[Record], member_targets: Iterable[tuple[str, TargetAssignment]]
-) -> None:
-    """Record the new targets of members (see `target`), as `step.record_all` does."""
-    step.records += made
-    members, targets = group.members, group.targets
-    for member_id, member_target in member_targets:
-        targets[members[member_id].member_id] = member_target

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from sys import intern
 from typing import Final
 
-from muster.coordinator.groups.common.state import SharedValues, State
-from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, consumer_group
+from muster.coordinator.groups.common.state import Replay, SharedValues, State, Step
+from muster.coordinator.groups.consumer import kafka_order, records
+from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
+from muster.coordinator.groups.consumer.kafka_order import Tables
 from muster.coordinator.groups.consumer.member import (
     NOTHING,
     Classic,
@@ -15,11 +17,15 @@ from muster.coordinator.groups.consumer.member import (
     CurrentAssignment,
     Description,
     Position,
+    Resolved,
+    TargetAssignment,
     current_assignment,
     stop_timers,
     target_assignment,
     with_shared_tuples,
 )
+from muster.coordinator.state_machine.interface import Record
+from muster.protocol.message import Message
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -241,3 +247,46 @@ def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
     known = group.members.get(member_id)
     # A string is interned only when needed: the table of interned strings costs as much as a short string.
     return known or group.add_member(intern(member_id) if member_id in group.targets else member_id)
+
+
+RECORDS: Final[Mapping[type[Message], Replay]] = {
+    ConsumerGroupMemberMetadataKey: replay_member,
+    ConsumerGroupMetadataKey: replay_epoch,
+    ConsumerGroupPartitionMetadataKey: replay_partition_metadata,
+    ConsumerGroupTargetAssignmentMemberKey: replay_target,
+    ConsumerGroupTargetAssignmentMetadataKey: replay_target_epoch,
+    ConsumerGroupCurrentMemberAssignmentKey: replay_current,
+    ConsumerGroupRegularExpressionKey: replay_pattern,
+}
+"""The functions by the type of the key."""
+
+# ---- decisions as values: recorded, and applied to the state as they are. Tests compare them with a replay.
+
+
+def record_member(step: Step, group_id: str, member_id: str, description: Description) -> None:
+    """Record the description of a member as `step.record` does, without decoding the record."""
+    step.records.append(records.member_metadata(group_id, member_id, description))
+    apply_member(step.state, group_id, member_id, description)
+
+
+def record_current(
+    step: Step,
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    position: Position,
+    assigned: Tables = kafka_order.NEW,
+    revoking: Tables = kafka_order.NEW,
+) -> None:
+    """Record the position of a member (see `current`), as `step.record` does."""
+    step.records.append(records.current(group.group_id, member.member_id, position, assigned, revoking))
+    apply_position(group, member, position)
+
+
+def record_targets(
+    step: Step, group: ConsumerGroup, made: Sequence[Record], member_targets: Iterable[tuple[str, TargetAssignment]]
+) -> None:
+    """Record the new targets of members (see `target`), as `step.record_all` does."""
+    step.records += made
+    members, targets = group.members, group.targets
+    for member_id, member_target in member_targets:
+        targets[members[member_id].member_id] = member_target

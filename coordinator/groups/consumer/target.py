@@ -17,12 +17,18 @@ from muster.assignors.java_order import string_order
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import Step
-from muster.coordinator.groups.consumer import history, kafka_order, records
+from muster.coordinator.groups.consumer import history, kafka_order, records, replay
 from muster.coordinator.groups.consumer.checks import names_of
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, AssignmentWanted
-from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, topics_of
+from muster.coordinator.groups.consumer.group import ConsumerGroup, topics_of
 from muster.coordinator.groups.consumer.kafka_order import Tables
-from muster.coordinator.groups.consumer.member import NOTHING, Description, TargetAssignment, target_assignment
+from muster.coordinator.groups.consumer.member import (
+    NOTHING,
+    Description,
+    Resolved,
+    TargetAssignment,
+    target_assignment,
+)
 from muster.coordinator.groups.consumer.topics import existing_topics
 from muster.coordinator.state_machine.interface import Record
 
@@ -246,7 +252,7 @@ def apply(
             made.append(record)
     epoch = records.target_epoch(group.group_id, wanted.epoch, step.now.wall_ms)
     if not records.is_more_than_fits(step, [*made, epoch]):
-        records.record_targets(
+        replay.record_targets(
             step, group, made, [(member_id, member_target) for member_id, _, member_target in changes]
         )
         step.record(epoch)

@@ -21,8 +21,8 @@ from muster.coordinator.groups.common.state import Step
 from muster.coordinator.groups.consumer import history, records
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand, TopicsFound, TopicsWanted
-from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, consumer_group
-from muster.coordinator.groups.consumer.member import Description
+from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group, topics_of
+from muster.coordinator.groups.consumer.member import Description, Resolved
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode
 
@@ -138,7 +138,7 @@ class ExistingTopics:
         if known is None:
             if len(self._ids) == SUBSCRIPTIONS_KEPT:
                 self._ids.clear()
-            ids = {by_name[name].topic_id for name in group.topics_of(description) if name in by_name}
+            ids = {by_name[name].topic_id for name in topics_of(description, group.resolved) if name in by_name}
             # the description keeps its tuple of names alive, so no other tuple can get the same id()
             known = self._ids[key] = description, ids
         return known[1]

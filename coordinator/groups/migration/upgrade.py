@@ -287,7 +287,7 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record
     step.record(records.group_epoch(group_id, epoch, metadata_hash))
     made = step.state.groups[group_id]  # also without members: a member had begun to join then
     assert isinstance(made, ConsumerGroup)
-    records.record_targets(step, made, targets, [(row.member_id, row.read.member_target) for row in rows])
+    replay.record_targets(step, made, targets, [(row.member_id, row.read.member_target) for row in rows])
     step.record(records.target_epoch(group_id, epoch, 0))
     step.records += currents
     for row in rows:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from sys import intern
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from muster.coordinator.groups.common import records
 from muster.coordinator.groups.common.committed_offsets import pack_offset
@@ -39,6 +39,7 @@ from muster.protocol.messages.offset_commit import (
 from muster.protocol.records import OFFSETS
 from muster.protocol.wire import uv
 
+Row = TypeVar("Row")
 OFFSET_RECORD_BYTES: Final = 59
 """Bytes of the record of an offset, without the names of its group and topic and its metadata.
 
@@ -104,17 +105,15 @@ def least_bytes(group_id: str, topic: OffsetCommitRequestTopic) -> int:
 def same_for_all(asked: OffsetCommitRequest | OffsetCommitResponse, error: int) -> OffsetCommitResponse:
     """Every partition gets the error, unless a response has another error already. There is no top-level error."""
     topics = [
-        OffsetCommitResponseTopic(
-            topic.name,
-            topic.topic_id,
-            [
-                OffsetCommitResponsePartition(one.partition_index, getattr(one, "error_code", 0) or error)
-                for one in topic.partitions
-            ],
-        )
+        OffsetCommitResponseTopic(topic.name, topic.topic_id, rows_with(OffsetCommitResponsePartition, topic, error))
         for topic in asked.topics
     ]
     return OffsetCommitResponse(0, topics)
+
+
+def rows_with(make: Callable[[int, int], Row], topic: Any, error: int) -> list[Row]:
+    """A row for each partition of a topic, with this error unless it has another one already."""
+    return [make(one.partition_index, getattr(one, "error_code", 0) or error) for one in topic.partitions]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -160,7 +159,7 @@ _TIME_SIZE: Final = 8
 """A value of version 4: version, offset and leader epoch, metadata after its length, commit timestamp, tags."""
 
 
-Row = tuple[str, int, Callable[..., bytes], bytes, bytes, bytes, bytes, bytes]
+TemplateRow = tuple[str, int, Callable[..., bytes], bytes, bytes, bytes, bytes, bytes]
 """One partition of a template: topic, partition, `pack`, `before`, `between`, `after`, topic id, metadata in UTF-8.
 
 `pack(before, offset, leader epoch, between, commit timestamp, after)` makes the bytes of the record in a batch.
@@ -175,7 +174,7 @@ class CommitTemplate:
 
     __slots__ = ("epoch", "group_id", "instance_id", "member_id", "most_size", "response", "rows", "size")
 
-    def __init__(self, group_id: str, request: OffsetCommitRequest, rows: Sequence[Row], size: int) -> None:
+    def __init__(self, group_id: str, request: OffsetCommitRequest, rows: Sequence[TemplateRow], size: int) -> None:
         self.group_id = group_id
         self.member_id = request.member_id
         self.instance_id = request.group_instance_id
@@ -197,7 +196,7 @@ def prepare_commit(
         return None
     # Interned, as in the state: equal strings are the same objects, whose comparison is fast.
     group_id = intern(request.group_id)
-    rows: list[Row] = []
+    rows: list[TemplateRow] = []
     size = 0
     for topic in request.topics:
         name, topic_id = intern(topic.name), id_of(state.image, topic)
@@ -224,7 +223,7 @@ def _is_refused(state: State, request: OffsetCommitRequest, version: int) -> boo
 
 def _row(
     shared: SharedValues, group_id: str, topic: str, partition: int, metadata: str, topic_id: bytes
-) -> tuple[Row, int]:
+) -> tuple[TemplateRow, int]:
     record = records.offset_commit(group_id, topic, partition, 0, 0, metadata, 0, -1, topic_id)
     key, value = encode_record(OFFSETS, record)
     assert value is not None

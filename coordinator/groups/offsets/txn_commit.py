@@ -14,7 +14,7 @@ from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.records import is_too_large
 from muster.coordinator.groups.common.state import Step
-from muster.coordinator.groups.offsets.commit import OFFSET_RECORD_BYTES, is_longer
+from muster.coordinator.groups.offsets.commit import OFFSET_RECORD_BYTES, is_longer, rows_with
 from muster.coordinator.state_machine.interface import Command, Producer, Record
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
@@ -85,13 +85,7 @@ def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitReques
 def same_for_all(asked: TxnOffsetCommitRequest | TxnOffsetCommitResponse, error: int) -> TxnOffsetCommitResponse:
     """As `commit.same_for_all`."""
     topics = [
-        TxnOffsetCommitResponseTopic(
-            topic.name,
-            [
-                TxnOffsetCommitResponsePartition(one.partition_index, getattr(one, "error_code", 0) or error)
-                for one in topic.partitions
-            ],
-        )
+        TxnOffsetCommitResponseTopic(topic.name, rows_with(TxnOffsetCommitResponsePartition, topic, error))
         for topic in asked.topics
     ]
     return TxnOffsetCommitResponse(0, topics)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.groups.unsupported_group import UnsupportedGroup, kind_of
+from muster.coordinator.groups.unsupported_group import UnsupportedGroup, prefix_of
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -252,4 +252,4 @@ def test_the_last_records_decide_the_type_of_a_group() -> None:
 
 
 def test_a_classic_record_has_no_unsupported_group_type() -> None:
-    assert kind_of(GroupMetadataKey("g")) is None
+    assert prefix_of(GroupMetadataKey("g")) is None

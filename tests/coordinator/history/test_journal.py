@@ -220,7 +220,7 @@ def test_so_many_events_wait_for_a_log(bench: Bench, monkeypatch: pytest.MonkeyP
     bench.log.fails = False
     bench.tell(CREATED, CREATED, CREATED)
     with capture_logs() as lines:
-        bench.journal.renew()
+        bench.journal.writer.renew()
     assert [(line["log_level"], line["lost"]) for line in lines] == [("warning", 2)]
     assert bench.told() == [(b"g", "group_created")] * 2
 
@@ -233,7 +233,7 @@ def test_a_log_that_comes_is_opened_at_once(bench: Bench) -> None:
     assert lines == []
     bench.is_here = True
     bench.advance(1)
-    bench.journal.renew()
+    bench.journal.writer.renew()
     assert bench.told() == [(b"g", "group_created")]
 
 
@@ -270,14 +270,14 @@ def test_the_next_leader_writes_what_waits_when_a_partition_moves(bench: Bench) 
     assert bench.told() == [(b"g", "group_created")]
     other = Bench()
     other.is_here = False  # its log comes a little later
-    other.journal.take_over(rows)
+    other.journal.writer.write(rows, other.clock.now())
     other.is_here = True
-    other.journal.renew()
+    other.journal.writer.renew()
     assert other.told() == [(b"g", "group_created"), (b"g", "requests_refused")]
     assert other.log.rows[1][1]["count"] == 2
     # it is led here once more
     bench.is_here = True
-    bench.journal.renew()
+    bench.journal.writer.renew()
     assert bench.journal.hand_over() == []
     bench.tell(CREATED)
     assert bench.told() == [(b"g", "group_created")] * 2

@@ -153,11 +153,11 @@ def test_the_next_leader_writes_what_waits_when_a_partition_moves(bench: Bench) 
     def gone() -> Any:
         raise LogOffline("__transaction_events-7", "this node has it not, or not yet", is_reported=True)
 
-    bench.journal._writer._open_log = gone
+    bench.journal.writer._open_log = gone
     with capture_logs() as logs:
         rows = bench.journal.hand_over()
         bench.clock.advance(LATEST_MS)
     assert not logs
     other = Bench()
-    other.journal.take_over(rows)
+    other.journal.writer.write(rows, other.clock.now())
     assert [value["kind"] for _, value in other.rows] == ["transaction_begun", "requests_refused"]

@@ -13,7 +13,6 @@ from muster.coordinator.groups.common.records import pack, size_of
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import State, Step
 from muster.coordinator.groups.consumer import checks, kafka_order, reconcile, records
-from muster.coordinator.groups.consumer.group import Resolved
 from muster.coordinator.groups.consumer.kafka_order import Tables
 from muster.coordinator.groups.consumer.member import (
     NOTHING,
@@ -23,6 +22,7 @@ from muster.coordinator.groups.consumer.member import (
     CurrentAssignment,
     Description,
     Position,
+    Resolved,
 )
 from muster.coordinator.state_machine.interface import Now
 from muster.protocol.errors import ErrorCode

@@ -12,7 +12,7 @@ from muster.coordinator.groups.common.records import HEADER, pack, size_of
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets import txn_commit
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
-from muster.coordinator.groups.unsupported_group import SHARE, STABLE, UnsupportedGroup
+from muster.coordinator.groups.unsupported_group import STABLE, UnsupportedGroup
 from muster.coordinator.state_machine.interface import Client, EndTransaction, TransactionalBatch
 from muster.coordinator.system.jobs import at_once
 from muster.protocol.errors import ErrorCode
@@ -314,12 +314,13 @@ def test_a_refused_transactional_commit_is_reported(harness: Producers) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "errors"), [("consumer", [0, UNKNOWN_MEMBER, UNKNOWN_MEMBER]), (SHARE, [ErrorCode.GROUP_ID_NOT_FOUND] * 3)]
+    ("prefix", "errors"),
+    [("StreamsGroup", [0, UNKNOWN_MEMBER, UNKNOWN_MEMBER]), ("ShareGroup", [ErrorCode.GROUP_ID_NOT_FOUND] * 3)],
 )
 def test_transactional_commits_to_unsupported_groups_are_answered_by_type(
-    harness: Producers, kind: str, errors: list[int]
+    harness: Producers, prefix: str, errors: list[int]
 ) -> None:
-    group = harness.core.state.groups["g"] = UnsupportedGroup("g", kind)
+    group = harness.core.state.groups["g"] = UnsupportedGroup("g", prefix)
     group.state = STABLE
     assert [harness.txn(), harness.txn("x", 1), harness.txn("x", -1)] == errors
 
