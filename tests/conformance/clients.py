@@ -24,7 +24,7 @@ class Clients:
         self.assignments: defaultdict[str, set[int]] = defaultdict(set)
         """The partitions that each consumer has at present (of the one topic it reads)."""
         self.rebalances: defaultdict[str, list[str]] = defaultdict(list)
-        """What each consumer's listener was told: "assigned 1 2", "revoked 3", "lost 4"."""
+        """The calls of each consumer's listener, such as "assigned 1 2", "revoked 3" or "lost 4"."""
         self.answers: list[str] = []
         """`produced N`, `stopped NAME`, in the order they came."""
         self.failures: list[str] = []

@@ -203,11 +203,11 @@ class Cluster:
             for _ in range(3):
                 answer.string()
             _, had = decode_worker_state(answer.data())
-            _, told = decode_assignment(answer.data())
+            _, assignment = decode_assignment(answer.data())
             work = set(from_rows(had.assignment.assigned)) if had.assignment is not None else set()
-            work -= set(from_rows(told.revoked))
-            running[_port(had.url)] = work | set(from_rows(told.assigned))
-            delay_ms, leader = told.delay_ms, _port(told.leader_url)
+            work -= set(from_rows(assignment.revoked))
+            running[_port(had.url)] = work | set(from_rows(assignment.assigned))
+            delay_ms, leader = assignment.delay_ms, _port(assignment.leader_url)
         return Seen(running, delay_ms, leader)
 
     def running(self) -> dict[int, set[Task]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.api.security.acl_exchanges import CLOSED, EXCHANGES, kafkas, told
+from tests.coordinator.api.security.acl_exchanges import CLOSED, EXCHANGES, kafkas, values_of
 from tests.support.muster import Client
 from tests.support.servers import KAFKA_SCRIPTS, KafkaServer, MusterServer
 
@@ -26,7 +26,7 @@ async def ask_all(address: tuple[str, int]) -> list[Any]:
     for exchange in EXCHANGES:
         reader, writer = await asyncio.open_connection(*address)
         try:
-            found.append(told(await Client(reader, writer, "test").ask(exchange.request, exchange.version)))
+            found.append(values_of(await Client(reader, writer, "test").ask(exchange.request, exchange.version)))
         except asyncio.IncompleteReadError:
             found.append(CLOSED)
         finally:
@@ -47,7 +47,7 @@ def test_what_kafka_answers(tmp_path: Path, what: str, properties: dict[str, str
 
 
 def test_kafkas_own_tool_on_muster(tmp_path: Path) -> None:
-    """What a user types: entries for a consumer of a prefix, told, and some of them taken away."""
+    """What a user types: entries for a consumer of a prefix are added, listed, and partly removed."""
     server = MusterServer(tmp_path, AUTHORIZER, in_memory=True)
     server.start()
     try:

@@ -150,4 +150,4 @@ def test_kafka_answers_the_same(kafka: Kafka, case: Case) -> None:
             if getattr(answer, "error_code", 0) not in AGAIN:
                 break
             time.sleep(0.3)
-        assert case.told(answer) == case.expected
+        assert case.shown(answer) == case.expected

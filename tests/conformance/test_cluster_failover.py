@@ -68,7 +68,7 @@ def play(folder: Path, url: str, faults: Sequence[Fault]) -> None:
         consumer = Consumer({**clients, "group.id": "g", "enable.auto.commit": False})
         ends.callback(consumer.close)
 
-        def told(error: object, message: object) -> None:
+        def on_delivery_report(error: object, message: object) -> None:
             if error is None:
                 acknowledged.append(int(message.value()))  # type: ignore[attr-defined]
 
@@ -78,7 +78,9 @@ def play(folder: Path, url: str, faults: Sequence[Fault]) -> None:
                 under_way = thread.submit(fault)
                 last = number + EACH
                 while number < last or not under_way.done():
-                    producer.produce("orders", b"%d" % number, partition=number % PARTITIONS, on_delivery=told)
+                    producer.produce(
+                        "orders", b"%d" % number, partition=number % PARTITIONS, on_delivery=on_delivery_report
+                    )
                     producer.poll(0.005)
                     if number % 50 == 0:
                         committed = commit(consumer, number)
@@ -107,7 +109,7 @@ def commit(consumer: Consumer, offset: int) -> int:
 
 
 def read(consumer: Consumer, count: int) -> dict[int, list[int]]:
-    """Everything there is, of each partition; twice is told twice."""
+    """All records of each partition. A repeated record is listed twice."""
     consumer.assign([TopicPartition("orders", number, 0) for number in range(PARTITIONS)])
     found: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
     deadline = time.monotonic() + PATIENCE_S

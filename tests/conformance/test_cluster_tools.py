@@ -333,8 +333,8 @@ def acts(stage: Stage, what: str, *words: str) -> None:
         acts(stage, "wait for reassignments")
     elif what == "coordinator":
         # what is asked next is asked while it moves
-        told = stage(REASSIGNMENTS, "--execute", "--additional", "--reassignment-json-file", words[1])
-        assert "Successfully started partition reassignment" in told, told
+        output = stage(REASSIGNMENTS, "--execute", "--additional", "--reassignment-json-file", words[1])
+        assert "Successfully started partition reassignment" in output, output
 
 
 @pytest.mark.timeout(1800)

@@ -83,9 +83,9 @@ class Stay:
 
     def check(self) -> None:
         """What it has had all the time it was never told to give up."""
-        told = [line.split() for line in self._clients.rebalances[self._name][self._since :]]
-        gave_up = {int(number) for what, *numbers in told if what != "assigned" for number in numbers}
-        assert not gave_up & self.had & self._clients.assignments[self._name], told
+        callbacks = [line.split() for line in self._clients.rebalances[self._name][self._since :]]
+        gave_up = {int(number) for what, *numbers in callbacks if what != "assigned" for number in numbers}
+        assert not gave_up & self.had & self._clients.assignments[self._name], callbacks
 
 
 def read_all(clients: Clients, count: int) -> None:
@@ -148,13 +148,13 @@ def test_a_static_member_is_back_and_nobody_notices(
     for name in ("a", "b"):
         clients.consume(name, group, topic, **NEXT, group_instance_id=f"i-{name}")
     clients.shared_out(["a", "b"], PARTITIONS)
-    before, told = set(clients.assignments["b"]), list(clients.rebalances["a"])
+    before, callbacks = set(clients.assignments["b"]), list(clients.rebalances["a"])
     clients.stop("b")
     clients.assignments["b"] = set()
     clients.consume("b", group, topic, **NEXT, group_instance_id="i-b")
     clients.shared_out(["a", "b"], PARTITIONS)
     assert clients.assignments["b"] == before
-    assert clients.rebalances["a"] == told
+    assert clients.rebalances["a"] == callbacks
     clients.produce(topic, 0, 200)
     read_all(clients, 200)
     assert not clients.ledger.twice
@@ -184,12 +184,12 @@ def test_how_a_consumer_says_good_bye(
         rest = [one for one in rest if one != name]
         clients.shared_out(rest, PARTITIONS)
         assert there() == set(rest)
-    told = list(clients.rebalances["a"])
+    callbacks = list(clients.rebalances["a"])
     clients.stop("stays", "REMAIN_IN_GROUP")
     clients.produce(topic, 0, 80)
     clients.wait(lambda: clients.ledger.by("a"), "records")
     assert there() == {"a", "stays"}
-    assert clients.rebalances["a"] == told
+    assert clients.rebalances["a"] == callbacks
 
 
 def test_patterns_that_the_server_resolves(

@@ -28,7 +28,7 @@ class JavaMember:
         return {(self._topic, number) for number in self._java.assignments[self.name]}
 
     @property
-    def told(self) -> list[tuple[str, Partitions]]:
+    def callbacks(self) -> list[tuple[str, Partitions]]:
         """What its listener heard."""
         lines = [line.split() for line in self._java.rebalances[self.name]]
         return [(what, {(self._topic, int(number)) for number in numbers}) for what, *numbers in lines]
@@ -62,17 +62,17 @@ def test_nobody_stops_consuming_what_it_keeps(
 def test_who_is_slow_between_polls_leaves_and_says_why(
     server: ServerProcess, new_topic: NewTopic, group: str, start_java: StartJava
 ) -> None:
-    topic, java, told = new_topic(8), start_java(server), GroupEvents(server, group)
+    topic, java, callbacks = new_topic(8), start_java(server), GroupEvents(server, group)
     java.consume("quick", group, topic)
     java.consume("slow", group, topic, max_poll_interval_ms="1000")
     java.shared_out(["quick", "slow"], 8)
-    told.forget()
+    callbacks.forget()
     java.tell("hold", "slow")
     java.wait(lambda: len(java.assignments["quick"]) == 8, "the share of the slow one")
-    assert told.causes() == [("member_left", "slow")]
-    (left,) = told("member_left")
+    assert callbacks.causes() == [("member_left", "slow")]
+    (left,) = callbacks("member_left")
     assert left["reason"] == "consumer poll timeout has expired."
     java.tell("go", "slow")
     java.wait(lambda: len(java.assignments["quick"]) == len(java.assignments["slow"]) == 4, "two to share again")
-    assert told.causes() == [("member_left", "slow"), ("member_joined", "slow")]
+    assert callbacks.causes() == [("member_left", "slow"), ("member_joined", "slow")]
     assert java.rebalances["slow"][-2].startswith("lost")

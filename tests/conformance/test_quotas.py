@@ -18,7 +18,7 @@ from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTo
 from muster.protocol.messages.metadata import MetadataRequest
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.coordinator.api.quotas import exchanges
-from tests.coordinator.api.quotas.exchanges import EXCHANGES, alter, change, kafkas, told
+from tests.coordinator.api.quotas.exchanges import EXCHANGES, alter, change, kafkas, values_of
 from tests.support.muster import Client
 from tests.support.servers import KAFKA_SCRIPTS, KafkaServer, MusterServer
 
@@ -35,7 +35,7 @@ async def ask_all(address: tuple[str, int]) -> list[Any]:
         if is_question and has_changed:
             await asyncio.sleep(1)
         has_changed = not is_question
-        found.append(told(await client.ask(exchange.request, exchange.version)))
+        found.append(values_of(await client.ask(exchange.request, exchange.version)))
     writer.close()
     await writer.wait_closed()
     return found

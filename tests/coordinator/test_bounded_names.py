@@ -3,14 +3,14 @@ from __future__ import annotations
 from muster.coordinator.system.memory import BoundedNames
 
 
-def test_what_is_kept_is_bounded_by_number() -> None:
+def test_bounded_names_are_bounded_by_number() -> None:
     kept: BoundedNames[int, str] = BoundedNames(3, 100)
     for number in range(4):
         kept.keep(number, "value", 1)
     assert dict(kept) == {3: "value"}
 
 
-def test_and_by_bytes() -> None:
+def test_bounded_names_are_bounded_by_bytes() -> None:
     kept: BoundedNames[int, str] = BoundedNames(100, 10)
     for number in range(3):
         kept.keep(number, "value", 4)
@@ -19,7 +19,7 @@ def test_and_by_bytes() -> None:
     assert list(kept) == [2, 9]
 
 
-def test_one_that_is_larger_than_all_may_be_is_kept_until_the_next() -> None:
+def test_a_name_larger_than_the_bound_is_kept_until_the_next() -> None:
     kept: BoundedNames[int, str] = BoundedNames(100, 10)
     kept.keep(1, "value", 50)
     kept.keep(2, "value", 1)

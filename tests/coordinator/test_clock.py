@@ -18,13 +18,13 @@ from tests.support import unseen_faults
 
 
 class TestManualClock:
-    def test_time_stands_still_until_it_is_advanced(self) -> None:
+    def test_the_manual_clock_stands_still_until_it_is_advanced(self) -> None:
         clock = ManualClock(1_000, 5_000)
         assert clock.now() == (1_000, 5_000)
         clock.advance(250)
         assert clock.now() == (1_250, 5_250)
 
-    def test_timers_ring_in_the_order_of_their_times_and_see_them(self) -> None:
+    def test_timers_fire_in_the_order_of_their_times(self) -> None:
         clock = ManualClock(0)
         rung: list[tuple[str, int]] = []
         clock.call_at(30, lambda: rung.append(("b", clock.now().mono_ms)))
@@ -34,7 +34,7 @@ class TestManualClock:
         clock.advance(30)
         assert rung == [("a", 10), ("b", 30), ("c", 30)]
 
-    def test_a_timer_set_by_a_timer_rings_in_the_same_advance_when_due(self) -> None:
+    def test_a_timer_set_by_a_timer_fires_in_the_same_advance_if_due(self) -> None:
         clock = ManualClock(0)
         rung: list[int] = []
         clock.call_at(5, lambda: clock.call_at(7, lambda: rung.append(clock.now().mono_ms)))
@@ -42,7 +42,7 @@ class TestManualClock:
         assert rung == [7]
         assert clock.now().mono_ms == 10
 
-    def test_a_cancelled_timer_stays_silent(self) -> None:
+    def test_a_cancelled_timer_does_not_fire(self) -> None:
         clock = ManualClock(0)
         rung: list[int] = []
         timer = clock.call_at(5, lambda: rung.append(1))
@@ -51,7 +51,7 @@ class TestManualClock:
         clock.advance(10)
         assert rung == []
 
-    def test_a_past_time_rings_at_the_next_advance_without_going_back(self) -> None:
+    def test_a_timer_in_the_past_fires_at_the_next_advance(self) -> None:
         clock = ManualClock(100)
         rung: list[int] = []
         clock.call_at(5, lambda: rung.append(clock.now().mono_ms))
@@ -59,7 +59,7 @@ class TestManualClock:
         clock.advance(0)
         assert rung == [100]
 
-    def test_what_is_to_happen_soon_happens_in_the_next_advance_in_order(self) -> None:
+    def test_soon_calls_run_in_order_in_the_next_advance(self) -> None:
         clock = ManualClock()
         called: list[str] = []
         clock.call_soon(lambda: called.append("first"))
@@ -70,7 +70,7 @@ class TestManualClock:
 
 
 class TestLoopClock:
-    async def test_a_moment_lasts_as_long_as_the_turn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_the_time_is_constant_within_an_iteration(self, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = LoopClock(asyncio.get_running_loop())
         times = iter(range(100))
         monkeypatch.setattr(LoopClock, "now", lambda _: Now(next(times), 0))
@@ -82,7 +82,7 @@ class TestLoopClock:
         seen.append(clock.moment())
         assert [now.mono_ms for now in seen] == [0, 0, 1, 1, 2, 4], "the third turn asked at its end, for nobody"
 
-    async def test_what_is_to_happen_soon_happens_in_order_after_the_turn(self) -> None:
+    async def test_soon_calls_run_in_order_after_the_iteration(self) -> None:
         loop = asyncio.get_running_loop()
         clock = LoopClock(loop)
         called: list[str] = []
@@ -98,7 +98,7 @@ class TestLoopClock:
         await ended
         assert called == ["first", "second"]
 
-    async def test_one_that_fails_keeps_nobody_else_from_being_called(self) -> None:
+    async def test_a_failing_soon_call_does_not_stop_the_others(self) -> None:
         loop = asyncio.get_running_loop()
         faults: list[dict[str, Any]] = []
         loop.set_exception_handler(lambda _, context: faults.append(context))
@@ -114,7 +114,7 @@ class TestLoopClock:
         assert [str(fault["exception"]) for fault in faults] == ["a bug"]
         assert "a bug" in unseen_faults.take()[0]
 
-    async def test_all_sockets_that_are_ready_are_looked_at_first(self) -> None:
+    async def test_ready_sockets_are_read_before_soon_calls(self) -> None:
         loop = asyncio.get_running_loop()
         clock = LoopClock(loop)
         seen: list[str] = []
@@ -139,7 +139,7 @@ class TestLoopClock:
             ours.close()
             theirs.close()
 
-    async def test_a_timer_never_rings_early_by_the_clock_itself(self) -> None:
+    async def test_a_timer_never_fires_early(self) -> None:
         loop = asyncio.get_running_loop()
         clock = LoopClock(loop)
         for delay_ms in (0, 1, 2, 3, 7):
@@ -148,7 +148,7 @@ class TestLoopClock:
             clock.call_at(due, lambda rang=rang: rang.set_result(clock.now().mono_ms))  # type: ignore[misc]
             assert await rang >= due
 
-    async def test_a_cancelled_timer_stays_silent(self) -> None:
+    async def test_a_cancelled_timer_does_not_fire(self) -> None:
         loop = asyncio.get_running_loop()
         clock = LoopClock(loop)
         rang: list[int] = []
@@ -265,7 +265,7 @@ class TestALateTimer:
 
         return run
 
-    def test_a_little_late_lets_each_socket_be_read(self, play: Play) -> None:
+    def test_a_slightly_late_timer_waits_until_each_socket_is_read(self, play: Play) -> None:
         async def story(bench: Bench) -> None:
             _, rang = bench.timer("ring", 0)
             bench.theirs.send(b"a")
@@ -276,7 +276,7 @@ class TestALateTimer:
 
         play(story)
 
-    def test_after_a_pause_all_is_read_first(self, play: Play) -> None:
+    def test_a_timer_after_a_pause_waits_until_all_input_is_read(self, play: Play) -> None:
         async def story(bench: Bench) -> None:
             _, rang = bench.timer("ring", 0)
             bench.theirs.send(b"beats in the sockets")
@@ -286,7 +286,7 @@ class TestALateTimer:
 
         play(story)
 
-    def test_what_the_network_had_kept_comes_in_time_too(self, play: Play) -> None:
+    def test_a_timer_after_a_pause_also_waits_for_delayed_input(self, play: Play) -> None:
         async def story(bench: Bench) -> None:
             _, rang = bench.timer("ring", 0)
             bench.machine.ahead_ms += 12_000
@@ -296,7 +296,7 @@ class TestALateTimer:
 
         play(story)
 
-    def test_one_that_falls_due_right_after_the_pause_waits_as_well(self, play: Play) -> None:
+    def test_a_timer_due_right_after_a_pause_waits_too(self, play: Play) -> None:
         async def story(bench: Bench) -> None:
             _, first = bench.timer("first", 0)
             bench.machine.ahead_ms += 12_000
@@ -307,7 +307,7 @@ class TestALateTimer:
 
         play(story)
 
-    def test_held_up_again_it_reads_again(self, play: Play) -> None:
+    def test_a_late_timer_held_up_again_reads_again(self, play: Play) -> None:
         async def story(bench: Bench) -> None:
             timer, rang = bench.timer("ring", 0)
             bench.machine.ahead_ms += 12_000
@@ -327,7 +327,7 @@ class TestALateTimer:
 
         play(story)
 
-    def test_held_up_in_the_time_of_grace_it_reads_again(self, play: Play) -> None:
+    def test_a_late_timer_held_up_in_its_grace_time_reads_again(self, play: Play) -> None:
         async def story(bench: Bench) -> None:
             _, rang = bench.timer("ring", 0)
             bench.machine.ahead_ms += 12_000
@@ -342,7 +342,7 @@ class TestALateTimer:
 
         play(story)
 
-    def test_a_busy_server_has_deadlines_too(self, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_late_timer_fires_at_last_on_a_busy_server(self, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(late_timers, "MAX_READ_MS", 20)
 
         async def story(bench: Bench) -> None:
@@ -353,7 +353,7 @@ class TestALateTimer:
 
         play(story)
 
-    def test_a_loop_that_is_always_late_has_deadlines_too(self, play: Play) -> None:
+    def test_a_late_timer_fires_at_last_on_a_loop_that_is_always_late(self, play: Play) -> None:
         async def story(bench: Bench) -> None:
             bench.machine.each_look_ms = late_timers.HELD_UP_MS + 50
             _, rang = bench.timer("ring", 0)
@@ -361,7 +361,7 @@ class TestALateTimer:
 
         play(story)
 
-    def test_cancelled_while_it_waits_it_stays_silent(self, play: Play) -> None:
+    def test_a_late_timer_cancelled_while_it_waits_does_not_fire(self, play: Play) -> None:
         async def story(bench: Bench) -> None:
             in_reading, _ = bench.timer("in reading", 0)
             in_grace, _ = bench.timer("in grace", 0)
@@ -380,7 +380,7 @@ class TestALateTimer:
 
         play(story)
 
-    def test_one_in_time_rings_at_once(self, play: Play) -> None:
+    def test_a_timer_in_time_fires_at_once(self, play: Play) -> None:
         async def story(bench: Bench) -> None:
             bench.machine.stands_at_ns = time.monotonic_ns()
             _, rang = bench.timer("ring", 0)

@@ -59,7 +59,7 @@ def cycle() -> weakref.ref[Linked]:
     return weakref.ref(one)
 
 
-def test_one_run_looks_at_few_objects(largest: dict[int, int]) -> None:
+def test_one_garbage_collection_visits_few_objects(largest: dict[int, int]) -> None:
     """What a request of 250,000 elements makes is not looked at in one piece."""
     kept = [[number] for number in range(250_000)]
     assert len(kept) == 250_000
@@ -68,7 +68,7 @@ def test_one_run_looks_at_few_objects(largest: dict[int, int]) -> None:
     assert largest[2] < MOST_AT_ONCE
 
 
-def test_no_run_looks_at_more_when_there_are_millions(largest: dict[int, int]) -> None:
+def test_one_garbage_collection_visits_few_objects_among_millions(largest: dict[int, int]) -> None:
     gc.freeze()  # what other tests have left in this process is not looked at
     left = gc.get_freeze_count()
     kept = [[number] for number in range(2_000_000)]
@@ -82,7 +82,7 @@ def test_no_run_looks_at_more_when_there_are_millions(largest: dict[int, int]) -
     assert gc.get_freeze_count() < before - 1_900_000, "what is frozen is freed when nothing refers to it"
 
 
-def test_no_run_looks_at_more_when_the_process_had_millions_before_it_began(as_before: None) -> None:
+def test_one_garbage_collection_visits_few_objects_if_millions_existed_before(as_before: None) -> None:
     """Python counts how many objects the last full collection has visited, also when they are frozen since."""
     had = [[number] for number in range(2_000_000)]
     gc.collect()
@@ -102,7 +102,7 @@ def test_no_run_looks_at_more_when_the_process_had_millions_before_it_began(as_b
 
 
 @pytest.mark.usefixtures("largest")
-def test_cycles_are_found_while_they_are_young_however_many_objects_there_are() -> None:
+def test_young_cycles_are_collected_among_any_number_of_objects() -> None:
     kept = [[number] for number in range(500_000)]
     for _ in range(10):
         garbage = cycle()
@@ -112,7 +112,7 @@ def test_cycles_are_found_while_they_are_young_however_many_objects_there_are() 
 
 
 @pytest.mark.usefixtures("largest")
-def test_old_cycles_are_found_while_there_are_few_objects() -> None:
+def test_old_cycles_are_collected_among_few_objects() -> None:
     one, other = Linked(), Linked()
     one.other, other.other = other, one
     gone = weakref.ref(one)
@@ -129,7 +129,7 @@ def test_old_cycles_are_found_while_there_are_few_objects() -> None:
 
 
 @pytest.mark.usefixtures("as_before")
-def test_it_may_begin_again() -> None:
+def test_limiting_collections_twice_is_harmless() -> None:
     """A node of a cluster that comes back does."""
     memory.limit_collections()
     memory.limit_collections()

@@ -38,7 +38,7 @@ async def alice_of(server: Server, user: str = "alice") -> AsyncIterator[Client]
         yield client
 
 
-async def test_the_story() -> None:
+async def test_the_story_of_delegation_tokens_has_kafkas_answers() -> None:
     async def settle() -> None:
         await asyncio.sleep(0)
 
@@ -47,7 +47,7 @@ async def test_the_story() -> None:
         assert await Story(plain, sasl, settle).play() == EXPECTED
 
 
-async def test_tokens_survive_a_restart_and_end_by_themselves(tmp_path: Path) -> None:
+async def test_delegation_tokens_survive_a_restart_and_expire(tmp_path: Path) -> None:
     properties = {**PROPERTIES, **LISTENERS, "delegation.token.expiry.check.interval.ms": "1"}
     async with running(properties, data_dir=tmp_path) as server, alice_of(server) as client:
         kept = await client.ask(CreateDelegationTokenRequest("", "", [CreatableRenewers("User", "bob")], -1))
@@ -63,7 +63,7 @@ async def test_tokens_survive_a_restart_and_end_by_themselves(tmp_path: Path) ->
         assert answer.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 
 
-async def test_without_a_secret_there_are_none() -> None:
+async def test_delegation_tokens_are_refused_without_a_secret_key() -> None:
     properties = {**PROPERTIES, **LISTENERS}
     del properties["delegation.token.secret.key"]
     async with running(properties) as server, alice_of(server) as client:
@@ -74,7 +74,7 @@ async def test_without_a_secret_there_are_none() -> None:
             assert (await client.ask(request)).error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
 
 
-async def test_names_in_all_tokens_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_names_in_all_delegation_tokens_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred renewers with names of a kilobyte: a thousand such tokens took 106 MB."""
     monkeypatch.setattr(handlers, "MAX_CHARACTERS", 250_000)
     async with running({**PROPERTIES, **LISTENERS}) as server, alice_of(server) as client:
@@ -87,7 +87,7 @@ async def test_names_in_all_tokens_are_bounded_together(monkeypatch: pytest.Monk
         assert (await client.ask(CreateDelegationTokenRequest("", "", renewers, -1))).error_code == 0
 
 
-async def test_what_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_delegation_tokens_are_limited_in_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "MAX_TOKENS", 1)
     async with running({**PROPERTIES, **LISTENERS}) as server, alice_of(server) as client:
         renewers = [CreatableRenewers("User", f"u{number}") for number in range(101)]
@@ -100,7 +100,7 @@ async def test_what_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             assert answer.error_code == code
 
 
-def test_credentials_are_made_once_and_follow_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_of_delegation_tokens_are_cached_and_updated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core, "MAX_KEPT", 2)
     there = {
         f"t{number}": DelegationTokenRecord("User:a:b", "User:c", (), 1, 9, 5, f"t{number}") for number in range(3)

@@ -134,7 +134,9 @@ def _by_id(asked: dict[str, Any], topic_id: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ASKED)
-async def test_a_group_that_nobody_has_heard_of(muster_server: Server, name: str) -> None:
+async def test_requests_to_an_unknown_group_have_kafkas_bytes_in_every_version(
+    muster_server: Server, name: str
+) -> None:
     for version in versions(name):
         assert errors(await ask(muster_server, name, version)) == unknown(name, version), version
 
@@ -150,7 +152,9 @@ async def loading(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
 
 
 @pytest.mark.parametrize("name", ASKED)
-async def test_while_groups_are_loaded(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+async def test_requests_while_groups_load_have_kafkas_bytes_in_every_version(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     error = {"Heartbeat": 0, "SyncGroup": REBALANCE_IN_PROGRESS}.get(name, LOADING)
     async with loading(monkeypatch) as server:
         for version in versions(name):
@@ -161,7 +165,9 @@ async def test_while_groups_are_loaded(monkeypatch: pytest.MonkeyPatch, name: st
 
 
 @pytest.mark.parametrize("name", ASKED)
-async def test_of_a_node_that_does_not_coordinate_the_group(muster_server: Server, name: str) -> None:
+async def test_refusals_of_another_nodes_group_have_kafkas_bytes_in_every_version(
+    muster_server: Server, name: str
+) -> None:
     for shard in muster_server.routing.shards:
         shard.runtime.resign()
     # what is coordinated elsewhere is not listed here, and that is no error
@@ -171,7 +177,7 @@ async def test_of_a_node_that_does_not_coordinate_the_group(muster_server: Serve
 
 
 @pytest.mark.parametrize("name", [*ASKED, "FindCoordinator"])
-async def test_a_version_that_is_not_served_ends_the_connection_and_no_other(muster_server: Server, name: str) -> None:
+async def test_a_version_that_is_not_served_closes_only_its_connection(muster_server: Server, name: str) -> None:
     served = SERVED[api_named(name).key]
     async with connected(muster_server) as other:
         for version in (served.served_from - 1, served.max_version + 1, 1000):
@@ -198,7 +204,7 @@ WITHOUT_A_GROUP = {
 
 
 @pytest.mark.parametrize("name", WITHOUT_A_GROUP)
-async def test_a_group_id_that_is_null_is_no_request(muster_server: Server, name: str) -> None:
+async def test_a_null_group_id_is_malformed(muster_server: Server, name: str) -> None:
     version, body = WITHOUT_A_GROUP[name]
     frame = struct.pack(">hhih", api_named(name).key, version, 7, 1) + b"c" + body
     async with connected(muster_server) as client:
@@ -216,7 +222,7 @@ OF_A_TOPIC, OF_THE_CLUSTER, OF_A_GROUP = [3, 4, 5, 6, 7, 8, 10, 11], [5, 7, 8, 9
 
 
 @pytest.mark.parametrize("version", range(8, 14))
-async def test_operations_of_topics_and_of_the_cluster_in_metadata(muster_server: Server, version: int) -> None:
+async def test_metadata_has_authorized_operations_in_each_version(muster_server: Server, version: int) -> None:
     topics = [MetadataRequestTopic(name=name) for name in ("t", "no-such-topic", "no such name")]
     cluster = version <= 10  # later it is DescribeCluster that tells (KIP-700)
     async with connected(muster_server) as client:
@@ -230,7 +236,7 @@ async def test_operations_of_topics_and_of_the_cluster_in_metadata(muster_server
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_operations_of_the_cluster(muster_server: Server, version: int) -> None:
+async def test_describe_cluster_has_authorized_operations_in_each_version(muster_server: Server, version: int) -> None:
     async with connected(muster_server) as client:
         for wanted in (True, False):
             answer = await client.ask(DescribeClusterRequest(wanted), version)
@@ -238,7 +244,7 @@ async def test_operations_of_the_cluster(muster_server: Server, version: int) ->
 
 
 @pytest.mark.parametrize("version", range(3, 7))
-async def test_operations_of_a_group(muster_server: Server, version: int) -> None:
+async def test_describe_groups_has_authorized_operations_in_each_version(muster_server: Server, version: int) -> None:
     async with connected(muster_server) as client:
         for wanted in (True, False):
             answer = await client.ask(DescribeGroupsRequest(["nobody"], wanted), version)

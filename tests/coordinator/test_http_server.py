@@ -79,7 +79,7 @@ async def client_of(server: HttpServer) -> Client:
     return Client(*await asyncio.open_connection(server.host, server.port))
 
 
-async def test_requests_one_after_the_other(server: HttpServer, asked: Asked) -> None:
+async def test_http_requests_of_a_connection_are_answered_in_order(server: HttpServer, asked: Asked) -> None:
     client = await client_of(server)
     client.send("POST /a?b=1", b"x" * LIMITS.body_bytes)
     assert await client.answer() == (200, b"yes")
@@ -96,7 +96,7 @@ async def test_requests_one_after_the_other(server: HttpServer, asked: Asked) ->
     client.writer.close()
 
 
-async def test_a_body_that_is_too_large_is_none_and_ends_the_connection(server: HttpServer, asked: Asked) -> None:
+async def test_a_too_large_http_body_closes_the_connection(server: HttpServer, asked: Asked) -> None:
     client = await client_of(server)
     client.send("POST /", b"x" * (LIMITS.body_bytes + 1), length=1_000_000)
     assert await client.answer() == (200, b"yes")
@@ -104,7 +104,7 @@ async def test_a_body_that_is_too_large_is_none_and_ends_the_connection(server: 
     assert await client.ended()
 
 
-async def test_what_is_no_request_is_hung_up_on(server: HttpServer, asked: Asked) -> None:
+async def test_a_malformed_http_request_closes_the_connection(server: HttpServer, asked: Asked) -> None:
     for sent in (b"\x00\x01\x02\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"x" * 200_000):
         client = await client_of(server)
         client.writer.write(sent)
@@ -112,7 +112,7 @@ async def test_what_is_no_request_is_hung_up_on(server: HttpServer, asked: Asked
     assert not asked.requests
 
 
-async def test_who_is_one_too_many_is_told_and_of_twice_as_many_the_rest_is_not(server: HttpServer) -> None:
+async def test_surplus_http_connections_are_refused_with_an_answer_up_to_a_limit(server: HttpServer) -> None:
     clients = [await client_of(server) for _ in range(2 * LIMITS.clients)]
     await until(lambda: server.clients == 2 * LIMITS.clients)
     assert await (await client_of(server)).ended()
@@ -125,7 +125,7 @@ async def test_who_is_one_too_many_is_told_and_of_twice_as_many_the_rest_is_not(
         client.writer.close()
 
 
-async def test_who_sends_nothing_or_half_or_reads_nothing_is_hung_up_on(
+async def test_an_http_client_that_sends_or_reads_nothing_is_closed(
     server: HttpServer, asked: Asked, clock: ManualClock
 ) -> None:
     silent, slow = await client_of(server), await client_of(server)
@@ -147,7 +147,7 @@ async def test_who_sends_nothing_or_half_or_reads_nothing_is_hung_up_on(
     deaf.writer.transport.abort()
 
 
-async def test_an_answer_that_takes_long_is_waited_for_and_nobody_who_hung_up_is(
+async def test_a_late_http_answer_is_sent_unless_the_client_has_left(
     server: HttpServer, asked: Asked, clock: ManualClock
 ) -> None:
     asked.go.clear()
@@ -163,7 +163,7 @@ async def test_an_answer_that_takes_long_is_waited_for_and_nobody_who_hung_up_is
     one.writer.close()
 
 
-async def test_a_stop_ends_all(server: HttpServer, asked: Asked) -> None:
+async def test_stopping_the_http_server_closes_all_connections(server: HttpServer, asked: Asked) -> None:
     asked.go.clear()
     client = await client_of(server)
     client.send("GET /")

@@ -33,7 +33,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     memory._give_back_once.cache_clear()
 
 
-def test_it_is_told_once_before_the_first_large_request(told: list[bool]) -> None:
+def test_malloc_is_configured_once_before_the_first_large_request(told: list[bool]) -> None:
     requests = RequestMemory(ManualClock(), 1 << 30)
     requests.charge(Holder(), 0, 1_000, memory.WORTH_IT_BYTES - 1_001)
     assert told == []
@@ -42,7 +42,7 @@ def test_it_is_told_once_before_the_first_large_request(told: list[bool]) -> Non
     assert told == [True]
 
 
-def test_or_before_the_first_large_answer(told: list[bool]) -> None:
+def test_malloc_is_configured_before_the_first_large_answer(told: list[bool]) -> None:
     taken = Taken(Unsent(ManualClock()))
     taken.set(1_000)
     assert told == []

@@ -49,7 +49,7 @@ def run(job: Job[Any], pattern: Counted) -> tuple[Any, int, int]:
 
 
 @pytest.mark.parametrize("size", [1, 100, 2_000, 20_000, 100_000])
-def test_a_step_costs_little_whatever_the_pattern_and_the_names_are(size: int) -> None:
+def test_a_matching_step_is_bounded_for_any_pattern_and_names(size: int) -> None:
     names = [f"{'x' * (number % 7 == 0)}{'n' * (number % 50)}" for number in range(3_000)]
     pattern = Counted(size)
     found, here, there = run(matching(pattern, names, str, Budget(10**12)), pattern)
@@ -67,7 +67,7 @@ def test_a_long_name_is_matched_in_the_thread() -> None:
     assert there > DEAR
 
 
-def test_all_names_and_patterns_have_one_budget() -> None:
+def test_all_names_and_patterns_share_one_budget() -> None:
     pattern, budget = Counted(100), Budget(2_000)
     assert run(matching(pattern, ["x"] * 15, str, budget), pattern)[0] == ["x"] * 15
     pattern.on_the_loop = 0
@@ -76,7 +76,7 @@ def test_all_names_and_patterns_have_one_budget() -> None:
     assert pattern.on_the_loop == 0  # nothing is matched in vain
 
 
-def test_the_library_leaves_the_lock_to_others_while_it_matches() -> None:
+def test_the_pattern_library_releases_the_gil_while_it_matches() -> None:
     """Else a match in the thread would hold the event loop all the same."""
     from muster.coordinator.system.patterns import Pattern
 

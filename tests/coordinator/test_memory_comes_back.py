@@ -60,7 +60,9 @@ def refused(connection: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("story", [member, half, parked, unread, refused])
-def test_no_circle_stays_of_a_connection(runner: asyncio.Runner, story: Callable[[socket.socket], None]) -> None:
+def test_an_ended_connection_leaves_no_reference_cycle(
+    runner: asyncio.Runner, story: Callable[[socket.socket], None]
+) -> None:
     def client(server: Server) -> None:
         for _ in range(ROUNDS):
             with socket.create_connection(("127.0.0.1", server.bound[0].port), timeout=20) as connection:

@@ -51,7 +51,7 @@ def name_of(one: Any) -> str:
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_no_request_leaves_a_cycle_behind(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_no_request_leaves_a_reference_cycle(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def main() -> Counter[str]:
         async with running() as server:
             await ask_everything(server)

@@ -36,7 +36,7 @@ IDS = ("L-a", "L-ab", "L-Ab", "L-x.y", "L-ü")
         ("\\QL-a\\C\\E|\\\\C|L-ab", ["L-ab"]),
     ],
 )
-def test_a_whole_id_matches(pattern: str, matched: list[str]) -> None:
+def test_a_pattern_matches_whole_ids(pattern: str, matched: list[str]) -> None:
     compiled = Pattern(pattern)
     assert [one for one in IDS if compiled.matches(one)] == matched
 
@@ -59,12 +59,12 @@ def test_a_whole_id_matches(pattern: str, matched: list[str]) -> None:
         "(a)\\1",
     ],
 )
-def test_what_is_no_pattern_is_refused(pattern: str) -> None:
+def test_an_invalid_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"regular expression|character"):
         Pattern(pattern)
 
 
-def test_a_pattern_or_an_id_that_would_take_long_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_expensive_pattern_or_id_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
     for pattern in ("(a{500}){500}", "(\\pL{900})(\\pL{900})", "a" * 1_000_000):
         with pytest.raises(ValueError, match=r"repetition|too large|characters"):
             Pattern(pattern)
@@ -88,7 +88,7 @@ def test_a_pattern_or_an_id_that_would_take_long_is_refused(capfd: pytest.Captur
         "[^]](?P<n>b)",
     ],
 )
-def test_groups_do_not_capture(pattern: str) -> None:
+def test_pattern_groups_do_not_capture(pattern: str) -> None:
     """RE2 follows each group that captures through the whole name: 1,200 of them took 1.3 s for 249 characters."""
     ours, capturing = Pattern(pattern), re2.compile(pattern)
     assert ours._compiled.groups == 0 < capturing.groups
@@ -97,7 +97,7 @@ def test_groups_do_not_capture(pattern: str) -> None:
 
 
 @given(st.text(alphabet=list("ab().*+?|[]^$\\{}2,:<>PQEn"), max_size=25), st.text(alphabet="ab(<n", max_size=8))
-def test_what_matches_is_what_a_pattern_that_captures_matches(pattern: str, text: str) -> None:
+def test_patterns_without_captures_match_the_same_ids(pattern: str, text: str) -> None:
     options = re2.Options()
     options.log_errors = False
     try:
@@ -124,7 +124,7 @@ def test_what_matches_is_what_a_pattern_that_captures_matches(pattern: str, text
         ("(x{1001})", "invalid repeat count"),
     ],
 )
-def test_a_pattern_that_takes_long_to_read_is_refused_before(
+def test_a_pattern_that_is_expensive_to_compile_is_refused_before(
     pattern: str, description: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
@@ -134,14 +134,14 @@ def test_a_pattern_that_takes_long_to_read_is_refused_before(
     assert (caught.value.description, read) == (description, [])
 
 
-def test_counts_within_the_limits_are_read() -> None:
+def test_repetition_counts_within_the_limits_are_accepted() -> None:
     assert Pattern("[a-z]{1,249}(\\.[a-z]{1,249}){0,3}").matches("a.b.c")
     assert Pattern("[{1000}]{2}\\x{1000}\\{(a|b{2}){3}").matches("{}က{abba")
     assert Pattern("(x{30}){30}").matches("x" * 900)
     assert Pattern(")?".join(["(?:a"] * 50) + ")?").matches("a" * 50)
 
 
-def test_few_compiled_patterns_are_kept() -> None:
+def test_the_number_of_cached_patterns_is_bounded() -> None:
     """Each may take half a megabyte; and the library would keep 128 more."""
     patterns._compiled.cache_clear()
     first = Pattern("a0")
@@ -153,7 +153,7 @@ def test_few_compiled_patterns_are_kept() -> None:
     assert Pattern("a99")._compiled is Pattern("a99")._compiled
 
 
-def test_what_a_match_costs_grows_with_the_pattern_and_the_name() -> None:
+def test_the_cost_of_a_match_grows_with_pattern_and_name() -> None:
     little, much = Pattern("a"), Pattern("a{900}")
     assert little.steps("a") < little.steps("a" * 249) < much.steps("a" * 249)
     assert much.steps("") == patterns.A_MATCH

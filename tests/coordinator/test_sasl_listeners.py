@@ -85,7 +85,7 @@ def added(user: str, password: str, iterations: int = 4096) -> AlterUserScramCre
     )
 
 
-async def test_plain() -> None:
+async def test_plain_authenticates_over_tcp() -> None:
     async with client_of() as (server, client):
         assert (await client.ask(SOFTWARE)).error_code == 0
         answer = await plain(client)
@@ -96,14 +96,14 @@ async def test_plain() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_every_version_of_the_token(version: int) -> None:
+async def test_every_version_of_sasl_authenticate_works(version: int) -> None:
     async with client_of() as (_, client):
         assert list((await client.ask(SaslHandshakeRequest("PLAIN"), 1)).mechanisms) == ["PLAIN", *MECHANISMS]
         assert (await client.ask(SaslAuthenticateRequest(b"\0alice\0a secret"), version)).error_code == 0
         assert (await client.ask(FIND)).coordinators
 
 
-async def test_tokens_without_requests_around_them() -> None:
+async def test_raw_tokens_after_sasl_handshake_0_work() -> None:
     """As after SaslHandshake 0."""
     async with client_of() as (server, client):
         assert (await client.ask(SaslHandshakeRequest("PLAIN"), 0)).error_code == 0
@@ -121,7 +121,7 @@ async def test_tokens_without_requests_around_them() -> None:
 
 
 @pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("nobody", "a secret")])
-async def test_a_client_that_is_rejected_is_told_later_and_closed(user: str, password: str) -> None:
+async def test_a_rejected_client_is_answered_late_and_closed(user: str, password: str) -> None:
     async with client_of(connection_failed_authentication_delay_ms="50") as (server, client):
         before = server.clock.mono_ms()
         with capture_logs() as logs:
@@ -135,7 +135,7 @@ async def test_a_client_that_is_rejected_is_told_later_and_closed(user: str, pas
         assert password not in str(logs)
 
 
-async def test_a_mechanism_that_is_not_enabled() -> None:
+async def test_a_mechanism_that_is_not_enabled_is_refused() -> None:
     async with client_of(sasl_enabled_mechanisms="PLAIN") as (_, client):
         answer = await client.ask(SaslHandshakeRequest("SCRAM-SHA-256"))
         assert (answer.error_code, list(answer.mechanisms)) == (33, ["PLAIN"])
@@ -143,13 +143,13 @@ async def test_a_mechanism_that_is_not_enabled() -> None:
 
 
 @pytest.mark.parametrize("sent", [FIND, SaslAuthenticateRequest(b"\0alice\0a secret")])
-async def test_nothing_else_may_come_before(sent: Message) -> None:
+async def test_other_requests_before_authentication_close_the_connection(sent: Message) -> None:
     async with client_of() as (_, client):
         client.send(sent)
         assert await client.closed()
 
 
-async def test_nothing_else_may_come_between() -> None:
+async def test_other_requests_during_authentication_close_the_connection() -> None:
     for sent in (FIND, SOFTWARE, SaslHandshakeRequest("PLAIN")):
         async with client_of() as (_, client):
             await client.ask(SaslHandshakeRequest("PLAIN"))
@@ -157,7 +157,7 @@ async def test_nothing_else_may_come_between() -> None:
             assert await client.closed()
 
 
-async def test_few_requests_soon_and_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_authentication_is_limited_in_requests_time_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
     async with client_of() as (_, client):
         for _ in range(authentication_gate.MAX_REQUESTS):
             await client.ask(SOFTWARE)
@@ -175,7 +175,7 @@ async def test_few_requests_soon_and_small_ones(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-async def test_scram_with_users_that_clients_have_set(name: str, tmp_path: Path) -> None:
+async def test_scram_authenticates_users_set_by_clients(name: str, tmp_path: Path) -> None:
     user = "one" if name == "SCRAM-SHA-256" else "two"
     async with running(PROPERTIES, data_dir=tmp_path) as server:
         async with connected(server) as client:
@@ -204,7 +204,7 @@ async def test_scram_with_users_that_clients_have_set(name: str, tmp_path: Path)
                 assert await client.closed()
 
 
-async def test_a_session_that_is_over_can_only_be_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_expired_session_can_only_be_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "MIN_REAUTH_INTERVAL_MS", 0)
     async with client_of(connections_max_reauth_ms="600000") as (_, client):
         for _ in range(2):
@@ -227,7 +227,7 @@ def connections(server: Server) -> tuple[Any, ...]:
     return server.nodes[0].limits.connections
 
 
-async def test_who_authenticates_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_may_authenticate_again_as_the_same_user_only(monkeypatch: pytest.MonkeyPatch) -> None:
     async with client_of() as (_, client):
         await plain(client)
         assert (await plain(client)).error_code == 0
@@ -254,7 +254,7 @@ async def test_who_authenticates_again(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await client.closed()
 
 
-async def test_who_authenticates_again_may_not_send_more_than_at_first() -> None:
+async def test_a_token_of_a_reauthentication_is_limited_in_size() -> None:
     """A token of 31 MB would hold the others up while it is looked at."""
     async with client_of() as (_, client):
         await plain(client)
@@ -291,7 +291,7 @@ async def test_who_authenticates_again_may_not_send_more_than_at_first() -> None
         ),
     ],
 )
-def test_mistakes(changes: dict[str, str], sentence: str) -> None:
+def test_wrong_sasl_properties_refuse_the_start(changes: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(overrides=[f"{name}={value}" for name, value in {**PROPERTIES, **changes}.items()])
     assert str(caught.value).startswith(sentence)
@@ -312,7 +312,7 @@ async def comes_in(server: Server, user: str, password: str) -> bool:
         return (await plain(client, user, password)).error_code == 0
 
 
-async def test_users_that_are_altered_count_at_once_and_after_a_restart(tmp_path: Path) -> None:
+async def test_altered_scram_users_apply_at_once_and_after_a_restart(tmp_path: Path) -> None:
     async with (
         running(PROPERTIES, data_dir=tmp_path) as server,
         connected(server) as client,
@@ -345,7 +345,7 @@ async def test_users_that_are_altered_count_at_once_and_after_a_restart(tmp_path
         assert await comes_in(server, "eve", "new")
 
 
-async def test_users_in_a_file_that_changes(tmp_path: Path) -> None:
+async def test_a_changed_users_file_is_read_again(tmp_path: Path) -> None:
     def written(text: str, number: int) -> None:
         file.write_text(text)
         os.utime(file, (number, number))
@@ -380,7 +380,7 @@ async def test_users_in_a_file_that_changes(tmp_path: Path) -> None:
                            "expected KafkaServer { … };"),
     ],
 )  # fmt: skip
-def test_a_file_of_users_that_cannot_be_read(tmp_path: Path, text: bytes | None, why: str) -> None:
+def test_an_unreadable_users_file_refuses_the_start(tmp_path: Path, text: bytes | None, why: str) -> None:
     file = tmp_path / "users"
     if text is not None:
         file.write_bytes(text)
@@ -394,7 +394,7 @@ def test_a_file_of_users_that_cannot_be_read(tmp_path: Path, text: bytes | None,
     assert "hush" not in str(caught.value)
 
 
-async def test_a_user_that_there_is_not_is_the_same_after_a_restart(tmp_path: Path) -> None:
+async def test_an_unknown_users_salt_is_the_same_after_a_restart(tmp_path: Path) -> None:
     async def first() -> bytes:
         async with running(PROPERTIES, data_dir=tmp_path) as server, connected(server) as client:
             await client.ask(SaslHandshakeRequest("SCRAM-SHA-256"))
@@ -404,7 +404,7 @@ async def test_a_user_that_there_is_not_is_the_same_after_a_restart(tmp_path: Pa
     assert await first() == await first()
 
 
-def test_a_file_of_users_that_all_may_read_is_warned_of(tmp_path: Path) -> None:
+def test_a_users_file_readable_by_all_is_warned_about(tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text(f'KafkaServer {{ {PLAIN_MODULE} required user_bob="b"; }};')
     properties = {name: value for name, value in PROPERTIES.items() if name != NAME}
@@ -415,7 +415,7 @@ def test_a_file_of_users_that_all_may_read_is_warned_of(tmp_path: Path) -> None:
         assert [f"warning: {file} has passwords" in line for line in told] == [True] * warned
 
 
-def test_a_data_directory_with_users_that_all_may_enter_is_warned_of(tmp_path: Path) -> None:
+def test_a_data_directory_with_users_open_to_all_is_warned_about(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     overrides = [f"{name}={value}" for name, value in PROPERTIES.items()]
     for mode, warned in (None, False), (0o755, True), (0o750, False), (0o700, False):

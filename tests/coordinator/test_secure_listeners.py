@@ -94,7 +94,7 @@ async def principal(world: World, server: Server, context: ssl.SSLContext | None
     return questions.principals[-1]
 
 
-async def test_a_client_is_who_its_certificate_says(world: World) -> None:
+async def test_a_clients_principal_comes_from_its_certificate(world: World) -> None:
     rules = "RULE:^CN=([^,]+),OU=Apps.*$/$1/L,DEFAULT"
     async with running(world.properties(ssl_client_auth="requested", ssl_principal_mapping_rules=rules)) as server:
         assert await principal(world, server, world.context("CN=Pay,OU=Apps")) == "User:pay"
@@ -103,7 +103,7 @@ async def test_a_client_is_who_its_certificate_says(world: World) -> None:
         assert await principal(world, server, None) == "User:ANONYMOUS"
 
 
-async def test_a_client_that_no_rule_is_for_is_let_go(world: World) -> None:
+async def test_a_client_without_a_matching_rule_is_closed(world: World) -> None:
     rules = "RULE:^CN=([^,]+),OU=Apps.*$/$1/"
     async with running(world.properties(ssl_client_auth="required", ssl_principal_mapping_rules=rules)) as server:
         with capture_logs() as logs:
@@ -125,7 +125,7 @@ async def test_a_certificate_of_another_authority_is_refused(world: World) -> No
             await until(lambda: len([line for line in logs if line["event"] == "a TLS handshake failed"]) == 2)
 
 
-async def test_what_speaks_no_tls_and_what_speaks_it_elsewhere(world: World) -> None:
+async def test_clients_with_the_wrong_protocol_are_logged_with_advice(world: World) -> None:
     async with running(world.properties()) as server:
         for listener, sent, event in (
             (0, b"\0\0\0\x10" + b"\0\x12" + bytes(14), "a TLS handshake failed"),
@@ -143,9 +143,7 @@ async def test_what_speaks_no_tls_and_what_speaks_it_elsewhere(world: World) -> 
             assert "security.protocol" in line["why"]
 
 
-async def test_certificates_are_read_anew_when_their_file_changes(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_changed_certificate_files_are_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running_node, "RENEWAL_CHECK_MS", 1)
     async with running(world.properties()) as server:
         async with world.client(server, world.context()) as stays:
@@ -224,7 +222,7 @@ async def test_certificates_are_changed_by_a_client_as_on_kafka(world: World) ->
         ),
     ],
 )
-def test_mistakes(overrides: list[str], sentence: str) -> None:
+def test_wrong_tls_properties_refuse_the_start(overrides: list[str], sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(overrides=overrides)
     assert str(caught.value).startswith(sentence)

@@ -71,7 +71,7 @@ async def enter(client: Client, group: str = "g") -> JoinGroupResponse:
 
 
 class TestGroups:
-    async def test_the_life_of_a_member(self, muster_server: Server) -> None:
+    async def test_a_member_joins_syncs_commits_and_leaves(self, muster_server: Server) -> None:
         async with connected(muster_server) as client:
             joined = await enter(client)
             assert (joined.generation_id, joined.leader) == (1, joined.member_id)
@@ -82,7 +82,7 @@ class TestGroups:
             fetched = await client.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)]), 9)
             assert fetched.groups[0].topics[0].partitions[0].committed_offset == 5
 
-    async def test_why_a_group_rebalanced_stands_in_the_log(self, muster_server: Server) -> None:
+    async def test_the_log_says_why_a_group_rebalanced(self, muster_server: Server) -> None:
         async with connected(muster_server) as client:
             with capture_logs() as logs:
                 member = (await enter(client)).member_id
@@ -94,7 +94,7 @@ class TestGroups:
             assert (told[0]["cause"], told[0]["trigger"]) == ("a new member joined", member)
             assert (told[1]["members"], told[1]["generation"]) == (1, 1)
 
-    async def test_a_topic_that_is_there_with_other_partitions_is_told_of(self, tmp_path: Path) -> None:
+    async def test_an_existing_topic_with_another_partition_count_is_logged(self, tmp_path: Path) -> None:
         async with running(data_dir=tmp_path, topics=["t:1", "u:2"]):
             pass
         with capture_logs() as logs:
@@ -103,7 +103,7 @@ class TestGroups:
         told = [line for line in logs if line["log_level"] == "warning"]
         assert [(line["topic"], line["partitions"], line["wanted"]) for line in told] == [("t", 1, 7)]
 
-    async def test_state_is_there_again_after_a_restart(self, tmp_path: Path) -> None:
+    async def test_groups_and_offsets_survive_a_restart(self, tmp_path: Path) -> None:
         async with running(data_dir=tmp_path, topics=["t:1"]) as server, connected(server) as client:
             joined = await enter(client)
             await client.ask(commit(7, generation=1, member=joined.member_id), 9)
@@ -127,7 +127,7 @@ class TestGroups:
                     0
                 ].error_code == 0
 
-    async def test_while_a_long_log_is_loaded_clients_are_told_to_come_again(
+    async def test_requests_are_refused_while_a_long_log_loads(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with running(data_dir=tmp_path, topics=["t:1"]) as server, connected(server) as client:
@@ -161,9 +161,7 @@ class TestListeners:
                     told.append((row.node_id, row.host, row.port))
         assert told == [(1, "one.example", 1111), (1, "two.example", 2222)]
 
-    async def test_without_advertised_listeners_the_connection_s_own_address_is_told(
-        self, muster_server: Server
-    ) -> None:
+    async def test_the_connections_own_address_is_advertised_by_default(self, muster_server: Server) -> None:
         async with connected(muster_server) as client:
             row = (await client.ask(FindCoordinatorRequest(coordinator_keys=["g"]))).coordinators[0]
             assert (row.host, row.port) == ("127.0.0.1", muster_server.bound[0].port)
@@ -216,7 +214,7 @@ class TestBadClients:
                 ("a Produce request with acks=0 was refused", "nowhere", "UNKNOWN_TOPIC_OR_PARTITION")
             ]
 
-    async def test_a_frame_byte_by_byte(self, muster_server: Server) -> None:
+    async def test_a_frame_sent_byte_by_byte_is_handled(self, muster_server: Server) -> None:
         async with connected(muster_server) as slow:
             whole = frames.request_frame(api(12), 4, 77, HeartbeatRequest("g", 1, "m"), "slow")
             for byte in whole:
@@ -257,7 +255,7 @@ class TestBadClients:
             rejoined = await first.ask(join(member_id=joined.member_id))
             assert len(rejoined.members) == 2
 
-    async def test_a_client_that_never_reads_holds_up_itself_only(self, muster_server: Server) -> None:
+    async def test_a_client_that_never_reads_delays_only_itself(self, muster_server: Server) -> None:
         async with connected(muster_server) as deaf, connected(muster_server) as good:
             deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
             request = DescribeGroupsRequest(["g" * 1_000] * 30)
@@ -269,7 +267,7 @@ class TestBadClients:
             for one in asked:
                 assert len((await deaf.receive(one)).groups) == 30
 
-    async def test_a_handler_s_fault_is_logged_and_costs_one_connection(
+    async def test_a_handler_fault_is_logged_and_closes_one_connection(
         self, muster_server: Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def fail(*_: Any) -> None:
@@ -283,7 +281,7 @@ class TestBadClients:
             assert (await good.ask(ApiVersionsRequest("a", "1"))).error_code == 0
         assert "a bug" in str(logs)
 
-    async def test_a_request_can_be_held_back_on_its_way(self) -> None:
+    async def test_an_interceptor_can_delay_a_request_of_a_server(self) -> None:
         held: list[Any] = []
         intercept = before_handler(lambda context, request, proceed: held.append(proceed))
         async with running(intercept=intercept) as server, connected(server) as client:
@@ -306,13 +304,13 @@ class TestStop:
             assert await second.closed()
             server.stop = _stopped  # type: ignore[method-assign]
 
-    async def test_nobody_is_let_in_any_more(self) -> None:
+    async def test_a_stopping_server_accepts_no_connections(self) -> None:
         async with running() as server:
             bound = server.bound[0]
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(bound.host, bound.port)
 
-    async def test_a_client_that_takes_nothing_cannot_hold_up_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_client_that_reads_nothing_does_not_delay_the_stop(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("muster.coordinator.server.nodes.running_node.CLOSE_MS", 20)
         async with running() as server, connected(server) as deaf:
             deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
@@ -336,7 +334,7 @@ async def _stopped() -> None:
     """The test has stopped the server already."""
 
 
-async def test_what_is_changed_while_the_broker_runs_takes_effect_and_survives_a_restart(tmp_path: Path) -> None:
+async def test_configs_changed_at_run_time_apply_and_survive_a_restart(tmp_path: Path) -> None:
     def alter(name: str, **configs: str) -> IncrementalAlterConfigsRequest:
         rows = [AlterableConfig(key.replace("_", "."), 0, text) for key, text in configs.items()]
         return IncrementalAlterConfigsRequest([AlterConfigsResource(4, name, rows)])
@@ -358,7 +356,7 @@ def _check_changed(server: Server) -> None:
 
 
 @given(allowed=st.integers(16, 3_000), steps=st.lists(st.booleans(), max_size=200))
-def test_connections_and_logs_never_have_more_files_than_there_are(allowed: int, steps: list[bool]) -> None:
+def test_connections_and_logs_share_the_available_files(allowed: int, steps: list[bool]) -> None:
     shares = FileShares(allowed)
     connections = logs = 0
     for is_connection in steps:
@@ -373,7 +371,7 @@ def test_connections_and_logs_never_have_more_files_than_there_are(allowed: int,
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-async def test_a_host_that_listeners_names_is_what_clients_are_told(nodes: int) -> None:
+async def test_the_host_of_listeners_is_advertised(nodes: int) -> None:
     properties = {"listeners": "PLAINTEXT://localhost:0", "muster.nodes": str(nodes)}
     async with running(properties) as server:
         ports = {number: bound.port for number, bound in enumerate(server.bound, 1)}
@@ -389,7 +387,7 @@ async def test_a_host_that_listeners_names_is_what_clients_are_told(nodes: int) 
         writer.close()
 
 
-async def test_members_whose_requests_are_there_together_make_one_generation() -> None:
+async def test_joins_that_arrive_together_make_one_generation() -> None:
     """Without an initial delay too: what has come is handled before the first generation begins, as Kafka handles what
     is queued before the timer of its purgatory.
     """
@@ -404,7 +402,9 @@ async def test_members_whose_requests_are_there_together_make_one_generation() -
             assert sorted(len(one.members) for one in answers) == [0, 2]
 
 
-async def test_the_data_directory_is_told_as_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_data_directory_is_logged_as_an_absolute_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with capture_logs() as logs:
         async with running(data_dir=Path("data"), topics=["t:1"]) as server, connected(server) as client:
@@ -415,7 +415,7 @@ async def test_the_data_directory_is_told_as_an_absolute_path(tmp_path: Path, mo
     assert said == [value for value in said if value.startswith(str(tmp_path))]
 
 
-async def test_in_memory_there_is_no_data_directory(muster_server: Server) -> None:
+async def test_an_in_memory_server_has_no_data_directory(muster_server: Server) -> None:
     async with connected(muster_server) as client:
         (answer,) = (await client.ask(DescribeLogDirsRequest(None))).results
     assert (answer.log_dir, answer.total_bytes) == ("memory", -1)

@@ -68,7 +68,7 @@ class World:
         return self.steps
 
 
-def test_a_small_job_is_done_within_the_call_and_asks_for_no_turn() -> None:
+def test_a_small_job_is_done_within_the_call() -> None:
     world = World()
 
     def small() -> Job[str]:
@@ -80,7 +80,7 @@ def test_a_small_job_is_done_within_the_call_and_asks_for_no_turn() -> None:
     assert world.clock._timers == []
 
 
-def test_a_large_job_goes_on_in_later_turns_a_slice_in_each() -> None:
+def test_a_large_job_continues_in_later_iterations() -> None:
     world = World()
     world.run(world.job(SLICE_MS * 3 - 1, result="done"))
     assert world.steps == ["job"] * SLICE_MS
@@ -93,7 +93,7 @@ def test_a_large_job_goes_on_in_later_turns_a_slice_in_each() -> None:
     assert world.clock._timers == []
 
 
-def test_all_that_come_in_one_turn_share_its_slice() -> None:
+def test_jobs_of_one_iteration_share_its_time() -> None:
     world = World()
     for name in "abc":
         world.run(world.job(100, name))
@@ -104,7 +104,7 @@ def test_all_that_come_in_one_turn_share_its_slice() -> None:
     assert SHARE_MS == 2
 
 
-def test_who_comes_later_is_not_behind_the_large_ones() -> None:
+def test_a_later_small_job_does_not_wait_for_large_jobs() -> None:
     world = World()
     world.run(world.job(1000, "a"))
     world.run(world.job(1000, "b"))
@@ -114,7 +114,7 @@ def test_who_comes_later_is_not_behind_the_large_ones() -> None:
     assert world.results == ["done"]
 
 
-def test_each_turn_has_a_slice_of_its_own_for_those_who_come() -> None:
+def test_each_iteration_has_time_for_new_jobs() -> None:
     world = World()
     world.run(world.job(SLICE_MS, "a"))
     world.turn()
@@ -124,7 +124,7 @@ def test_each_turn_has_a_slice_of_its_own_for_those_who_come() -> None:
     assert world.results == [None, "b"]
 
 
-def test_small_work_needs_no_job_and_takes_its_share_of_the_slice() -> None:
+def test_small_work_without_a_job_counts_in_the_iterations_time() -> None:
     world = World()
 
     def work() -> None:
@@ -142,7 +142,7 @@ def test_small_work_needs_no_job_and_takes_its_share_of_the_slice() -> None:
     assert not world.slices.run_small(work)
 
 
-def test_a_result_for_a_job_comes_behind_small_work() -> None:
+def test_a_pending_result_is_delivered_after_small_work() -> None:
     world, later = World(), PendingResult()
 
     def waiting() -> Job[str]:
@@ -158,7 +158,7 @@ def test_a_result_for_a_job_comes_behind_small_work() -> None:
     assert world.results == ["end of small", "after small"]
 
 
-def test_work_apart_is_done_elsewhere_and_its_result_comes_back() -> None:
+def test_offloaded_work_returns_its_result_to_the_job() -> None:
     class Elsewhere:
         def __init__(self) -> None:
             self.asked: list[tuple[Callable[[], Any], Callable[[Any, Exception | None], object]]] = []
@@ -189,7 +189,7 @@ def test_work_apart_is_done_elsewhere_and_its_result_comes_back() -> None:
     assert world.results == [[42, "no"]]
 
 
-def test_without_a_thread_work_is_done_at_once() -> None:
+def test_offloaded_work_without_a_thread_is_done_at_once() -> None:
     world = World()
 
     def job() -> Job[int]:
@@ -199,7 +199,7 @@ def test_without_a_thread_work_is_done_at_once() -> None:
     assert world.results == [42]
 
 
-def test_a_result_may_be_there_already_or_come_later() -> None:
+def test_a_pending_result_may_be_complete_or_come_later() -> None:
     world = World()
     first, second = PendingResult(), PendingResult()
 
@@ -213,7 +213,7 @@ def test_a_result_may_be_there_already_or_come_later() -> None:
     assert world.results == [["one", "two"]]
 
 
-def test_a_job_whose_owner_has_gone_is_closed_at_its_next_step() -> None:
+def test_a_job_of_a_closed_owner_is_closed_at_its_next_step() -> None:
     world = World()
     gone = Owner()
     world.run(world.job(100, "a"), gone)
@@ -222,7 +222,7 @@ def test_a_job_whose_owner_has_gone_is_closed_at_its_next_step() -> None:
     assert world.results == []
 
 
-def test_a_fault_in_a_later_step_is_the_owners_and_nobody_elses() -> None:
+def test_a_fault_in_a_later_step_goes_only_to_its_owner() -> None:
     world = World()
 
     def bad() -> Job[None]:
@@ -237,7 +237,7 @@ def test_a_fault_in_a_later_step_is_the_owners_and_nobody_elses() -> None:
     assert (world.results, other.faults) == (["good"], [])
 
 
-def test_a_fault_within_the_call_is_raised() -> None:
+def test_a_fault_in_the_first_step_is_raised() -> None:
     world = World()
 
     def bad() -> Job[None]:
@@ -248,7 +248,7 @@ def test_a_fault_within_the_call_is_raised() -> None:
         world.run(bad())
 
 
-def test_a_job_of_many_steps_says_that_its_result_is_large() -> None:
+def test_a_job_of_many_steps_marks_its_result_as_large() -> None:
     world = World()
     seen: list[bool] = []
 
@@ -262,7 +262,7 @@ def test_a_job_of_many_steps_says_that_its_result_is_large() -> None:
     assert not world.slices.is_large
 
 
-def test_stop_gives_up_what_is_not_done() -> None:
+def test_a_stop_abandons_unfinished_jobs() -> None:
     world = World()
     later = PendingResult()
 
@@ -280,7 +280,7 @@ def test_stop_gives_up_what_is_not_done() -> None:
     assert (world.results, world.owner.faults) == ([], [])
 
 
-def test_the_thread_does_one_after_the_other_and_posts_what_came_of_it() -> None:
+def test_the_thread_does_offloaded_work_in_order_and_posts_the_results() -> None:
     posted: list[Callable[[], object]] = []
     there = threading.Semaphore(0)
 
@@ -303,7 +303,7 @@ def test_the_thread_does_one_after_the_other_and_posts_what_came_of_it() -> None
     assert len(outcomes) == 2
 
 
-def test_a_job_at_once_waits_for_nobody() -> None:
+def test_a_job_run_at_once_may_not_wait() -> None:
     there = PendingResult()
     there("there")
 
@@ -321,7 +321,7 @@ def test_a_job_at_once_waits_for_nobody() -> None:
 
 
 class TestOneByOne:
-    def test_the_next_begins_when_the_last_has_ended(self) -> None:
+    def test_serial_jobs_run_one_after_the_other(self) -> None:
         world, changes = World(), SerialJobs()
         for name in "abc":
             world.run(changes.run(world.job(SLICE_MS - 1, name, name)))
@@ -336,7 +336,7 @@ class TestOneByOne:
         world.run(changes.run(world.job(1, "d", "d")))
         assert world.results[-1] == "d"
 
-    def test_a_failure_lets_the_next_one_in(self) -> None:
+    def test_a_failed_serial_job_does_not_stop_the_next(self) -> None:
         world, changes = World(), SerialJobs()
 
         def bad() -> Job[None]:
@@ -349,7 +349,7 @@ class TestOneByOne:
             world.turn()
         assert (world.results, len(world.owner.faults)) == (["good"], 1)
 
-    def test_who_goes_while_it_waits_holds_up_nobody(self) -> None:
+    def test_a_waiting_serial_job_of_a_closed_owner_is_skipped(self) -> None:
         world, changes = World(), SerialJobs()
         first = world.job(100, "first")
         running = changes.run(first)
@@ -364,7 +364,7 @@ class TestOneByOne:
         behind.close()  # it had its turn, and goes all the same
         assert at_once(changes.run(world.job(1, "last", "last"))) == "last"
 
-    def test_many_that_wait_are_no_deep_stack(self) -> None:
+    def test_many_waiting_serial_jobs_need_no_deep_stack(self) -> None:
         world, changes = World(), SerialJobs()
         world.run(changes.run(world.job(SLICE_MS, "first")))
         for number in range(3_000):
@@ -377,7 +377,7 @@ class TestOneByOne:
 class TestBehind:
     """What no client waits for."""
 
-    def test_it_gets_its_share_of_each_turn_and_never_more(self) -> None:
+    def test_background_work_gets_a_bounded_share_of_each_iteration(self) -> None:
         world = World()
         world.slices.run_behind(world.job(3 * SHARE_MS, "walk", "done"), world.results.append, world.owner)
         assert world.steps == ["walk"] * SHARE_MS
@@ -389,7 +389,7 @@ class TestBehind:
         assert world.turn() == []
         assert world.clock._timers == []
 
-    def test_clients_that_take_all_of_each_turn_do_not_stop_it(self) -> None:
+    def test_busy_clients_do_not_stop_background_work(self) -> None:
         world = World()
         world.run(world.job(100, "client"))
         world.slices.run_behind(world.job(100, "walk"), world.results.append, world.owner)
@@ -399,14 +399,14 @@ class TestBehind:
         assert world.turn() == [*rest, *["walk"] * SHARE_MS]
         assert world.turn() == [*rest, *["other"] * SHARE_MS]
 
-    def test_one_that_comes_when_a_turn_is_used_waits(self) -> None:
+    def test_background_work_waits_if_the_iterations_time_is_used(self) -> None:
         world = World()
         world.run(world.job(1, "client"))
         world.slices.run_behind(world.job(1, "walk"), world.results.append, world.owner)
         assert world.steps == ["client", "end of client"]
         assert world.turn() == ["walk", "end of walk"]
 
-    def test_it_gets_no_more_after_work_in_a_thread(self) -> None:
+    def test_background_work_gets_no_larger_share_after_offloaded_work(self) -> None:
         waiting: list[tuple[Any, Any]] = []
 
         class Slow:
@@ -434,7 +434,7 @@ class TestBehind:
         world.turn()
         assert world.results == ["done"]
 
-    def test_a_fault_goes_to_the_owner_and_a_stop_ends_it(self) -> None:
+    def test_a_fault_in_background_work_goes_to_its_owner_and_a_stop_ends_it(self) -> None:
         world = World()
 
         def bad() -> Job[None]:
@@ -451,7 +451,7 @@ class TestBehind:
         assert "late" not in world.steps
 
 
-def test_a_job_that_is_done_at_once_gets_the_error_of_its_work() -> None:
+def test_a_job_run_at_once_gets_the_error_of_its_offloaded_work() -> None:
     def job() -> Job[str]:
         try:
             yield OffloadedWork(lambda: 1 / 0)

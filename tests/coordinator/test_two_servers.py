@@ -44,7 +44,7 @@ async def both() -> AsyncIterator[tuple[Server, Server]]:
         yield one, two
 
 
-async def test_each_has_its_own_identity_settings_and_topics(both: tuple[Server, Server]) -> None:
+async def test_two_servers_have_their_own_identity_settings_and_topics(both: tuple[Server, Server]) -> None:
     found = []
     for server in both:
         async with connected(server) as client:
@@ -63,7 +63,7 @@ async def test_each_has_its_own_identity_settings_and_topics(both: tuple[Server,
     assert [len(server.routing.shards) for server in both] == [5, 3]
 
 
-async def test_each_has_its_own_groups_members_and_offsets(both: tuple[Server, Server]) -> None:
+async def test_two_servers_have_their_own_groups_and_offsets(both: tuple[Server, Server]) -> None:
     one, two = both
     row = [OffsetCommitRequestPartition(0, 7)]
     async with connected(one) as first, connected(two) as second:
@@ -87,7 +87,7 @@ async def test_each_has_its_own_groups_members_and_offsets(both: tuple[Server, S
                 joined = len(group.members)
 
 
-async def test_each_has_its_own_configs_producer_ids_and_permissions(both: tuple[Server, Server]) -> None:
+async def test_two_servers_have_their_own_configs_producer_ids_and_permissions(both: tuple[Server, Server]) -> None:
     one, two = both
     async with connected(one) as first, connected(two) as second:
         changed = [AlterableConfig("log.retention.ms", 0, "5000")]
@@ -101,7 +101,7 @@ async def test_each_has_its_own_configs_producer_ids_and_permissions(both: tuple
         assert rows == [ErrorCode.GROUP_AUTHORIZATION_FAILED, 0]
 
 
-async def test_one_stops_and_the_other_goes_on() -> None:
+async def test_one_of_two_servers_continues_when_the_other_stops() -> None:
     async with running(TWO) as two:
         async with running(ONE) as one, connected(one) as client:
             assert (await client.ask(ListGroupsRequest())).error_code == 0
@@ -117,7 +117,7 @@ class Node:
         return self.connections
 
 
-def test_the_files_of_the_process_are_shared() -> None:
+def test_two_servers_share_the_file_limit_of_the_process() -> None:
     files, one, two = ProcessFiles(), Node(100), Node(200)
     if not files.ask():
         pytest.skip("this system has no bound")

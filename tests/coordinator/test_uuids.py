@@ -6,7 +6,7 @@ from uuid import UUID
 from muster.coordinator.system.uuids import draw_uuid, draw_uuid_text
 
 
-def test_drawn_ids() -> None:
+def test_drawn_uuids_are_unique_and_have_kafkas_form() -> None:
     texts = {draw_uuid_text() for _ in range(200)}
     assert len(texts) == 200
     for text in texts:

@@ -113,12 +113,12 @@ def transactions_work(bootstrap: str, topic: str, _: str, progress: Progress) ->
                     _again(producer.abort_transaction)
                 except confluent_kafka.KafkaException as worse:
                     # nobody that coordinated had heard of the transaction: librdkafka asks all the same that it ends,
-                    # and is told, as on Kafka, that the one before has ended otherwise
+                    # and hears, as on Kafka, that the one before has ended otherwise
                     if worse.args[0].code() != confluent_kafka.KafkaError.INVALID_TXN_STATE:
                         raise
                     producer = begin()
             else:
-                progress.read.append(number)  # told in the end
+                progress.read.append(number)  # it is reported at the end
                 print("a producer that must begin anew:", error, flush=True)
                 producer = begin()
         else:
@@ -383,8 +383,8 @@ def check(nodes: list[ClusterNode], workers: dict[str, Progress]) -> None:
             kept = kept_offsets(bootstrap, name)
             assert kept == progress.committed, f"{name}: {kept} is there, {progress.committed} was acknowledged"
     for number, node in enumerate(nodes, 1):
-        told = [line for line in node.log().splitlines() if FAULTS.search(line)]
-        assert not told, f"node {number} tells of faults: {told[:5]}"
+        fault_lines = [line for line in node.log().splitlines() if FAULTS.search(line)]
+        assert not fault_lines, f"node {number} has logged faults: {fault_lines[:5]}"
 
 
 _MOVES = frozenset(
@@ -395,7 +395,7 @@ _MOVES = frozenset(
         confluent_kafka.KafkaError._TIMED_OUT,
     )
 )
-"""What a client is told while a coordinator moves, and asks again."""
+"""The errors with which a client asks again while a coordinator moves."""
 
 
 def kept_offsets(bootstrap: str, group: str) -> dict[int, int]:

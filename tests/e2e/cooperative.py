@@ -34,8 +34,8 @@ class CooperativeMember(Protocol):
         """Its present partitions."""
 
     @property
-    def told(self) -> list[tuple[str, Partitions]]:
-        """What its listener heard: "assigned", "revoked" or "lost", and which partitions."""
+    def callbacks(self) -> list[tuple[str, Partitions]]:
+        """The calls of its listener: "assigned", "revoked" or "lost", each with its partitions."""
 
     def start(self) -> None:
         """Begin to consume."""
@@ -48,12 +48,12 @@ class Before:
     """What a member had and had heard at a moment."""
 
     def __init__(self, member: CooperativeMember) -> None:
-        self.member, self.had, self._heard = member, set(member.assignment), len(member.told)
+        self.member, self.had, self._heard = member, set(member.assignment), len(member.callbacks)
 
     def heard(self, *what: str) -> Partitions:
-        """The partitions that its listener was told of since then, in these ways."""
-        told = self.member.told[self._heard :]
-        return set().union(*(partitions for kind, partitions in told if kind in what))
+        """The partitions of its listener's callbacks of these kinds since then."""
+        callbacks = self.member.callbacks[self._heard :]
+        return set().union(*(partitions for kind, partitions in callbacks if kind in what))
 
 
 class Stage:

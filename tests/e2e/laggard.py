@@ -20,7 +20,7 @@ class Laggard:
     """Joins a group that others lead, by frames; consumes nothing, gives up what it shall."""
 
     def __init__(self, server: ServerProcess, group: str, topic: str, version: int) -> None:
-        """`version`: of its subscription, as the others have it; from 2 on generations are told."""
+        """`version`: of its subscription, as the others have it; from 2 on it has a generation."""
         self.group, self.topic, self.version = group, topic, version
         self.partitions: set[int] = set()
         self._member, self._generation = "", -1

@@ -1,4 +1,4 @@
-"""Stories that were told of one broker, played on several: who finds who leads and coordinates is told the same."""
+"""Stories of one broker, played on several: a client that asks the leader or coordinator gets the same answers."""
 
 from __future__ import annotations
 
@@ -95,6 +95,6 @@ async def _played(bootstrap: str, stories: Sequence[Story]) -> list[str]:
             if text != story.text:
                 text = await play_over_tcp(bootstrap, 0, story, scale=1 if has_own_delays(story) else 2)
         if text != story.text:
-            lines = difflib.unified_diff(story.text.splitlines(), text.splitlines(), "told", "here", lineterm="", n=2)
+            lines = difflib.unified_diff(story.text.splitlines(), text.splitlines(), "story", "here", lineterm="", n=2)
             found.append("\n".join([story.name, *lines]))
     return found

@@ -27,7 +27,7 @@ _connect = KafkaNetSocket.sock_connect
 
 
 async def _connect_or_close(self: Any, net: Any, sock: Any, *where: Any, **how: Any) -> Any:
-    """kafka-python forgets the socket of a connection that is refused; some later test would be told of it."""
+    """kafka-python forgets the socket of a connection that is refused; a later test would be warned of it."""
     try:
         return await _connect(self, net, sock, *where, **how)
     except BaseException:
@@ -167,15 +167,15 @@ def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
 class ThreadMember:
     """A group member in a thread of its own, of either client; commits what it processed before it gives partitions up.
 
-    `assignment`: its present partitions as (topic, partition). `told`: what its listener heard, ("assigned", "revoked"
-    or "lost", partitions), in order.
+    `assignment`: its present partitions as (topic, partition). `callbacks`: the calls of its listener in order, each
+    as (kind, partitions). A kind is "assigned", "revoked" or "lost".
     """
 
     def __init__(self, name: str, ledger: Ledger, work: Callable[[ThreadMember], None], *, incremental: bool) -> None:
         """`incremental`: what it is assigned comes to what it has (cooperative strategies)."""
         self.name, self.ledger = name, ledger
         self.assignment: set[tuple[str, int]] = set()
-        self.told: list[tuple[str, set[tuple[str, int]]]] = []
+        self.callbacks: list[tuple[str, set[tuple[str, int]]]] = []
         self._incremental = incremental
         self.stopping = threading.Event()
         self.failure: BaseException | None = None
@@ -191,7 +191,7 @@ class ThreadMember:
     def hear(self, what: str, partitions: Iterable[Any]) -> None:
         """Its listener was called."""
         named = {(partition.topic, partition.partition) for partition in partitions}
-        self.told.append((what, named))
+        self.callbacks.append((what, named))
         if what == "assigned":
             self.assignment = named | (self.assignment if self._incremental else set())
         else:

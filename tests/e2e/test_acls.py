@@ -37,7 +37,7 @@ def done(futures: dict[Any, Any]) -> list[Any]:
     return [future.result(20) for future in futures.values()]
 
 
-def test_confluents_admin_and_clients(start_server: Callable[..., Any]) -> None:
+def test_acl_entries_made_with_librdkafka_apply_to_its_clients(start_server: Callable[..., Any]) -> None:
     server = start_server(OPEN, in_memory=True)
     admin = confluent_admin(server.bootstrap)
     create_topic(server, "open", 1)
@@ -74,7 +74,7 @@ def test_confluents_admin_and_clients(start_server: Callable[..., Any]) -> None:
 
 
 @pytest.mark.skipif(SERVER != "muster" or "MUSTER_TEST_BOOTSTRAP" in os.environ, reason="its own listeners")
-def test_a_user_may_do_what_its_entries_say(start_server: Callable[..., Any]) -> None:
+def test_a_user_may_do_exactly_what_its_acl_entries_allow(start_server: Callable[..., Any]) -> None:
     """The usual shape of a production cluster: users with passwords, a super user, entries for a prefix."""
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     server = start_server(
@@ -117,16 +117,16 @@ def test_a_user_may_do_what_its_entries_say(start_server: Callable[..., Any]) ->
     assert {"orders-eu", "secret"} <= set(admin.list_topics(timeout=20).topics)
     assert {name for name in AdminClient(user("web")).list_topics(timeout=20).topics if name[0] != "_"} == {"orders-eu"}
 
-    told: list[tuple[str, int | None]] = []
+    delivered: list[tuple[str, int | None]] = []
     for name in ("admin", "web"):
         producer = Producer(user(name))
         producer.produce(
             "orders-eu",
             name,
-            on_delivery=lambda error, message: told.append((message.value(), error and error.code())),
+            on_delivery=lambda error, message: delivered.append((message.value(), error and error.code())),
         )
         producer.flush(20)
-    assert told == [(b"admin", None), (b"web", KafkaError.TOPIC_AUTHORIZATION_FAILED)]
+    assert delivered == [(b"admin", None), (b"web", KafkaError.TOPIC_AUTHORIZATION_FAILED)]
 
     reading = {**user("web"), "group.id": "web-1", "auto.offset.reset": "earliest"}
     with confluent_consumer(address, **reading) as consumer:

@@ -45,7 +45,7 @@ NewTopicName = Callable[[int], str]
 NewName = Callable[[str], str]
 
 
-async def test_topics_with_aiokafka(server: ServerProcess, new_name: NewName) -> None:
+async def test_aiokafka_creates_describes_and_deletes_topics(server: ServerProcess, new_name: NewName) -> None:
     topic = new_name("aio")
     async with administering(server.bootstrap) as admin:
         answer = await admin.create_topics([NewTopic(topic, 3, 1, topic_configs={"retention.ms": "60000"})])
@@ -63,7 +63,9 @@ async def test_topics_with_aiokafka(server: ServerProcess, new_name: NewName) ->
         assert topic not in await admin.list_topics()
 
 
-async def test_groups_with_aiokafka(server: ServerProcess, new_topic: NewTopicName, group: str) -> None:
+async def test_aiokafka_describes_and_deletes_groups(
+    server: ServerProcess, new_topic: NewTopicName, group: str
+) -> None:
     topic, ledger = new_topic(4), Ledger()
     pair = [Member(name, ledger, server.bootstrap, [topic], group) for name in ("a", "b")]
     async with administering(server.bootstrap) as admin:
@@ -84,7 +86,7 @@ async def test_groups_with_aiokafka(server: ServerProcess, new_topic: NewTopicNa
         assert answer.groups[0][2] == "Empty"
 
 
-def test_topics_with_confluent(server: ServerProcess, new_name: NewName) -> None:
+def test_librdkafka_creates_describes_and_deletes_topics(server: ServerProcess, new_name: NewName) -> None:
     topic, admin = new_name("confluent"), confluent_admin(server.bootstrap)
     new = ConfluentNewTopic(topic, 3, 1, config={"cleanup.policy": "compact"})
     assert admin.create_topics([new])[topic].result(10) is None
@@ -112,7 +114,7 @@ def test_topics_with_confluent(server: ServerProcess, new_name: NewName) -> None
         admin.delete_topics([topic])[topic].result(10)
 
 
-def test_groups_with_confluent(server: ServerProcess, new_topic: NewTopicName, group: str) -> None:
+def test_librdkafka_describes_and_deletes_groups(server: ServerProcess, new_topic: NewTopicName, group: str) -> None:
     topic, ledger, admin = new_topic(4), Ledger(), confluent_admin(server.bootstrap)
     member = confluent_member("member", ledger, server.bootstrap, topic, group)
     with thread_members(member):
@@ -141,7 +143,7 @@ def test_groups_with_confluent(server: ServerProcess, new_topic: NewTopicName, g
     assert group not in [row.group_id for row in admin.list_consumer_groups().result(10).valid]
 
 
-def test_offsets_cluster_and_settings_with_confluent(server: ServerProcess, new_topic: NewTopicName) -> None:
+def test_librdkafka_reads_offsets_cluster_and_configs(server: ServerProcess, new_topic: NewTopicName) -> None:
     topic, admin = new_topic(1), confluent_admin(server.bootstrap)
     confluent_produce(server.bootstrap, topic, [(None, b"v")] * 5, partition=0)
     partition = ConfluentPartition(topic, 0)
@@ -159,7 +161,7 @@ def test_offsets_cluster_and_settings_with_confluent(server: ServerProcess, new_
     assert configs["group.max.session.timeout.ms"].value == "1800000"
 
 
-def test_topics_and_groups_with_kafka_python(
+def test_kafka_python_creates_and_deletes_topics_and_groups(
     server: ServerProcess, new_topic: NewTopicName, new_name: NewName, group: str
 ) -> None:
     topic = new_name("python")
@@ -186,7 +188,7 @@ def test_topics_and_groups_with_kafka_python(
         assert topic not in admin.list_topics()
 
 
-async def test_a_deleted_topic_takes_its_commits_along(
+async def test_deleting_a_topic_deletes_its_committed_offsets(
     server: ServerProcess, new_topic: NewTopicName, group: str
 ) -> None:
     topic = new_topic(1)
@@ -203,7 +205,9 @@ async def test_a_deleted_topic_takes_its_commits_along(
             assert [record.offset for record in await read(consumer, 3)] == [0, 1, 2]
 
 
-def test_what_is_set_on_a_broker_while_it_runs(server: ServerProcess, new_topic: NewTopicName, group: str) -> None:
+def test_broker_configs_changed_at_run_time_apply_at_once(
+    server: ServerProcess, new_topic: NewTopicName, group: str
+) -> None:
     """As librdkafka's own tests ask for it; a topic then takes the broker's new value at once."""
     topic = new_topic(1)
     admin = confluent_admin(server.bootstrap)
@@ -227,11 +231,11 @@ def test_what_is_set_on_a_broker_while_it_runs(server: ServerProcess, new_topic:
     alter(*broker, "message.max.bytes", "1000")
     try:
         assert described(*on_topic, "max.message.bytes") == ("1000", DYNAMIC_BROKER)
-        told: list[str] = []
+        delivered: list[str] = []
         producer = Producer({"bootstrap.servers": server.bootstrap})
-        producer.produce(topic, b"x" * 2000, on_delivery=lambda error, _: told.append(error.name()))
+        producer.produce(topic, b"x" * 2000, on_delivery=lambda error, _: delivered.append(error.name()))
         assert producer.flush(10) == 0
-        assert told == ["MSG_SIZE_TOO_LARGE"]
+        assert delivered == ["MSG_SIZE_TOO_LARGE"]
     finally:
         alter(*broker, "message.max.bytes", None)
     assert described(*on_topic, "max.message.bytes") == default

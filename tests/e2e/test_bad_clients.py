@@ -80,14 +80,14 @@ def test_garbage_closes_its_own_connection_only(server: ServerProcess, kind: str
 
 
 @pytest.mark.parametrize("sent", [b"\0", b"\0\0\0\x40", raw_frame(header(18, 0))[:-2]], ids=["1", "4", "all but 2"])
-def test_half_a_frame_waits_and_hurts_nobody(server: ServerProcess, sent: bytes) -> None:
+def test_half_a_frame_does_not_disturb_other_connections(server: ServerProcess, sent: bytes) -> None:
     with socket.create_connection(server.address, timeout=20) as half:
         half.sendall(sent)
         with socket.create_connection(server.address, timeout=20) as good:
             assert wire.call(good, wire.api_versions()).number("h") == 0
 
 
-def test_a_frame_may_come_byte_by_byte_and_many_at_once(server: ServerProcess) -> None:
+def test_frames_are_read_byte_by_byte_and_many_at_once(server: ServerProcess) -> None:
     frame = wire.frame(wire.api_versions())
     with socket.create_connection(server.address, timeout=20) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -99,7 +99,7 @@ def test_a_frame_may_come_byte_by_byte_and_many_at_once(server: ServerProcess) -
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767])
-def test_api_versions_of_an_unknown_version_tells_the_known_ones(server: ServerProcess, version: int) -> None:
+def test_api_versions_in_an_unknown_version_lists_the_known_versions(server: ServerProcess, version: int) -> None:
     with socket.create_connection(server.address, timeout=20) as connection:
         tags_and_body = b"\0" + b"\x02a" + b"\x021" + b"\0"  # a flexible header, a client's software name and version
         answer = wire.call(connection, wire.Request(18, version, tags_and_body))
@@ -122,7 +122,7 @@ def test_requests_in_one_write_are_answered_in_order(server: ServerProcess) -> N
 
 
 class Vandal(threading.Thread):
-    """Opens connections and sends rubbish until it is told to stop; counts what it sent."""
+    """Opens connections and sends garbage until it is stopped. It counts what it sent."""
 
     def __init__(self, server: ServerProcess, seed: int) -> None:
         super().__init__(name=f"vandal-{seed}")
@@ -167,7 +167,7 @@ def vandals(server: ServerProcess, count: int) -> Iterator[list[Vandal]]:
             vandal.join(20)
 
 
-async def test_a_group_works_on_beside_twenty_clients_with_garbage(
+async def test_a_group_keeps_working_beside_twenty_clients_that_send_garbage(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
     topic, ledger = new_topic(PARTITIONS), Ledger()
@@ -186,7 +186,7 @@ async def test_a_group_works_on_beside_twenty_clients_with_garbage(
     assert server.running
 
 
-async def test_hundreds_of_connections(server: ServerProcess) -> None:
+async def test_five_hundred_concurrent_connections_are_all_answered(server: ServerProcess) -> None:
     """Five hundred at once, each with a request under way; all are answered."""
     request = wire.frame(wire.api_versions())
 
@@ -218,7 +218,7 @@ def many_files() -> Iterator[int]:
 
 
 @pytest.mark.skipif(SERVER == "kafka", reason="a small Kafka node stops serving its group meanwhile")
-async def test_ten_thousand_connections_hurt_nobody_else(
+async def test_ten_thousand_idle_connections_do_not_disturb_a_group(
     server: ServerProcess, new_topic: NewTopic, group: str, many_files: int
 ) -> None:
     """They are opened and say nothing; a group works on, and one of them may be used after all."""
@@ -236,7 +236,7 @@ async def test_ten_thousand_connections_hurt_nobody_else(
     assert not ledger.twice
 
 
-def test_a_client_that_does_not_read_its_answers_is_held_up_alone(server: ServerProcess) -> None:
+def test_a_client_that_does_not_read_its_answers_delays_only_itself(server: ServerProcess) -> None:
     """It sends requests without end; the server stops to read them, and serves the others."""
     with (
         socket.create_connection(server.address, timeout=20) as greedy,
@@ -257,7 +257,7 @@ def test_a_client_that_does_not_read_its_answers_is_held_up_alone(server: Server
 
 
 @pytest.mark.skipif(SERVER == "kafka", reason="Kafka writes its log elsewhere")
-def test_one_log_line_tells_of_a_malformed_frame(start_server: Callable[..., ServerProcess]) -> None:
+def test_a_malformed_frame_is_logged_in_one_line(start_server: Callable[..., ServerProcess]) -> None:
     server = start_server(in_memory=True)
     with socket.create_connection(server.address, timeout=20) as bad:
         peer = "{}:{}".format(*bad.getsockname())
@@ -315,7 +315,7 @@ class FewFiles(MusterServer):
 
 
 @pytest.mark.skipif(SERVER == "kafka", reason="Kafka keeps three files for each partition, and ends without them")
-def test_many_partitions_and_connections_with_few_files(tmp_path: Path) -> None:
+def test_many_partitions_and_connections_work_with_a_low_file_limit(tmp_path: Path) -> None:
     """600 partitions are written and read beside as many connections as there is room for."""
     server = FewFiles(tmp_path, QUICK, arguments=["--topic", "many:600"])
     server.start()

@@ -48,7 +48,7 @@ class Bearer(NamedTuple):
         """Properties of librdkafka."""
 
         def bring(_: object) -> tuple[str, float]:
-            # half the time is told, so that a new one is there when the old one ends
+            # the client hears half the time, so that a new token is there when the old one ends
             return self.token(seconds=seconds), time.time() + seconds / 2
 
         return {
@@ -100,7 +100,7 @@ class PythonTokens(kafka.net.sasl.oauth.AbstractTokenProvider):  # type: ignore[
         return self._bearer.token()
 
 
-async def test_aiokafka(bearer: Bearer) -> None:
+async def test_aiokafka_authenticates_with_a_token(bearer: Bearer) -> None:
     settings: dict[str, Any] = {
         "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER",
         "sasl_oauth_token_provider": AioTokens(bearer),
@@ -115,7 +115,7 @@ async def test_aiokafka(bearer: Bearer) -> None:
         await consumer.commit()
 
 
-def test_kafka_python(bearer: Bearer) -> None:
+def test_kafka_python_authenticates_with_a_token(bearer: Bearer) -> None:
     settings: dict[str, Any] = {
         "bootstrap_servers": bearer.server.bootstrap, "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": PythonTokens(bearer),
@@ -129,7 +129,7 @@ def test_kafka_python(bearer: Bearer) -> None:
         consumer.commit()
 
 
-def test_a_group_goes_on_while_tokens_end(bearer: Bearer) -> None:
+def test_a_group_keeps_working_while_tokens_expire(bearer: Bearer) -> None:
     """librdkafka brings a new token on each connection before the time of the old one is over; no rebalance."""
     assigned: list[int] = []
     producer = confluent_kafka.Producer(bearer.librdkafka(), logger=None)
@@ -148,19 +148,19 @@ def test_a_group_goes_on_while_tokens_end(bearer: Bearer) -> None:
     assert "its session is over" not in bearer.server.log()
 
 
-def test_tokens_that_are_refused_until_their_key_is_there(bearer: Bearer) -> None:
+def test_a_token_is_refused_until_its_key_is_known(bearer: Bearer) -> None:
     """An expired one, and one whose key comes later: the file is read anew."""
-    told: list[str] = []
+    errors: list[str] = []
 
     def refused(error: confluent_kafka.KafkaError) -> None:
         if error.code() == confluent_kafka.KafkaError._AUTHENTICATION:
-            told.append(error.str())
+            errors.append(error.str())
 
     kid, seconds = "rsa", -5
     settings = bearer.librdkafka(**{"error_cb": refused, "reconnect.backoff.max.ms": 200})
     settings["oauth_cb"] = lambda _: (bearer.token(kid, seconds), time.time() + 1.5)
     producer = confluent_kafka.Producer(settings, logger=None)
-    while not told:
+    while not errors:
         producer.poll(0.1)
     kid, seconds = "any", 300
     while bearer.server.log().count("none of the 1 keys is the one that it asks for") < 1:
@@ -168,7 +168,7 @@ def test_tokens_that_are_refused_until_their_key_is_there(bearer: Bearer) -> Non
     bearer.jwks.write_text(bearer.keys.jwks("rsa", "any"))
     producer.produce("t", b"at last")
     assert producer.flush(30) == 0
-    assert "invalid_token" in told[0]
+    assert "invalid_token" in errors[0]
     assert '"why": "it has expired"' in bearer.server.log()
     assert bearer.token() not in bearer.server.log()
 
@@ -214,7 +214,7 @@ def endpoint(bearer: Bearer) -> Iterator[str]:
     thread.join()
 
 
-def test_our_own_commands_show_tokens(
+def test_musters_commands_authenticate_with_tokens(
     bearer: Bearer, endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     token = tmp_path / "token.jwt"
@@ -243,7 +243,7 @@ def test_our_own_commands_show_tokens(
     assert capsys.readouterr().err == ""
 
 
-def test_our_own_commands_say_why_there_is_no_token(
+def test_musters_commands_say_why_they_have_no_token(
     bearer: Bearer, endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for options, line, said in (
@@ -254,7 +254,7 @@ def test_our_own_commands_say_why_there_is_no_token(
         file = command_config(tmp_path, options, line)
         where = ["--bootstrap-server", bearer.server.bootstrap, "--command-config", str(file)]
         assert cli.main(["groups", "list", *where]) == 1
-        told = capsys.readouterr().err
-        assert said in told
-        assert told.count("\n") == 1
-        assert "wrong" not in told
+        errors = capsys.readouterr().err
+        assert said in errors
+        assert errors.count("\n") == 1
+        assert "wrong" not in errors

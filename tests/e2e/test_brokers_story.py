@@ -11,7 +11,7 @@ from tests.support.servers import NodesServer
 
 
 @pytest.mark.timeout(180)
-async def test_clients_see_what_they_see_of_kafka(tmp_path: Path) -> None:
+async def test_three_brokers_with_moving_leaders_answer_as_three_kafka_brokers(tmp_path: Path) -> None:
     server = NodesServer(tmp_path, PROPERTIES)
     server.start()
     try:

@@ -26,36 +26,42 @@ NewTopic = Callable[[int], str]
 pytestmark = with_events
 
 
-async def test_a_changed_subscription(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
-    one, two, told = new_topic(2), new_topic(2), GroupEvents(server, group)
+async def test_a_changed_subscription_is_the_cause_in_the_history(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
+    one, two, group_events = new_topic(2), new_topic(2), GroupEvents(server, group)
     both = Member("both", Ledger(), server.bootstrap, [one, two], group)
     fickle = Member("fickle", Ledger(), server.bootstrap, [one], group)
     async with members(both):
         await shared_out([both], 4)
         async with members(fickle):
             await shared_out([both, fickle], 4)
-            told.forget()
+            group_events.forget()
             fickle.subscribe([two])
             await eventually(lambda: {partition.topic for partition in fickle.assignment} == {two}, "the other topic")
             await shared_out([both, fickle], 4)
-            assert told.causes() == [("subscription_changed", "fickle")]
+            assert group_events.causes() == [("subscription_changed", "fickle")]
 
 
-async def test_a_topic_that_grew(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
-    topic, told = new_topic(2), GroupEvents(server, group)
+async def test_a_topic_that_grew_is_the_cause_in_the_history(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
+    topic, group_events = new_topic(2), GroupEvents(server, group)
     pair = [Member(name, Ledger(), server.bootstrap, [topic], group, metadata_max_age_ms=200) for name in ("a", "b")]
     async with members(*pair), administering(server.bootstrap) as admin:
         await shared_out(pair, 2)
-        leader = told("rebalance_completed")[-1]["leader"]
-        told.forget()
+        leader = group_events("rebalance_completed")[-1]["leader"]
+        group_events.forget()
         await grow(admin, topic, 6)
         await shared_out(pair, 6)
-        (began,) = told("rebalance_started")
+        (began,) = group_events("rebalance_started")
         assert (began["cause"], began["trigger"]["member"]) == ("partitions_changed", leader)
 
 
-def test_a_topic_that_grew_under_librdkafka(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
-    topic, told = new_topic(2), GroupEvents(server, group)
+def test_a_topic_that_grew_is_the_cause_in_the_history_with_librdkafka(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
+    topic, group_events = new_topic(2), GroupEvents(server, group)
     pair = [
         confluent_member(
             name,
@@ -74,12 +80,12 @@ def test_a_topic_that_grew_under_librdkafka(server: ServerProcess, new_topic: Ne
 
     with thread_members(*pair):
         eventually_sync(lambda: shared(2), "two to share two")
-        leader = told("rebalance_completed")[-1]["leader"]
-        told.forget()
+        leader = group_events("rebalance_completed")[-1]["leader"]
+        group_events.forget()
         admin = confluent_admin(server.bootstrap)
         admin.create_partitions([NewPartitions(topic, 6)])[topic].result(30)
         eventually_sync(lambda: shared(6), "two to share six")
-        began = told("rebalance_started")[0]
+        began = group_events("rebalance_started")[0]
         assert (began["cause"], began["trigger"]["member"]) == ("partitions_changed", leader)
 
 
@@ -116,31 +122,31 @@ SLOW = {"confluent-kafka": slow_confluent, "kafka-python": slow_kafka_python}
 
 
 @pytest.mark.parametrize("client", MEMBERS)
-def test_who_is_slow_between_polls_leaves_by_itself(
+def test_a_member_that_polls_too_slowly_leaves_by_itself(
     server: ServerProcess, new_topic: NewTopic, group: str, client: str
 ) -> None:
     """The client itself sees that its application does not poll; the coordinator sees it leave, with no word of why."""
-    topic, told = new_topic(4), GroupEvents(server, group)
+    topic, group_events = new_topic(4), GroupEvents(server, group)
     quick = MEMBERS[client]("quick", Ledger(), server.bootstrap, topic, group)
 
     def causes() -> list[tuple[str, str]]:
         # kafka-python's leader joins again for nothing when it hears late of a rebalance that is over
-        return [(cause, who) for cause, who in told.causes() if cause != "leader_rejoined"]
+        return [(cause, who) for cause, who in group_events.causes() if cause != "leader_rejoined"]
 
     with thread_members(quick), SLOW[client](server.bootstrap, topic, group) as poll:
         eventually_sync(lambda: poll() == len(quick.assignment) == 2, "two to share")
-        told.forget()
+        group_events.forget()
         eventually_sync(lambda: len(quick.assignment) == 4, "the slow one's share")
         assert causes() == [("member_left", "slow")]
-        assert [value["reason"] for value in told("member_left")] == [None]
+        assert [value["reason"] for value in group_events("member_left")] == [None]
         eventually_sync(lambda: poll() == len(quick.assignment) == 2, "two to share again")
         assert causes() == [("member_left", "slow"), ("member_joined", "slow")]
 
 
-async def test_who_is_slow_between_polls_leaves_by_itself_under_aiokafka(
+async def test_an_aiokafka_member_that_polls_too_slowly_leaves_by_itself(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
-    topic, told = new_topic(4), GroupEvents(server, group)
+    topic, group_events = new_topic(4), GroupEvents(server, group)
     quick = Member("quick", Ledger(), server.bootstrap, [topic], group)
     settings = {"group_id": group, "client_id": "slow", "max_poll_interval_ms": 500}
     async with members(quick), consuming(server.bootstrap, topic, **settings) as slow:
@@ -150,18 +156,18 @@ async def test_who_is_slow_between_polls_leaves_by_itself_under_aiokafka(
                 await slow.getmany(timeout_ms=10)
 
         await asyncio.wait_for(shared(), 30)
-        told.forget()
+        group_events.forget()
         await shared_out([quick], 4)
-        assert told.causes() == [("member_left", "slow")]
+        assert group_events.causes() == [("member_left", "slow")]
         await asyncio.wait_for(shared(), 30)
-        assert told.causes() == [("member_left", "slow"), ("member_joined", "slow")]
+        assert group_events.causes() == [("member_left", "slow"), ("member_joined", "slow")]
 
 
-async def test_who_does_not_come_back_in_time_is_left_behind(
+async def test_a_member_that_does_not_join_again_in_time_is_removed(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
     """Its application takes longer in the listener than the rebalance timeout; its client heartbeats all the while."""
-    topic, told, done = new_topic(4), GroupEvents(server, group), asyncio.Event()
+    topic, group_events, done = new_topic(4), GroupEvents(server, group), asyncio.Event()
     done.set()
 
     class Busy(Member):
@@ -179,8 +185,8 @@ async def test_who_does_not_come_back_in_time_is_left_behind(
         block.callback(done.set)
         await block.enter_async_context(members(late))
         await shared_out([late], 4)
-        (removed,) = told("member_removed")
+        (removed,) = group_events("member_removed")
         assert (removed["cause"], removed["member"]["client_id"]) == ("join_timeout", "busy")
         done.set()
         await shared_out([busy, late], 4)
-        assert told.causes() == [("member_joined", name) for name in ("busy", "late", "busy")]
+        assert group_events.causes() == [("member_joined", name) for name in ("busy", "late", "busy")]

@@ -159,7 +159,7 @@ def bootstrap_of(nodes: list[ClusterNode]) -> str:
     return ",".join(node.bootstrap for node in nodes)
 
 
-def test_clients_go_on_through_kills_and_stops(nodes: list[ClusterNode], database: str) -> None:
+def test_clients_keep_working_while_nodes_are_killed_and_stopped(nodes: list[ClusterNode], database: str) -> None:
     first, second, third = nodes
     load = Load(bootstrap_of(nodes))
     load.run(300)
@@ -199,7 +199,7 @@ async def shut(url: str, database: str, *, is_shut: bool) -> None:
     await connection.close()
 
 
-def test_a_database_that_is_away_for_longer_than_the_lease(
+def test_clients_recover_after_a_database_outage_longer_than_the_lease(
     nodes: list[ClusterNode], postgres: str, database: str
 ) -> None:
     load = Load(bootstrap_of(nodes))
@@ -219,7 +219,7 @@ def test_a_database_that_is_away_for_longer_than_the_lease(
     load.close()
 
 
-def test_transactions_reach_over_nodes_and_outlive_them(nodes: list[ClusterNode]) -> None:
+def test_transactions_span_nodes_and_survive_their_death(nodes: list[ClusterNode]) -> None:
     first = nodes[0]
     bootstrap = bootstrap_of(nodes)
     producers = []
@@ -254,7 +254,7 @@ def test_transactions_reach_over_nodes_and_outlive_them(nodes: list[ClusterNode]
     consumer.close()
 
 
-def test_a_node_that_stood_still_acknowledges_nothing(nodes: list[ClusterNode], database: str) -> None:
+def test_a_paused_node_acknowledges_nothing_after_its_lease(nodes: list[ClusterNode], database: str) -> None:
     second = nodes[1]
     mine = [index for index, leader in enumerate(leaders(admin_of(nodes), "orders")) if leader == 2]
     acked: list[object] = []
@@ -285,11 +285,11 @@ def test_a_node_that_stood_still_acknowledges_nothing(nodes: list[ClusterNode], 
         found.append(message.value())
     assert found == [b"first", b"second"]
     consumer.close()
-    (told,) = asyncio.run(administration.status(database)).clusters
-    assert [node.node_id for node in told.nodes if node.lease_ms > 0] == [1, 2, 3]
+    (status,) = asyncio.run(administration.status(database)).clusters
+    assert [node.node_id for node in status.nodes if node.lease_ms > 0] == [1, 2, 3]
 
 
-def test_a_node_that_stood_still_answers_nothing_from_the_past(nodes: list[ClusterNode]) -> None:
+def test_a_paused_node_answers_no_old_requests_when_it_continues(nodes: list[ClusterNode]) -> None:
     """Requests that wait in its sockets when it goes on: by then others lead what it led."""
     second = nodes[1]
     mine = next(index for index, leader in enumerate(leaders(admin_of(nodes), "orders")) if leader == 2)
@@ -319,7 +319,7 @@ def test_a_node_that_stood_still_answers_nothing_from_the_past(nodes: list[Clust
     until_led_by(nodes, {1, 2, 3})
 
 
-def test_every_node_takes_what_changes_the_cluster(nodes: list[ClusterNode]) -> None:
+def test_every_node_accepts_cluster_changes(nodes: list[ClusterNode]) -> None:
     for number, node in enumerate(nodes):
         admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic(f"of-{number}", 3, 1)], operation_timeout=30)[f"of-{number}"].result(30)
@@ -348,7 +348,7 @@ async def unregister(asked: ClusterNode, broker_id: int) -> None:
             assert answer.error_code == ErrorCode.NONE
 
 
-def test_nodes_that_are_all_unregistered_at_once_come_back(nodes: list[ClusterNode]) -> None:
+def test_nodes_that_are_all_unregistered_register_again(nodes: list[ClusterNode]) -> None:
     async def unregister_all() -> None:
         await asyncio.gather(*[unregister(node, number) for number, node in enumerate(nodes, 1)])
 
@@ -365,7 +365,7 @@ def test_nodes_that_are_all_unregistered_at_once_come_back(nodes: list[ClusterNo
     load.close()
 
 
-def test_what_one_node_has_decided_the_next_one_knows_at_once(nodes: list[ClusterNode]) -> None:
+def test_a_topic_created_on_one_node_is_known_to_the_next_at_once(nodes: list[ClusterNode]) -> None:
     async def come_and_go() -> list[int]:
         codes: list[int] = []
         async with connected(nodes[1].address, "one") as one, connected(nodes[2].address, "other") as other:
@@ -379,7 +379,7 @@ def test_what_one_node_has_decided_the_next_one_knows_at_once(nodes: list[Cluste
     assert set(asyncio.run(come_and_go())) == {ErrorCode.NONE}
 
 
-def test_a_node_that_is_unregistered_comes_back(nodes: list[ClusterNode]) -> None:
+def test_an_unregistered_node_registers_again(nodes: list[ClusterNode]) -> None:
     load = Load(bootstrap_of(nodes))
     load.run(60)
     for broker_id in (3, 2, 1):
@@ -402,7 +402,7 @@ async def metadata_rows(database: str) -> tuple[int, int]:
     return ends_at, oldest
 
 
-def test_nodes_live_by_a_snapshot_of_a_metadata_log_that_was_shortened(nodes: list[ClusterNode], database: str) -> None:
+def test_nodes_load_a_snapshot_of_a_shortened_metadata_log(nodes: list[ClusterNode], database: str) -> None:
     first, second, third = nodes
     load = Load(bootstrap_of(nodes))
     load.run(60)
@@ -429,7 +429,7 @@ def test_nodes_live_by_a_snapshot_of_a_metadata_log_that_was_shortened(nodes: li
     load.close()
 
 
-def test_what_is_said_when_it_cannot_be_served(
+def test_serve_cluster_says_why_it_cannot_start(
     tmp_path: Path, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     muster = MusterServer(tmp_path / "unused").executable

@@ -39,19 +39,19 @@ def block(name: str) -> Block:
     return found
 
 
-def test_every_block_is_tried() -> None:
+def test_every_block_of_the_cluster_page_is_tested() -> None:
     assert [(one.language, one.name) for one in blocks(PAGE)] == [
         ("sh", "try"), ("text", ""), ("sh", "own-database")
     ]  # fmt: skip
 
 
-def test_it_begins_as_the_readme_does() -> None:
+def test_the_cluster_page_begins_with_the_blocks_of_the_readme() -> None:
     page, readme = blocks(PAGE), blocks("README.md")
     (there,) = blocks("README.md", name="cluster")
     assert [one.text for one in page[:2]] == [there.text, readme[readme.index(there) + 1].text]
 
 
-def test_the_table_has_all_options_of_the_trial() -> None:
+def test_the_cluster_page_lists_all_options_of_cluster_try() -> None:
     parser = argparse.ArgumentParser()
     add_try(actions := parser.add_subparsers())
     options = {word for word in actions.choices["try"]._option_string_actions if word.startswith("--")}
@@ -60,7 +60,7 @@ def test_the_table_has_all_options_of_the_trial() -> None:
     assert {word for row in rows for word in re.findall(r"--[\w-]+", row)} == options - {"--help"}
 
 
-def test_nodes_over_a_database_of_ones_own(postgres: str, tmp_path: Path) -> None:
+def test_the_own_database_block_of_the_cluster_page_works(postgres: str, tmp_path: Path) -> None:
     init, *serving = block("own-database").commands
     with own_database(postgres) as url, ExitStack() as ends:
         done = subprocess.run([MUSTER, *shlex.split(init.replace(URL, url))[1:]], capture_output=True, text=True)
@@ -82,7 +82,7 @@ def test_nodes_over_a_database_of_ones_own(postgres: str, tmp_path: Path) -> Non
         assert [node["node_id"] for node in cluster["nodes"] if node["lease_ms"] > 0] == [1, 2, 3]
 
 
-def test_the_nodes_of_the_compose_file() -> None:
+def test_the_compose_example_serves_two_nodes() -> None:
     text = (EXAMPLES / "compose.yaml").read_text(encoding="utf-8")
     (entry,) = re.findall(r"entrypoint: (\[.*\])", text)
     assert build_parser().parse_args(json.loads(entry)[1:]).action == "init"
@@ -98,7 +98,7 @@ def test_the_nodes_of_the_compose_file() -> None:
     assert advertised == ["one", "two"]
 
 
-def test_the_nodes_on_kubernetes() -> None:
+def test_the_kubernetes_example_serves_its_nodes() -> None:
     text = (EXAMPLES / "kubernetes.yaml").read_text(encoding="utf-8")
     (words,) = re.findall(r"args: (\[.*\])", text)
     assert build_parser("serve").parse_args(["serve", *json.loads(words)]).cluster == "postgresql://muster@db/muster"

@@ -35,7 +35,7 @@ def read_all(bootstrap: str) -> list[bytes]:
 
 
 @pytest.mark.timeout(300)
-def test_what_is_acknowledged_is_there_after_a_promotion(tmp_path: Path) -> None:
+def test_acknowledged_records_survive_the_promotion_of_the_standby(tmp_path: Path) -> None:
     with running_pair() as pair:
         asyncio.run(administration.init(pair.url, "muster", Identity("of-the-test", "AAAAAAAAAAAAAAAAAAAAAQ")))
         properties = {**QUICK, "offsets.topic.num.partitions": "1", "broker.session.timeout.ms": str(LEASE_MS)}
@@ -55,7 +55,7 @@ def init(pair: Pair) -> None:
     asyncio.run(administration.init(pair.url, "another", identity))
 
 
-def test_a_cluster_that_is_made_lasts() -> None:
+def test_an_initialized_cluster_survives_the_promotion_of_the_standby() -> None:
     with running_pair() as pair, ThreadPoolExecutor() as threads:
         init(pair)
         pair.cut_off()

@@ -74,7 +74,7 @@ async def checkpoint_of(database: str) -> tuple[int, int]:
     return tuple(row)
 
 
-def test_a_wide_topic_moves(database: str, tmp_path: Path) -> None:
+def test_a_topic_of_many_segments_is_served_after_it_moves_to_another_node(database: str, tmp_path: Path) -> None:
     asyncio.run(administration.init(database, "muster", Identity("of-the-test", "AAAAAAAAAAAAAAAAAAAAAQ")))
     with ExitStack() as ends:
         nodes = []

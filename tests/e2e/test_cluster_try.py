@@ -135,7 +135,7 @@ async def read(consumer: AIOKafkaConsumer, wanted: set[str]) -> None:
     await consumer.commit()
 
 
-async def test_real_clients_go_on_when_a_node_is_killed(tmp_path: Path) -> None:
+async def test_clients_of_cluster_try_keep_working_when_a_node_is_killed(tmp_path: Path) -> None:
     options = ("--nodes", "3", "--listen", "127.0.0.1:0", "--topic", "orders:6", "--restart-after", "0.1", *QUICK)
     # modules in the current folder, and variables of another PostgreSQL, are none of its
     (tmp_path / "asyncio.py").write_text("raise SystemExit('not this one')")
@@ -179,7 +179,7 @@ def open_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def test_a_kept_directory_goes_on_and_belongs_to_one(tmp_path: Path, open_folder: Path) -> None:
+def test_cluster_try_continues_with_a_kept_directory_which_only_one_may_use(tmp_path: Path, open_folder: Path) -> None:
     kept = open_folder / "kept"
     options = ("--nodes", "2", "--listen", "127.0.0.1:0", "--topic", "orders:2", "--data-dir", str(kept), *QUICK)
     with trial(tmp_path, *options) as cluster:
@@ -208,7 +208,7 @@ def test_a_kept_directory_goes_on_and_belongs_to_one(tmp_path: Path, open_folder
                 time.sleep(0.02)
 
 
-def test_what_stands_in_its_way_is_said(tmp_path: Path) -> None:
+def test_cluster_try_says_why_it_cannot_start(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -227,7 +227,7 @@ def test_what_stands_in_its_way_is_said(tmp_path: Path) -> None:
     assert refused(tmp_path, "--data-dir", "file") == (1, "--data-dir file cannot be used: File exists")
 
 
-def test_the_end_of_all_nodes_or_of_the_database_is_the_end(tmp_path: Path) -> None:
+def test_cluster_try_ends_when_all_nodes_or_the_database_end(tmp_path: Path) -> None:
     options = ("--nodes", "1", "--listen", f"127.0.0.1:{free_port_pair()}")
     with trial(tmp_path, *options) as cluster:
         cluster.ready()

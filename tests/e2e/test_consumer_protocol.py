@@ -181,7 +181,7 @@ def joins(company: Company, member_id: str = "ghost", version: int = 1) -> Consu
     return answer
 
 
-def test_three_share_one_joins_and_one_leaves_and_only_what_moves_stops(company: Company) -> None:
+def test_only_moved_partitions_stop_when_a_consumer_member_joins_or_leaves(company: Company) -> None:
     a, b, c, late = (company.native(name) for name in ("a", "b", "c", "late"))
     with thread_members(a, b, c):
         company.shared(a, b, c)
@@ -202,7 +202,7 @@ def test_three_share_one_joins_and_one_leaves_and_only_what_moves_stops(company:
     assert not company.ledger.twice
 
 
-def test_administrators_see_it(company: Company) -> None:
+def test_admin_clients_describe_a_consumer_group(company: Company) -> None:
     admin = company.admin
     a, b = company.native("a"), company.native("b", group_remote_assignor="range")
     with thread_members(a, b):
@@ -233,7 +233,9 @@ def test_administrators_see_it(company: Company) -> None:
     assert company.group not in {one.group_id for one in admin.list_consumer_groups().result(10).valid}
 
 
-def test_muster_groups_shows_who_waits_for_whom(company: Company, capsys: pytest.CaptureFixture[str]) -> None:
+def test_muster_groups_describe_shows_which_member_waits_for_which(
+    company: Company, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A member that took all and is silent keeps half of it from the next one."""
 
     def command(*words: str) -> list[str]:
@@ -271,7 +273,7 @@ def test_muster_groups_shows_who_waits_for_whom(company: Company, capsys: pytest
 
 
 @pytest.mark.parametrize(("assignor", "shares"), [("uniform", [3, 3]), ("range", [2, 4])])
-def test_the_assignor_that_is_asked_for(
+def test_a_consumer_group_uses_the_requested_assignor(
     server: ServerProcess, new_name: NewName, group: str, assignor: str, shares: list[int]
 ) -> None:
     """Two topics of three partitions: `range` gives the first member two of each."""
@@ -294,7 +296,7 @@ def test_the_assignor_that_is_asked_for(
         eventually_sync(settled, f"{shares} partitions")
 
 
-def test_an_assignor_that_is_not_there(server: ServerProcess, new_name: NewName, group: str) -> None:
+def test_an_unknown_assignor_is_refused(server: ServerProcess, new_name: NewName, group: str) -> None:
     topic = new_name("topic")
     create_topic(server, topic, 1)
     with confluent_consumer(server.bootstrap, **NEXT, group_id=group, group_remote_assignor="sticky") as consumer:
@@ -306,7 +308,7 @@ def test_an_assignor_that_is_not_there(server: ServerProcess, new_name: NewName,
         assert "assignor or its version range is not supported by the consumer group" in error.str()
 
 
-def test_a_pattern(server: ServerProcess, new_name: NewName, group: str) -> None:
+def test_a_consumer_member_subscribes_by_a_pattern(server: ServerProcess, new_name: NewName, group: str) -> None:
     prefix = new_name("some")
     topics = {f"{prefix}.{name}": 2 for name in ("a", "b")}
     for topic, partitions in {**topics, f"other-{prefix}.a": 1, f"{prefix}-a": 1}.items():
@@ -317,7 +319,7 @@ def test_a_pattern(server: ServerProcess, new_name: NewName, group: str) -> None
         assert {one.topic for one in consumer.assignment()} == set(topics)
 
 
-def test_a_pattern_that_is_none(server: ServerProcess, group: str) -> None:
+def test_an_invalid_pattern_is_refused(server: ServerProcess, group: str) -> None:
     with confluent_consumer(server.bootstrap, **NEXT, group_id=group) as consumer:
         consumer.subscribe([r"^(a)\1"])  # librdkafka takes it
         message = consumer.poll(20)
@@ -325,7 +327,7 @@ def test_a_pattern_that_is_none(server: ServerProcess, group: str) -> None:
         assert "regular expression is not valid" in message.error().str(), message.error()
 
 
-def test_a_static_member_is_back_and_nothing_moves(company: Company) -> None:
+def test_no_partition_moves_when_a_static_member_returns(company: Company) -> None:
     one = company.native("one", group_instance_id="i-1")
     two, again = (company.native(name, group_instance_id="i-2") for name in ("two", "again"))
     with thread_members(one):
@@ -349,7 +351,7 @@ def test_a_static_member_is_back_and_nothing_moves(company: Company) -> None:
     assert not company.ledger.twice
 
 
-def test_both_protocols_in_one_group(company: Company) -> None:
+def test_classic_and_consumer_members_share_a_group(company: Company) -> None:
     """Two classic strategies and two clients beside members of the new protocol, who stop only for what moves."""
     a, b = company.native("a"), company.native("b")
     eager = company.member("eager", partition_assignment_strategy="range")
@@ -371,7 +373,7 @@ def test_both_protocols_in_one_group(company: Company) -> None:
     assert not company.ledger.twice
 
 
-async def test_aiokafka_beside_the_new_protocol(company: Company) -> None:
+async def test_an_aiokafka_member_works_beside_members_of_the_consumer_protocol(company: Company) -> None:
     """Its rebalances stop itself and nobody else."""
     native = company.native("native")
     classic = Member("classic", company.ledger, company.bootstrap, [company.topic], company.group)
@@ -389,7 +391,7 @@ async def test_aiokafka_beside_the_new_protocol(company: Company) -> None:
     assert not company.ledger.twice
 
 
-def test_a_group_moves_over_and_back_member_by_member(company: Company) -> None:
+def test_a_group_is_upgraded_and_downgraded_member_by_member(company: Company) -> None:
     """While records come all the time: none is lost, none processed twice; who is of the new protocol goes on."""
     names = ("a", "b")
     running: dict[str, ThreadMember] = {}
@@ -421,7 +423,7 @@ def test_a_group_moves_over_and_back_member_by_member(company: Company) -> None:
     assert not company.ledger.twice
 
 
-def test_a_group_that_cannot_move_over(company: Company) -> None:
+def test_a_group_with_librdkafkas_cooperative_user_data_is_not_upgraded(company: Company) -> None:
     """What librdkafka's cooperative strategy writes into its second assignment no server can read."""
     old, older = (company.member(name, partition_assignment_strategy="cooperative-sticky") for name in ("old", "older"))
     with thread_members(older):
@@ -440,7 +442,7 @@ def test_a_group_that_cannot_move_over(company: Company) -> None:
     assert not company.ledger.twice
 
 
-def test_who_joins_again_as_the_answer_was_lost(company: Company) -> None:
+def test_a_member_that_repeats_its_first_heartbeat_is_the_same_member_in_version_1_only(company: Company) -> None:
     """With an id of its own (version 1) it is the same member. Without (version 0, as the first clients did) it is one
     more, and the first is there until its session is over.
     """
@@ -454,7 +456,7 @@ def test_who_joins_again_as_the_answer_was_lost(company: Company) -> None:
     assert len(given) == 2
 
 
-def test_who_is_silent_is_missed_and_who_stays_gets_its_share(start_server: Start) -> None:
+def test_a_silent_member_is_removed_and_the_others_get_its_partitions(start_server: Start) -> None:
     """Its partitions come without anybody having to stop; no timer of a client's is asked, only the server's."""
     server = start_server({**PROMPT, **SHORT_SESSIONS}, in_memory=True)
     company = Company(server, "topic", "group")
@@ -469,7 +471,7 @@ def test_who_is_silent_is_missed_and_who_stays_gets_its_share(start_server: Star
     assert not company.ledger.twice
 
 
-def test_members_go_on_with_a_server_that_was_killed(start_server: Start) -> None:
+def test_consumer_members_continue_after_the_server_was_killed(start_server: Start) -> None:
     server = start_server(PROMPT)
     company = Company(server, "topic", "group")
     patience = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 50}

@@ -55,7 +55,7 @@ def one_node() -> Iterator[tuple[str, str]]:
         yield found
 
 
-def test_faults_time_and_groups(one_node: tuple[str, str]) -> None:
+def test_the_control_commands_change_faults_time_and_groups(one_node: tuple[str, str]) -> None:
     address, control = one_node
     status, said, _ = muster("time", "show", "--json", control=control)
     assert (status, json.loads(said)["frozen"]) == (0, True)
@@ -103,7 +103,9 @@ def test_faults_time_and_groups(one_node: tuple[str, str]) -> None:
         ("groups wait-stable g --timeout-ms -1", "timeout_ms is -1; a whole number from 0 on was expected"),
     ],
 )
-def test_a_wrong_value_is_said_with_status_2(one_node: tuple[str, str], words: str, said: str) -> None:
+def test_a_wrong_value_of_a_control_command_ends_with_status_2(
+    one_node: tuple[str, str], words: str, said: str
+) -> None:
     first, _, rest = words.partition(" -- ")
     asked = [*first.split(), "--control", one_node[1], *(["--", rest] if rest else [])]
     status, _, error = muster(*asked)
@@ -111,7 +113,7 @@ def test_a_wrong_value_is_said_with_status_2(one_node: tuple[str, str], words: s
     assert said in error
 
 
-def test_a_control_that_cannot_be() -> None:
+def test_a_control_address_that_cannot_be_used_is_reported() -> None:
     for at in ("here", "127.0.0.1:x", "127.0.0.1:99999"):
         status, _, error = muster("time", "show", control=at)
         assert (status, f"--control {at}: HOST:PORT was expected" in error) == (2, True)
@@ -129,14 +131,14 @@ def test_a_control_that_cannot_be() -> None:
         (["--control", "127.0.0.1:0", "--cluster", "postgresql://x"], "give one"),
     ],
 )
-def test_what_cannot_be(words: list[str], said: str) -> None:
+def test_serve_refuses_impossible_control_options(words: list[str], said: str) -> None:
     # what cannot be is said before anything starts
     status, _, error = muster("serve", *([] if "--cluster" in words else ["--in-memory"]), *words)
     assert status == 2
     assert said in error
 
 
-def test_a_token(tmp_path: Path) -> None:
+def test_the_control_api_needs_its_token(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("secret\n")
     with serving("--control-token", str(token)) as (_, control):
@@ -145,7 +147,7 @@ def test_a_token(tmp_path: Path) -> None:
         assert (status, "the token is missing" in error) == (1, True)
 
 
-def test_nodes() -> None:
+def test_the_nodes_commands_stop_and_return_a_node() -> None:
     with serving("--nodes", "2") as (_, control):
         assert " up " in muster("nodes", "list", control=control)[1]
         status, said, _ = muster("nodes", "kill", "2", "--json", control=control)

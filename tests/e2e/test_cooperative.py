@@ -22,7 +22,9 @@ from tests.support.servers import ServerProcess
 NewTopic = Callable[[int], str]
 
 
-def test_confluent_members_never_stop(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+def test_cooperative_librdkafka_members_never_stop_for_kept_partitions(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
     topic, ledger = new_topic(8), Ledger()
 
     def make(name: str) -> ThreadMember:
@@ -32,7 +34,9 @@ def test_confluent_members_never_stop(server: ServerProcess, new_topic: NewTopic
     nobody_stops(stage, make, lambda: Laggard(server, group, topic, version=1))
 
 
-def test_kafka_python_members_keep_what_they_keep(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+def test_cooperative_kafka_python_members_keep_their_partitions(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
     """Its members keep partitions and positions, but its poll gives no records while it joins; and a leader joins again
     for nothing when it hears late of a rebalance that is over. So nothing is held up here.
     """

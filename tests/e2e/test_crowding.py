@@ -52,7 +52,7 @@ def consuming(server: MusterServer, group: str, **more: Any) -> Iterator[conflue
         yield consumer
 
 
-def test_a_consumer_group_that_is_full(server: MusterServer) -> None:
+def test_a_full_consumer_group_refuses_a_member(server: MusterServer) -> None:
     with consuming(server, "full", group_protocol="consumer") as first:
         assigned: list[int] = []
         first.subscribe(["t"], on_assign=lambda _, partitions: assigned.append(len(partitions)))
@@ -71,7 +71,7 @@ def test_a_consumer_group_that_is_full(server: MusterServer) -> None:
         assert sum(assigned) == 2
 
 
-def test_a_member_whose_connections_are_closed_as_idle_stays(server: MusterServer) -> None:
+def test_a_member_whose_idle_connections_are_closed_stays_in_the_group(server: MusterServer) -> None:
     """It sends a heartbeat every 2 s: by then its connection to the coordinator is closed, and it makes another one."""
     assigned: list[int] = []
     lost: list[int] = []
@@ -92,7 +92,7 @@ def test_a_member_whose_connections_are_closed_as_idle_stays(server: MusterServe
         consumer.commit(offsets=[confluent_kafka.TopicPartition("t", 0, 0)], asynchronous=False)
 
 
-def test_large_requests_that_do_not_fit_into_memory_together_all_come(server: MusterServer) -> None:
+def test_large_requests_that_exceed_the_memory_together_are_all_served(server: MusterServer) -> None:
     errors: list[object] = []
     producers = [
         confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 0, "log_level": 0}, logger=None)

@@ -44,7 +44,7 @@ async def test_a_waiting_fetch_is_answered_when_a_record_comes(server: ServerPro
             assert (await asyncio.wait_for(waiting, 20)).value == b"%d" % number
 
 
-def test_a_fetch_waits_for_min_bytes(server: ServerProcess, new_topic: NewTopic) -> None:
+def test_a_fetch_waits_for_its_minimum_of_bytes(server: ServerProcess, new_topic: NewTopic) -> None:
     topic, other = new_topic(1), new_topic(1)
     records = batch(-1, -1, -1, [b"x" * 100])
     with (
@@ -58,7 +58,7 @@ def test_a_fetch_waits_for_min_bytes(server: ServerProcess, new_topic: NewTopic)
         assert records_size(wire.receive(waiter)) == 2 * len(records)
 
 
-def test_an_empty_answer_comes_when_the_wait_is_over(server: ServerProcess, new_topic: NewTopic) -> None:
+def test_a_fetch_without_records_is_answered_after_its_wait_time(server: ServerProcess, new_topic: NewTopic) -> None:
     with socket.create_connection(server.address, timeout=30) as connection:
         assert records_size(wire.call(connection, wire.fetch(new_topic(1), 0, 0, max_wait_ms=20))) == 0
 
@@ -96,7 +96,7 @@ def test_a_waiting_fetch_holds_the_next_request_of_its_connection(server: Server
     assert correlation_ids == [1, 2]
 
 
-async def test_partitions_take_turns_when_an_answer_is_small(server: ServerProcess, new_topic: NewTopic) -> None:
+async def test_small_fetch_answers_serve_all_partitions_in_turn(server: ServerProcess, new_topic: NewTopic) -> None:
     """No partition starves behind one with much to read."""
     topic = new_topic(4)
     async with producing(server.bootstrap, max_batch_size=2000) as producer:

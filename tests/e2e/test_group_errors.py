@@ -1,4 +1,4 @@
-"""What clients with the wrong idea of their group, or of the protocol, are told over TCP, in every version.
+"""Refusals over TCP of requests that do not fit the group or the protocol, in every version.
 
 Kafka's own message definitions take the answers apart, to the last byte; the tests hold for Apache Kafka as well.
 """
@@ -50,7 +50,7 @@ def request_of(api: str, version: int, group: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_an_unknown_group_in_every_version(server: ServerProcess, group: str, api: str) -> None:
+def test_requests_to_an_unknown_group_are_refused_in_every_version(server: ServerProcess, group: str, api: str) -> None:
     with socket.create_connection(server.address, timeout=20) as connection:
         while wire.read_error(wire.call(connection, wire.find_coordinator(group))):
             pass  # Kafka makes its offsets topic when it is first asked

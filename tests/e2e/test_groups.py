@@ -30,7 +30,7 @@ async def test_three_members_read_every_record_once(server: ServerProcess, new_t
     assert all(ledger.by(member.name) for member in trio)
 
 
-async def test_a_member_joins_and_one_leaves_and_nothing_is_read_twice(
+async def test_nothing_is_read_twice_when_a_member_joins_and_one_leaves(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
     topic, ledger, stop = new_topic(PARTITIONS), Ledger(), asyncio.Event()
@@ -62,7 +62,7 @@ async def test_a_member_joins_and_one_leaves_and_nothing_is_read_twice(
     assert ledger.offsets(topic) == {partition: list(range(sent // PARTITIONS)) for partition in range(PARTITIONS)}
 
 
-async def test_a_killed_member_is_missed_after_its_session_and_its_partitions_go_to_the_others(
+async def test_the_partitions_of_a_killed_member_go_to_the_others_after_its_session(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
     topic, ledger = new_topic(PARTITIONS), Ledger()
@@ -90,7 +90,9 @@ async def test_a_group_resumes_where_it_committed(server: ServerProcess, new_top
     assert not ledger.twice
 
 
-async def test_more_members_than_partitions(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+async def test_a_group_with_more_members_than_partitions_works(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
     topic, ledger = new_topic(2), Ledger()
     trio = [Member(name, ledger, server.bootstrap, [topic], group) for name in ("a", "b", "c")]
     async with members(*trio):
@@ -103,7 +105,7 @@ async def test_more_members_than_partitions(server: ServerProcess, new_topic: Ne
     assert not ledger.twice
 
 
-async def test_partitions_that_are_added_are_shared_out(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+async def test_added_partitions_are_assigned(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
     topic, ledger = new_topic(2), Ledger()
     pair = [Member(name, ledger, server.bootstrap, [topic], group, metadata_max_age_ms=200) for name in ("a", "b")]
     async with members(*pair), administering(server.bootstrap) as admin:
@@ -115,7 +117,9 @@ async def test_partitions_that_are_added_are_shared_out(server: ServerProcess, n
     assert not ledger.twice
 
 
-async def test_subscriptions_that_differ_and_change(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+async def test_a_group_works_with_different_and_changing_subscriptions(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
     one, two, ledger = new_topic(2), new_topic(2), Ledger()
     both = Member("both", ledger, server.bootstrap, [one, two], group)
     only_one = Member("only one", ledger, server.bootstrap, [one], group)
@@ -130,7 +134,7 @@ async def test_subscriptions_that_differ_and_change(server: ServerProcess, new_t
         await shared_out([both], 4)
 
 
-async def test_group_offsets_of_a_partition_nobody_committed(
+async def test_a_partition_without_a_commit_has_no_offset(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
     topic = new_topic(1)

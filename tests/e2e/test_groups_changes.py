@@ -82,7 +82,9 @@ SEE = "muster groups list shows the groups of the cluster"
 DRY = "nothing was changed; give --execute to do it\n"
 
 
-def test_where_offsets_are_reset_to(server: ServerProcess, command: Command, topic: str, group: str) -> None:
+def test_each_target_of_an_offset_reset_is_computed(
+    server: ServerProcess, command: Command, topic: str, group: str
+) -> None:
     """Each scenario of kafka-consumer-groups; shown, and not done."""
     before = {(topic, 0): 4}
     commit(server, group, before)
@@ -114,7 +116,7 @@ def test_where_offsets_are_reset_to(server: ServerProcess, command: Command, top
     assert command.committed(group) == before
 
 
-def test_offsets_are_reset_kept_in_a_file_and_brought_back(
+def test_offsets_are_reset_exported_to_a_file_and_restored(
     server: ServerProcess, command: Command, topic: str, new_name: NewName, tmp_path: Path
 ) -> None:
     first, second = new_name("group"), new_name("group")
@@ -140,7 +142,7 @@ def test_offsets_are_reset_kept_in_a_file_and_brought_back(
     assert plan.out == f"{topic},0,0\n{topic},1,0\n"
 
 
-def test_a_group_that_is_not_there_yet_begins_where_it_was_told(
+def test_offsets_can_be_set_before_the_group_exists(
     server: ServerProcess, command: Command, topic: str, group: str
 ) -> None:
     done = command("offsets", "reset", group, "--topic", f"{topic}:1", "--to-offset", "3", "--execute")
@@ -149,7 +151,7 @@ def test_a_group_that_is_not_there_yet_begins_where_it_was_told(
     assert command.committed(group) == {(topic, 1): 3}
 
 
-def test_topics_and_partitions_that_are_not_there(command: Command, topic: str, group: str) -> None:
+def test_an_offset_reset_of_unknown_topics_or_partitions_is_refused(command: Command, topic: str, group: str) -> None:
     said = command("offsets", "reset", group, "--topic", "nosuch", "--to-latest", "--execute")
     assert (said.status, said.err) == (1, "muster groups offsets reset: --topic nosuch: there is no such topic\n")
     said = command("offsets", "reset", group, "--topic", f"{topic}:0,2", "--to-latest", "--execute")
@@ -203,7 +205,9 @@ async def test_a_group_with_members_is_refused_as_by_kafka(
     assert (said.status, said.err) == (1, f"muster groups offsets delete: there is no group {group}: {SEE}\n")
 
 
-async def test_members_are_removed(server: ServerProcess, command: Command, topic: str, group: str) -> None:
+async def test_the_remove_member_command_removes_members(
+    server: ServerProcess, command: Command, topic: str, group: str
+) -> None:
     ledger = Ledger()
     gone = Member("gone", ledger, server.bootstrap, [topic], group)
     static = Member("static", ledger, server.bootstrap, [topic], group, group_instance_id=f"{group}-1")
@@ -236,7 +240,9 @@ async def test_members_are_removed(server: ServerProcess, command: Command, topi
         assert not any(row["removed"] for row in said.rows)
 
 
-def test_all_groups(server: ServerProcess, command: Command, topic: str, new_name: NewName) -> None:
+def test_an_offset_reset_of_all_groups_skips_groups_with_members(
+    server: ServerProcess, command: Command, topic: str, new_name: NewName
+) -> None:
     """Other tests have groups here too, some of them with members."""
     first, second = new_name("group"), new_name("group")
     commit(server, first, {(topic, 0): 4})

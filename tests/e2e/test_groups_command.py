@@ -57,7 +57,7 @@ def lines(text: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-async def test_a_group_is_listed_described_and_its_offsets_are_told(
+async def test_the_groups_commands_list_describe_and_show_offsets(
     server: ServerProcess, command: Command, new_topic: NewTopic, group: str
 ) -> None:
     topic, ledger = new_topic(4), Ledger()
@@ -103,7 +103,7 @@ async def test_a_group_is_listed_described_and_its_offsets_are_told(
 
 
 @with_events
-async def test_the_history_says_why_and_who(
+async def test_the_history_command_says_the_cause_and_the_member(
     server: ServerProcess, command: Command, new_topic: NewTopic, group: str
 ) -> None:
     topic, ledger = new_topic(4), Ledger()
@@ -139,7 +139,7 @@ async def test_the_history_says_why_and_who(
 
 
 @with_events
-async def test_watching_shows_what_happens_as_it_happens(
+async def test_the_watch_command_shows_events_as_they_happen(
     server: ServerProcess, new_topic: NewTopic, group: str, new_name: NewName
 ) -> None:
     """A group of another name comes and goes meanwhile: the one watcher shows it, the other one does not."""
@@ -178,7 +178,7 @@ async def test_watching_shows_what_happens_as_it_happens(
     assert {json.loads(line)["group"] for line in seen[0]} >= {group, other}
 
 
-def test_what_is_not_there_is_said_in_one_sentence(command: Command, new_name: NewName) -> None:
+def test_the_groups_commands_name_unknown_groups_in_one_sentence(command: Command, new_name: NewName) -> None:
     nobody = new_name("nobody")
     assert command("describe", nobody, status=1) == f"muster groups describe: there is no group {nobody}: {SEE}\n"
     assert command("offsets", nobody, status=1) == f"muster groups offsets: there is no group {nobody}: {SEE}\n"
@@ -186,7 +186,7 @@ def test_what_is_not_there_is_said_in_one_sentence(command: Command, new_name: N
 
 
 @with_events
-def test_a_group_without_a_history(command: Command, new_name: NewName) -> None:
+def test_the_history_command_says_that_a_group_has_no_history(command: Command, new_name: NewName) -> None:
     nobody = new_name("nobody")
     assert command("history", nobody, status=1) == (
         f"muster groups history: there is no history of a group {nobody}: no member has joined it since its events "
@@ -198,7 +198,7 @@ def test_a_group_without_a_history(command: Command, new_name: NewName) -> None:
 
 
 @with_events
-async def test_watching_goes_on_when_the_server_comes_back(start_server: Callable[..., ServerProcess]) -> None:
+async def test_the_watch_command_continues_when_the_server_returns(start_server: Callable[..., ServerProcess]) -> None:
     server = start_server()
     ledger, seen, said = Ledger(), list[str](), list[str]()
     start = [sys.executable, "-m", "muster.cli", "groups", "watch", "--bootstrap-server", server.bootstrap]
@@ -232,7 +232,7 @@ async def test_watching_goes_on_when_the_server_comes_back(start_server: Callabl
 
 
 @pytest.mark.parametrize("verb", ["history", "watch"])
-def test_without_events_there_is_no_history(
+def test_the_history_command_says_that_group_events_are_switched_off(
     start_server: Callable[..., ServerProcess], capsys: Capture, verb: str
 ) -> None:
     server = start_server({"muster.group.events.enable": "false"}, in_memory=True)

@@ -27,7 +27,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("what", list(LARGE))
-def test_others_are_served_while_a_large_request_is_worked_on(server: ServerProcess, what: str) -> None:
+def test_other_clients_are_served_during_a_large_request(server: ServerProcess, what: str) -> None:
     """By counts: with a request in one piece nobody else would get an answer between."""
     with (
         socket.create_connection(server.address, timeout=60) as large,

@@ -61,7 +61,7 @@ def groups(server: ServerProcess, *arguments: str) -> subprocess.CompletedProces
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-async def test_nothing_is_appended_behind_what_a_clean_stop_left_whole_and_is_cut(start_server: Start) -> None:
+async def test_nothing_is_appended_to_a_log_that_was_cut_after_a_clean_stop(start_server: Start) -> None:
     server = start_server()
     create_topic(server, "orders", 1)
     async with producing(server.bootstrap) as producer:
@@ -88,9 +88,7 @@ async def test_nothing_is_appended_behind_what_a_clean_stop_left_whole_and_is_cu
 
 
 @pytest.mark.parametrize("stop", ["clean", "killed"])
-async def test_a_damaged_partition_is_offline_until_it_is_repaired_and_the_others_serve(
-    start_server: Start, stop: str
-) -> None:
+async def test_a_damaged_partition_is_offline_until_it_is_repaired(start_server: Start, stop: str) -> None:
     server = start_server()
     create_topic(server, "t", 1)
     with socket.create_connection(server.address, timeout=20) as connection:
@@ -124,9 +122,9 @@ async def test_a_damaged_partition_is_offline_until_it_is_repaired_and_the_other
     assert f"partition {hurt} of __consumer_offsets is offline" in listed.stderr
     none = groups(server, "list", "--state", "Dead")
     assert (none.returncode, none.stdout) == (1, "no groups of that kind can be seen: not all partitions are online\n")
-    for told in (listed, groups(server, "describe", GROUPS[0]), groups(server, "offsets", GROUPS[0])):
-        assert (told.returncode, repair in told.stderr) == (1, True)
-        assert f"{path} is damaged at byte 0" in told.stderr
+    for output in (listed, groups(server, "describe", GROUPS[0]), groups(server, "offsets", GROUPS[0])):
+        assert (output.returncode, repair in output.stderr) == (1, True)
+        assert f"{path} is damaged at byte 0" in output.stderr
     server.stop()
     assert muster(server, "check").returncode == 1
     repaired = muster(server, "repair", "--partition", str(hurt))
@@ -140,7 +138,7 @@ async def test_a_damaged_partition_is_offline_until_it_is_repaired_and_the_other
 
 
 @pytest.mark.parametrize("in_memory", [False, True], ids=["on disk", "in memory"])
-async def test_compaction_goes_on_while_clients_commit(start_server: Start, in_memory: bool) -> None:
+async def test_compaction_works_while_clients_commit(start_server: Start, in_memory: bool) -> None:
     settings: dict[str, Any] = {
         "offsets.topic.num.partitions": "1",
         # segments are rolled and compacted for their age
@@ -167,7 +165,7 @@ async def test_compaction_goes_on_while_clients_commit(start_server: Start, in_m
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete"])
-async def test_topics_that_are_compacted_keep_the_newest_record_of_each_key(start_server: Start, policy: str) -> None:
+async def test_a_compacted_topic_keeps_the_newest_record_of_each_key(start_server: Start, policy: str) -> None:
     server = start_server({"log.cleaner.backoff.ms": "20", "log.cleaner.min.cleanable.ratio": "0.01"})
     configs = {"cleanup.policy": policy, "segment.ms": "100", "delete.retention.ms": "0"}
     async with administering(server.bootstrap) as admin:

@@ -69,7 +69,7 @@ def check(values: dict[str, float]) -> None:
     assert values["muster_event_loop_latest_seconds"] < 30
 
 
-def test_figures_of_a_server(tmp_path: Path) -> None:
+def test_a_server_has_the_documented_metrics(tmp_path: Path) -> None:
     port = free_port_pair()
     server = MusterServer(tmp_path, QUICK, arguments=["--metrics", f"127.0.0.1:{port}", "--topic", "orders:2"])
     server.start()
@@ -82,7 +82,7 @@ def test_figures_of_a_server(tmp_path: Path) -> None:
     assert told == {name: row for name, row in documented().items() if not name.startswith("muster_cluster_")}
 
 
-def test_figures_of_a_node_of_a_cluster(postgres: str, tmp_path: Path) -> None:
+def test_a_cluster_node_has_the_documented_metrics(postgres: str, tmp_path: Path) -> None:
     port = free_port_pair()
     with own_database(postgres) as database:
         asyncio.run(administration.init(database, "muster", Identity("of-the-test", "AAAAAAAAAAAAAAAAAAAAAQ")))
@@ -125,7 +125,7 @@ def test_figures_of_a_node_of_a_cluster(postgres: str, tmp_path: Path) -> None:
             node.stop()
 
 
-def test_what_does_not_go_together(capsys: pytest.CaptureFixture[str]) -> None:
+def test_serve_refuses_metrics_without_a_usable_address(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--in-memory", "--metrics", "localhost:0", "--control", "localhost:0"]) == 2
     assert "give one" in capsys.readouterr().err
     assert main(["serve", "--in-memory", "--metrics", "here"]) == 2

@@ -40,7 +40,7 @@ def produce(server: ServerProcess, topic: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("client", MEMBERS)
-def test_three_members_share_a_topic_one_joins_and_one_leaves(
+def test_groups_of_other_clients_share_a_topic_while_members_join_and_leave(
     server: ServerProcess, new_topic: NewTopic, group: str, client: str
 ) -> None:
     topic, ledger, make = new_topic(PARTITIONS), Ledger(), MEMBERS[client]
@@ -59,7 +59,7 @@ def test_three_members_share_a_topic_one_joins_and_one_leaves(
     assert not ledger.twice
 
 
-def test_cooperative_members_keep_partitions_while_one_joins(
+def test_cooperative_members_keep_partitions_while_another_joins(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
     topic, ledger = new_topic(PARTITIONS), Ledger()
@@ -82,7 +82,9 @@ def test_cooperative_members_keep_partitions_while_one_joins(
         shared_out([one], PARTITIONS)
 
 
-async def test_all_three_clients_in_one_group(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+async def test_members_of_all_three_clients_share_one_group(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
     topic, ledger = new_topic(PARTITIONS), Ledger()
     aio = Member(
         "aio", ledger, server.bootstrap, [topic], group, partition_assignment_strategy=(RangePartitionAssignor,)

@@ -11,7 +11,7 @@ from tests.e2e.workers import PATIENCE_S, WORKERS
 
 
 @pytest.mark.timeout(180)
-async def test_each_client_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
+async def test_clients_lose_and_repeat_nothing_while_brokers_stop_and_return(tmp_path: Path) -> None:
     async with cluster(tmp_path) as server:
         workers = await play(server, [*WORKERS], changes=4, seed=3)
         await check(server, workers)

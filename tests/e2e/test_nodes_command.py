@@ -11,7 +11,7 @@ from muster.cli import main
 from tests.support.servers import QUICK, NodesServer
 
 
-def test_brokers_are_listed_and_changed_by_the_address_of_the_cluster(
+def test_the_nodes_commands_work_by_the_address_of_the_cluster(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = NodesServer(tmp_path / "server", QUICK)

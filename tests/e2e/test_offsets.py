@@ -18,7 +18,9 @@ from tests.support.servers import ServerProcess
 NewTopic = Callable[[int], str]
 
 
-async def test_commit_by_hand_with_metadata(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+async def test_an_explicit_commit_with_metadata_is_fetched_again(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
     topic = new_topic(2)
     partition = TopicPartition(topic, 0)
     await send_numbered(server.bootstrap, topic, 2, 20)
@@ -35,7 +37,7 @@ async def test_commit_by_hand_with_metadata(server: ServerProcess, new_topic: Ne
         assert sorted(record.value for record in await read(consumer, 2)) == [b"20", b"21"]
 
 
-async def test_auto_commit(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+async def test_auto_commit_saves_the_position(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
     topic = new_topic(1)
     await send_numbered(server.bootstrap, topic, 1, 10)
     settings = {"group_id": group, "enable_auto_commit": True, "auto_commit_interval_ms": 50}
@@ -56,7 +58,7 @@ async def test_auto_commit(server: ServerProcess, new_topic: NewTopic, group: st
         assert [record.offset for record in await read(consumer, 3)] == [7, 8, 9]
 
 
-def test_confluent_commits_in_each_way(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+def test_librdkafka_commits_in_each_way(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
     topic = new_topic(1)
     confluent_produce(server.bootstrap, topic, [(None, b"%d" % number) for number in range(30)], partition=0)
     answers: list[int] = []
@@ -107,7 +109,7 @@ def test_kafka_python_commits_in_each_way(server: ServerProcess, new_topic: NewT
         assert consumer.committed(partition) == 9
 
 
-async def test_a_commit_of_an_earlier_generation_is_refused(
+async def test_a_commit_of_an_older_generation_is_refused(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
     """A member that was thrown out, and does not know it yet."""
@@ -123,7 +125,7 @@ async def test_a_commit_of_an_earlier_generation_is_refused(
             assert await other.committed(TopicPartition(topic, 0)) is None
 
 
-async def test_seek_to_the_ends_and_between(server: ServerProcess, new_topic: NewTopic) -> None:
+async def test_a_consumer_seeks_to_both_ends_and_between(server: ServerProcess, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     partition = TopicPartition(topic, 0)
     await send_numbered(server.bootstrap, topic, 1, 50)
@@ -140,7 +142,7 @@ async def test_seek_to_the_ends_and_between(server: ServerProcess, new_topic: Ne
         assert (await read(consumer, 1))[0].value == b"50"
 
 
-async def test_offsets_for_times(server: ServerProcess, new_topic: NewTopic) -> None:
+async def test_offsets_are_found_by_timestamp(server: ServerProcess, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     partition = TopicPartition(topic, 0)
     async with producing(server.bootstrap) as producer:

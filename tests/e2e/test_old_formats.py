@@ -50,7 +50,7 @@ def commits(partition: int) -> bytes:
 
 
 @pytest.mark.parametrize("stop", ["clean", "killed"])
-async def test_offsets_partitions_of_an_old_broker_are_taken_over(start_server: Start, stop: str) -> None:
+async def test_offsets_partitions_of_an_old_broker_are_loaded(start_server: Start, stop: str) -> None:
     server = start_server({"offsets.topic.num.partitions": str(PARTITIONS)})
     create_topic(server, "old", 1)
     if stop == "clean":
@@ -74,7 +74,7 @@ async def test_offsets_partitions_of_an_old_broker_are_taken_over(start_server: 
             assert path.read_bytes()[: len(data)] == data
 
 
-async def test_an_old_topic_is_served_and_goes_on_in_batches_of_today(start_server: Start) -> None:
+async def test_a_topic_of_an_old_broker_is_served_and_continues_in_new_batches(start_server: Start) -> None:
     server = start_server()
     create_topic(server, "old", 1)
     create_topic(server, "older", 1)
@@ -106,7 +106,7 @@ async def test_an_old_topic_is_served_and_goes_on_in_batches_of_today(start_serv
     assert (server.workdir / "data" / "old-0" / "00000000000000000000.log").read_bytes()[: len(data)] == data
 
 
-async def test_what_nobody_here_can_read_is_offline_and_left_as_it_is(start_server: Start) -> None:
+async def test_a_log_in_an_unreadable_format_stays_offline_and_unchanged(start_server: Start) -> None:
     server = start_server()
     create_topic(server, "later", 1)
     create_topic(server, "orders", 1)

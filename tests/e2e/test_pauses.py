@@ -63,7 +63,9 @@ def put_out(member: Member) -> int:
 
 
 @pytest.mark.skipif(SERVER == "kafka", reason="Kafka puts out whom its timer reaches first")
-def test_a_stopped_process_puts_out_nobody_who_did_beat(start_server: Callable[..., ServerProcess]) -> None:
+def test_a_server_that_was_paused_removes_no_member_that_sent_heartbeats(
+    start_server: Callable[..., ServerProcess],
+) -> None:
     server = start_server()
     names = ("beats", "half", "behind a commit", "over a new connection", "late", "silent")
     with ExitStack() as stack:

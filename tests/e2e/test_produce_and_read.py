@@ -27,7 +27,9 @@ VALUES = [b"%d " % number * 40 for number in range(60)]
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_aiokafka_to_all(server: ServerProcess, new_topic: NewTopic, codec: str) -> None:
+async def test_records_of_aiokafka_are_read_by_all_clients(
+    server: ServerProcess, new_topic: NewTopic, codec: str
+) -> None:
     topic = new_topic(1)
     settings = {} if codec == "none" else {"compression_type": codec}
     async with producing(server.bootstrap, linger_ms=20, **settings) as producer:
@@ -37,7 +39,9 @@ async def test_aiokafka_to_all(server: ServerProcess, new_topic: NewTopic, codec
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_confluent_to_all(server: ServerProcess, new_topic: NewTopic, codec: str) -> None:
+async def test_records_of_librdkafka_are_read_by_all_clients(
+    server: ServerProcess, new_topic: NewTopic, codec: str
+) -> None:
     topic = new_topic(1)
     delivered = await asyncio.to_thread(
         confluent_produce, server.bootstrap, topic, [(b"k", value) for value in VALUES], compression_type=codec
@@ -47,7 +51,9 @@ async def test_confluent_to_all(server: ServerProcess, new_topic: NewTopic, code
 
 
 @pytest.mark.parametrize("codec", [None, "gzip"])
-async def test_kafka_python_to_all(server: ServerProcess, new_topic: NewTopic, codec: str | None) -> None:
+async def test_records_of_kafka_python_are_read_by_all_clients(
+    server: ServerProcess, new_topic: NewTopic, codec: str | None
+) -> None:
     """The other codecs need packages that kafka-python does not bring."""
     topic = new_topic(1)
 
@@ -85,7 +91,9 @@ def read_with_kafka_python(server: ServerProcess, topic: str) -> list[tuple[int,
         return [(record.offset, record.key, record.value) for record in kafka_python_read(consumer, 60)]
 
 
-async def test_headers_timestamps_tombstones_and_empty_values(server: ServerProcess, new_topic: NewTopic) -> None:
+async def test_headers_timestamps_tombstones_and_empty_values_are_read_as_written(
+    server: ServerProcess, new_topic: NewTopic
+) -> None:
     topic = new_topic(1)
     async with producing(server.bootstrap) as producer:
         await producer.send_and_wait(topic, None, key=b"gone")
@@ -123,7 +131,9 @@ async def test_every_client_puts_a_key_into_the_same_partition(server: ServerPro
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-async def test_each_kind_of_acknowledgement(server: ServerProcess, new_topic: NewTopic, acks: int | str) -> None:
+async def test_records_with_each_kind_of_acks_are_stored(
+    server: ServerProcess, new_topic: NewTopic, acks: int | str
+) -> None:
     topic = new_topic(1)
     async with producing(server.bootstrap, acks=acks) as producer:
         for number in range(20):
@@ -132,7 +142,7 @@ async def test_each_kind_of_acknowledgement(server: ServerProcess, new_topic: Ne
             assert [record.value for record in await read(consumer, 20)] == [b"%d" % number for number in range(20)]
 
 
-async def test_a_record_of_a_megabyte_and_batches_of_many(server: ServerProcess, new_topic: NewTopic) -> None:
+async def test_a_record_of_a_megabyte_and_large_batches_are_stored(server: ServerProcess, new_topic: NewTopic) -> None:
     topic, large = new_topic(1), bytes(range(256)) * 3900
     async with producing(server.bootstrap, max_batch_size=1 << 20, linger_ms=10) as producer:
         await producer.send_and_wait(topic, large)
@@ -172,7 +182,7 @@ async def test_no_topic_is_created_when_that_is_switched_off(start_server: Calla
     assert await asyncio.to_thread(ask) == []
 
 
-async def test_order_and_positions_over_many_fetches(server: ServerProcess, new_topic: NewTopic) -> None:
+async def test_order_and_positions_are_kept_over_many_fetches(server: ServerProcess, new_topic: NewTopic) -> None:
     """Small answers and small batches: offsets come in order, none is left out."""
     topic = new_topic(3)
     async with producing(server.bootstrap, max_batch_size=400) as producer:

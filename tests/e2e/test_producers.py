@@ -63,7 +63,9 @@ def new_producer_id(connection: socket.socket) -> tuple[int, int]:
     return answer.number("q"), answer.number("h")
 
 
-async def test_idempotent_producers_of_two_clients(server: ServerProcess, new_topic: NewTopic) -> None:
+async def test_idempotent_producers_of_two_clients_store_each_record_once(
+    server: ServerProcess, new_topic: NewTopic
+) -> None:
     topic = new_topic(3)
     await send_numbered(server.bootstrap, topic, 3, 300, enable_idempotence=True, compression_type="gzip")
     records = [(b"%d" % number, b"%d" % number) for number in range(300, 600)]
@@ -102,7 +104,7 @@ def test_an_older_epoch_is_refused_and_a_newer_one_starts_at_zero(
     assert produce(connection, topic, batch(producer_id, epoch + 2, 0, [b"b"])) == (0, 1)
 
 
-def test_producer_ids_differ(connection: socket.socket) -> None:
+def test_producer_ids_are_unique(connection: socket.socket) -> None:
     ids = [new_producer_id(connection) for _ in range(20)]
     assert len(set(ids)) == 20
 
@@ -118,17 +120,17 @@ def test_a_damaged_batch_is_refused(connection: socket.socket, new_topic: NewTop
 @pytest.mark.parametrize(
     "records", [b"\xff" * 100, bytes(100), bytes(16) + b"\x02" + bytes(10)], ids=["ones", "zeros", "short"]
 )
-def test_records_that_are_none_are_refused(connection: socket.socket, new_topic: NewTopic, records: bytes) -> None:
+def test_malformed_records_are_refused(connection: socket.socket, new_topic: NewTopic, records: bytes) -> None:
     topic = new_topic(1)
     assert produce(connection, topic, records)[0] == CORRUPT_MESSAGE
     assert produce(connection, topic, batch(-1, -1, -1, [b"hello"])) == (0, 0)
 
 
-def test_a_batch_for_no_topic_is_refused(connection: socket.socket, new_name: Callable[[str], str]) -> None:
+def test_a_batch_for_an_unknown_topic_is_refused(connection: socket.socket, new_name: Callable[[str], str]) -> None:
     assert produce(connection, new_name("absent"), batch(-1, -1, -1, [b"hello"]))[0] == 3
 
 
-def test_nothing_answers_a_batch_with_acks_zero(connection: socket.socket, new_topic: NewTopic) -> None:
+def test_a_batch_with_acks_zero_has_no_answer(connection: socket.socket, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     connection.sendall(wire.frame(wire.produce(topic, 0, batch(-1, -1, -1, [b"hello"]), acks=0), 7))
     connection.sendall(wire.frame(wire.fetch(topic, 0, 0, max_wait_ms=5000), 8))
@@ -137,7 +139,9 @@ def test_nothing_answers_a_batch_with_acks_zero(connection: socket.socket, new_t
     assert correlation_id == 8
 
 
-async def test_readers_of_committed_records(server: ServerProcess, new_topic: NewTopic) -> None:
+async def test_read_committed_consumers_read_records_without_transactions(
+    server: ServerProcess, new_topic: NewTopic
+) -> None:
     """Records outside transactions are committed as soon as they are there."""
     topic = new_topic(1)
     await send_numbered(server.bootstrap, topic, 1, 30)

@@ -21,7 +21,7 @@ RETRYING = {"request_timeout_ms": 20000, "retry_backoff_ms": 50}
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
-async def test_a_group_goes_on_after_a_restart_of_the_server(start_server: Start, how: str) -> None:
+async def test_a_group_continues_after_a_restart_of_the_server(start_server: Start, how: str) -> None:
     """Clients stay up, with half of the records committed; none of those committed comes again, none is lost."""
     server, topic, group, ledger = start_server(), "restarted", "restarted-group", Ledger()
     create_topic(server, topic, PARTITIONS)
@@ -48,7 +48,7 @@ async def test_a_group_goes_on_after_a_restart_of_the_server(start_server: Start
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
-async def test_consumers_of_another_day_resume(start_server: Start, how: str) -> None:
+async def test_new_consumers_resume_at_the_committed_offsets_after_a_restart(start_server: Start, how: str) -> None:
     server, topic, group = start_server(), "resumed", "resumed-group"
     create_topic(server, topic, 2)
     values: list[bytes] = []
@@ -69,7 +69,7 @@ async def test_consumers_of_another_day_resume(start_server: Start, how: str) ->
     assert sorted(map(int, values)) == list(range(120))
 
 
-async def test_topics_ids_and_partitions_are_kept(start_server: Start) -> None:
+async def test_topics_keep_their_ids_and_partitions_after_a_restart(start_server: Start) -> None:
     server = start_server({"auto.create.topics.enable": "false"})
     create_topic(server, "kept", 3)
     create_topic(server, "gone", 1)
@@ -107,7 +107,7 @@ def test_a_parked_join_is_answered_when_the_server_stops(start_server: Start, si
     assert out == b""
 
 
-async def test_producers_ride_over_a_restart(start_server: Start) -> None:
+async def test_an_idempotent_producer_continues_after_a_restart(start_server: Start) -> None:
     """An idempotent producer goes on with its sequence numbers: nothing is lost and nothing doubled."""
     server, topic = start_server(), "ridden"
     create_topic(server, topic, 1)

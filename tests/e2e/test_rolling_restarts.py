@@ -28,17 +28,17 @@ that is over, here of the one that began the group.
 """
 
 
-def replaced_alone(told: GroupEvents, spared: str = "") -> list[str]:
+def replaced_alone(group_events: GroupEvents, spared: str = "") -> list[str]:
     """The instances that came back; and nothing else happened to the group, but for rebalances of the spared cause."""
-    happened = [value for value in told(*CHANGES) if value.get("cause") != spared]
+    happened = [value for value in group_events(*CHANGES) if value.get("cause") != spared]
     assert {value["kind"] for value in happened} <= {"member_replaced"}, happened
     return [value["member"]["instance"] for value in happened]
 
 
-async def test_of_three_dynamic_members_it_is_six_rebalances(
+async def test_a_rolling_restart_of_three_dynamic_members_is_six_rebalances(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
-    topic, ledger, told = new_topic(PARTITIONS), Ledger(), GroupEvents(server, group)
+    topic, ledger, group_events = new_topic(PARTITIONS), Ledger(), GroupEvents(server, group)
 
     def member(name: str) -> Member:
         return Member(name, ledger, server.bootstrap, [topic], group)
@@ -46,7 +46,7 @@ async def test_of_three_dynamic_members_it_is_six_rebalances(
     running = {name: member(name) for name in NAMES}
     async with members(*running.values()), AsyncExitStack() as block:
         await shared_out(running.values(), PARTITIONS)
-        told.forget()
+        group_events.forget()
         for name in NAMES:
             await running.pop(name).stop()
             await shared_out(running.values(), PARTITIONS)
@@ -55,16 +55,16 @@ async def test_of_three_dynamic_members_it_is_six_rebalances(
             await shared_out(running.values(), PARTITIONS)
         await send_numbered(server.bootstrap, topic, PARTITIONS, 60)
         await eventually(lambda: len(ledger) == 60, "60 records")
-        assert told.causes() == [(cause, name) for name in NAMES for cause in ("member_left", "member_joined")]
-        assert len(told("rebalance_completed")) == 6
+        assert group_events.causes() == [(cause, name) for name in NAMES for cause in ("member_left", "member_joined")]
+        assert len(group_events("rebalance_completed")) == 6
     assert not ledger.twice
 
 
 @pytest.mark.parametrize("client", MEMBERS)
-def test_of_three_static_members_it_is_none(
+def test_a_rolling_restart_of_three_static_members_is_no_rebalance(
     server: ServerProcess, new_topic: NewTopic, group: str, client: str
 ) -> None:
-    topic, ledger, told = new_topic(PARTITIONS), Ledger(), GroupEvents(server, group)
+    topic, ledger, group_events = new_topic(PARTITIONS), Ledger(), GroupEvents(server, group)
 
     def member(name: str) -> ThreadMember:
         return MEMBERS[client](name, ledger, server.bootstrap, topic, group, group_instance_id=f"i-{name}")
@@ -78,7 +78,7 @@ def test_of_three_static_members_it_is_none(
     with ExitStack() as block:
         start(running.values(), block)
         eventually_sync(shared, "three to share")
-        told.forget()
+        group_events.forget()
         before = {name: set(member.assignment) for name, member in running.items()}
         for name in NAMES:
             running.pop(name).stop()
@@ -88,14 +88,14 @@ def test_of_three_static_members_it_is_none(
         confluent_produce(server.bootstrap, topic, [(b"%d" % number, b"value") for number in range(60)])
         eventually_sync(lambda: len(ledger) == 60, "60 records")
         assert {name: member.assignment for name, member in running.items()} == before
-        assert replaced_alone(told, FOR_NOTHING.get(client, "")) == [f"i-{name}" for name in NAMES]
+        assert replaced_alone(group_events, FOR_NOTHING.get(client, "")) == [f"i-{name}" for name in NAMES]
     assert not ledger.twice
 
 
-async def test_a_killed_static_member_that_is_back_in_time_is_no_rebalance(
+async def test_a_killed_static_member_that_returns_in_time_causes_no_rebalance(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
-    topic, ledger, told = new_topic(PARTITIONS), Ledger(), GroupEvents(server, group)
+    topic, ledger, group_events = new_topic(PARTITIONS), Ledger(), GroupEvents(server, group)
 
     def member(name: str, instance: str) -> Member:
         return Member(name, ledger, server.bootstrap, [topic], group, group_instance_id=instance)
@@ -109,20 +109,20 @@ async def test_a_killed_static_member_that_is_back_in_time_is_no_rebalance(
         kept, given = one.assignment, len(one.assignments)
         doomed.kill()
         await doomed.wait()
-        told.forget()
+        group_events.forget()
         async with members(again):
             await shared_out([one, again], PARTITIONS)
             await send_numbered(server.bootstrap, topic, PARTITIONS, 60)
             await eventually(lambda: len(ledger) == 60, "60 records")
             assert (one.assignment, len(one.assignments)) == (kept, given)
-            assert replaced_alone(told) == ["i-2"]
+            assert replaced_alone(group_events) == ["i-2"]
     assert not ledger.twice
 
 
-async def test_a_static_member_that_is_back_too_late_is_two_rebalances(
+async def test_a_static_member_that_returns_too_late_causes_two_rebalances(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
-    topic, told = new_topic(PARTITIONS), GroupEvents(server, group)
+    topic, group_events = new_topic(PARTITIONS), GroupEvents(server, group)
     one = Member("one", Ledger(), server.bootstrap, [topic], group, group_instance_id="i-1")
     two = {"group_id": group, "client_id": "two", "group_instance_id": "i-2"}
     async with members(one):
@@ -131,5 +131,11 @@ async def test_a_static_member_that_is_back_too_late_is_two_rebalances(
         await shared_out([one], PARTITIONS)
         async with consuming(server.bootstrap, topic, **two) as again:
             await eventually(lambda: len(again.assignment()) == len(one.assignment) == 3, "three partitions each")
-            assert told.causes()[1:] == [("member_joined", "two"), ("session_expired", "two"), ("member_joined", "two")]
-            assert [value["trigger"]["instance"] for value in told("rebalance_completed")] == ["i-1"] + ["i-2"] * 3
+            assert group_events.causes()[1:] == [
+                ("member_joined", "two"),
+                ("session_expired", "two"),
+                ("member_joined", "two"),
+            ]
+            assert [value["trigger"]["instance"] for value in group_events("rebalance_completed")] == ["i-1"] + [
+                "i-2"
+            ] * 3

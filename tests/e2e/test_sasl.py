@@ -108,7 +108,7 @@ def sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sasl]:
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
-async def test_aiokafka(sasl: Sasl, protocol: str, mechanism: str) -> None:
+async def test_aiokafka_authenticates_with_a_password(sasl: Sasl, protocol: str, mechanism: str) -> None:
     settings, value = sasl.python(protocol, mechanism), f"aiokafka {protocol} {mechanism}".encode()
     async with producing(sasl.address(protocol), **settings) as producer:
         await producer.send_and_wait("t", value)
@@ -120,7 +120,7 @@ async def test_aiokafka(sasl: Sasl, protocol: str, mechanism: str) -> None:
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
-def test_librdkafka(sasl: Sasl, protocol: str, mechanism: str) -> None:
+def test_librdkafka_authenticates_with_a_password(sasl: Sasl, protocol: str, mechanism: str) -> None:
     settings, value = sasl.librdkafka(protocol, mechanism), f"librdkafka {protocol} {mechanism}".encode()
     producer = confluent_kafka.Producer({**settings, "log_level": 3}, logger=None)
     producer.produce("t", value)
@@ -137,7 +137,7 @@ def test_librdkafka(sasl: Sasl, protocol: str, mechanism: str) -> None:
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
-def test_kafka_python(sasl: Sasl, protocol: str, mechanism: str) -> None:
+def test_kafka_python_authenticates_with_a_password(sasl: Sasl, protocol: str, mechanism: str) -> None:
     settings = {"bootstrap_servers": sasl.address(protocol), **sasl.python(protocol, mechanism)}
     value = f"kafka-python {protocol} {mechanism}".encode()
     with contextlib.closing(kafka.KafkaProducer(**settings)) as producer:
@@ -151,17 +151,17 @@ def test_kafka_python(sasl: Sasl, protocol: str, mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wrong_password(sasl: Sasl, mechanism: str) -> None:
-    told: list[confluent_kafka.KafkaError] = []
-    settings = {**sasl.librdkafka("SASL_SSL", mechanism, "not this one"), "error_cb": told.append, "log_level": 0}
+def test_a_wrong_password_is_refused(sasl: Sasl, mechanism: str) -> None:
+    errors: list[confluent_kafka.KafkaError] = []
+    settings = {**sasl.librdkafka("SASL_SSL", mechanism, "not this one"), "error_cb": errors.append, "log_level": 0}
     producer = confluent_kafka.Producer(settings, logger=None)
-    while not any(error.code() == confluent_kafka.KafkaError._AUTHENTICATION for error in told):
+    while not any(error.code() == confluent_kafka.KafkaError._AUTHENTICATION for error in errors):
         producer.poll(0.1)
     assert PASSWORD not in sasl.server.log()
     assert "not this one" not in sasl.server.log()
 
 
-def test_members_authenticate_again_without_a_rebalance(sasl: Sasl) -> None:
+def test_members_reauthenticate_without_a_rebalance(sasl: Sasl) -> None:
     """KIP-368: three times in the life of a group."""
     names = {
         name.replace(".", "_"): one
@@ -200,7 +200,7 @@ def command_config(sasl: Sasl, folder: Path, protocol: str, mechanism: str, pass
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
-def test_our_own_commands(
+def test_musters_commands_authenticate_with_a_password(
     sasl: Sasl, tmp_path: Path, capsys: pytest.CaptureFixture[str], protocol: str, mechanism: str
 ) -> None:
     where = ["--bootstrap-server", sasl.address(protocol)]
@@ -252,7 +252,7 @@ def test_our_own_commands(
         ),
     ],
 )
-def test_our_own_commands_say_what_is_wrong(
+def test_musters_commands_say_why_authentication_failed(
     sasl: Sasl, tmp_path: Path, capsys: pytest.CaptureFixture[str], listener: str, protocol: str, mechanism: str,
     password: str, said: str,
 ) -> None:  # fmt: skip
@@ -264,7 +264,9 @@ def test_our_own_commands_say_what_is_wrong(
     assert PASSWORD not in err
 
 
-def test_our_own_commands_trust_nobody_else(sasl: Sasl, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_musters_commands_refuse_an_untrusted_certificate(
+    sasl: Sasl, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     other = tmp_path / "other.pem"
     other.write_text(Authority().pem)
     config = command_config(sasl._replace(ca=str(other)), tmp_path, "SASL_SSL", "PLAIN")
@@ -319,7 +321,7 @@ def test_health_says_whether_a_listener_speaks_tls(sasl: Sasl, capsys: pytest.Ca
         ("history g", "__group_events cannot be read: nothing is known of the topic: TOPIC_AUTHORIZATION_FAILED"),
     ],
 )
-def test_who_is_not_allowed_is_told_so(
+def test_musters_commands_say_that_a_user_has_no_permission(
     guarded: str, words: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where, config = guarded.split()

@@ -28,14 +28,16 @@ Start = Callable[..., ServerProcess]
     "signal_number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=["SIGTERM", "SIGINT", "SIGHUP"]
 )
 @pytest.mark.parametrize("in_memory", [True, False], ids=["memory", "files"])
-def test_it_says_ready_once_and_ends_with_status_zero(start_server: Start, signal_number: int, in_memory: bool) -> None:
+def test_the_server_prints_ready_once_and_ends_with_status_zero(
+    start_server: Start, signal_number: int, in_memory: bool
+) -> None:
     server = start_server(in_memory=in_memory)
     with socket.create_connection(server.address, timeout=20) as connection:
         assert wire.read_error(wire.call(connection, wire.find_coordinator("g"))) == 0
     assert server.stop(signal_number) == b""
 
 
-def test_with_clients_at_work_it_ends_with_status_zero(start_server: Start) -> None:
+def test_the_server_ends_with_status_zero_with_busy_clients(start_server: Start) -> None:
     """Parked fetches and joins, idle and half-open connections."""
     server = start_server({"group.initial.rebalance.delay.ms": "60000"})
     with (
@@ -62,7 +64,7 @@ class Shell(MusterServer):
         return ["sh", "-c", f'{self.first}; exec "$@"', "sh", *super().command()]
 
 
-def test_under_nohup_a_hangup_does_not_end_it(tmp_path: Path) -> None:
+def test_a_hangup_does_not_end_the_server_under_nohup(tmp_path: Path) -> None:
     server = Shell(tmp_path, QUICK, in_memory=True)
     server.first = "trap '' HUP"
     server.start()
@@ -74,7 +76,7 @@ def test_under_nohup_a_hangup_does_not_end_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-", "2>/dev/full"])
-def test_without_a_log_it_serves_all_the_same(tmp_path: Path, closed: str) -> None:
+def test_the_server_works_without_a_log_output(tmp_path: Path, closed: str) -> None:
     server = Shell(tmp_path, QUICK)
     server.first = f"exec {closed}"
     server.start()
@@ -95,7 +97,7 @@ def refused(server: ServerProcess) -> None:
         assert connection.recv(1) == b""
 
 
-def test_a_log_that_nobody_reads_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_log_pipe_that_is_not_read_does_not_block_the_server(tmp_path: Path) -> None:
     """A pipe holds 64 KB; the server starts, serves and ends all the same."""
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
@@ -123,7 +125,7 @@ def test_a_log_that_nobody_reads_holds_up_nobody(tmp_path: Path) -> None:
         os.close(write_end)
 
 
-def test_what_the_log_leaves_out_is_told_at_the_end(start_server: Start) -> None:
+def test_suppressed_log_lines_are_counted_at_the_end(start_server: Start) -> None:
     server = start_server(in_memory=True)
     for _ in range(100):
         refused(server)
@@ -135,7 +137,7 @@ def test_what_the_log_leaves_out_is_told_at_the_end(start_server: Start) -> None
     assert len(told) < 50
 
 
-def test_a_fault_of_the_program_is_told_behind_what_was_logged(tmp_path: Path) -> None:
+def test_a_program_fault_is_printed_after_the_logged_lines(tmp_path: Path) -> None:
     fault = "from muster.coordinator import server\nserver.Server.stop = None\n"
     program = f"{fault}import sys\nfrom muster.cli import main\nsys.exit(main())"
     _, *arguments = MusterServer(tmp_path, QUICK, in_memory=True).command()
@@ -163,7 +165,7 @@ def test_a_second_server_on_the_same_data_is_refused(start_server: Start, tmp_pa
         assert wire.call(connection, wire.api_versions()).number("h") == 0
 
 
-def test_a_port_that_is_taken_is_named(start_server: Start, tmp_path: Path) -> None:
+def test_the_error_about_a_used_port_names_the_port(start_server: Start, tmp_path: Path) -> None:
     first = start_server(in_memory=True)
     other = MusterServer(tmp_path / "other", in_memory=True)
     other.bootstrap = first.bootstrap
@@ -203,7 +205,7 @@ async def test_each_listener_advertises_its_own_address(start_server: Start) -> 
         assert len(await read(consumer, 2)) == 2
 
 
-async def test_advertise_and_topic_options(tmp_path: Path) -> None:
+async def test_the_advertise_and_topic_options_work(tmp_path: Path) -> None:
     server = MusterServer(
         tmp_path, QUICK, in_memory=True, arguments=["--advertise", "localhost:19092", "--topic", "given:3"]
     )
@@ -227,7 +229,7 @@ async def test_advertise_and_topic_options(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_confluent_finds_it_by_name(start_server: Start) -> None:
+def test_librdkafka_connects_by_host_name(start_server: Start) -> None:
     server = start_server(in_memory=True)
     bootstrap = f"localhost:{server.address[1]}"
     (delivered,) = confluent_produce(bootstrap, "by-name", [(None, b"v")], broker_address_family="v4")

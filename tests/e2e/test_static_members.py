@@ -21,7 +21,9 @@ PARTITIONS = 6
 NewTopic = Callable[[int], str]
 
 
-async def test_an_aiokafka_restart_causes_no_rebalance(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+async def test_a_restart_of_a_static_aiokafka_member_causes_no_rebalance(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
     """aiokafka sends no LeaveGroup for a member with an instance id."""
     topic, ledger = new_topic(PARTITIONS), Ledger()
 
@@ -45,7 +47,9 @@ async def test_an_aiokafka_restart_causes_no_rebalance(server: ServerProcess, ne
     assert not ledger.twice
 
 
-def test_a_confluent_restart_causes_no_rebalance(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+def test_a_restart_of_a_static_librdkafka_member_causes_no_rebalance(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
     topic, ledger = new_topic(PARTITIONS), Ledger()
     admin = confluent_admin(server.bootstrap)
 
@@ -76,7 +80,7 @@ def test_a_confluent_restart_causes_no_rebalance(server: ServerProcess, new_topi
     assert not ledger.twice
 
 
-async def test_a_static_member_that_stays_away_is_missed(
+async def test_a_static_member_that_does_not_return_is_removed(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
     topic, ledger = new_topic(PARTITIONS), Ledger()
@@ -89,7 +93,9 @@ async def test_a_static_member_that_stays_away_is_missed(
         await shared_out([one], PARTITIONS)
 
 
-def test_the_later_of_two_with_one_instance_id_wins(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+def test_the_later_of_two_members_with_one_instance_id_wins(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
     topic = new_topic(PARTITIONS)
     settings = {"group_id": group, "group_instance_id": "i"}
     fenced: list[KafkaError] = []

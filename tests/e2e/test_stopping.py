@@ -17,7 +17,7 @@ async def never() -> None:
     await asyncio.Event().wait()
 
 
-async def test_a_consumer_that_has_only_just_begun_is_stopped_all_the_same(
+async def test_a_consumer_that_has_just_started_can_be_stopped(
     server: ServerProcess, new_topic: Callable[[int], str]
 ) -> None:
     topic = new_topic(1)
@@ -33,7 +33,7 @@ async def test_a_consumer_that_has_only_just_begun_is_stopped_all_the_same(
 
 
 @pytest.mark.parametrize("name", ["_heartbeat_task", "_commit_refresh_task"])
-async def test_a_member_leaves_its_group_all_the_same(
+async def test_a_stopped_member_leaves_its_group(
     server: ServerProcess, new_topic: Callable[[int], str], group: str, name: str
 ) -> None:
     topic, ledger = new_topic(1), Ledger()
@@ -52,7 +52,7 @@ async def test_a_member_leaves_its_group_all_the_same(
     await second.stop()
 
 
-async def test_whoever_stops_it_can_still_be_cancelled() -> None:
+async def test_stopping_a_consumer_can_be_cancelled() -> None:
     class Stuck:
         stop = staticmethod(never)
 

@@ -15,9 +15,9 @@ pytestmark = [
 ]
 
 
-def test_nodes_of_one_process_tell_the_same(tmp_path: Path) -> None:
+def test_stories_give_the_same_answers_on_three_nodes_of_one_process(tmp_path: Path) -> None:
     assert differences(quick(every=12), nodes(tmp_path)) == []
 
 
-def test_nodes_over_a_database_tell_the_same(tmp_path: Path, postgres: str) -> None:
+def test_stories_give_the_same_answers_on_three_nodes_over_a_database(tmp_path: Path, postgres: str) -> None:
     assert differences(quick(every=24), cluster(tmp_path, postgres)) == []

@@ -64,13 +64,13 @@ class Group:
     def promised(self, present: Sequence[aio.Member]) -> Assignment:
         """What the pure function says for these members, by name."""
         names = {member.consumer._coordinator.member_id: member.name for member in present}
-        told = CLIENT_ASSIGNORS[self.name].assign(
+        assignment = CLIENT_ASSIGNORS[self.name].assign(
             [Member(member_id, tuple(self.topics)) for member_id in names],
             {topic: Topic(count) for topic, count in self.topics.items()},
         )
         return {
             names[member_id]: {topic: sorted(numbers) for topic, numbers in sorted(rows.items())}
-            for member_id, rows in told.items()
+            for member_id, rows in assignment.items()
         }
 
 
@@ -79,7 +79,9 @@ def sizes(shares: Assignment) -> list[int]:
 
 
 @pytest.mark.parametrize("name", ["range", "roundrobin"])
-async def test_three_share_and_one_leaves(server: ServerProcess, new_topic: NewTopic, group: str, name: str) -> None:
+async def test_three_members_share_a_topic_and_one_leaves(
+    server: ServerProcess, new_topic: NewTopic, group: str, name: str
+) -> None:
     stage = Group(server, group, name, {new_topic(8): 8, new_topic(4): 4})
     trio = [stage.member(who) for who in ("a", "b", "c")]
     async with members(*trio):
@@ -98,7 +100,7 @@ AIOKAFKAS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionA
 
 @pytest.mark.parametrize("own", [False, True], ids=["ours", "aiokafka's own"])
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
-async def test_the_missions_examples(
+async def test_the_documented_examples_of_strategies_give_these_assignments(
     server: ServerProcess, new_topic: NewTopic, group: str, example: Example, own: bool
 ) -> None:
     topics = {short: new_topic(count) for short, count in example.topics.items()}
@@ -117,7 +119,7 @@ async def test_the_missions_examples(
 
 
 @pytest.mark.parametrize("name", ["range", "sticky"])
-async def test_three_grow_to_five_and_nothing_is_lost(
+async def test_a_group_grows_from_three_to_five_members_without_loss(
     server: ServerProcess, new_topic: NewTopic, group: str, name: str
 ) -> None:
     topic = new_topic(10)
@@ -145,7 +147,7 @@ async def test_three_grow_to_five_and_nothing_is_lost(
     assert stage.ledger.offsets(topic) == {partition: list(range(30)) for partition in range(10)}
 
 
-async def test_when_one_of_three_leaves_only_what_it_had_moves(
+async def test_only_the_partitions_of_a_leaving_sticky_member_move(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
     stage = Group(server, group, "sticky", {new_topic(2): 2, new_topic(2): 2})
@@ -160,7 +162,7 @@ async def test_when_one_of_three_leaves_only_what_it_had_moves(
         assert total(moves(before, after)) == Moves(kept=4 - had, moved=had)
 
 
-async def test_sticky_moves_what_the_leaver_had_and_nothing_else(
+async def test_sticky_members_keep_their_partitions_over_several_changes(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
     topic = new_topic(12)
@@ -179,7 +181,7 @@ async def test_sticky_moves_what_the_leaver_had_and_nothing_else(
             assert sizes(third) == [4, 4, 4]
 
 
-async def test_ten_of_five_partitions_one_leaves_five_move(
+async def test_only_five_of_fifty_partitions_move_when_one_of_ten_members_leaves(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
     topic = new_topic(50)
@@ -222,10 +224,10 @@ class Failing(OffByOne):
         ),
     ],
 )
-async def test_a_users_faulty_strategy_is_an_error_for_each_and_no_hang(
+async def test_a_faulty_strategy_is_an_error_for_each_member_and_blocks_none(
     server: ServerProcess, new_topic: NewTopic, group: str, fault: str, said: str
 ) -> None:
-    """Each in its turn becomes the leader, is told what is wrong, and goes."""
+    """Each member in turn becomes the leader, gets the error, and leaves."""
     topic = new_topic(1)
 
     async def use(client_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Clients of three libraries over TLS, with certificates of their own and without; what each is told; what fails."""
+"""Clients of three libraries over TLS, with and without client certificates: what works, and what fails."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tls]:
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
-async def test_aiokafka(tls: Tls, listener: str) -> None:
+async def test_aiokafka_works_over_tls(tls: Tls, listener: str) -> None:
     settings = {"security_protocol": "SSL", "ssl_context": tls.context(listener == "MUTUAL")}
     async with producing(tls.address(listener), **settings) as producer:
         await producer.send_and_wait("t", b"aiokafka " + listener.encode())
@@ -91,7 +91,7 @@ async def test_aiokafka(tls: Tls, listener: str) -> None:
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
-def test_librdkafka(tls: Tls, listener: str) -> None:
+def test_librdkafka_works_over_tls(tls: Tls, listener: str) -> None:
     settings = tls.librdkafka(listener)
     producer = confluent_kafka.Producer({**settings, "log_level": 3}, logger=None)
     producer.produce("t", b"librdkafka " + listener.encode())
@@ -108,7 +108,7 @@ def test_librdkafka(tls: Tls, listener: str) -> None:
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
-def test_kafka_python(tls: Tls, listener: str) -> None:
+def test_kafka_python_works_over_tls(tls: Tls, listener: str) -> None:
     settings = {
         "bootstrap_servers": tls.address(listener),
         "security_protocol": "SSL",
@@ -125,13 +125,13 @@ def test_kafka_python(tls: Tls, listener: str) -> None:
         consumer.commit()
 
 
-def test_each_client_is_told_the_address_of_its_own_listener(tls: Tls) -> None:
+def test_each_client_gets_the_address_of_its_own_listener(tls: Tls) -> None:
     for listener in LISTENERS:
         brokers = confluent_kafka.Producer(tls.librdkafka(listener), logger=None).list_topics(timeout=30).brokers
         assert [f"{one.host}:{one.port}" for one in brokers.values()] == [tls.address(listener)]
 
 
-def test_a_client_without_a_certificate_does_not_come_in_where_one_is_required(tls: Tls) -> None:
+def test_a_client_without_a_required_certificate_is_refused(tls: Tls) -> None:
     settings = {**tls.librdkafka("SSL"), "bootstrap.servers": tls.address("MUTUAL"), "log_level": 0}
     client = confluent_kafka.Producer(settings, logger=None)
     with pytest.raises(confluent_kafka.KafkaException):
@@ -142,7 +142,7 @@ def test_a_client_without_a_certificate_does_not_come_in_where_one_is_required(t
     )
 
 
-def test_secrets_are_not_told(tls: Tls) -> None:
+def test_secrets_are_neither_described_nor_logged(tls: Tls) -> None:
     admin = confluent_kafka.admin.AdminClient({**tls.librdkafka("SSL"), "log_level": 3}, logger=None)
     resource = confluent_kafka.admin.ConfigResource("broker", "1")
     (described,) = (done.result(30) for done in admin.describe_configs([resource]).values())

@@ -194,7 +194,7 @@ async def told(producer: Any, topic: str, group: str) -> None:
 
 
 @pytest.mark.parametrize("client", ["aiokafka", *CLIENTS])
-async def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
+async def test_committed_transactions_are_read_and_aborted_ones_are_not(
     server: ServerProcess, new_topic: NewTopic, new_name: NewName, group: str, client: str
 ) -> None:
     topic, transactional_id, bootstrap = new_topic(1), new_name("transactional"), server.bootstrap
@@ -217,7 +217,7 @@ async def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a_zombie_is_fenced_and_its_records_never_show(
+async def test_a_zombie_is_fenced_and_its_records_are_never_read(
     server: ServerProcess, new_topic: NewTopic, new_name: NewName, group: str, client: str
 ) -> None:
     topic, transactional_id, bootstrap = new_topic(1), new_name("transactional"), server.bootstrap
@@ -241,7 +241,7 @@ async def test_a_zombie_is_fenced_and_its_records_never_show(
     assert await committed(bootstrap, topic, group) == REACHED
 
 
-async def test_a_zombie_with_aiokafka(
+async def test_an_aiokafka_zombie_is_fenced(
     server: ServerProcess, new_topic: NewTopic, new_name: NewName, group: str
 ) -> None:
     topic, transactional_id, bootstrap = new_topic(1), new_name("transactional"), server.bootstrap

@@ -37,9 +37,9 @@ class Command:
     def __call__(self, *arguments: str, status: int = 0) -> str:
         self._capsys.readouterr()
         got = main(["transactions", *arguments, "--bootstrap-server", self._bootstrap])
-        told = self._capsys.readouterr()
-        assert (got, told.err if status == 0 else "") == (status, "")
-        return told.out if status == 0 else told.err
+        output = self._capsys.readouterr()
+        assert (got, output.err if status == 0 else "") == (status, "")
+        return output.out if status == 0 else output.err
 
     def soon(self, *arguments: str) -> str:
         """What is printed, nothing as long as there is nothing to tell: events are written after a moment."""
@@ -65,7 +65,7 @@ def command(server: ServerProcess, capsys: Capture) -> Command:
     return Command(server.bootstrap, capsys)
 
 
-async def test_ids_are_listed_and_described(
+async def test_the_transactions_commands_list_and_describe_ids(
     server: ServerProcess, command: Command, new_topic: NewTopic, new_name: NewName
 ) -> None:
     topic, name = new_topic(3), new_name("pay")
@@ -95,7 +95,7 @@ async def test_ids_are_listed_and_described(
     assert "--state 'Moon': one of Empty, Ongoing, PrepareCommit" in states
 
 
-async def test_a_transaction_that_its_coordinator_does_not_know_hangs(
+async def test_the_hanging_command_finds_a_transaction_unknown_to_its_coordinator(
     server: ServerProcess, new_topic: NewTopic, new_name: NewName
 ) -> None:
     """One is open; its coordinator is made to have forgotten it by looking only at what the partition says."""
@@ -114,7 +114,7 @@ async def test_a_transaction_that_its_coordinator_does_not_know_hangs(
 
 
 @with_events
-async def test_the_history_says_who_ended_it_and_why(
+async def test_the_history_command_says_who_ended_a_transaction_and_why(
     server: ServerProcess, command: Command, new_topic: NewTopic, new_name: NewName, group: str
 ) -> None:
     topic, name = new_topic(1), new_name("pay")
@@ -127,17 +127,17 @@ async def test_the_history_says_who_ended_it_and_why(
         async with producing(server.bootstrap, transactional_id=name, client_id="second") as heir:
             async with heir.transaction():
                 await heir.send_and_wait(topic, b"x", partition=0)
-            # an end is answered before its markers are written: what is told afterwards would be told in either order
+            # an end is answered before its markers are written: later events would come in either order
             await eventually(lambda: _state(command, name) == "CompleteCommit", "the end of the heir's transaction")
             with pytest.raises(KafkaError):
                 await zombie.commit_transaction()
     kinds: list[str] = []
 
-    def told() -> bool:
+    def is_complete() -> bool:
         kinds[:] = [json.loads(line)["kind"] for line in command.soon("history", name, "--json").splitlines()]
         return kinds.count("transaction_committed") == 2 and "producer_fenced" in kinds
 
-    await eventually(told, "the whole history")
+    await eventually(is_complete, "the whole history")
     assert [kind for kind in kinds if kind != "partitions_added"] == [
         "producer_initialized", "transaction_begun", "transaction_ending", "transaction_committed",
         "transaction_begun", "transaction_ending", "transaction_aborted", "producer_initialized",
@@ -149,7 +149,7 @@ async def test_the_history_says_who_ended_it_and_why(
     assert texts[0].endswith("(client first, 127.0.0.1) began: the id is new")
     assert texts[1].startswith("transaction committed after ")
     assert f"; {topic}:0, offsets" in texts[1]
-    # the group is told within a second
+    # the group hears of it within a second
 
     def known() -> bool:
         return f"; {topic}:0, offsets of {group}; producer " in command("history", name)
@@ -165,7 +165,7 @@ async def test_the_history_says_who_ended_it_and_why(
 
 
 @with_events
-async def test_an_id_without_a_history(
+async def test_the_history_command_says_that_an_id_has_no_history(
     server: ServerProcess, command: Command, new_topic: NewTopic, new_name: NewName
 ) -> None:
     async with producing(server.bootstrap, transactional_id=new_name("some")):
@@ -177,12 +177,14 @@ async def test_an_id_without_a_history(
     )
 
 
-async def test_without_events_there_is_no_history(start_server: Callable[..., ServerProcess], capsys: Capture) -> None:
+async def test_the_history_command_says_that_transaction_events_are_switched_off(
+    start_server: Callable[..., ServerProcess], capsys: Capture
+) -> None:
     server = start_server({"muster.transaction.events.enable": "false"}, in_memory=True)
     async with producing(server.bootstrap, transactional_id="t"):
         pass
-    told = await Command(server.bootstrap, capsys).later("history", "t", status=1)
-    assert told.startswith(
+    output = await Command(server.bootstrap, capsys).later("history", "t", status=1)
+    assert output.startswith(
         f"muster transactions history: {server.bootstrap} has no topic __transaction_events: history needs Muster with "
         "muster.transaction.events.enable=true"
     )

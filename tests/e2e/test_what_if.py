@@ -61,7 +61,9 @@ async def restart_and_death(server: ServerProcess, topic: str, group: str) -> tu
     return compare(history_of(group, told()), settings), sum(unheard_ms) / len(unheard_ms)
 
 
-async def test_a_restart_and_a_death(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+async def test_a_replay_of_a_restart_and_a_death_gives_the_same_generations(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
     topic = new_topic(PARTITIONS)
     for number in range(TRIES):
         found, unheard_ms = await restart_and_death(server, topic, f"{group}-{number}")
@@ -105,7 +107,9 @@ def scale_out(server: ServerProcess, topic: str, group: str, client: str) -> Com
 
 
 @pytest.mark.parametrize("client", MEMBERS)
-def test_a_cooperative_scale_out(server: ServerProcess, new_topic: NewTopic, group: str, client: str) -> None:
+def test_a_replay_of_a_cooperative_scale_out_gives_the_same_generations(
+    server: ServerProcess, new_topic: NewTopic, group: str, client: str
+) -> None:
     topic = new_topic(PARTITIONS)
     for number in range(TRIES):
         fidelity = scale_out(server, topic, f"{group}-{number}", client).fidelity

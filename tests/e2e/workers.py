@@ -1,4 +1,4 @@
-"""Real clients that write, read and commit while somebody disturbs the brokers, and what each of them was told."""
+"""Real clients that write, read and commit while the brokers are disturbed, and the answers that each one got."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE_S = 60.0
 RECONNECT_MS = 200
 """How long a client waits at most before it connects anew; by itself kafka-python does for 30 s, librdkafka for 10."""
 COMMIT_MS = 5_000
-"""kafka-python waits for ever for an answer to a commit, unless it is told."""
+"""kafka-python waits for ever for an answer to a commit, unless it has a limit."""
 SILENT_S = 15.0
 """After so long without a record another consumer takes the place of one of kafka-python; the one before may not have
 said that it leaves, and its session must be over first."""
@@ -38,7 +38,7 @@ GIVING_UP_S = 5.0
 
 
 class Progress:
-    """What one client was told: which records it has written, which offsets committed."""
+    """What the server has acknowledged to one client: its written records and its committed offsets."""
 
     def __init__(self) -> None:
         self.written: list[int] = []
@@ -123,7 +123,7 @@ def confluent_works(
     consumer.subscribe([topic])
     number = 0
 
-    def told(error: Any, message: Any) -> None:
+    def on_delivery_report(error: Any, message: Any) -> None:
         if error is None:
             progress.written.append(int(message.value()))
             progress.goes_on()
@@ -131,7 +131,7 @@ def confluent_works(
     try:
         while not progress.is_done():
             if not progress.stops.is_set() and len(producer) < PARTITIONS:
-                producer.produce(topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=told)
+                producer.produce(topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=on_delivery_report)
                 number += 1
             producer.poll(0)
             if progress.stops.is_set():
@@ -255,7 +255,7 @@ WORKERS: dict[str, Works] = {
 
 
 class Work:
-    """Clients at work. `progress`: what each of them was told, by name."""
+    """Clients at work. `progress` has by name what the server has acknowledged to each."""
 
     def __init__(
         self, works: Mapping[str, Works], bootstrap: str, patience_s: float, committing: Collection[str]

@@ -96,7 +96,7 @@ class Case(NamedTuple):
     asks: tuple[Question, ...]
     """What is asked when everything is allowed."""
     refused: tuple[Question, ...]
-    told: Callable[[Any], Any]
+    shown: Callable[[Any], Any]
     """What is looked at in the answer."""
     expected: Any
     version: int | None = None
@@ -242,11 +242,11 @@ def replaced(kind: int, name: str, key: str, value: str) -> Message:
 def first(field: str) -> Callable[[Any], Any]:
     """Error and message of the first row."""
 
-    def told(answer: Any) -> Any:
+    def shown(answer: Any) -> Any:
         row = getattr(answer, field)[0]
         return row.error_code, row.error_message
 
-    return told
+    return shown
 
 
 def member(name: str, request: Message) -> Case:

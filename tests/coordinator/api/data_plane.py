@@ -28,7 +28,7 @@ def data_node(config: dict[str, str] | None = None, clock: ManualClock | None = 
 
 
 def send(node: Node, request: Message, version: int | None = None, context: RequestContext | None = None) -> Answers:
-    """Hand a request to its handler; in the newest version served unless told."""
+    """Give a request to its handler, by default in the newest served version."""
     served = SERVED[api_named(type(request).__name__.removesuffix("Request")).key]
     context = context or make_context(served.key, served.max_version if version is None else version)
     answers = Answers()
@@ -51,7 +51,7 @@ def topic_id(node: Node, name: str) -> bytes:
 def fetch_request(
     node: Node, *rows: tuple[str, int, int], forget: tuple[tuple[str, int], ...] = (), **more: Any
 ) -> FetchRequest:
-    """A Fetch by topic ids of (topic, partition, offset); session-less and without waiting unless told."""
+    """A Fetch by topic ids of (topic, partition, offset); by default without a session and without waiting."""
     topics = [
         FetchTopic(
             topic_id=topic_id(node, name),

@@ -87,7 +87,7 @@ class TickingClock(ManualClock):
 
 
 class Refusing:
-    """An authorizer that allows everything but what it was told, and remembers what it was asked."""
+    """An authorizer that refuses the given permissions, allows all others, and keeps what it was asked."""
 
     def __init__(self, *refused: tuple[int, int, str]) -> None:
         """`refused`: (operation, resource type, name); the name "*" is that of `allows_some`."""

@@ -41,25 +41,25 @@ def node() -> Node:
     return node
 
 
-def test_metadata(node: Node) -> None:
+def test_metadata_names_both_brokers_and_their_leaders(node: Node) -> None:
     answer = ask_one(node, MetadataRequest(topics=None))
     assert [(b.node_id, b.host, b.rack) for b in answer.brokers] == [(1, "127.0.0.1", None), (2, THERE.host, "there")]
     assert answer.controller_id == 2
     assert [(row.leader_id, row.leader_epoch) for row in answer.topics[0].partitions] == [(1, 7), (2, 7)]
 
 
-def test_describe_cluster(node: Node) -> None:
+def test_describe_cluster_names_both_brokers(node: Node) -> None:
     answer = ask_one(node, DescribeClusterRequest())
     assert [(broker.broker_id, broker.port) for broker in answer.brokers] == [(1, 9092), (2, 9999)]
     assert answer.controller_id == 2
 
 
-def test_describe_topic_partitions(node: Node) -> None:
+def test_describe_topic_partitions_names_the_leader_on_the_other_broker(node: Node) -> None:
     rows = ask_one(node, DescribeTopicPartitionsRequest(response_partition_limit=9)).topics[0].partitions
     assert [(row.leader_id, row.leader_epoch) for row in rows] == [(1, 7), (2, 7)]
 
 
-def test_what_has_configs(node: Node) -> None:
+def test_list_config_resources_names_both_brokers(node: Node) -> None:
     found = ask_one(node, ListConfigResourcesRequest([4])).config_resources
     assert [one.resource_name for one in found] == ["1", "2"]
 
@@ -96,7 +96,7 @@ def requests(node: Node) -> list[Message]:
 
 
 @pytest.mark.parametrize(("partition", "errors"), [(0, []), (1, ["NOT_LEADER_OR_FOLLOWER"])], ids=["leader", "other"])
-def test_who_does_not_lead_ends_the_connection_of_a_producer_without_acks(
+def test_a_produce_without_acks_to_a_node_that_does_not_lead_closes_the_connection(
     node: Node, partition: int, errors: list[str]
 ) -> None:
     context = make_context(0, 13)
@@ -111,7 +111,7 @@ def test_who_does_not_lead_ends_the_connection_of_a_producer_without_acks(
 @pytest.mark.parametrize(
     "place", range(6), ids=["fetch", "list offsets", "epochs", "producers", "delete records", "produce"]
 )
-def test_the_leader_is_asked(node: Node, place: int) -> None:
+def test_requests_for_partitions_of_another_leader_are_refused_and_name_it(node: Node, place: int) -> None:
     answer: Any = ask_one(node, requests(node)[place])
     if place == 5:
         rows = answer.responses[0].partition_responses
@@ -126,7 +126,7 @@ def test_the_leader_is_asked(node: Node, place: int) -> None:
         assert [(e.node_id, e.host, e.port) for e in answer.node_endpoints] == [(2, *THERE)]
 
 
-def test_the_coordinator_of_a_group_leads_its_partition() -> None:
+def test_find_coordinator_names_the_leader_of_the_groups_partition() -> None:
     node = make_group_node(FakeTopics())
     node.cluster = image(**{GROUP_OFFSETS_TOPIC: [1, 2, 2]})
     groups = {node.routing.shard(f"g{n}").partition: f"g{n}" for n in range(20)}
@@ -134,7 +134,7 @@ def test_the_coordinator_of_a_group_leads_its_partition() -> None:
     assert [(row.node_id, row.host, row.port) for row in rows] == [(1, "127.0.0.1", 9092), (2, *THERE)]
 
 
-def test_a_coordinator_that_this_listener_does_not_reach_is_not_available() -> None:
+def test_find_coordinator_has_no_address_for_a_broker_without_this_listener() -> None:
     node = make_group_node(FakeTopics())
     node.cluster = image(**{GROUP_OFFSETS_TOPIC: [3, 3, 3]})
     (row,) = ask(node, FindCoordinatorRequest(coordinator_keys=["g"])).one().coordinators

@@ -24,7 +24,7 @@ def answer(version: int, name: str = "librdkafka", software: str = "2.1") -> Any
     return response
 
 
-def test_what_is_served_is_advertised_and_nothing_else() -> None:
+def test_api_versions_lists_exactly_the_served_apis() -> None:
     rows = {row.api_key: (row.min_version, row.max_version) for row in answer(4).api_keys}
     assert rows == {key: (served.min_version, served.max_version) for key, served in SERVED.items()}
 
@@ -33,23 +33,23 @@ def test_what_is_served_is_advertised_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("name", "software"), [("", "1"), ("a", ""), ("-a", "1"), ("a", "1-"), ("a b", "1"), ("ä", "1"), ("a", "1\n")]
 )
-def test_a_client_must_have_a_decent_name_and_version(version: int, name: str, software: str) -> None:
+def test_a_malformed_client_software_name_or_version_is_refused(version: int, name: str, software: str) -> None:
     response = answer(version, name, software)
     assert response.error_code == ErrorCode.INVALID_REQUEST
     assert response.api_keys == ()
 
 
 @pytest.mark.parametrize(("name", "software"), [("a", "1"), ("apache-kafka-java", "4.3.0"), ("A.b-C", "0.1.2-rc.3")])
-def test_decent_names(name: str, software: str) -> None:
+def test_a_valid_client_software_name_is_accepted(name: str, software: str) -> None:
     assert answer(4, name, software).error_code == 0
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_older_versions_have_no_name(version: int) -> None:
+def test_api_versions_before_version_3_needs_no_client_software_name(version: int) -> None:
     assert answer(version, "", "").error_code == 0
 
 
-def test_features_of_what_is_not_served_are_at_0() -> None:
+def test_features_that_are_not_served_have_level_0() -> None:
     response = answer(4)
     supported = {row.name: (row.min_version, row.max_version) for row in response.supported_features}
     assert supported["share.version"] == supported["streams.version"] == (0, 0)
@@ -61,5 +61,5 @@ def test_features_of_what_is_not_served_are_at_0() -> None:
     assert response.finalized_features_epoch == 7
 
 
-def test_features_that_start_at_0_are_kept_from_older_clients() -> None:
+def test_features_that_start_at_level_0_are_hidden_from_older_clients() -> None:
     assert [row.name for row in answer(3).supported_features] == ["metadata.version"]

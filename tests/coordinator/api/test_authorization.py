@@ -38,21 +38,21 @@ def ask(node: Node, case: Case) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_is_asked(node: Node, case: Case) -> None:
+def test_each_api_asks_for_the_permissions_of_the_table(node: Node, case: Case) -> None:
     node.authorizer = authorizer = Refusing()
     ask(node, case)
     assert set(authorizer.asked) == set(case.asks)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_is_answered_to_a_client_that_may_not(node: Node, case: Case) -> None:
+def test_each_api_refuses_a_client_without_permission(node: Node, case: Case) -> None:
     before = sorted(node.topics.by_name)
     node.authorizer = Refusing(*case.refused)
-    assert case.told(ask(node, case)) == case.expected
+    assert case.shown(ask(node, case)) == case.expected
     assert sorted(node.topics.by_name) == before
 
 
-def test_every_api_is_there() -> None:
+def test_every_served_api_is_in_the_authorization_table() -> None:
     asked = {api_named(type(case.request(bytes(16))).__name__.removesuffix("Request")).key for case in CASES}
     anybody = api_named(ApiVersionsRequest.__name__.removesuffix("Request")).key
     assert asked == set(SERVED) - {anybody}

@@ -93,7 +93,7 @@ def is_known(row: list[Any], answer: Any) -> bool:
 
 
 @pytest.mark.parametrize("story", sorted(FOUND))
-def test_every_answer_is_kafkas(node: Node, story: str) -> None:
+def test_every_answer_about_configs_equals_kafkas(node: Node, story: str) -> None:
     different = []
     for number, row in enumerate(FOUND[story]):
         answer = ask(node, row)
@@ -118,7 +118,7 @@ def test_too_many_changes_in_one_request_are_refused_with_all_rows(node: Node) -
     assert not node.config.own
 
 
-def test_too_many_properties_of_a_broker(node: Node) -> None:
+def test_a_broker_with_too_many_properties_is_refused(node: Node) -> None:
     assert alter(node, many(MAX_BROKER_PROPERTIES)) == {(0, None)}
     ((error_code, message),) = alter(node, many(1, first=MAX_BROKER_PROPERTIES))
     assert error_code == ErrorCode.POLICY_VIOLATION
@@ -126,14 +126,14 @@ def test_too_many_properties_of_a_broker(node: Node) -> None:
     assert len(node.config.own) == MAX_BROKER_PROPERTIES
 
 
-def test_too_much_text_of_a_broker(node: Node) -> None:
+def test_a_broker_with_too_much_config_text_is_refused(node: Node) -> None:
     texts = [incremental.AlterableConfig(f"x{number}", 0, "y" * 30_000) for number in range(34)]
     ((error_code, message),) = alter(node, incremental.AlterConfigsResource(BROKER, "1", texts))
     assert (error_code, "characters at most" in (message or "")) == (ErrorCode.POLICY_VIOLATION, True)
     assert alter(node, incremental.AlterConfigsResource(BROKER, "1", texts[:33])) == {(0, None)}
 
 
-def test_too_many_groups_with_configs(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_groups_with_configs_are_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     def group(name: str, timeout_ms: str | None) -> set[tuple[int, str | None]]:
         operation = 1 if timeout_ms is None else 0
         change = incremental.AlterableConfig("consumer.session.timeout.ms", operation, timeout_ms)
@@ -147,7 +147,7 @@ def test_too_many_groups_with_configs(node: Node, monkeypatch: pytest.MonkeyPatc
     assert group("b", "50000") == {(0, None)}
 
 
-def test_names_of_groups_with_configs_are_bounded_together(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_names_of_groups_with_configs_are_bounded_in_total(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each may have 32,767 characters, and all of them are in one answer to ListConfigResources."""
 
     def group(name: str, timeout_ms: str | None = "50000") -> int:
@@ -166,7 +166,9 @@ def test_names_of_groups_with_configs_are_bounded_together(node: Node, monkeypat
     assert node.topics.state.resource_characters == 0
 
 
-def test_more_names_than_an_answer_may_have_are_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_of_config_resources_larger_than_an_answer_is_refused(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (100,))
     change = incremental.AlterableConfig("consumer.session.timeout.ms", 0, "50000")
     for name in "abc":

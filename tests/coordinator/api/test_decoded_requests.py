@@ -97,7 +97,7 @@ class World:
         (ApiKey.CREATE_TOPICS, 7, creating),
     ],
 )
-def test_of_a_hundred_large_requests_few_are_decoded_at_once(
+def test_few_of_a_hundred_large_requests_are_decoded_at_the_same_time(
     key: int, version: int, make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(monkeypatch, key)
@@ -131,13 +131,13 @@ def full(monkeypatch: pytest.MonkeyPatch, *keys: int) -> World:
     return world
 
 
-def test_small_requests_wait_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_request_does_not_wait_for_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     world = full(monkeypatch)
     world.connect().ask(ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest([]))
     assert world.seen == 2
 
 
-def test_addresses_are_served_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_large_requests_are_decoded_in_turn_by_client_address(monkeypatch: pytest.MonkeyPatch) -> None:
     world = full(monkeypatch)
     hosts = ["/1", "/1", "/1", "/2"]
     connections = [world.connect(host) for host in hosts]
@@ -153,7 +153,7 @@ def test_addresses_are_served_one_after_the_other(monkeypatch: pytest.MonkeyPatc
     assert order == ["/1", "/2", "/1", "/1"]
 
 
-def test_who_has_gone_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_request_of_a_closed_connection_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     world = full(monkeypatch)
     gone, stays = world.connect(), world.connect()
     for connection in (gone, stays):
@@ -166,7 +166,7 @@ def test_who_has_gone_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stays.requests.current is not None
 
 
-def test_a_request_whose_client_has_gone_counts_until_nothing_refers_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_of_a_closed_connection_counts_until_nothing_refers_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     world = full(monkeypatch)
     gone = world.connect()
     world.answer(None)  # type: ignore[arg-type]  # none is owed
@@ -183,7 +183,7 @@ def test_a_request_whose_client_has_gone_counts_until_nothing_refers_to_it(monke
         gc.enable()
 
 
-def test_a_handler_that_ends_late_gives_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_that_ends_after_its_connection_releases_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     world = full(monkeypatch)
     gone = world.connect()
     world.answer(None)  # type: ignore[arg-type]  # none is owed
@@ -197,7 +197,7 @@ def test_a_handler_that_ends_late_gives_it_back(monkeypatch: pytest.MonkeyPatch)
     assert world.node.decoded_requests.bytes == 0
 
 
-def test_a_join_counts_until_its_group_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_join_counts_as_decoded_until_its_group_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch, ApiKey.JOIN_GROUP)
     protocols = [JoinGroupRequestProtocol("range", bytes(300_000))]
     joins = [world.connect() for _ in range(100)]
@@ -212,7 +212,9 @@ def test_a_join_counts_until_its_group_has_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(("rows", "is_counted"), [(10, False), (ROWS, True)])
-def test_records_are_no_elements(rows: int, is_counted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_a_produce_request_are_not_counted_as_elements(
+    rows: int, is_counted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(monkeypatch, ApiKey.PRODUCE)
     data = bytes(registry.RECORDS_LARGE_BYTES // rows + 1)
     topics = [TopicProduceData("t", partition_data=[PartitionProduceData(i, data) for i in range(rows)])]
@@ -223,7 +225,7 @@ def test_records_are_no_elements(rows: int, is_counted: bool, monkeypatch: pytes
     assert (world.node.decoded_requests.bytes > 0) == is_counted
 
 
-def test_the_largest_requests_take_all_of_the_memory_but_never_more() -> None:
+def test_the_largest_request_is_counted_as_at_most_the_whole_memory() -> None:
     requests = DecodedRequests(ManualClock(), 100)
     first = requests.take(1 << 30, "/1")
     assert requests.bytes == first.bytes == 100
@@ -257,7 +259,7 @@ def advance(node: Node, ms: int) -> None:
     node.clock.advance(ms)
 
 
-def test_fetches_that_wait_count_their_rows_and_the_oldest_end_when_there_are_too_many() -> None:
+def test_parked_fetches_count_their_rows_and_the_oldest_end_when_there_are_too_many() -> None:
     node = waiting_node()
     node.decoded_requests = DecodedRequests(node.clock, 3 * PARTITIONS * ROW_BYTES)
     waiting = [wait(node) for _ in range(3)]
@@ -279,14 +281,14 @@ def test_fetches_that_wait_count_their_rows_and_the_oldest_end_when_there_are_to
     assert node.decoded_requests.bytes == 0
 
 
-def test_few_rows_are_not_counted() -> None:
+def test_the_rows_of_small_parked_fetches_are_not_counted() -> None:
     node = waiting_node()
     answers, _, _ = wait(node, WATCHED_AT_ONCE)
     assert node.decoded_requests.bytes == 0
     assert not answers.all
 
 
-def test_a_large_fetch_that_waits_makes_way_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_parked_fetch_ends_when_others_need_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     node = waiting_node()
     node.decoded_requests = DecodedRequests(node.clock, 10_000)
     decoded = node.decoded_requests.take(10_000, "/1")
@@ -307,7 +309,7 @@ def test_a_large_fetch_that_waits_makes_way_for_others(monkeypatch: pytest.Monke
     assert begun == [0]
 
 
-def test_many_fetches_that_end_together_leave_their_partitions_in_slices() -> None:
+def test_many_fetches_that_end_together_are_removed_from_their_partitions_in_steps() -> None:
     node = waiting_node()
     waiting = [wait(node) for _ in range(3)]
     partition = node.topics.open.partition("a", 0)

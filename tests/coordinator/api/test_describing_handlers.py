@@ -1,4 +1,4 @@
-"""Handlers that tell of the cluster, its topics and its logs."""
+"""Handlers that describe the cluster, its topics and its logs."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def metadata(node: Node, *names: str, version: int = 13, create: bool = False, *
     return ask_one(node, MetadataRequest(topics, create, **more), version)
 
 
-def test_the_cluster_is_this_node(node: Node) -> None:
+def test_metadata_of_a_single_node_names_this_node(node: Node) -> None:
     answer = metadata(node)
     assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(1, "127.0.0.1", 9092)]
     assert (answer.cluster_id, answer.controller_id, answer.topics) == (node.cluster.cluster_id, 1, [])
 
 
-def test_all_topics_or_those_named(node: Node) -> None:
+def test_metadata_lists_all_topics_or_the_named_ones(node: Node) -> None:
     everything = ask_one(node, MetadataRequest(topics=None))
     assert [topic.name for topic in everything.topics] == ["t", "u"]
     found = metadata(node, "u", "u", "no").topics
@@ -69,18 +69,18 @@ def test_all_topics_or_those_named(node: Node) -> None:
     ]
 
 
-def test_topics_by_id(node: Node) -> None:
+def test_metadata_finds_topics_by_id(node: Node) -> None:
     topics = [MetadataRequestTopic(topic_id(node, "t"), None), MetadataRequestTopic(b"?" * 16, None)]
     found = ask_one(node, MetadataRequest(topics)).topics
     assert [(t.name, t.error_code) for t in found] == [("t", 0), (None, ErrorCode.UNKNOWN_TOPIC_ID)]
-    # where one is asked for by its id, names count for nothing, and each topic is told once
+    # a request with an id ignores names, and each topic has one row
     topics += [MetadataRequestTopic(topic_id(node, "t"), "u"), MetadataRequestTopic(name="t")]
     found = ask_one(node, MetadataRequest(topics)).topics
     assert [(t.name, t.error_code) for t in found] == [("t", 0), (None, ErrorCode.UNKNOWN_TOPIC_ID)]
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_ids_may_not_be_asked_for_before_version_12(node: Node, version: int) -> None:
+def test_metadata_refuses_topic_ids_before_version_12(node: Node, version: int) -> None:
     topics = [MetadataRequestTopic(topic_id(node, "t"), None), MetadataRequestTopic(name="t")]
     answer = ask_one(node, MetadataRequest(topics), version)
     assert (answer.brokers, answer.cluster_id, answer.controller_id) == ((), None, -1)
@@ -91,12 +91,12 @@ def test_ids_may_not_be_asked_for_before_version_12(node: Node, version: int) ->
     ]
 
 
-def test_a_topic_that_cannot_be_made_is_not_there(node: Node) -> None:
+def test_metadata_reports_a_topic_that_cannot_be_created_as_unknown(node: Node) -> None:
     metadata(node, "a.x", create=True)
     assert metadata(node, "a_x", create=True).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_topics_are_made_when_asked_for(node: Node) -> None:
+def test_metadata_creates_topics_when_asked_to(node: Node) -> None:
     row = metadata(node, "new", create=True).topics[0]
     assert (row.error_code, row.topic_id, len(row.partitions)) == (0, topic_id(node, "new"), 1)
     assert metadata(node, "a b", create=True).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -106,13 +106,13 @@ def test_topics_are_made_when_asked_for(node: Node) -> None:
     assert "newer" not in node.topics.by_name
 
 
-def test_topics_are_not_made_when_that_is_off() -> None:
+def test_metadata_creates_no_topics_when_auto_creation_is_off() -> None:
     node = data_node(auto_create_topics_enable=False)
     assert metadata(node, "new", create=True).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert not node.topics.by_name
 
 
-def test_operations_are_told_when_asked_for(node: Node) -> None:
+def test_metadata_has_authorized_operations_only_when_asked_for(node: Node) -> None:
     more = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
     answer = metadata(node, "t", version=10, **more)
     assert (answer.cluster_authorized_operations, answer.topics[0].topic_authorized_operations) == (
@@ -150,7 +150,7 @@ def test_a_partition_whose_log_failed_has_no_leader(node: Node) -> None:
     ]
 
 
-def test_describe_cluster(node: Node) -> None:
+def test_describe_cluster_names_this_node_and_refuses_other_endpoint_types(node: Node) -> None:
     answer = ask_one(node, DescribeClusterRequest(include_cluster_authorized_operations=True))
     assert [b.broker_id for b in answer.brokers] == [1]
     assert (answer.cluster_id, answer.cluster_authorized_operations) == (node.cluster.cluster_id, CLUSTER_OPERATIONS)
@@ -166,7 +166,7 @@ def page(node: Node, *names: str, limit: int = 2000, cursor: tuple[str, int] | N
     return rows, following and (following.topic_name, following.partition_index)
 
 
-def test_topics_in_pages(node: Node) -> None:
+def test_describe_topic_partitions_answers_in_pages(node: Node) -> None:
     whole = [("t", 0, [0, 1, 2]), ("u", 0, [0, 1])]
     assert page(node) == (whole, None)
     assert page(node, "u", "t", "t") == (whole, None)
@@ -178,7 +178,7 @@ def test_topics_in_pages(node: Node) -> None:
     assert page(node, "t", limit=0) == ([("t", 0, [0])], ("t", 1))
 
 
-def test_pages_of_what_is_not_there(node: Node) -> None:
+def test_describe_topic_partitions_refuses_unknown_topics_and_wrong_cursors(node: Node) -> None:
     unknown, illegal, wrong = (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -197,7 +197,7 @@ def offsets(node: Node, *asked: tuple[int, int], version: int = 11, epoch: int =
     return [(r.error_code, r.timestamp, r.offset, r.leader_epoch) for r in answer.topics[0].partitions]
 
 
-def test_list_offsets(node: Node) -> None:
+def test_list_offsets_finds_offsets_by_timestamp(node: Node) -> None:
     partition = node.topics.open.partition("t", 0)
     assert partition is not None
     for at_ms in (100, 300, 200):
@@ -218,14 +218,14 @@ def test_list_offsets(node: Node) -> None:
         assert offsets(node, (0, timestamp)) == [expected]
 
 
-def test_list_offsets_refusals(node: Node) -> None:
+def test_list_offsets_refuses_wrong_rows(node: Node) -> None:
     assert offsets(node, (9, -1))[0][0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert offsets(node, (0, -1), epoch=1)[0][0] == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert offsets(node, (0, -3), version=6)[0][0] == ErrorCode.UNSUPPORTED_VERSION
     assert [row[0] for row in offsets(node, (0, -1), (0, -2))] == [ErrorCode.INVALID_REQUEST]
 
 
-def test_a_topic_that_is_asked_twice_is_answered_once(node: Node) -> None:
+def test_list_offsets_answers_a_topic_that_is_named_twice_once(node: Node) -> None:
     def topic(name: str, *asked: tuple[int, int]) -> ListOffsetsTopic:
         return ListOffsetsTopic(name, [ListOffsetsPartition(index, -1, timestamp) for index, timestamp in asked])
 
@@ -246,7 +246,7 @@ def test_a_topic_that_is_asked_twice_is_answered_once(node: Node) -> None:
     ]
 
 
-def test_offsets_of_leader_epochs(node: Node) -> None:
+def test_offset_for_leader_epoch_finds_the_end_offsets(node: Node) -> None:
     partition = node.topics.open.partition("t", 0)
     assert partition is not None
     produce(partition, batch(b"a", b"b"), node.clock.now())
@@ -263,7 +263,7 @@ def test_offsets_of_leader_epochs(node: Node) -> None:
     ]
 
 
-def test_producers_are_described(node: Node) -> None:
+def test_describe_producers_lists_active_producers(node: Node) -> None:
     partition = node.topics.open.partition("t", 0)
     assert partition is not None
     produce(partition, batch(b"a", b"b", producer_id=5, producer_epoch=2, base_sequence=0), node.clock.now())
@@ -279,7 +279,7 @@ def test_producers_are_described(node: Node) -> None:
     assert row.error_message.startswith("Topic name is invalid: 'a b' contains")
 
 
-def test_log_directories(node: Node) -> None:
+def test_describe_log_dirs_lists_the_logs_and_their_sizes(node: Node) -> None:
     partition = node.topics.open.partition("t", 0)
     assert partition is not None
     produce(partition, batch(), node.clock.now())
@@ -292,12 +292,12 @@ def test_log_directories(node: Node) -> None:
     assert [(t.name, [p.partition_index for p in t.partitions]) for t in twice.topics] == [("t", [2, 1])]
 
 
-def test_nothing_is_being_reassigned(node: Node) -> None:
+def test_list_partition_reassignments_is_empty(node: Node) -> None:
     answer = ask_one(node, ListPartitionReassignmentsRequest(topics=None))
     assert (answer.error_code, answer.topics) == (0, ())
 
 
-def test_elections_that_are_refused_say_so_in_each_version(node: Node) -> None:
+def test_elect_leaders_names_its_refusals_in_each_version(node: Node) -> None:
     node.authorizer = Refusing((Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME))
     refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     for version, whole in ((0, 0), (1, refused), (2, refused)):
@@ -311,7 +311,7 @@ def resources(node: Node, *kinds: int, version: int = 1) -> tuple[int, list[tupl
     return answer.error_code, [(row.resource_type, row.resource_name) for row in answer.config_resources]
 
 
-def test_what_has_a_configuration(node: Node) -> None:
+def test_list_config_resources_lists_topics_and_brokers(node: Node) -> None:
     topics, brokers = [(2, "t"), (2, "u")], [(4, "1"), (8, "1")]
     assert resources(node) == (0, [*topics, *brokers])
     assert resources(node, 2) == (0, topics)

@@ -100,7 +100,7 @@ def _handle_with(monkeypatch: pytest.MonkeyPatch, run: Callable[[Respond], None]
 
 class TestTheWayIn:
     @pytest.mark.parametrize("version", range(5))
-    def test_request_and_answer_of_every_version(self, seen: Seen, version: int) -> None:
+    def test_a_heartbeat_is_decoded_and_answered_in_every_version(self, seen: Seen, version: int) -> None:
         connection = Connection()
         connection.ask(HEARTBEAT, version, HeartbeatRequest("g", 3, "m"), correlation_id=-7)
         context, request, respond = seen[0]
@@ -137,7 +137,7 @@ class TestTheWayIn:
             seen[-1][2](HeartbeatResponse())
         assert [request.group_id for _, request, _ in seen] == ["g", "g", "g"]
 
-    def test_ever_new_client_ids_are_forgotten(self, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_routes_of_many_client_ids_are_forgotten(self, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(dispatch, "_MAX_ROUTES", 100)
         monkeypatch.setattr(dispatch, "_MAX_CONNECTION_ROUTES", 2)
         connection = Connection()
@@ -150,7 +150,7 @@ class TestTheWayIn:
         assert len(seen) == 900
         assert {context.client.client_id for context, _, _ in seen} == {str(number) for number in range(300)}
 
-    def test_so_are_long_client_ids(self, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_routes_of_long_client_ids_are_forgotten(self, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(dispatch, "_MAX_ROUTES_BYTES", 100_000)
         connection = Connection()
         for number in range(20):
@@ -160,7 +160,7 @@ class TestTheWayIn:
         assert sum(len(route.client_bytes) for route in connection.dispatcher._routes.values()) <= 100_000
         assert not connection.requests._routes
 
-    def test_connections_share_what_is_known_of_a_kind_of_request(self, seen: Seen) -> None:
+    def test_connections_share_the_context_of_equal_requests(self, seen: Seen) -> None:
         first = Connection()
         second = Connection(dispatcher=first.dispatcher)
         for connection in (first, second, first):
@@ -183,14 +183,16 @@ class TestRefusals:
         [(HEARTBEAT, 5, "Heartbeat"), (HEARTBEAT, -1, "Heartbeat"), (ApiKey.PRODUCE, 2, "Produce"), (999, 0, 999),
          (ApiKey.ALTER_REPLICA_LOG_DIRS, 1, "AlterReplicaLogDirs"), (-3, 0, -3)],
     )  # fmt: skip
-    def test_what_is_not_served_is_named(self, key: int, version: int, name: object) -> None:
+    def test_the_refusal_of_an_unserved_request_names_api_and_version(
+        self, key: int, version: int, name: object
+    ) -> None:
         header = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True)
         refused = self.refused(b"size" + header + b"\0\0\0\1" + b"\0\2me")
         assert "not served" in refused.reason
         assert refused.facts == {"api": name, "version": version, "client_id": "me"}
 
     @pytest.mark.parametrize("cut", range(1, 23))
-    def test_a_request_cut_off_anywhere_is_malformed(self, seen: Seen, cut: int) -> None:
+    def test_a_request_cut_off_at_any_byte_is_malformed(self, seen: Seen, cut: int) -> None:
         whole = frames.request_frame(api(HEARTBEAT), 4, 5, HeartbeatRequest("gr", 3, "m"), "me")
         connection = Connection()
         assert "malformed" in self.refused(whole[: len(whole) - cut], connection).reason
@@ -200,13 +202,13 @@ class TestRefusals:
         assert "malformed" in self.refused(whole[: len(whole) - cut], connection).reason
         assert len(seen) == 1
 
-    def test_a_malformed_body_names_the_field(self, seen: Seen) -> None:
+    def test_the_refusal_of_a_malformed_body_names_the_field(self, seen: Seen) -> None:
         whole = frames.request_frame(api(HEARTBEAT), 0, 5, HeartbeatRequest("gr", 3, "m"), "me")
         refused = self.refused(whole[:16] + b"\x7f\xff" + whole[18:])
         assert "HeartbeatRequest.group_id" in refused.reason
         assert refused.facts == {"api": "Heartbeat", "version": 0, "client_id": "me"}
 
-    def test_a_client_id_that_is_not_utf8(self) -> None:
+    def test_a_client_id_that_is_not_utf8_is_refused(self) -> None:
         whole = frames.request_frame(api(HEARTBEAT), 0, 5, HeartbeatRequest("gr"), "me")
         assert "client_id" in self.refused(whole.replace(b"me", b"\xff\xfe")).reason
 
@@ -220,7 +222,7 @@ class TestRefusals:
         assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
         assert [(row.api_key, row.min_version, row.max_version) for row in response.api_keys] == [(18, 0, 4)]
 
-    def test_the_connection_goes_on_after_it(self) -> None:
+    def test_the_connection_continues_after_an_unknown_version_of_api_versions(self) -> None:
         connection = Connection()
         connection.receive(b"size\0\x12\0\x63\0\0\0\1\xff\xff")
         connection.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("me", "1.0"))
@@ -228,13 +230,13 @@ class TestRefusals:
 
 
 class TestAnswers:
-    def test_none_is_owed(self, seen: Seen) -> None:
+    def test_a_request_without_an_answer_is_completed_without_bytes(self, seen: Seen) -> None:
         connection = Connection()
         connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
         seen[0][2](None)
         assert connection.answers == [None]
 
-    def test_a_second_answer_is_a_fault_that_nobody_hears(self, seen: Seen) -> None:
+    def test_a_second_answer_is_logged_and_not_sent(self, seen: Seen) -> None:
         connection = Connection()
         connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
         respond = seen[0][2]
@@ -244,7 +246,7 @@ class TestAnswers:
         assert len(connection.answers) == 1
         assert [line["event"] for line in logs] == ["a request was answered twice"]
 
-    def test_an_answer_after_the_end_is_dropped(self, seen: Seen) -> None:
+    def test_an_answer_after_the_connection_has_ended_is_dropped(self, seen: Seen) -> None:
         connection = Connection()
         connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
         connection.requests.closed()
@@ -252,7 +254,7 @@ class TestAnswers:
             seen[0][2](HeartbeatResponse())
         assert connection.answers == logs == []
 
-    def test_a_handler_that_fails_costs_its_connection(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failing_handler_closes_its_connection(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(respond: Respond) -> None:
             raise RuntimeError("a bug")
 
@@ -263,7 +265,7 @@ class TestAnswers:
         assert [refused.facts["api"] for refused in connection.failed] == ["Heartbeat"]
         assert str(logs[0]["exc_info"]) == "a bug"
 
-    def test_an_answer_that_cannot_be_said_costs_its_connection_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_answer_that_cannot_be_encoded_closes_only_its_connection(self, monkeypatch: pytest.MonkeyPatch) -> None:
         _handle_with(monkeypatch, lambda respond: respond(HeartbeatResponse(error_code=1_000_000)))
         connection = Connection()
         with capture_logs() as logs:
@@ -290,7 +292,7 @@ class TestAnswers:
         assert len(connection.answers) == 2
         assert [line["event"] for line in logs] == ["a request was answered twice"]
 
-    def test_an_answer_that_is_returned_and_cannot_be_said_costs_its_connection_only(
+    def test_a_returned_answer_that_cannot_be_encoded_closes_only_its_connection(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         response = HeartbeatResponse(error_code=1_000_000)
@@ -311,7 +313,7 @@ class TestAnswers:
 
 
 class TestIntercept:
-    def test_an_answer_that_is_returned_can_be_held_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_interceptor_can_delay_a_returned_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(registry._loaded, HEARTBEAT, lambda node, context, request, respond: HeartbeatResponse())
         held: list[Callable[[], None]] = []
         intercept = before_answer(lambda context, response, proceed: held.append(lambda: proceed(response)))
@@ -321,7 +323,7 @@ class TestIntercept:
         held[0]()
         assert connection.response(HEARTBEAT, 4) == (5, HeartbeatResponse())
 
-    def test_a_request_can_be_held_back(self, seen: Seen) -> None:
+    def test_an_interceptor_can_delay_a_request(self, seen: Seen) -> None:
         held: list[Callable[[], None]] = []
         connection = Connection(before_handler(lambda context, request, proceed: held.append(proceed)))
         connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
@@ -329,7 +331,7 @@ class TestIntercept:
         held[0]()
         assert seen[0][1].group_id == "g"
 
-    def test_an_answer_can_be_changed_and_held_back(self, seen: Seen) -> None:
+    def test_an_interceptor_can_change_and_delay_an_answer(self, seen: Seen) -> None:
         held: list[Callable[[], None]] = []
 
         def response(context: RequestContext, response: Message | None, proceed: Any) -> None:
@@ -344,7 +346,7 @@ class TestIntercept:
         assert len(connection.answers) == 1
         assert connection.response(HEARTBEAT, 4)[1].error_code == ErrorCode.ILLEGAL_GENERATION
 
-    def test_a_whole_exchange_can_be_taken_over(self, seen: Seen) -> None:
+    def test_an_interceptor_can_answer_in_place_of_the_handler(self, seen: Seen) -> None:
         taken: list[tuple[Any, Any, Any]] = []
         point = InterceptPoint()
         dispatcher = Dispatcher(make_node(topics=FakeTopics()), intercept_point=point)
@@ -373,13 +375,13 @@ class TestIntercept:
         taken[1][1].cut(CloseConnection("because"))
         assert ([one.reason for one in connection.failed], taken[1][1].is_awaited) == (["because"], False)
 
-    def test_an_answer_can_be_in_an_older_version(self) -> None:
+    def test_an_interceptor_can_answer_in_an_older_version(self) -> None:
         intercept = Intercept(lambda _, __, exchange, run: run(exchange.in_version(0)))
         connection = Connection(intercept)
         connection.ask(ApiKey.API_VERSIONS, 4, ApiVersionsRequest("c", "1"))
         assert connection.response(ApiKey.API_VERSIONS, 0)[1].error_code == 0
 
-    def test_a_door_that_is_shut_lets_prepared_requests_through(self) -> None:
+    def test_a_removed_interceptor_allows_cached_requests_again(self) -> None:
         peer = Peer()
         beat = HeartbeatRequest("g", 1, peer.member())
         for _ in range(4):
@@ -422,7 +424,7 @@ def leaving(members: int) -> LeaveGroupRequest:
     return LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=f"m-{i}") for i in range(members)])
 
 
-def test_a_request_of_many_elements_is_read_in_the_thread(seen: Seen) -> None:
+def test_a_request_of_many_elements_is_decoded_in_the_thread(seen: Seen) -> None:
     connection, elsewhere = with_thread()
     connection.ask(LEAVE, 5, leaving(dispatch.FEW_ELEMENTS))
     assert (len(seen), elsewhere.waiting) == (1, [])
@@ -436,7 +438,7 @@ def test_a_request_of_many_elements_is_read_in_the_thread(seen: Seen) -> None:
     assert connection.response(LEAVE, 5) == (9, LeaveGroupResponse(error_code=16))
 
 
-def test_a_request_of_many_bytes_is_read_in_the_thread_and_the_largest_not_at_all(seen: Seen) -> None:
+def test_a_request_of_many_bytes_is_decoded_in_the_thread_and_a_too_large_one_refused(seen: Seen) -> None:
     connection, elsewhere = with_thread()
     name = "n" * 30_000
     large = LeaveGroupRequest(members=[MemberIdentity(member_id=name)] * (registry.LARGE_BYTES // len(name) + 1))
@@ -448,7 +450,7 @@ def test_a_request_of_many_bytes_is_read_in_the_thread_and_the_largest_not_at_al
         connection.ask(LEAVE, 5, LeaveGroupRequest(members=[MemberIdentity(member_id=name)] * 1_200))
 
 
-def test_a_large_malformed_request_says_what_is_wrong_where(seen: Seen) -> None:
+def test_the_refusal_of_a_large_malformed_request_names_the_field(seen: Seen) -> None:
     connection, elsewhere = with_thread()
     data = frames.request_frame(api(LEAVE), 5, 1, leaving(dispatch.FEW_ELEMENTS + 1), "me")
     connection.receive((len(data) - 14).to_bytes(4, "big") + data[4:-10])
@@ -457,7 +459,7 @@ def test_a_large_malformed_request_says_what_is_wrong_where(seen: Seen) -> None:
     assert seen == []
 
 
-def test_the_intercept_is_asked_for_a_large_request_too(seen: Seen) -> None:
+def test_an_interceptor_sees_large_requests_too(seen: Seen) -> None:
     asked: list[Any] = []
 
     def request(context: RequestContext, request: Any, go_on: Callable[[], None]) -> None:
@@ -470,7 +472,7 @@ def test_the_intercept_is_asked_for_a_large_request_too(seen: Seen) -> None:
     assert [seen[0][1]] == asked == [leaving(dispatch.FEW_ELEMENTS + 1)]
 
 
-def test_the_connection_may_end_while_a_request_is_read_or_an_answer_encoded(seen: Seen) -> None:
+def test_a_connection_may_end_while_the_thread_decodes_or_encodes(seen: Seen) -> None:
     for ends_first in (True, False):
         connection, elsewhere = with_thread()
         connection.ask(LEAVE, 5, leaving(dispatch.FEW_ELEMENTS + 1))
@@ -557,7 +559,7 @@ def test_the_answer_to_a_member_that_gets_many_topics_is_encoded_in_the_thread(
     assert (correlation_id, answer.assignment.topic_partitions) == (7, rows)
 
 
-def test_a_large_answer_that_cannot_be_said_costs_its_connection(seen: Seen) -> None:
+def test_a_large_answer_that_cannot_be_encoded_closes_its_connection(seen: Seen) -> None:
     connection, elsewhere = with_thread()
     connection.ask(LEAVE, 5, LeaveGroupRequest())
     answer_in_many_steps(connection, seen[0][2], LeaveGroupResponse(error_code=1 << 20))
@@ -567,7 +569,7 @@ def test_a_large_answer_that_cannot_be_said_costs_its_connection(seen: Seen) -> 
     assert [line["event"] for line in logs] == ["an answer could not be encoded"]
 
 
-def test_a_fault_in_a_later_slice_costs_its_connection(seen: Seen) -> None:
+def test_a_fault_in_a_later_step_closes_its_connection(seen: Seen) -> None:
     connection, _ = with_thread()
     connection.channel.ended_by(connection.fail)
     connection.ask(LEAVE, 5, LeaveGroupRequest())
@@ -584,7 +586,7 @@ def test_a_fault_in_a_later_slice_costs_its_connection(seen: Seen) -> None:
     assert [line["event"] for line in logs] == ["a handler failed"]
 
 
-def test_a_large_request_is_let_go_of_in_the_thread(seen: Seen) -> None:
+def test_a_large_request_is_freed_in_the_thread(seen: Seen) -> None:
     connection, elsewhere = with_thread()
     connection.ask(LEAVE, 5, leaving(dispatch.FEW_ELEMENTS + 1))
     elsewhere.do()

@@ -57,7 +57,7 @@ def rows(response: FetchResponse, node: Node) -> list[tuple[str | None, int, int
 SIZE = len(batch(b"x"))
 
 
-def test_records_come_at_once(node: Node) -> None:
+def test_a_fetch_with_records_is_answered_at_once(node: Node) -> None:
     response = ask_one(node, fetch_request(node, ("a", 0, 0), ("b", 1, 0), max_wait_ms=500))
     assert rows(response, node) == [("a", 0, 0, SIZE), ("b", 1, 0, 0)]
     row = response.responses[0].partitions[0]
@@ -65,7 +65,7 @@ def test_records_come_at_once(node: Node) -> None:
     assert row.aborted_transactions is None
 
 
-def test_by_name_before_topic_ids(node: Node) -> None:
+def test_a_fetch_before_version_13_names_topics(node: Node) -> None:
     wanted = [FetchPartition(0, partition_max_bytes=1000)]
     request = FetchRequest(topics=[FetchTopic(topic="a", partitions=wanted), FetchTopic(topic="no", partitions=wanted)])
     response = ask_one(node, request, version=12)
@@ -75,7 +75,7 @@ def test_by_name_before_topic_ids(node: Node) -> None:
     ]
 
 
-def test_refused_rows(node: Node) -> None:
+def test_a_fetch_refuses_unknown_topics_and_partitions_by_row(node: Node) -> None:
     unknown = FetchTopic(topic_id=b"?" * 16, partitions=[FetchPartition(0)])
     request = fetch_request(node, ("a", 9, 0), ("a", 0, 7), ("a", 1, -1))
     request.topics = [*request.topics, unknown]
@@ -88,35 +88,35 @@ def test_refused_rows(node: Node) -> None:
     ]
 
 
-def test_of_a_partition_that_is_named_twice_the_last_row_counts(node: Node) -> None:
+def test_the_last_row_of_a_partition_named_twice_counts(node: Node) -> None:
     request = fetch_request(node, ("a", 0, 7), ("b", 0, 0), ("a", 0, 0))
     assert rows(ask_one(node, request), node) == [("a", 0, 0, SIZE), ("b", 0, 0, 0)]
 
 
 @pytest.mark.parametrize(("epoch", "error"), [(-1, 0), (-2, 0), (0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)])
-def test_a_negative_leader_epoch_is_none(node: Node, epoch: int, error: int) -> None:
+def test_a_negative_leader_epoch_is_not_checked(node: Node, epoch: int, error: int) -> None:
     request = fetch_request(node, ("a", 0, 0))
     request.topics[0].partitions[0].current_leader_epoch = epoch
     assert rows(ask_one(node, request), node) == [("a", 0, error, 0 if error else SIZE)]
 
 
 @pytest.mark.parametrize("version", [14, 15, 16])
-def test_no_broker_has_a_replica_here(node: Node, version: int) -> None:
+def test_a_fetch_of_a_follower_is_refused(node: Node, version: int) -> None:
     follower: dict[str, Any] = {"replica_state": ReplicaState(7)} if version >= 15 else {"replica_id": 7}
     for epoch, error in ((-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (0, ErrorCode.UNKNOWN_LEADER_EPOCH)):
         request = fetch_request(node, ("a", 0, 0), max_wait_ms=500, **follower)
         request.topics[0].partitions[0].current_leader_epoch = epoch
         response = ask_one(node, request, version=version)
         assert rows(response, node) == [("a", 0, error, 0)]
-        told = error == ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= 16
+        has_leader = error == ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= 16
         leader = response.responses[0].partitions[0].current_leader
-        assert (leader and (leader.leader_id, leader.leader_epoch)) == ((1, 0) if told else None)
+        assert (leader and (leader.leader_id, leader.leader_epoch)) == ((1, 0) if has_leader else None)
 
 
 @pytest.mark.parametrize(
     ("version", "error"), [(5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)]
 )
-def test_a_log_that_cannot_be_read_is_told_at_once(node: Node, version: int, error: int) -> None:
+def test_a_fetch_of_an_offline_log_is_refused_at_once(node: Node, version: int, error: int) -> None:
     node.topics.by_name["a"].partitions[0] = None
     wanted = [FetchPartition(0, partition_max_bytes=1000)]
     request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic="a", partitions=wanted)])
@@ -129,7 +129,7 @@ def test_a_leader_epoch_of_the_future_is_refused(node: Node) -> None:
     assert rows(ask_one(node, request), node) == [("a", 0, ErrorCode.UNKNOWN_LEADER_EPOCH, 0)]
 
 
-def test_a_reader_whose_log_diverged_is_told_where(node: Node) -> None:
+def test_a_fetch_of_a_diverged_reader_gets_the_diverging_offset(node: Node) -> None:
     request = fetch_request(node, ("a", 0, 5))
     request.topics[0].partitions[0].last_fetched_epoch = 0
     row = ask_one(node, request).responses[0].partitions[0]
@@ -137,32 +137,32 @@ def test_a_reader_whose_log_diverged_is_told_where(node: Node) -> None:
     assert row.aborted_transactions is None
 
 
-def test_who_takes_no_bytes_waits_for_none(node: Node) -> None:
+def test_a_fetch_of_zero_bytes_is_answered_at_once(node: Node) -> None:
     assert rows(ask_one(node, fetch_request(node, ("b", 0, 0), max_bytes=0, max_wait_ms=500)), node) == [("b", 0, 0, 0)]
 
 
-def test_the_first_batch_comes_whatever_its_size_and_nothing_goes_over_the_limit(node: Node) -> None:
+def test_the_first_batch_is_sent_whatever_its_size_and_the_rest_within_the_limit(node: Node) -> None:
     append(node, "a", 1, b"y")
     request = fetch_request(node, ("a", 0, 0), ("a", 1, 0), max_bytes=5)
     assert rows(ask_one(node, request), node) == [("a", 0, 0, SIZE), ("a", 1, 0, 0)]
 
 
 @pytest.mark.parametrize(
-    ("offset", "room", "aborted"),
+    ("offset", "limit", "aborted"),
     [(0, SIZE, []), (0, SIZE - 1, None), (0, 1, None), (0, 0, []), (1, SIZE, []), (1, 0, [])],
 )
-def test_of_aborted_transactions_nothing_is_told_beside_a_batch_that_does_not_fit(
-    node: Node, offset: int, room: int, aborted: list[Any] | None
+def test_aborted_transactions_are_not_listed_without_their_records(
+    node: Node, offset: int, limit: int, aborted: list[Any] | None
 ) -> None:
     # as Kafka 4.3 answers
     append(node, "a", 1, b"y")
     request = fetch_request(node, ("a", 0, 0), ("a", 1, offset), isolation_level=1)
-    request.topics[1].partitions[0].partition_max_bytes = room
+    request.topics[1].partitions[0].partition_max_bytes = limit
     row = ask_one(node, request).responses[0].partitions[1]
     assert (row.partition_index, row.aborted_transactions) == (1, aborted)
 
 
-def test_the_brokers_own_limit_counts(node: Node) -> None:
+def test_the_brokers_fetch_limit_applies(node: Node) -> None:
     limited = data_node(fetch_max_bytes=10)
     for name in ("a", "b"):
         add_topic(limited.topics, name)
@@ -180,7 +180,7 @@ def test_a_long_poll_is_woken_by_an_append(node: Node) -> None:
     assert len(answers.all) == 1
 
 
-def test_a_long_poll_ends_with_its_time(node: Node) -> None:
+def test_a_long_poll_ends_after_its_wait_time(node: Node) -> None:
     answers = send(node, fetch_request(node, ("a", 0, 1), max_wait_ms=500))
     clock_of(node).advance(499)
     assert answers.all == []
@@ -188,14 +188,14 @@ def test_a_long_poll_ends_with_its_time(node: Node) -> None:
     assert rows(answers.one(), node) == [("a", 0, 0, 0)]
 
 
-def test_what_is_there_is_not_enough_when_more_is_wanted(node: Node) -> None:
+def test_a_fetch_waits_while_there_are_fewer_bytes_than_its_minimum(node: Node) -> None:
     answers = send(node, fetch_request(node, ("a", 0, 0), min_bytes=SIZE + 1, max_wait_ms=500))
     assert answers.all == []
     append(node, "a", 0, b"more")
     assert rows(answers.one(), node)[0][3] > SIZE
 
 
-def test_a_deleted_topic_answers_those_who_wait(node: Node) -> None:
+def test_deleting_a_topic_answers_its_parked_fetches(node: Node) -> None:
     answers = send(node, fetch_request(node, ("b", 0, 0), max_wait_ms=500))
     at_once(node.topics.deleting(node.topics.by_name["b"]))
     assert rows(answers.one(), node) == [(None, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)]
@@ -204,7 +204,7 @@ def test_a_deleted_topic_answers_those_who_wait(node: Node) -> None:
     ) == [(None, 0, ErrorCode.UNKNOWN_TOPIC_ID, 0)]
 
 
-def test_nobody_answers_a_connection_that_is_gone(node: Node) -> None:
+def test_a_parked_fetch_of_a_closed_connection_is_not_answered(node: Node) -> None:
     channel = make_channel()
     context: RequestContext = make_context(1, 18, channel=channel)
     answers = send(node, fetch_request(node, ("a", 0, 1), max_wait_ms=500), context=context)
@@ -233,7 +233,7 @@ def session(node: Node, *wanted: tuple[str, int, int]) -> int:
     return found
 
 
-def test_a_session_tells_what_is_new(node: Node) -> None:
+def test_a_fetch_session_sends_only_what_is_new(node: Node) -> None:
     session_id = session(node, ("a", 0, 0), ("b", 0, 0))
 
     def follow(epoch: int, *wanted: tuple[str, int, int], **more: Any) -> list[tuple[str | None, int, int, int]]:
@@ -251,7 +251,7 @@ def test_a_session_tells_what_is_new(node: Node) -> None:
     assert follow(7, ("a", 1, 0)) == [("a", 1, 0, 0)]
 
 
-def test_a_session_knows_the_name_of_a_topic_that_was_deleted(node: Node) -> None:
+def test_a_fetch_session_keeps_the_name_of_a_deleted_topic(node: Node) -> None:
     session_id = session(node, ("a", 0, 1), ("b", 0, 0))
     deleted = node.topics.by_name["b"].topic_id
 
@@ -268,7 +268,7 @@ def test_a_session_knows_the_name_of_a_topic_that_was_deleted(node: Node) -> Non
     assert follow(2) == [(deleted, ErrorCode.INCONSISTENT_TOPIC_ID, True)]
 
 
-def test_a_session_reads_a_topic_that_came_after_it(node: Node) -> None:
+def test_a_fetch_session_reads_a_topic_created_after_the_session(node: Node) -> None:
     later = FetchTopic(topic_id=b"later" + bytes(11), partitions=[FetchPartition(0, partition_max_bytes=1000)])
     began = ask_one(node, FetchRequest(session_epoch=0, topics=[later]))
     assert rows(began, node) == [(None, 0, ErrorCode.UNKNOWN_TOPIC_ID, 0)]
@@ -281,13 +281,15 @@ def test_a_session_reads_a_topic_that_came_after_it(node: Node) -> None:
     ("difference", "epoch", "error_code"),
     [(0, 5, ErrorCode.INVALID_FETCH_SESSION_EPOCH), (1, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)],
 )
-def test_a_session_that_is_not_known_so_is_refused(node: Node, difference: int, epoch: int, error_code: int) -> None:
+def test_a_fetch_with_a_wrong_session_id_or_epoch_is_refused(
+    node: Node, difference: int, epoch: int, error_code: int
+) -> None:
     session_id = session(node, ("a", 0, 0)) + difference
     response = ask_one(node, fetch_request(node, session_id=session_id, session_epoch=epoch))
     assert (response.error_code, response.session_id, response.responses) == (error_code, 0, ())
 
 
-def test_a_parked_fetch_whose_session_went_on_is_refused(node: Node) -> None:
+def test_a_parked_fetch_is_refused_if_its_session_has_a_newer_request(node: Node) -> None:
     session_id = session(node, ("b", 0, 0))
     parked = send(node, fetch_request(node, session_id=session_id, session_epoch=1, max_wait_ms=500))
     ask_one(node, fetch_request(node, session_id=session_id, session_epoch=2))
@@ -305,7 +307,7 @@ class NoReader:
         raise AssertionError("it is not so long yet")
 
 
-def test_unread_answers_leave_room_for_fewer_records_and_then_for_none(node: Node) -> None:
+def test_unread_answers_reduce_the_records_of_further_fetches(node: Node) -> None:
     append(node, "a", 0, b"y")
     append(node, "b", 0, b"z")
     node.unsent = Unsent(node.clock, 1_000)
@@ -323,7 +325,7 @@ def test_unread_answers_leave_room_for_fewer_records_and_then_for_none(node: Nod
     assert [size > 0 for _, _, _, size in rows(ask_one(node, request), node)] == [True, True]
 
 
-def test_many_rows_are_read_over_many_turns() -> None:
+def test_a_fetch_of_many_rows_is_read_in_many_steps() -> None:
     """Each step takes a millisecond here."""
 
     class TickingClock(ManualClock):
@@ -342,7 +344,7 @@ def test_many_rows_are_read_over_many_turns() -> None:
     assert [row.partition_index for row in topic.partitions] == [*range(200)]
 
 
-def test_answers_that_are_made_side_by_side_share_the_room(node: Node) -> None:
+def test_fetch_answers_made_at_the_same_time_share_the_memory(node: Node) -> None:
     for _ in range(30):
         append(node, "a", 0, b"y")
     node.unsent = Unsent(node.clock, 20 * SIZE)
@@ -396,7 +398,7 @@ class Elsewhere:
             then(None)
 
 
-def test_who_reads_what_is_elsewhere_waits_for_it_as_long_as_it_waits_for_anything(node: Node) -> None:
+def test_a_fetch_waits_its_wait_time_for_segments_that_are_not_local(node: Node) -> None:
     away = Elsewhere(node, "a")
     request = fetch_request(node, ("a", 0, 0), max_wait_ms=500)
     answers = send(node, request)
@@ -410,7 +412,7 @@ def test_who_reads_what_is_elsewhere_waits_for_it_as_long_as_it_waits_for_anythi
     assert rows(answers.one(), node) == [("a", 0, 0, SIZE)]
 
 
-def test_who_does_not_wait_has_it_brought_all_the_same(node: Node) -> None:
+def test_a_fetch_without_wait_time_still_loads_segments_that_are_not_local(node: Node) -> None:
     away = Elsewhere(node, "a")
     append(node, "b", 0, b"y")
     # what is there is given at once
@@ -422,7 +424,7 @@ def test_who_does_not_wait_has_it_brought_all_the_same(node: Node) -> None:
     assert rows(ask_one(node, fetch_request(node, ("a", 0, 0))), node) == [("a", 0, 0, SIZE)]
 
 
-def test_what_cannot_be_brought_is_told(node: Node) -> None:
+def test_a_fetch_of_a_segment_that_cannot_be_loaded_is_refused(node: Node) -> None:
     away = Elsewhere(node, "a")
     answers = send(node, fetch_request(node, ("a", 0, 0), max_wait_ms=500))
     failure = DamagedLog(away.segment.place(0), "it is damaged")
@@ -431,7 +433,7 @@ def test_what_cannot_be_brought_is_told(node: Node) -> None:
     assert rows(answers.one(), node) == [("a", 0, ErrorCode.KAFKA_STORAGE_ERROR, 0)]
 
 
-def test_a_time_is_looked_up_when_its_segment_is_there(node: Node) -> None:
+def test_a_timestamp_is_looked_up_after_its_segment_is_loaded(node: Node) -> None:
     away = Elsewhere(node, "a")
     wanted = ListOffsetsTopic(name="a", partitions=[ListOffsetsPartition(partition_index=0, timestamp=0)])
     answers = send(node, ListOffsetsRequest(replica_id=-1, topics=[wanted]))
@@ -441,7 +443,7 @@ def test_a_time_is_looked_up_when_its_segment_is_there(node: Node) -> None:
     assert answers.one().topics[0].partitions[0].offset == 0
 
 
-def test_reads_of_committed_records_wait_too(node: Node) -> None:
+def test_a_read_committed_fetch_also_waits_for_segments_that_are_not_local(node: Node) -> None:
     away = Elsewhere(node, "a")
     answers = send(node, fetch_request(node, ("a", 0, 0), max_wait_ms=500, isolation_level=1))
     away.arrive()

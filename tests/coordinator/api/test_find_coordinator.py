@@ -21,25 +21,25 @@ def rows(keys: list[str], key_type: int = 0, **node: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("key_type", [0, 1])
-def test_one_row_per_key_in_order_with_the_address_of_the_listener_asked(key_type: int) -> None:
+def test_find_coordinator_has_one_row_per_key_with_the_address_of_the_listener(key_type: int) -> None:
     found = rows(["b", "a", "b", ""], key_type, node_id=3)
     assert [(row.key, row.node_id, row.host, row.port, row.error_code, row.error_message) for row in found] == [
         (key, 3, "here.example", 1234, 0, "") for key in ("b", "a", "b", "")
     ]
 
 
-def test_no_keys_no_rows() -> None:
+def test_find_coordinator_without_keys_has_no_rows() -> None:
     assert rows([]) == []
 
 
 @pytest.mark.parametrize(("key_type", "has_message"), [(2, False), (9, True), (-1, True)])
-def test_key_types_that_are_not_served(key_type: int, has_message: bool) -> None:
+def test_find_coordinator_refuses_unknown_key_types(key_type: int, has_message: bool) -> None:
     row = rows(["g"], key_type)[0]
     assert (row.node_id, row.host, row.port, row.error_code) == (-1, "", -1, ErrorCode.INVALID_REQUEST)
     assert bool(row.error_message) is has_message
 
 
-def test_before_the_offsets_topic_is_there_nobody_coordinates() -> None:
+def test_find_coordinator_finds_nobody_before_the_offsets_topic_exists() -> None:
     node = make_group_node()
     node.routing = Routing([])
     answers = ask(node, FindCoordinatorRequest(coordinator_keys=["g"]))
@@ -48,16 +48,20 @@ def test_before_the_offsets_topic_is_there_nobody_coordinates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key_type", "resource", "told"),
+    ("key_type", "resource", "error_code"),
     [
         (0, ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
         (1, ResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
-def test_without_permission_nobody_is_found(key_type: int, resource: int, told: int) -> None:
+def test_find_coordinator_refuses_keys_without_permission(key_type: int, resource: int, error_code: int) -> None:
     authorizer = Refusing((Operation.DESCRIBE, resource, "a"))
     found = [
         (row.key, row.node_id, row.host, row.port, row.error_code, row.error_message)
         for row in rows(["a", "b", "a"], key_type, node_id=3, authorizer=authorizer)
     ]
-    assert found == [("a", -1, "", -1, told, ""), ("b", 3, "here.example", 1234, 0, ""), ("a", -1, "", -1, told, "")]
+    assert found == [
+        ("a", -1, "", -1, error_code, ""),
+        ("b", 3, "here.example", 1234, 0, ""),
+        ("a", -1, "", -1, error_code, ""),
+    ]

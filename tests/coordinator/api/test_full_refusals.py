@@ -131,7 +131,7 @@ def check(found: dict[str, list[str]], expected: frozenset[str]) -> None:
     assert (sorted(set(found) - wanted), sorted(wanted - set(found))) == ([], [])
 
 
-def test_each_api_that_is_served_has_a_request_here() -> None:
+def test_each_served_api_has_a_request_in_this_test() -> None:
     assert {f"{api(key).name} {version}" for key, version in versions()} == set(KAFKAS)
 
 
@@ -141,7 +141,7 @@ class RefusesAll(Refusing):
         return False
 
 
-async def test_a_client_that_may_nothing() -> None:
+async def test_refusals_without_permission_name_everything_that_was_asked_for() -> None:
     # anybody may ask for these; of what a client may not see the others have no row, as on Kafka
     untouched = {"ApiVersions", "ListGroups", "ListTransactions", "DescribeCluster"}
     async with serving() as server:
@@ -149,7 +149,7 @@ async def test_a_client_that_may_nothing() -> None:
         check(await refused(server), ALL - untouched)
 
 
-async def test_while_the_coordinators_load() -> None:
+async def test_refusals_while_coordinators_load_name_everything_that_was_asked_for() -> None:
     async with serving() as server:
         for shard in shards_of(server):
             shard.runtime.resign(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -158,7 +158,7 @@ async def test_while_the_coordinators_load() -> None:
     check(found, (OF_GROUPS | OF_TRANSACTIONS) - {"Heartbeat"})
 
 
-async def test_when_other_nodes_coordinate_and_lead() -> None:
+async def test_refusals_of_a_node_that_does_not_lead_name_everything_that_was_asked_for() -> None:
     async with serving() as server:
         for shard in shards_of(server):
             shard.runtime.resign()
@@ -170,7 +170,7 @@ async def test_when_other_nodes_coordinate_and_lead() -> None:
     check(found, (OF_GROUPS | OF_TRANSACTIONS | OF_LEADERS) - {"ListGroups", "ListTransactions"})
 
 
-async def test_answers_that_wait_when_their_coordinator_stops() -> None:
+async def test_refusals_of_a_resigning_coordinator_name_everything_that_was_asked_for() -> None:
     """They are made, and wait for a write before them; then the shards are given up in order."""
     async with serving() as server, AsyncExitStack() as open_clients:
         ids, found = ids_of(server), dict[str, list[str]]()
@@ -196,7 +196,7 @@ async def test_answers_that_wait_when_their_coordinator_stops() -> None:
     check(found, (OF_GROUPS | OF_TRANSACTIONS) - {"ListGroups", "ListTransactions"})
 
 
-async def test_when_the_disk_takes_nothing_more() -> None:
+async def test_refusals_after_a_disk_error_name_everything_that_was_asked_for() -> None:
     async with serving() as server:
 
         def break_disk() -> None:
@@ -211,7 +211,7 @@ async def test_when_the_disk_takes_nothing_more() -> None:
     check(found, WRITERS)
 
 
-async def test_when_nothing_fits_into_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refusals_of_a_full_answer_name_everything_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(room: AnswerSize, _: int) -> bool:
         room.is_used_up = room.left < NO_LIMIT // 2
         return not room.is_used_up
@@ -222,7 +222,7 @@ async def test_when_nothing_fits_into_the_answer(monkeypatch: pytest.MonkeyPatch
     check(found, OF_LIMITED_SIZE)
 
 
-async def test_when_no_time_is_left() -> None:
+async def test_refusals_after_a_timeout_name_everything_that_was_asked_for() -> None:
     async with serving() as server:
         ids, found = ids_of(server), dict[str, list[str]]()
         for key, version in versions():
@@ -234,7 +234,7 @@ async def test_when_no_time_is_left() -> None:
     check(found, frozenset(("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders")))
 
 
-async def test_when_the_quota_of_changes_is_used_up() -> None:
+async def test_refusals_by_the_controller_quota_name_everything_that_was_asked_for() -> None:
     async with serving() as server:
         quota = make("alter_client_quotas", "OpData", key="controller_mutation_rate", value=0.001)
         everybody = make("alter_client_quotas", "AlterClientQuotasRequestEntityData", entity_type="user",
@@ -256,7 +256,7 @@ async def test_when_the_quota_of_changes_is_used_up() -> None:
     assert len(found) == 5
 
 
-async def test_a_refusal_that_a_test_has_asked_for() -> None:
+async def test_refusals_made_by_an_interceptor_name_everything_that_was_asked_for() -> None:
     def refuse(context: RequestContext, request: Message, exchange: Exchange, _: object) -> None:
         exchange(error_answer(context.api_key, context.api_version, request, ErrorCode.NOT_COORDINATOR))
 

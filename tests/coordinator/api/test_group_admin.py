@@ -47,7 +47,7 @@ class TestDescribe:
     def describe(self, node: Node, *groups: str, **request: Any) -> list[Any]:
         return list(ask(node, DescribeGroupsRequest(list(groups), **request)).one().groups)
 
-    def test_a_row_for_each_also_for_one_that_is_named_twice(self, node: Node) -> None:
+    def test_describe_groups_has_a_row_for_each_name_also_for_repeated_ones(self, node: Node) -> None:
         rows = self.describe(node, "d", "nobody", "a", "d")
         assert [(row.group_id, row.group_state, row.error_code) for row in rows] == [
             ("d", "Empty", 0),
@@ -57,7 +57,7 @@ class TestDescribe:
         ]
         assert self.describe(node) == []
 
-    def test_operations_are_told_to_those_who_ask(self, node: Node) -> None:
+    def test_describe_groups_has_authorized_operations_only_when_asked_for(self, node: Node) -> None:
         untold = -2147483648
         assert self.describe(node, "a")[0].authorized_operations == untold
         known, unknown = self.describe(node, "a", "nobody", include_authorized_operations=True)
@@ -66,12 +66,12 @@ class TestDescribe:
         node.authorizer = Refusing(*((operation, 3, "a") for operation in (3, 6, 10, 11)))
         assert self.describe(node, "a", include_authorized_operations=True)[0].authorized_operations == 1 << 8
 
-    def test_before_it_was_an_error_an_unknown_group_had_operations_too(self, node: Node) -> None:
+    def test_describe_groups_before_version_6_gives_operations_for_unknown_groups(self, node: Node) -> None:
         request = DescribeGroupsRequest(["nobody"], include_authorized_operations=True)
         row = ask(node, request, make_context(15, 5)).one().groups[0]
         assert row.authorized_operations == 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
-    def test_without_permission_it_comes_first(self, node: Node) -> None:
+    def test_describe_groups_puts_groups_without_permission_first(self, node: Node) -> None:
         node.authorizer = Refusing((Operation.DESCRIBE, ResourceType.GROUP, "b"))
         rows = self.describe(node, "a", "b")
         assert [(row.group_id, row.error_code) for row in rows] == [
@@ -84,17 +84,17 @@ class TestList:
     def list(self, node: Node, **request: Any) -> Any:
         return ask(node, ListGroupsRequest(**request)).one()
 
-    def test_the_groups_of_all_shards(self, node: Node) -> None:
+    def test_list_groups_lists_the_groups_of_all_shards(self, node: Node) -> None:
         assert sorted(group.group_id for group in self.list(node).groups) == GROUPS
         assert self.list(node, states_filter=["Stable"]).groups == []
 
-    def test_a_loading_shard_fails_the_whole(self, node: Node) -> None:
+    def test_list_groups_is_refused_while_a_shard_loads(self, node: Node) -> None:
         loading = node.routing.shards[1].runtime
         loading.core, loading.state_error = None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         response = self.list(node)
         assert (response.error_code, response.groups) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ())
 
-    def test_a_shard_led_elsewhere_is_passed_over(self, node: Node) -> None:
+    def test_list_groups_skips_a_shard_led_by_another_node(self, node: Node) -> None:
         node.routing.shard("a").runtime.resign()
         response = self.list(node)
         assert response.error_code == 0
@@ -108,7 +108,7 @@ class TestList:
             LogOffline("data/__consumer_offsets-0/0.log", "Input/output error"),
         ],
     )
-    def test_a_shard_whose_log_is_offline_is_passed_over(self, node: Node, trouble: LogError) -> None:
+    def test_list_groups_skips_a_shard_with_an_offline_log(self, node: Node, trouble: LogError) -> None:
         shard = node.routing.shard("a")
         shard.runtime.trouble = trouble
         shard.runtime.resign(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -116,7 +116,7 @@ class TestList:
         assert response.error_code == 0
         assert "a" not in [group.group_id for group in response.groups]
 
-    def test_who_may_not_see_the_cluster_sees_the_groups_he_may(self, node: Node) -> None:
+    def test_list_groups_without_cluster_permission_lists_the_permitted_groups(self, node: Node) -> None:
         node.authorizer = Refusing(
             (Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME), (Operation.DESCRIBE, ResourceType.GROUP, "b")
         )
@@ -128,7 +128,7 @@ class TestDelete:
         response = ask(node, DeleteGroupsRequest(list(groups))).one()
         return [(row.group_id, row.error_code) for row in response.results]
 
-    def test_each_group_has_its_result_once(self, node: Node) -> None:
+    def test_delete_groups_has_one_result_for_each_group(self, node: Node) -> None:
         missing = ErrorCode.GROUP_ID_NOT_FOUND
         assert self.delete(node, "b", "nobody", "b", "a") == [("a", 0), ("nobody", missing), ("b", 0)]
         assert self.delete(node, "b") == [("b", missing)]
@@ -152,25 +152,25 @@ class TestOffsetDelete:
         rows = [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in response.topics]
         return response.error_code, rows
 
-    def test_unknown_partitions_fail_by_row(self, node: Node) -> None:
+    def test_offset_delete_refuses_unknown_partitions_by_row(self, node: Node) -> None:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert self.delete(node, "a", t=[7, 0], no=[1]) == (0, [("t", [(7, unknown), (0, 0)]), ("no", [(1, unknown)])])
 
-    def test_a_topic_named_twice_loses_no_row(self, node: Node) -> None:
+    def test_offset_delete_keeps_all_rows_of_a_topic_named_twice(self, node: Node) -> None:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert self.delete_rows(node, "a", ("no", [0]), ("t", [0, 9]), ("no", [1, 1]), ("t", [0, 8])) == (
             0,
             [("no", [(0, unknown), (1, unknown), (1, unknown)]), ("t", [(9, unknown), (8, unknown), (0, 0), (0, 0)])],
         )
 
-    def test_a_topic_named_twice_has_two_rows_when_none_is_refused(self, node: Node) -> None:
+    def test_offset_delete_has_two_rows_for_a_topic_named_twice(self, node: Node) -> None:
         asked = ("t", [0, 0]), ("t", [0])
         assert self.delete_rows(node, "a", *asked) == (0, [("t", [(0, 0), (0, 0)]), ("t", [(0, 0)])])
 
-    def test_an_unknown_topic_is_told_without_any_partition_too(self, node: Node) -> None:
+    def test_offset_delete_has_a_row_for_a_topic_without_partitions(self, node: Node) -> None:
         assert self.delete_rows(node, "a", ("", []), ("no", []), ("t", [])) == (0, [("", []), ("no", [])])
 
-    def test_the_group_is_asked_even_when_nothing_is_left(self, node: Node) -> None:
+    def test_offset_delete_asks_the_group_even_if_all_rows_are_refused(self, node: Node) -> None:
         assert self.delete(node, "nobody", no=[1]) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
         assert self.delete(node, "", t=[0]) == (ErrorCode.INVALID_GROUP_ID, [])
 

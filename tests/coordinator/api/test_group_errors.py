@@ -1,4 +1,4 @@
-"""What members are told by a coordinator that cannot look at their group, in bytes and in every version.
+"""What a coordinator that cannot serve a group answers to members, in bytes and in every version.
 
 Kafka's own message definitions take the answers apart, to the last byte.
 """
@@ -73,7 +73,7 @@ def resigned_node() -> Node:
     return node
 
 
-def told(api: str, version: int, values: dict[str, Any]) -> int:
+def error_of(api: str, version: int, values: dict[str, Any]) -> int:
     """The error of an answer, after a look at the rest of it: an error says nothing else."""
     assert values.get("ThrottleTimeMs", 0) == 0
     if api == "FindCoordinator":
@@ -99,35 +99,35 @@ WHILE_LOADING = {
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
-def test_while_the_group_is_loaded(api: str, version: int) -> None:
+def test_member_requests_are_refused_while_the_group_loads(api: str, version: int) -> None:
     values = answer(loading_node(), api, version)
-    assert told(api, version, values) == WHILE_LOADING[api]
+    assert error_of(api, version, values) == WHILE_LOADING[api]
     if api == "JoinGroup":
         assert values["MemberId"] == ""
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
-def test_when_another_node_has_the_group(api: str, version: int) -> None:
+def test_member_requests_are_refused_if_another_node_has_the_group(api: str, version: int) -> None:
     values = answer(resigned_node(), api, version)
-    assert told(api, version, values) == (0 if api == "FindCoordinator" else NOT_COORDINATOR)
+    assert error_of(api, version, values) == (0 if api == "FindCoordinator" else NOT_COORDINATOR)
     if api == "JoinGroup":
         assert values["MemberId"] == ""
 
 
 @pytest.mark.parametrize(("api", "version"), [one for one in EVERY_VERSION if one[0] != "FindCoordinator"])
-def test_the_empty_group_id_is_looked_at_before_the_coordinator(api: str, version: int) -> None:
+def test_the_empty_group_id_is_refused_before_the_coordinator_is_asked(api: str, version: int) -> None:
     values = answer(loading_node(), api, version, body_of(api, version, group=""))
-    assert told(api, version, values) == ErrorCode.INVALID_GROUP_ID
+    assert error_of(api, version, values) == ErrorCode.INVALID_GROUP_ID
     if api == "JoinGroup":
         assert values["MemberId"] == "m"
 
 
-def test_a_sync_without_names_is_refused_before_anybody_looks_whether_the_group_is_loaded() -> None:
+def test_a_sync_without_protocol_names_is_refused_before_the_group_is_looked_up() -> None:
     values = answer(loading_node(), "SyncGroup", 5, {"GroupId": "g", "MemberId": "m", "GenerationId": 1})
-    assert told("SyncGroup", 5, values) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert error_of("SyncGroup", 5, values) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_group_whose_first_record_could_not_be_written_is_not_there() -> None:
+def test_a_group_whose_first_record_could_not_be_written_does_not_exist() -> None:
     topics, clock, log = FakeTopics(), ManualClock(), FakeLog()
     shard = GroupShard(0, partial(GroupCore, GroupSettings()), lambda: (log, 0), clock, topics.image, codec=FakeCodec())
     for _ in shard.runtime.start():
@@ -136,9 +136,9 @@ def test_a_group_whose_first_record_could_not_be_written_is_not_there() -> None:
     log.fail = LogOffline("offsets-0", "disk full")
     # a version that is let in with its first request; who is only handed an id has its answer by then, as on Kafka
     refused = answer(node, "JoinGroup", 3, {**body_of("JoinGroup", 3), "MemberId": ""})
-    assert told("JoinGroup", 3, refused) == NOT_COORDINATOR
+    assert error_of("JoinGroup", 3, refused) == NOT_COORDINATOR
     log.fail = None
     clock.advance(1_000)
     # the group is unknown, as it was before
-    assert told("LeaveGroup", 2, answer(node, "LeaveGroup", 2)) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert error_of("LeaveGroup", 2, answer(node, "LeaveGroup", 2)) == ErrorCode.UNKNOWN_MEMBER_ID
     assert list(shard.group_ids()) == []

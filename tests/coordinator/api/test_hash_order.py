@@ -26,7 +26,7 @@ async def ask(request: Any, version: int | None = None) -> Any:
         return await client.ask(request, version)
 
 
-async def test_of_new_topics_those_named_twice_and_the_prohibited_one_come_last() -> None:
+async def test_create_topics_answers_duplicate_and_prohibited_names_last() -> None:
     names = [
         "zeta-new", "twice", "__cluster_metadata", "alpha", "dup", "dup", "mid", "again", "twice", "again", "Beta",
         "dup", "third", "third",
@@ -40,7 +40,7 @@ async def test_of_new_topics_those_named_twice_and_the_prohibited_one_come_last(
         ]  # fmt: skip
 
 
-async def test_of_topics_that_grow_those_named_twice_come_first() -> None:
+async def test_create_partitions_answers_duplicate_names_first() -> None:
     names = [
         "zeta", "twice", "alpha", "dup", "dup", "mid", "again", "twice", "again", "Beta", "none", "third", "third",
         "k1", "k2", "nope",
@@ -52,7 +52,7 @@ async def test_of_topics_that_grow_those_named_twice_come_first() -> None:
     ]  # fmt: skip
 
 
-async def test_groups_are_described_and_deleted_by_coordinator() -> None:
+async def test_groups_are_described_and_deleted_in_the_order_of_their_coordinators() -> None:
     described = await ask(DescribeGroupsRequest(GROUPS))
     assert [row.group_id for row in described.groups] == [
         "a", "b", "g9", "payments", "g3", "g3", "none", "g1", "g1", "g17", "beta", "delta", "zz", "e", "c", "alpha",
@@ -63,7 +63,7 @@ async def test_groups_are_described_and_deleted_by_coordinator() -> None:
     ]  # fmt: skip
 
 
-async def test_the_empty_name_is_no_consumer_group() -> None:
+async def test_the_empty_name_is_refused_as_a_consumer_group() -> None:
     for version in (0, 1):
         answer = await ask(ConsumerGroupDescribeRequest(["g1", "", "none", "c", "g9"]), version)
         assert [(row.group_id, row.error_code, row.error_message) for row in answer.groups] == [
@@ -72,7 +72,7 @@ async def test_the_empty_name_is_no_consumer_group() -> None:
         ]  # fmt: skip
 
 
-async def test_users_whose_credentials_are_refused_come_last() -> None:
+async def test_users_whose_credentials_are_refused_are_answered_last() -> None:
     deletions = [ScramCredentialDeletion("nouser2", 1), ScramCredentialDeletion("nouser1", 2)]
     wanted = (("zed", 1, 4096), ("amy", 1, 10), ("amy2", 9, 4096), ("bob", 2, 4096), ("cat", 1, 8192), ("zed", 2, 4096))
     upsertions = [ScramCredentialUpsertion(*row, b"salt", b"x" * 32) for row in wanted]
@@ -82,7 +82,7 @@ async def test_users_whose_credentials_are_refused_come_last() -> None:
     ]  # fmt: skip
 
 
-def test_very_many_names_stay_as_they_came() -> None:
+def test_very_many_names_keep_the_order_of_the_request() -> None:
     names = [f"name-{number}" for number in range(MAX_ORDERED_NAMES + 1)]
     assert in_hash_order(names) == names
     assert in_hash_order(names[:-1]) != names[:-1]

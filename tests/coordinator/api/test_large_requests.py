@@ -103,7 +103,7 @@ def committed(
     return {t.name: {p.partition_index: p.committed_offset for p in t.partitions} for t in row.topics}
 
 
-def test_topics_in_pieces_that_are_not_too_large() -> None:
+def test_large_topics_are_cut_into_pieces_of_bounded_size() -> None:
     sizes = [("a", 3), ("b", MANY), ("c", 0), ("d", ROWS_AT_ONCE - 2), ("e", 1), ("f", 1)]
     topics = [OffsetFetchRequestTopics(name, partition_indexes=range(size)) for name, size in sizes]
     found = list(in_pieces(topics, "partition_indexes"))
@@ -117,7 +117,7 @@ def test_topics_in_pieces_that_are_not_too_large() -> None:
     ]
 
 
-def test_rows_are_put_behind_others_without_a_copy_of_those() -> None:
+def test_rows_are_appended_to_an_answer_without_copying_it() -> None:
     topic = OffsetDeleteRequestTopic("t", (OffsetDeleteRequestPartition(0),))
     add_partitions(topic, [OffsetDeleteRequestPartition(1)])
     kept = topic.partitions
@@ -127,22 +127,24 @@ def test_rows_are_put_behind_others_without_a_copy_of_those() -> None:
 
 
 class TestCommit:
-    def test_many_rows_are_committed_in_pieces_and_answered_as_one(self, node: Node, submitted: list[Any]) -> None:
+    def test_a_commit_of_many_rows_is_done_in_pieces_and_answered_as_one(
+        self, node: Node, submitted: list[Any]
+    ) -> None:
         request = commit(("t", range(MANY + 2)), ("no", range(2)), ("u", range(3)), ("t", range(1)))
         response = ask(node, request, make_context(8, 9)).one()
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        told = {t.name: [(p.partition_index, p.error_code) for p in t.partitions] for t in response.topics}
+        answered = {t.name: [(p.partition_index, p.error_code) for p in t.partitions] for t in response.topics}
         expected = [(p, 0 if p < MANY else unknown) for p in range(MANY + 2)]
-        assert Counter(told["t"]) == Counter([*expected, (0, 0)])
-        assert (told["no"], told["u"]) == ([(0, unknown), (1, unknown)], [(0, 0), (1, 0), (2, 0)])
+        assert Counter(answered["t"]) == Counter([*expected, (0, 0)])
+        assert (answered["no"], answered["u"]) == ([(0, unknown), (1, unknown)], [(0, 0), (1, 0), (2, 0)])
         assert max(map(rows_of, submitted)) == ROWS_AT_ONCE
         assert committed(node, None)["t"] == {p: p * 10 for p in range(MANY)}
 
-    def test_few_rows_are_one_command(self, node: Node, submitted: list[Any]) -> None:
+    def test_a_commit_of_few_rows_is_one_command(self, node: Node, submitted: list[Any]) -> None:
         ask(node, commit(("t", range(ROWS_AT_ONCE - 1)))).one()
         assert [rows_of(one) for one in submitted] == [ROWS_AT_ONCE - 1]
 
-    def test_what_is_too_large_as_a_whole_is_not_written_in_part(self) -> None:
+    def test_a_commit_too_large_for_a_batch_writes_no_row(self) -> None:
         node = make_group_node(FakeTopics(t=20_000), shards=1)
         submitted = submitted_to(node)
         response = ask(node, commit(("t", range(20_000)))).one()
@@ -152,7 +154,7 @@ class TestCommit:
         assert {p.error_code for t in response.topics for p in t.partitions} == {ErrorCode.UNKNOWN_SERVER_ERROR}
         assert submitted == []
 
-    def test_a_shard_that_is_not_active_says_so_on_each_row(self, node: Node) -> None:
+    def test_a_large_commit_to_an_inactive_shard_is_refused_on_each_row(self, node: Node) -> None:
         for shard in node.routing.shards:
             shard.runtime.resign()
         response = ask(node, commit(("t", range(MANY)))).one()
@@ -161,13 +163,13 @@ class TestCommit:
 
 
 class TestFetch:
-    def test_many_rows_are_asked_for_in_pieces(self, node: Node, submitted: list[Any]) -> None:
+    def test_an_offset_fetch_of_many_rows_is_done_in_pieces(self, node: Node, submitted: list[Any]) -> None:
         ask(node, commit(("t", range(MANY)))).one()
         submitted.clear()
         assert committed(node, [*range(MANY), 9_999_999]) == {"t": {p: p * 10 for p in range(MANY)} | {9_999_999: -1}}
         assert [rows_of(one) for one in submitted] == [ROWS_AT_ONCE, ROWS_AT_ONCE, 8]
 
-    def test_so_is_all_of_a_group_with_many(self, node: Node, submitted: list[Any]) -> None:
+    def test_a_fetch_of_all_offsets_of_a_large_group_is_done_in_pieces(self, node: Node, submitted: list[Any]) -> None:
         ask(node, commit(("t", range(MANY)), ("u", range(3)))).one()
         submitted.clear()
         expected = {"t": {p: p * 10 for p in range(MANY)}, "u": {0: 0, 1: 10, 2: 20}}
@@ -175,7 +177,7 @@ class TestFetch:
         assert committed(node, None, version=10) == expected
         assert max(map(rows_of, submitted)) == ROWS_AT_ONCE
 
-    def test_a_topic_that_is_named_twice_has_two_rows(self, node: Node) -> None:
+    def test_an_offset_fetch_has_two_rows_for_a_topic_named_twice(self, node: Node) -> None:
         asked = [
             OffsetFetchRequestTopics("t", partition_indexes=[0]),
             OffsetFetchRequestTopics("t", partition_indexes=[1]),
@@ -184,7 +186,7 @@ class TestFetch:
         (row,) = ask(node, request, make_context(9, 9)).one().groups
         assert [(t.name, len(t.partitions)) for t in row.topics] == [("t", 1), ("t", 1)]
 
-    def test_unknown_ids_come_last_however_many(self, node: Node) -> None:
+    def test_an_offset_fetch_puts_any_number_of_unknown_topic_ids_last(self, node: Node) -> None:
         no = OffsetFetchRequestTopics(topic_id=bytes(15) + b"\x09", partition_indexes=[*range(MANY)])
         t = OffsetFetchRequestTopics(topic_id=bytes(15) + b"\x01", partition_indexes=[0])
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=[no, t])])
@@ -192,7 +194,7 @@ class TestFetch:
         assert row.topics[0].topic_id == t.topic_id
         assert sum(len(topic.partitions) for topic in row.topics[1:]) == MANY
 
-    def test_an_answer_that_would_be_too_large_is_an_error_of_the_group(
+    def test_an_offset_fetch_answer_that_is_too_large_becomes_an_error_of_the_group(
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ask(node, commit(("t", range(1)), metadata="m" * 4_000)).one()
@@ -204,7 +206,7 @@ class TestFetch:
         assert first.error_code == second.error_code == many_rows.TOO_LARGE
         assert sum(len(row.metadata) for t in first.topics for row in t.partitions) < 3_000_000
 
-    def test_all_of_a_group_again_and_again_is_asked_once_and_told_each_time_that_fits(
+    def test_a_group_fetched_many_times_is_read_once_and_answered_while_it_fits(
         self, node: Node, submitted: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ask(node, commit(("t", range(MANY)))).one()
@@ -217,7 +219,7 @@ class TestFetch:
             assert [sum(len(t.partitions) for t in row.topics) for row in rows] == [MANY] * whole + [0] * (300 - whole)
             assert [row.error_code for row in rows] == [0] * whole + [many_rows.TOO_LARGE] * (300 - whole)
 
-    def test_all_of_further_groups_is_not_asked_for_when_the_answer_is_full(
+    def test_a_full_offset_fetch_answer_reads_no_further_groups(
         self, node: Node, submitted: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ask(node, commit(("t", range(MANY)))).one()
@@ -231,7 +233,7 @@ class TestFetch:
         assert rows[0].error_code == many_rows.TOO_LARGE
         assert len(submitted) < 200
 
-    def test_a_shard_that_is_not_active(self, node: Node) -> None:
+    def test_an_offset_fetch_from_an_inactive_shard_is_refused(self, node: Node) -> None:
         for shard in node.routing.shards:
             shard.runtime.resign()
         for topics in (None, [OffsetFetchRequestTopics("t", partition_indexes=[*range(MANY)])]):
@@ -240,7 +242,7 @@ class TestFetch:
             assert row.error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_offsets_are_deleted_in_pieces(node: Node, submitted: list[Any]) -> None:
+def test_many_offsets_are_deleted_in_pieces(node: Node, submitted: list[Any]) -> None:
     ask(node, commit(("t", range(MANY)))).one()
     submitted.clear()
     rows = [OffsetDeleteRequestPartition(p) for p in range(MANY + 1)]
@@ -257,14 +259,14 @@ def test_offsets_are_deleted_in_pieces(node: Node, submitted: list[Any]) -> None
 
 
 class TestDescribe:
-    def test_a_group_that_is_named_again_is_asked_once_and_told_each_time(
+    def test_a_group_described_many_times_is_read_once_and_answered_each_time(
         self, node: Node, submitted: list[Any]
     ) -> None:
         response = ask(node, DescribeGroupsRequest(["a", "b"] * 1_000 + ["a"])).one()
         assert [group.group_id for group in response.groups] == ["a", "b"] * 1_000 + ["a"]
         assert len(submitted) == 2
 
-    def test_what_does_not_fit_into_the_answer_is_refused_by_row(
+    def test_groups_that_do_not_fit_into_the_answer_are_refused_by_row(
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (1_000,))
@@ -276,7 +278,7 @@ class TestDescribe:
         codes = [group.error_code for group in response.groups]
         assert codes == [ErrorCode.GROUP_ID_NOT_FOUND, many_rows.TOO_LARGE, many_rows.TOO_LARGE]
 
-    def test_groups_behind_one_that_does_not_fit_are_not_asked(
+    def test_groups_after_one_that_does_not_fit_are_not_read(
         self, node: Node, submitted: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (1_000,))
@@ -286,7 +288,7 @@ class TestDescribe:
             assert 1 <= sum(row.error_code != many_rows.TOO_LARGE for row in rows) <= 2
             assert len(submitted) <= many_rows.AT_ONCE
 
-    def test_more_groups_than_an_answer_may_have_are_refused_as_a_whole(
+    def test_a_list_of_more_groups_than_an_answer_may_have_is_refused_as_a_whole(
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for number in range(5):
@@ -297,7 +299,7 @@ class TestDescribe:
         assert (answer.error_code, len(answer.groups)) == (many_rows.TOO_LARGE, 0)
         assert len(ask(node, ListGroupsRequest(["Stable"])).one().groups) == 0, "fewer may be asked for"
 
-    def test_the_metadata_quorum_again_and_again(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_describing_the_quorum_many_times_is_bounded(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
         node = data_node()
         partitions = [DescribeQuorumRequestPartitionData(0)] * 100
         request = DescribeQuorumRequest([DescribeQuorumRequestTopicData("__cluster_metadata", partitions)])
@@ -307,7 +309,7 @@ class TestDescribe:
         rows = ask(node, request).one().topics[0].partitions
         assert [row.error_code for row in rows] == [0] * 10 + [many_rows.TOO_LARGE] * 90
 
-    def test_a_large_answer_takes_memory_until_it_was_handed_over_or_its_client_has_gone(self, node: Node) -> None:
+    def test_a_large_answer_counts_as_memory_until_it_is_sent_or_its_connection_ends(self, node: Node) -> None:
         for number in range(20):
             ask(node, commit(("t", range(1)), group=f"{number:02}" + "g" * 30_000)).one()
         node.unsent = Unsent(node.clock, 1_000_000)
@@ -324,7 +326,9 @@ class TestDescribe:
         assert node.unsent.bytes == 0
         assert node.unsent.growing is None
 
-    def test_the_configuration_of_one_broker_again_and_again(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_describing_one_brokers_configs_many_times_is_bounded(
+        self, node: Node, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         request = DescribeConfigsRequest([DescribeConfigsResource(4, "1", None) for _ in range(500)])
         one = ask(node, DescribeConfigsRequest([DescribeConfigsResource(4, "1", None)])).one().results[0]
         results = ask(node, request).one().results
@@ -336,7 +340,7 @@ class TestDescribe:
         assert set(codes) == {0, many_rows.TOO_LARGE}
         assert results[-1].error_message == many_rows.TOO_LARGE_TEXT
 
-    def test_keys_are_told_apart(self, node: Node) -> None:
+    def test_describe_configs_answers_each_row_with_its_own_keys(self, node: Node) -> None:
         rows = [DescribeConfigsResource(4, "1", [key]) for key in ("log.retention.ms", "num.partitions")]
         results = ask(node, DescribeConfigsRequest([*rows, *rows])).one().results
         assert [[c.name for c in r.configs] for r in results] == [["log.retention.ms"], ["num.partitions"]] * 2
@@ -351,7 +355,7 @@ class TestDescribe:
     ],
     ids=["DeleteGroups", "DescribeGroups", "OffsetCommit"],
 )
-def test_many_rows_take_many_turns(request_: Message, count: Callable[[Any], int]) -> None:
+def test_a_request_of_many_rows_takes_many_steps(request_: Message, count: Callable[[Any], int]) -> None:
     """Each step is a millisecond here: the answer cannot be there before as many have gone by."""
     clock = TickingClock()
     node = make_group_node(FakeTopics(t=MANY), shards=3, clock=clock)
@@ -366,14 +370,14 @@ def test_many_rows_take_many_turns(request_: Message, count: Callable[[Any], int
     assert count(answers.one()) in (1_000, MANY)
 
 
-def test_groups_are_listed_shard_by_shard(node: Node) -> None:
+def test_list_groups_asks_one_shard_after_the_other(node: Node) -> None:
     assert many_rows.AT_ONCE > 0
     ask(node, commit(("t", range(1)), group="one")).one()
     assert [group.group_id for group in ask(node, ListGroupsRequest()).one().groups] == ["one"]
 
 
 class TestTopics:
-    def test_of_a_request_that_would_create_too_many_partitions_none_is_created(self) -> None:
+    def test_a_metadata_request_that_would_create_too_many_partitions_creates_none(self) -> None:
         node = data_node(num_partitions=4_000)
         asked = MetadataRequest([MetadataRequestTopic(name=name) for name in ("a", "b", "", "c")])
         rows = ask(node, asked).one().topics
@@ -385,7 +389,7 @@ class TestTopics:
         ]
         assert node.topics.by_name == {}
 
-    def test_many_new_topics_are_created_on_the_way(self) -> None:
+    def test_a_metadata_request_creates_many_new_topics(self) -> None:
         node = data_node()
         names = [f"new-{i}" for i in range(300)]
         asked = MetadataRequest([MetadataRequestTopic(name=name) for name in names])
@@ -393,17 +397,17 @@ class TestTopics:
         assert [(row.name, row.error_code, len(row.partitions)) for row in rows] == [(name, 0, 1) for name in names]
         assert list(node.topics.image.by_name) == names
 
-    def test_topics_of_one_request_share_what_is_told_of_their_configs(self) -> None:
+    def test_topics_of_one_create_request_share_their_config_rows(self) -> None:
         node = data_node()
         rows = [
             CreatableTopic(f"t{i}", 1, 1, configs=[CreatableTopicConfig("retention.ms", str(i % 2))]) for i in range(10)
         ]
         results = ask(node, CreateTopicsRequest(rows, timeout_ms=1_000, validate_only=True)).one().topics
         assert len({id(row.configs) for row in results}) == 2
-        told = [{c.name: c.value for c in row.configs}["retention.ms"] for row in results]
-        assert told == ["0", "1"] * 5
+        answered = [{c.name: c.value for c in row.configs}["retention.ms"] for row in results]
+        assert answered == ["0", "1"] * 5
 
-    def test_what_changes_topics_goes_on_when_its_client_has_gone(self) -> None:
+    def test_a_topic_change_continues_after_its_connection_has_ended(self) -> None:
         node = data_node()
         node.slices._used_ms = 10  # nothing is left of this turn
         context = make_context(19, 7)
@@ -415,7 +419,7 @@ class TestTopics:
         assert len(answers.all) == 1
 
 
-def test_groups_are_chosen_by_very_many_filters_as_by_few(node: Node, submitted: list[Any]) -> None:
+def test_list_groups_with_very_many_filters_answers_as_with_few(node: Node, submitted: list[Any]) -> None:
     ask(node, commit(("t", range(1)), group="one")).one()
     submitted.clear()
     noise = [f"no-{i}" for i in range(1_000)]
@@ -438,7 +442,7 @@ class TestMembers:
         cast(ManualClock, node.clock).advance(3_000)
         return answers.one()
 
-    def test_very_many_leave_some_at_a_time(self, node: Node, submitted: list[Any]) -> None:
+    def test_a_leave_of_very_many_members_is_done_in_steps(self, node: Node, submitted: list[Any]) -> None:
         member_id = self.join(node).member_id
         assert self.join(node, member_id).error_code == 0
         submitted.clear()
@@ -454,13 +458,13 @@ class TestMembers:
         response = ask(node, LeaveGroupRequest("", members=members)).one()
         assert (response.error_code, list(response.members)) == (ErrorCode.INVALID_GROUP_ID, [])
 
-    def test_a_member_has_no_more_protocols_than_anybody_needs(self, node: Node) -> None:
+    def test_a_member_with_too_many_protocols_is_refused(self, node: Node) -> None:
         member_id = self.join(node, protocols=MAX_PROTOCOLS).member_id
         assert self.join(node, member_id, protocols=MAX_PROTOCOLS).error_code == 0
         assert self.join(node, protocols=MAX_PROTOCOLS + 1).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
     @pytest.mark.parametrize(("protocols", "at_once"), [(MANY_PROTOCOLS, 30), (MANY_PROTOCOLS + 1, SLICE_MS)])
-    def test_many_members_with_many_protocols_join_in_several_iterations_of_the_loop(
+    def test_joins_of_many_members_with_many_protocols_are_spread_over_loop_iterations(
         self, protocols: int, at_once: int
     ) -> None:
         clock = TickingClock()

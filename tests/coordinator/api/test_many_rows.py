@@ -44,7 +44,7 @@ def node_of(*refused: tuple[int, int, str], topics: FakeTopics | None = None) ->
 
 
 @pytest.mark.parametrize("count", [3, 500, 501, 3_000])
-def test_names_are_authorized_some_at_a_time(count: int) -> None:
+def test_many_subscribed_names_are_authorized_in_steps(count: int) -> None:
     names = [f"t{number:05}" for number in range(count)]
     node = node_of()
     assert ask(node, beat([*reversed(names), *names[:7]])).one().error_code == 0
@@ -59,14 +59,14 @@ def test_names_are_authorized_some_at_a_time(count: int) -> None:
     assert node.authorizer.counts == []
 
 
-def test_too_many_names_are_refused_whoever_names_them() -> None:
+def test_too_many_subscribed_names_are_refused() -> None:
     names = [f"{number}" for number in range(MAX_NAMES + 1)]
     node = node_of((DESCRIBE, TOPIC, "7"))
     assert ask(node, beat(names * 5)).one().error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert node.authorizer.counts == []
 
 
-def test_a_pattern_is_looked_at_when_the_client_may_be_a_member() -> None:
+def test_a_pattern_is_checked_only_after_the_group_permission() -> None:
     assert ask(node_of(), beat(["t"], "t(.*")).one().error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert ask(node_of(), beat(["t"], "(t.*)")).one().error_code == 0
     for refused in ((READ, GROUP, "g"), (DESCRIBE, TOPIC, "t")):
@@ -74,7 +74,7 @@ def test_a_pattern_is_looked_at_when_the_client_may_be_a_member() -> None:
         assert answer.error_code in (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def test_a_group_is_described_with_its_members_in_slices() -> None:
+def test_a_large_group_is_described_in_steps() -> None:
     topics = FakeTopics(**{f"t{number:05}": 1 for number in range(1_300)})
     node = node_of(topics=topics)
     names = [*topics.image.by_name]
@@ -89,7 +89,7 @@ def test_a_group_is_described_with_its_members_in_slices() -> None:
 
 
 @pytest.mark.parametrize("hidden", ["named", "given-up"])
-def test_a_group_with_a_topic_that_the_client_may_not_see_has_no_members(hidden: str) -> None:
+def test_a_group_with_a_topic_without_permission_is_described_without_members(hidden: str) -> None:
     topics = FakeTopics(t=1, named=1, given_up=1)
     node = node_of(topics=topics)
     epoch = ask(node, beat(["given-up"])).one().member_epoch

@@ -20,7 +20,7 @@ def join(member_id: str = "", group: str = "g") -> JoinGroupRequest:
     )
 
 
-def test_a_member_comes_stays_and_goes() -> None:
+def test_a_member_joins_sends_heartbeats_and_leaves() -> None:
     clock = ManualClock()
     node = make_group_node(clock=clock)
     asked = ask(node, join()).one()
@@ -38,7 +38,7 @@ def test_a_member_comes_stays_and_goes() -> None:
     assert ask(node, HeartbeatRequest("g", 1, asked.member_id)).one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_old_clients_are_let_in_without_coming_back_with_an_id() -> None:
+def test_a_join_before_version_4_needs_no_second_request() -> None:
     clock = ManualClock()
     node = make_group_node(clock=clock)
     joined = ask(node, join(), make_context(11, 3))
@@ -55,7 +55,7 @@ def test_each_group_lives_on_the_shard_of_its_partition() -> None:
     assert held == [[g for g in names if group_partition(g, 3) == index] for index in range(3)]
 
 
-def test_a_sync_that_names_no_protocol_is_refused_if_its_version_can_name_one() -> None:
+def test_a_sync_without_a_protocol_is_refused_if_its_version_has_the_field() -> None:
     node = make_group_node()
     for group in ("g", ""):
         new = ask(node, SyncGroupRequest(group, 1, "m"), make_context(14, 5)).one()
@@ -68,7 +68,7 @@ def test_a_sync_that_names_no_protocol_is_refused_if_its_version_can_name_one() 
     [join(), SyncGroupRequest("g"), HeartbeatRequest("g"), LeaveGroupRequest("g")],
     ids=["join", "sync", "heartbeat", "leave"],
 )
-def test_without_permission_the_group_is_not_asked(request_: Message) -> None:
+def test_the_group_is_not_asked_without_permission(request_: Message) -> None:
     question = Operation.READ, ResourceType.GROUP, "g"
     authorizer = Refusing(question)
     answers: Answers = ask(make_group_node(authorizer=authorizer), request_)

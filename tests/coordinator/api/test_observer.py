@@ -1,4 +1,4 @@
-"""Who watches: what an observer is told of real requests, the prepared ones included."""
+"""What a request observer gets of real requests, also of cached ones."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from tests.support.muster import connected, running
 LEAVE = ApiKey.LEAVE_GROUP
 
 
-class Told:
-    """An observer that keeps what it is told."""
+class RecordingObserver:
+    """An observer that keeps the answered requests it gets."""
 
     def __init__(self) -> None:
         self.all: list[AnsweredRequest] = []
@@ -41,23 +41,23 @@ class Told:
 
 
 def watched(**options: Any) -> tuple[Peer, list[AnsweredRequest]]:
-    told = Told()
-    return Peer(observer=told, **options), told.all
+    observed = RecordingObserver()
+    return Peer(observer=observed, **options), observed.all
 
 
-def test_each_request_is_told_of_the_prepared_ones_too() -> None:
-    peer, told = watched()
+def test_the_observer_gets_each_request_also_cached_ones() -> None:
+    peer, observed = watched()
     member = peer.member()
-    told.clear()
+    observed.clear()
     for number in range(4):
         assert peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, member)).error_code == 0
         peer.ask(COMMIT, 9, commit(("t1", 0, number), ("t2", 1, number), member=member, generation=1))
     assert peer.requests._requests.cached.was_repeated
-    beats, commits = told[::2], told[1::2]
-    assert len(told) == len(peer.answers) - 2 == 8
-    for one, answer in zip(told, peer.answers[2:], strict=True):
+    beats, commits = observed[::2], observed[1::2]
+    assert len(observed) == len(peer.answers) - 2 == 8
+    for one, answer in zip(observed, peer.answers[2:], strict=True):
         assert one.response_bytes == len(answer)
-    assert beats == beats[:1] * 4, "the same is told of a request, prepared or not"
+    assert beats == beats[:1] * 4, "the observer gets the same of a request, cached or not"
     assert commits == commits[:1] * 4
     assert (beats[0].api_key, beats[0].api_version, beats[0].error_counts) == (HEARTBEAT, 4, {0: 1})
     assert (commits[0].api_key, commits[0].api_version, commits[0].error_counts) == (COMMIT, 9, {0: 2})
@@ -66,78 +66,78 @@ def test_each_request_is_told_of_the_prepared_ones_too() -> None:
     assert beats[0].throttle_ms == 0
 
 
-def test_errors_are_counted_by_code() -> None:
-    peer, told = watched()
+def test_the_observer_gets_errors_by_code() -> None:
+    peer, observed = watched()
     for _ in range(3):
         peer.ask(COMMIT, 9, commit(("t1", 0, 1), ("no", 0, 1), ("t1", 9, 1)))
         peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, "nobody"))
-    assert [one.error_counts for one in told] == [{0: 1, 3: 2}, {ErrorCode.UNKNOWN_MEMBER_ID: 1}] * 3
-    told.clear()
+    assert [one.error_counts for one in observed] == [{0: 1, 3: 2}, {ErrorCode.UNKNOWN_MEMBER_ID: 1}] * 3
+    observed.clear()
     members = [MemberIdentity(member_id="nobody")]
     peer.ask(LEAVE, 5, LeaveGroupRequest("g", members=members))
     peer.ask(LEAVE, 1, LeaveGroupRequest("g", "nobody"))
     # the row's error stands at the top below version 3
-    assert [one.error_counts for one in told] == [{0: 1, 25: 1}, {25: 1}]
+    assert [one.error_counts for one in observed] == [{0: 1, 25: 1}, {25: 1}]
 
 
-def test_a_request_that_waits_for_the_disk_was_handled_before_it_is_answered() -> None:
-    peer, told = watched()
+def test_the_observer_gets_the_handled_time_before_the_disk_wait() -> None:
+    peer, observed = watched()
     for number in range(3):
         peer.ask(COMMIT, 9, commit(("t1", 0, number)))
     peer.log.sync = True
     for number in range(2):
-        told.clear()
+        observed.clear()
         arrived_us = peer.clock.mono_us()
         assert peer.ask(COMMIT, 9, commit(("t1", 0, number), ("t2", 0, 0)) if number else commit(("t1", 0, 5))) is None
-        assert not told
+        assert not observed
         peer.clock.advance(7)
         peer.log.synced()
-        (one,) = told
+        (one,) = observed
         assert (one.arrived_us, one.handled_us, one.answered_us) == (arrived_us, arrived_us, arrived_us + 7_000)
         assert one.error_counts == {0: 1 + number}
     peer.ask(COMMIT, 9, commit(("t1", 0, 5)))
-    told.clear()
+    observed.clear()
     peer.requests.closed()
     peer.log.synced()
-    assert not told, "nobody was answered"
+    assert not observed, "nobody was answered"
 
 
-def test_a_prepared_commit_that_fails_is_told_with_its_error() -> None:
-    peer, told = watched()
+def test_the_observer_gets_the_error_of_a_failed_cached_commit() -> None:
+    peer, observed = watched()
     for number in range(3):
         peer.ask(COMMIT, 9, commit(("t1", 0, number)))
     peer.log.fail = OSError(28, "No space left on device")
     peer.ask(COMMIT, 9, commit(("t1", 0, 9)))
-    assert told[-1].error_counts == {peer.read(COMMIT, 9).topics[0].partitions[0].error_code: 1}
-    assert 0 not in told[-1].error_counts
+    assert observed[-1].error_counts == {peer.read(COMMIT, 9).topics[0].partitions[0].error_code: 1}
+    assert 0 not in observed[-1].error_counts
 
 
-def test_an_unknown_version_of_api_versions_is_told_as_it_was_asked() -> None:
-    peer, told = watched()
+def test_the_observer_gets_the_asked_version_of_api_versions() -> None:
+    peer, observed = watched()
     data = frames.request_frame(api(ApiKey.API_VERSIONS), 4, 1, ApiVersionsRequest("a", "1"), "me")
     data = data[:6] + (99).to_bytes(2, "big") + data[8:]
     peer.requests.handle(data, 4, len(data))
-    assert [(one.api_key, one.api_version, one.error_counts) for one in told] == [(18, 99, {35: 1})]
-    assert told[0].response_bytes == len(peer.answers[-1])
+    assert [(one.api_key, one.api_version, one.error_counts) for one in observed] == [(18, 99, {35: 1})]
+    assert observed[0].response_bytes == len(peer.answers[-1])
 
 
-def test_what_an_interceptor_changes_is_what_is_told() -> None:
+def test_the_observer_gets_what_an_interceptor_has_changed() -> None:
     def late(context: Any, response: Any, proceed: Any) -> None:
         response.error_code = ErrorCode.REBALANCE_IN_PROGRESS
         peer.clock.call_at(peer.clock.mono_ms() + 50, lambda: proceed(response))
 
-    peer, told = watched(intercept=before_answer(late, wants=lambda context: context.api_key == HEARTBEAT))
+    peer, observed = watched(intercept=before_answer(late, wants=lambda context: context.api_key == HEARTBEAT))
     peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, "nobody"))
     peer.clock.advance(50)
-    assert [one.error_counts for one in told] == [{27: 1}]
-    assert told[0].answered_us - told[0].handled_us == 50_000
+    assert [one.error_counts for one in observed] == [{27: 1}]
+    assert observed[0].answered_us - observed[0].handled_us == 50_000
 
 
-def test_a_request_that_is_owed_no_answer_is_told_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_observer_gets_a_request_without_an_answer_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._loaded, HEARTBEAT, lambda node, context, request, respond: respond(None))
-    told = Told()
-    Peer(observer=told).requests.handle(frame := request_frame(), 4, len(frame))
-    assert [(one.error_counts, one.response_bytes) for one in told.all] == [({}, 0)]
+    observed = RecordingObserver()
+    Peer(observer=observed).requests.handle(frame := request_frame(), 4, len(frame))
+    assert [(one.error_counts, one.response_bytes) for one in observed.all] == [({}, 0)]
 
 
 def request_frame() -> bytes:
@@ -157,21 +157,21 @@ ROWS = [FetchableTopicResponse(partitions=[PartitionData(error_code=1), Partitio
         (ApiKey.FETCH, FetchResponse(responses=ROWS), {0: 2, 1: 1}),
     ],
 )
-def test_counts_are_those_of_kafkas_error_counts(key: int, response: Any, counts: dict[int, int]) -> None:
+def test_error_counts_equal_kafkas(key: int, response: Any, counts: dict[int, int]) -> None:
     assert error_counts(key, response) == counts
 
 
-def test_over_tcp_every_request_is_told_once() -> None:
+def test_the_observer_gets_every_request_over_tcp_once() -> None:
     async def main() -> None:
-        told = Told()
-        async with running(topics=["t:1"], observer=told) as server, connected(server) as client:
+        observed = RecordingObserver()
+        async with running(topics=["t:1"], observer=observed) as server, connected(server) as client:
             await client.ask(ApiVersionsRequest("a", "1"))
             for _ in range(3):
                 await client.ask(HeartbeatRequest("g", 1, "nobody"))
             await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]))
-        kinds = [(one.api_key, one.error_counts) for one in told.all]
+        kinds = [(one.api_key, one.error_counts) for one in observed.all]
         assert kinds == [(18, {0: 1}), *[(12, {25: 1})] * 3, (3, {0: 2})]
-        for one in told.all:
+        for one in observed.all:
             assert 0 < one.arrived_us <= one.handled_us <= one.answered_us
 
     asyncio.run(main())

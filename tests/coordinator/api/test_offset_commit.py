@@ -38,13 +38,13 @@ def records(node: Node) -> list[Any]:
     return [record for shard in node.routing.shards for record in shard.runtime.log.rows]
 
 
-def test_what_exists_is_committed_with_the_id_of_its_topic(node: Node) -> None:
+def test_existing_partitions_are_committed_with_their_topic_id(node: Node) -> None:
     assert commit(node, topic("t1", 0, 2), topic("t2", 0)) == [("t1", [(0, 0), (2, 0)]), ("t2", [(0, 0)])]
     written = [(r.key.topic, r.key.partition, r.value.offset, r.value.topic_id) for r in records(node)]
     assert written == [("t1", 0, 100, T1), ("t1", 2, 102, T1), ("t2", 0, 100, T2)]
 
 
-def test_unknown_topics_and_partitions_fail_by_row_and_the_rest_is_committed(node: Node) -> None:
+def test_unknown_partitions_are_refused_by_row_and_the_rest_is_committed(node: Node) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert commit(node, topic("t1", 3, 0, -1), topic("no", 0), topic("t2", 0)) == [
         ("t1", [(3, unknown), (-1, unknown), (0, 0)]),
@@ -54,13 +54,13 @@ def test_unknown_topics_and_partitions_fail_by_row_and_the_rest_is_committed(nod
     assert [(r.key.topic, r.key.partition) for r in records(node)] == [("t1", 0), ("t2", 0)]
 
 
-def test_when_nothing_is_left_the_group_is_not_asked(node: Node) -> None:
+def test_a_commit_of_only_unknown_partitions_does_not_ask_the_group(node: Node) -> None:
     stranger: dict[str, Any] = {"generation_id_or_member_epoch": 5, "member_id": "ghost"}
     assert commit(node, topic("no", 0), **stranger) == [("no", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])]
     assert commit(node, topic("t1", 0), **stranger) == [("t1", [(0, ErrorCode.GROUP_ID_NOT_FOUND)])]
 
 
-def test_a_commit_of_nothing_is_not_asked_of_the_group(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_commit_does_not_ask_the_group(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     def submit(command: Command) -> None:
         raise AssertionError(command)
 
@@ -69,7 +69,7 @@ def test_a_commit_of_nothing_is_not_asked_of_the_group(node: Node, monkeypatch: 
     assert commit(node, topic("t1"), topic("t2")) == []
 
 
-def test_topics_by_id(node: Node) -> None:
+def test_a_commit_finds_topics_by_id(node: Node) -> None:
     rows = commit(node, topic("", 1, topic_id=T1), topic("", 0, topic_id=b"?" * 16), topic("", 0), version=10)
     unknown = ErrorCode.UNKNOWN_TOPIC_ID
     assert rows == [("", [(0, unknown)]), ("", [(0, unknown)]), ("t1", [(1, 0)])]
@@ -88,7 +88,7 @@ def test_without_permission(node: Node) -> None:
     ]
 
 
-def test_a_topic_named_twice_loses_no_refused_row(node: Node) -> None:
+def test_a_commit_keeps_all_refused_rows_of_a_topic_named_twice(node: Node) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert commit(node, topic("t1", 5), topic("t1", 7)) == [("t1", [(5, unknown), (7, unknown)])]
     assert commit(node, topic("no", 0), topic("t1", 0, 9), topic("no", 1), topic("t1", 1, 8)) == [
@@ -103,5 +103,7 @@ def test_a_topic_named_twice_loses_no_refused_row(node: Node) -> None:
 
 
 @pytest.mark.parametrize(("version", "error_code"), [(2, 3), (9, 3), (10, 100)])
-def test_a_topic_without_a_name_is_unknown_by_what_its_version_names(node: Node, version: int, error_code: int) -> None:
+def test_a_commit_to_a_topic_without_a_name_has_the_error_of_its_version(
+    node: Node, version: int, error_code: int
+) -> None:
     assert commit(node, topic("", 0), topic("", 1), version=version) == [("", [(0, error_code), (1, error_code)])]

@@ -57,7 +57,7 @@ def fetch(node: Node, *groups: OffsetFetchRequestGroup, version: int = 9) -> lis
     ]
 
 
-def test_several_groups_in_the_order_asked_repeated_ones_too(node: Node) -> None:
+def test_an_offset_fetch_answers_groups_in_the_order_of_the_request(node: Node) -> None:
     asked = [OffsetFetchRequestGroup(group, topics=[topic("t1", 1)]) for group in ("h", "nobody", "g", "h")]
     assert fetch(node, *asked) == [
         ("h", 0, [("t1", [(1, 20, 0)])]),
@@ -67,23 +67,23 @@ def test_several_groups_in_the_order_asked_repeated_ones_too(node: Node) -> None
     ]
 
 
-def test_no_groups(node: Node) -> None:
+def test_an_offset_fetch_without_groups_has_no_rows(node: Node) -> None:
     assert fetch(node) == []
 
 
-def test_all_of_a_group_and_nothing_of_it(node: Node) -> None:
+def test_an_offset_fetch_answers_all_topics_or_none_of_a_group(node: Node) -> None:
     every = [("t1", [(0, 10, 0), (1, 10, 0)]), ("t2", [(0, 10, 0)])]
     assert fetch(node, OffsetFetchRequestGroup("g", topics=None)) == [("g", 0, every)]
     assert fetch(node, OffsetFetchRequestGroup("g", topics=[])) == [("g", 0, [])]
 
 
-def test_a_topic_that_is_not_there_has_no_offset_and_no_error(node: Node) -> None:
+def test_an_offset_fetch_of_an_unknown_topic_has_no_offset_and_no_error(node: Node) -> None:
     assert fetch(node, OffsetFetchRequestGroup("g", topics=[topic("no", 0), topic("t1", 9)])) == [
         ("g", 0, [("no", [(0, -1, 0)]), ("t1", [(9, -1, 0)])])
     ]
 
 
-def test_topics_by_id(node: Node) -> None:
+def test_an_offset_fetch_finds_topics_by_id(node: Node) -> None:
     asked = [topic("", 0, topic_id=b"?" * 16), topic("", 1, topic_id=T1), topic("", 0)]
     response = ask(node, OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=asked)])).one()
     rows = [
@@ -93,7 +93,7 @@ def test_topics_by_id(node: Node) -> None:
     assert rows == [(T1, 10, 0), (b"?" * 16, -1, unknown), (ZERO_UUID, -1, unknown)]
 
 
-def test_all_by_id_leaves_out_topics_that_are_no_more(node: Node) -> None:
+def test_an_offset_fetch_of_all_topics_by_id_omits_deleted_topics(node: Node) -> None:
     node.topics.image = TopicsImage({"t2": node.topics.image.by_name["t2"]}, 8)
     response = ask(node, OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)])).one()
     assert [t.topic_id for t in response.groups[0].topics] == [T2]
@@ -117,7 +117,7 @@ def test_without_permission(node: Node) -> None:
     ]
 
 
-def test_a_shard_that_is_not_active_fails_its_own_groups(node: Node) -> None:
+def test_an_inactive_shard_refuses_only_its_own_groups(node: Node) -> None:
     node.routing.shard("h").runtime.resign()
     asked = [OffsetFetchRequestGroup(group, topics=[topic("t1", 1)]) for group in ("h", "g")]
     if node.routing.shard("g") is node.routing.shard("h"):
@@ -126,14 +126,14 @@ def test_a_shard_that_is_not_active_fails_its_own_groups(node: Node) -> None:
     assert [(group, code) for group, code, _ in rows] == [("h", ErrorCode.NOT_COORDINATOR), ("g", 0)]
 
 
-def test_a_topic_that_is_refused_has_its_rows_also_when_the_group_fails(node: Node) -> None:
+def test_a_refused_topic_keeps_its_rows_if_the_group_is_refused_too(node: Node) -> None:
     node.routing.shard("g").runtime.resign()
     node.authorizer = Refusing((Operation.DESCRIBE, ResourceType.TOPIC, "t1"))
     asked = OffsetFetchRequestGroup("g", topics=[topic("t1", 0), topic("t2", 0)])
     assert fetch(node, asked, version=1) == [("g", 16, [("t2", [(0, -1, 16)]), ("t1", [(0, -1, 29)])])]
 
 
-def test_the_empty_name_is_a_name_that_no_topic_has(node: Node) -> None:
+def test_an_offset_fetch_of_the_empty_topic_name_finds_no_topic(node: Node) -> None:
     asked = OffsetFetchRequestGroup("g", topics=[topic("", 0)])
     assert fetch(node, asked, version=9) == [("g", 0, [("", [(0, -1, 0)])])]
     asked = OffsetFetchRequestGroup("g", topics=[topic("", 0)])
@@ -141,7 +141,7 @@ def test_the_empty_name_is_a_name_that_no_topic_has(node: Node) -> None:
 
 
 @pytest.mark.parametrize("partitions", [2, ROWS_AT_ONCE + 2])
-def test_negative_offsets_that_were_committed_are_among_all(partitions: int) -> None:
+def test_an_offset_fetch_of_all_topics_includes_negative_offsets(partitions: int) -> None:
     node = make_group_node(FakeTopics(t1=partitions, t2=1))
     offsets = {0: -1, 1: -2, **dict.fromkeys(range(2, partitions), 5)}
     rows = [OffsetCommitRequestPartition(index, offset) for index, offset in offsets.items()]

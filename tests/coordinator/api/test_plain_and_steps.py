@@ -81,7 +81,7 @@ class Side:
             self.clock.advance(0)
             if answers.all:
                 break
-            self.clock.advance(20)  # a client that is told to wait
+            self.clock.advance(20)  # a client that has to wait
         response = answers.one()
         if response is None:
             return None, None
@@ -205,13 +205,13 @@ class Pair:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_history_is_the_same_on_both_ways(seed: int) -> None:
+def test_random_histories_give_the_same_bytes_in_plain_calls_and_in_steps(seed: int) -> None:
     pair = Pair(seed, linger_ms=-(seed % 2))
     for _ in range(250):
         pair.step()
 
 
-def test_so_it_is_where_nothing_is_verified() -> None:
+def test_histories_without_verification_give_the_same_bytes_in_plain_calls_and_in_steps() -> None:
     pair = Pair(7, verifies=False)
     for _ in range(150):
         pair.step()
@@ -220,7 +220,7 @@ def test_so_it_is_where_nothing_is_verified() -> None:
 @pytest.mark.parametrize(
     "refused", [(4, 2, "t"), (3, 2, "t"), (4, 5, "x"), (3, 3, "g")], ids=["write", "read", "id", "group"]
 )  # fmt: skip
-def test_what_is_not_allowed_is_refused_on_both_ways(refused: tuple[int, int, str]) -> None:
+def test_refusals_are_the_same_in_plain_calls_and_in_steps(refused: tuple[int, int, str]) -> None:
     pair = Pair(8)
     for _ in range(30):
         pair.step()
@@ -230,7 +230,7 @@ def test_what_is_not_allowed_is_refused_on_both_ways(refused: tuple[int, int, st
         pair.step()
 
 
-def test_a_client_that_has_gone_gets_nothing_written() -> None:
+def test_a_request_of_a_closed_connection_writes_nothing() -> None:
     pair = Pair(1)
     pair.init()
     name, (producer_id, epoch) = next(iter(pair.producers.items()))

@@ -45,7 +45,7 @@ def rows(response: Any) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_each_partition_gets_its_offset_or_its_error(node: Node, acks: int) -> None:
+def test_each_produced_partition_gets_its_offset_or_its_error(node: Node, acks: int) -> None:
     assert rows(ask_one(node, request(node, (0, batch(b"a", b"b")), (1, batch()), acks=acks))) == [(0, 0, 0), (1, 0, 0)]
     answer = ask_one(node, request(node, (0, batch()), (1, batch() + b"rubbish" * 10), (7, batch()), acks=acks))
     assert rows(answer) == [
@@ -55,7 +55,7 @@ def test_each_partition_gets_its_offset_or_its_error(node: Node, acks: int) -> N
     ]
 
 
-def test_what_is_no_batch_refuses_the_whole_request(node: Node) -> None:
+def test_bytes_that_are_no_batch_refuse_the_whole_produce(node: Node) -> None:
     answer = ask_one(node, request(node, (0, batch()), (1, b"rubbish" * 10), (7, batch())))
     assert rows(answer) == [(index, ErrorCode.CORRUPT_MESSAGE, -1) for index in (0, 1, 7)]
     row = answer.responses[0].partition_responses[0]
@@ -97,7 +97,7 @@ def test_a_partition_that_is_named_twice_takes_the_last_batch(node: Node) -> Non
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_refusal_of_one_of_two_rows_is_what_the_client_hears(node: Node, first: bool) -> None:
+def test_a_refused_row_wins_over_an_accepted_row_of_the_same_partition(node: Node, first: bool) -> None:
     two = [(0, batch() + batch()), (0, batch())]
     answer = ask_one(node, request(node, *(two if first else two[::-1])))
     assert rows(answer) == [(0, ErrorCode.INVALID_RECORD, -1)]
@@ -110,7 +110,7 @@ def test_a_topic_without_rows_is_not_in_the_answer(node: Node) -> None:
     assert ask_one(node, request(node)).responses == []
 
 
-def test_where_the_log_starts_stands_beside_what_the_append_refused(node: Node) -> None:
+def test_a_refused_append_has_the_log_start_offset(node: Node) -> None:
     partition = node.topics.open.partition("t", 0)
     assert partition is not None
     assert rows(ask_one(node, request(node, (0, batch(b"a", b"b"))))) == [(0, 0, 0)]
@@ -151,7 +151,7 @@ def test_with_flush_messages_the_answer_waits_for_the_sync(acks: int) -> None:
     assert not node.topics.by_name["t"].is_online(0)
 
 
-def test_nothing_is_owed_without_acks(node: Node) -> None:
+def test_a_produce_without_acks_has_no_answer(node: Node) -> None:
     assert send(node, request(node, (0, batch()), acks=0)).all == [None]
     partition = node.topics.open.partition("t", 0)
     assert partition is not None
@@ -159,7 +159,7 @@ def test_nothing_is_owed_without_acks(node: Node) -> None:
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_a_refusal_without_acks_ends_the_connection(node: Node, acks: int) -> None:
+def test_a_refused_produce_without_acks_closes_the_connection(node: Node, acks: int) -> None:
     context = make_context(0, 13)
     ended: list[CloseConnection] = []
     context.channel.ended_by(ended.append)
@@ -177,7 +177,7 @@ def test_a_refusal_without_acks_ends_the_connection(node: Node, acks: int) -> No
         assert [refused.facts for refused in ended] == [{**facts, "client_id": "test"}]
 
 
-def test_a_topic_id_that_nobody_has_is_told_as_it_came(node: Node) -> None:
+def test_the_log_line_of_an_unknown_topic_id_has_the_id(node: Node) -> None:
     context = make_context(0, 13)
     ended: list[CloseConnection] = []
     context.channel.ended_by(ended.append)
@@ -187,7 +187,7 @@ def test_a_topic_id_that_nobody_has_is_told_as_it_came(node: Node) -> None:
     assert [refused.facts["topic"] for refused in ended] == [(b"?" * 16).hex()]
 
 
-def test_other_acks_are_refused(node: Node) -> None:
+def test_acks_other_than_0_1_and_all_are_refused(node: Node) -> None:
     answer = ask_one(node, request(node, (0, batch()), (1, b""), (7, batch()), acks=2))
     assert rows(answer) == [
         (0, ErrorCode.INVALID_REQUIRED_ACKS, -1),
@@ -196,7 +196,7 @@ def test_other_acks_are_refused(node: Node) -> None:
     ]
 
 
-def test_topics_by_name_in_older_versions(node: Node) -> None:
+def test_a_produce_before_version_13_names_topics(node: Node) -> None:
     wanted = request(node, (0, batch()))
     wanted.topic_data[0].name, wanted.topic_data[0].topic_id = "t", bytes(16)
     answer = ask_one(node, wanted, version=12)
@@ -206,21 +206,21 @@ def test_topics_by_name_in_older_versions(node: Node) -> None:
     assert rows(ask_one(node, wanted)) == [(0, ErrorCode.UNKNOWN_TOPIC_ID, -1)]
 
 
-def test_zstd_needs_version_7(node: Node) -> None:
+def test_zstd_is_refused_before_version_7(node: Node) -> None:
     wanted = request(node, (0, batch(compression=4)))
     wanted.topic_data[0].name = "t"
     assert rows(ask_one(node, wanted, version=6)) == [(0, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1)]
     assert rows(ask_one(node, wanted, version=7)) == [(0, 0, 0)]
 
 
-def test_nobody_writes_to_internal_topics(node: Node) -> None:
+def test_a_produce_to_an_internal_topic_is_refused(node: Node) -> None:
     at_once(node.topics.ensuring("__consumer_offsets", 1))
     wanted = request(node, (0, batch()))
     wanted.topic_data[0].topic_id = topic_id(node, "__consumer_offsets")
     assert rows(ask_one(node, wanted)) == [(0, ErrorCode.INVALID_TOPIC_EXCEPTION, -1)]
 
 
-def test_faulty_records_are_named(node: Node) -> None:
+def test_the_refusal_of_faulty_records_names_each_record(node: Node) -> None:
     add_topic(node.topics, "compacted", cleanup_policy="compact")
     wanted = request(node, (0, batch(b"a", b"b", key=None)))
     wanted.topic_data[0].topic_id = topic_id(node, "compacted")
@@ -228,7 +228,7 @@ def test_faulty_records_are_named(node: Node) -> None:
     assert (row.error_code, [error.batch_index for error in row.record_errors]) == (ErrorCode.INVALID_RECORD, [0, 1])
 
 
-def test_producer_ids_differ_and_their_duplicates_are_found(node: Node) -> None:
+def test_producer_ids_are_unique_and_duplicates_are_found(node: Node) -> None:
     first, second = (ask_one(node, InitProducerIdRequest(transactional_id=None)) for _ in range(2))
     assert (first.error_code, first.producer_epoch) == (0, 0)
     assert first.producer_id != second.producer_id
@@ -249,7 +249,7 @@ def test_producer_ids_differ_and_their_duplicates_are_found(node: Node) -> None:
         (InitProducerIdRequest(transactional_id=None, producer_id=-1, producer_epoch=1), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_no_producer_id_for_bad_requests_and_transactions(node: Node, wanted: InitProducerIdRequest, code: int) -> None:
+def test_init_producer_id_refuses_bad_requests(node: Node, wanted: InitProducerIdRequest, code: int) -> None:
     answer = ask_one(node, wanted)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
 
@@ -297,7 +297,7 @@ def test_small_batches_are_checked_at_once_and_large_ones_in_the_thread(node: No
         assert elsewhere.count == count
 
 
-def test_what_the_batches_of_a_request_unpack_to_is_bounded_together(
+def test_the_unpacked_size_of_all_batches_of_a_produce_is_bounded(
     node: Node, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compression, "REQUEST_UNPACKED_BYTES", 8 << 20)
@@ -338,7 +338,7 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def test_a_topic_that_is_deleted_while_its_batch_is_checked(node: Node, elsewhere: Elsewhere) -> None:
+def test_a_produce_to_a_topic_deleted_during_the_check_is_refused(node: Node, elsewhere: Elsewhere) -> None:
     elsewhere.before.append(lambda: at_once(node.topics.deleting(node.topics.by_name["t"])))
     ((_, code, _),) = rows(ask_one(node, request(node, (0, zeros(2)))))
     assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -16,17 +16,17 @@ def test_version_ranges_are_exactly_those_of_kafka() -> None:
     }
 
 
-def test_every_handler_is_there_and_named_for_its_api() -> None:
+def test_every_served_api_has_a_handler_named_after_it() -> None:
     for key in SERVED:
         name = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in api(key).name)
         assert handler(key).__name__ == f"handle{name}"
 
 
-def test_apis_stand_in_the_order_of_their_keys() -> None:
+def test_the_registry_is_in_the_order_of_api_keys() -> None:
     assert list(SERVED) == sorted(SERVED)
 
 
-def test_what_is_served_can_be_decoded() -> None:
+def test_every_served_version_can_be_decoded() -> None:
     for served in SERVED.values():
         assert api(served.key).min_version <= served.served_from <= served.max_version <= api(served.key).max_version
 

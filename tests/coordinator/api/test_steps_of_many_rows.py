@@ -83,7 +83,7 @@ def delete_acls(names: list[str]) -> Any:
         (handle_delete_acls, delete_acls, "filter_results"),
     ],
 )
-def test_no_step_is_longer_for_more_rows(
+def test_no_step_does_more_work_for_more_refused_rows(
     handle: Callable[..., object], request_of: Callable[[list[str]], Any], answered: str, times: int
 ) -> None:
     request = request_of([f"no{i}" for i in range(ROWS // times)] * times)

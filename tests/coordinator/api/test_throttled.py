@@ -88,7 +88,7 @@ async def limited(
 
 
 @pytest.mark.parametrize("key", SERVED)
-def test_every_answer_can_say_how_long(key: int) -> None:
+def test_every_answer_can_have_a_throttle_time(key: int) -> None:
     served = api(key)
     for version in range(SERVED[key].served_from, SERVED[key].max_version + 1):
         whole = b"".join(frames.response_frame(served, version, 7, served.new_response()))
@@ -120,7 +120,7 @@ def first_with_time(key: int) -> int:
     return 1 << 15
 
 
-async def test_a_producer_waits_and_then_goes_on() -> None:
+async def test_a_producer_over_its_quota_waits_and_then_continues() -> None:
     async with limited(("producer_byte_rate", 20_000.0)) as (server, client):
         assert (await client.ask(produce(10_000), 9)).throttle_time_ms == 0
         first = await client.ask(produce(11_000), 9)
@@ -136,7 +136,7 @@ async def test_a_producer_waits_and_then_goes_on() -> None:
         assert state_of(server, client) is READY
 
 
-async def test_others_do_not_wait() -> None:
+async def test_clients_without_the_quota_do_not_wait() -> None:
     async with limited(("producer_byte_rate", 1_000.0)) as (server, client):
         await client.ask(produce(30_000), 9)
         async with connected(server, "other") as other:
@@ -150,7 +150,7 @@ async def test_a_producer_without_answers_is_muted_too() -> None:
         await until(lambda: state_of(server, client) is MUTED, 1_000_000)
 
 
-async def test_who_fetches_too_much_gets_an_empty_answer() -> None:
+async def test_a_consumer_over_its_quota_gets_an_empty_answer() -> None:
     async with limited(("consumer_byte_rate", 15_000.0)) as (server, client):
         async with connected(server, "writer") as writer:
             await writer.ask(produce(10_000), 9)
@@ -166,7 +166,7 @@ async def test_who_fetches_too_much_gets_an_empty_answer() -> None:
         assert third.session_id == session
 
 
-async def test_one_fetch_may_not_take_more_than_could_ever_be_had() -> None:
+async def test_one_fetch_gets_at_most_the_bytes_of_its_quota() -> None:
     async with limited(("consumer_byte_rate", 5_000.0)) as (server, client):
         async with connected(server, "writer") as writer:
             for _ in range(10):
@@ -176,7 +176,7 @@ async def test_one_fetch_may_not_take_more_than_could_ever_be_had() -> None:
         assert 0 < max(found) <= 5_000
 
 
-async def test_a_percentage_counts_prepared_heartbeats() -> None:
+async def test_the_request_percentage_counts_cached_heartbeats() -> None:
     async with limited() as (server, client):
         await until(lambda: True)
         async with connected(server, "admin") as admin:
@@ -202,7 +202,7 @@ async def member(client: Client) -> HeartbeatRequest:
     return HeartbeatRequest("g", joined.generation_id, joined.member_id)
 
 
-async def test_changes_of_topics_are_refused_or_delayed() -> None:
+async def test_topic_changes_over_the_quota_are_refused_or_delayed() -> None:
     properties = {"controller.quota.window.num": "1"}
     async with limited(("controller_mutation_rate", 4.0), properties=properties) as (server, client):
 
@@ -214,7 +214,7 @@ async def test_changes_of_topics_are_refused_or_delayed() -> None:
         assert await create("a", 5, 7) == (0, None, False)
         refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED, None, True
         assert await create("b", 1, 7, only=True) == refused
-        # the time that was told is over: the credits are there again
+        # the throttle time is over: the credits are there again
         assert await create("b", 2, 5) == (0, None, True)
         grown = await client.ask(CreatePartitionsRequest([CreatePartitionsTopic("a", 6, None)], 1000), 3)
         assert (grown.results[0].error_code, grown.throttle_time_ms) == (0, 0)
@@ -223,7 +223,7 @@ async def test_changes_of_topics_are_refused_or_delayed() -> None:
         assert "a" in server.topics.by_name
 
 
-async def test_topics_that_are_only_asked_about_are_not_made_either() -> None:
+async def test_a_metadata_request_over_the_quota_creates_no_topic() -> None:
     properties = {"controller.quota.window.num": "1", "num.partitions": "3"}
     async with limited(("controller_mutation_rate", 0.1), properties=properties) as (server, client):
         for name, code in (("a", 0), ("b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)):
@@ -232,7 +232,7 @@ async def test_topics_that_are_only_asked_about_are_not_made_either() -> None:
         assert "b" not in server.topics.by_name
 
 
-async def test_quotas_count_from_the_start_and_can_go(tmp_path: Any) -> None:
+async def test_quotas_apply_from_the_start_and_can_be_removed(tmp_path: Any) -> None:
     async with running(SHORT, topics=["t:1"], data_dir=tmp_path) as server:
         await limit(server, CLIENT, ("producer_byte_rate", 1_000_000.0))
         await limit(server, (("user", "ANONYMOUS"),), ("producer_byte_rate", 1_000.0))
@@ -243,22 +243,22 @@ async def test_quotas_count_from_the_start_and_can_go(tmp_path: Any) -> None:
         assert (await client.ask(produce(300), 9)).throttle_time_ms == 0
 
 
-class Told(list[AnsweredRequest]):
+class RecordingObserver(list[AnsweredRequest]):
     def observe(self, request: AnsweredRequest) -> None:
         self.append(request)
 
 
-async def test_an_observer_is_told() -> None:
-    told = Told()
-    async with limited(("producer_byte_rate", 1_000.0), observer=told) as (server, client):
+async def test_the_observer_gets_the_throttle_time() -> None:
+    observed = RecordingObserver()
+    async with limited(("producer_byte_rate", 1_000.0), observer=observed) as (server, client):
         await client.ask(produce(30_000), 9)
-        assert told[-1].throttle_ms > 0
+        assert observed[-1].throttle_ms > 0
         async with connected(server, "c") as another:
             assert (await another.ask(produce(10), 9)).throttle_time_ms > 0
-        assert told[-1].throttle_ms > 0
+        assert observed[-1].throttle_ms > 0
 
 
-async def test_nothing_stays_of_a_muted_connection_that_ends() -> None:
+async def test_a_muted_connection_that_ends_leaves_nothing_behind() -> None:
     async with limited(("producer_byte_rate", 1.0)) as (server, client):
         await client.ask(produce(30_000), 9)
         assert server.nodes[0].limits is not None
@@ -268,7 +268,7 @@ async def test_nothing_stays_of_a_muted_connection_that_ends() -> None:
         await until(lambda: not server.nodes[0].limits._muted)  # type: ignore[union-attr]
 
 
-async def test_without_quotas_nothing_stands_between() -> None:
+async def test_connections_without_quotas_have_no_throttling_layer() -> None:
     async with running() as server, connected(server) as client:
         await client.ask(MetadataRequest([]))
         assert server.nodes[0].limits is not None
@@ -281,7 +281,7 @@ async def test_without_quotas_nothing_stands_between() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_user_that_authenticates_while_there_are_quotas() -> None:
+async def test_quotas_apply_to_a_user_that_authenticates_later() -> None:
     """Quotas come while one client has not authenticated yet, and another one authenticates again."""
     async with client_of(connections_max_reauth_ms="600000", **TWO_WINDOWS) as (server, alice):
         async with connected(server) as late:
@@ -295,7 +295,7 @@ async def test_a_user_that_authenticates_while_there_are_quotas() -> None:
         assert (await alice.ask(MetadataRequest([]))).throttle_time_ms == 1000
 
 
-async def test_a_session_that_is_over_when_quotas_come() -> None:
+async def test_quotas_set_after_an_expired_session_do_not_break_the_connection() -> None:
     async with client_of(connections_max_reauth_ms="1", **TWO_WINDOWS) as (server, client):
         await plain(client)
         assert server.nodes[0].limits is not None

@@ -71,7 +71,7 @@ def test_each_row_is_created_or_refused_on_its_own(node: Node) -> None:
     assert sorted(node.topics.by_name) == ["good", "t"]
 
 
-def test_too_many_partitions_in_one_request(node: Node) -> None:
+def test_create_topics_with_too_many_partitions_is_refused(node: Node) -> None:
     rows = create(node, CreatableTopic("a", 9_999, 1), CreatableTopic("b", 2, 1))
     assert [row.error_code for row in rows.values()] == [ErrorCode.POLICY_VIOLATION] * 2
     assert "a" not in node.topics.by_name
@@ -96,7 +96,7 @@ def test_topics_are_deleted_by_name_or_id(node: Node) -> None:
     assert not node.topics.by_name
 
 
-def test_what_is_not_deleted(node: Node) -> None:
+def test_delete_topics_refuses_unknown_and_internal_topics(node: Node) -> None:
     at_once(node.topics.ensuring("__consumer_offsets", 1))
     the_id = topic_id(node, "t")
     assert delete(node, DeleteTopicState(name="t"), DeleteTopicState(name="t")) == [("t", ErrorCode.INVALID_REQUEST)]
@@ -118,7 +118,7 @@ _NEITHER = "Neither topic name nor id were specified."
 _BOTH = "You may not specify both topic name and topic id."
 
 
-def test_a_topic_that_is_meant_by_name_and_by_id_is_not_deleted(node: Node) -> None:
+def test_delete_topics_refuses_a_topic_named_by_name_and_by_id(node: Node) -> None:
     by_id, by_name = DeleteTopicState(name=None, topic_id=topic_id(node, "t")), DeleteTopicState(name="t")
     both = DeleteTopicState(name="t", topic_id=topic_id(node, "t"))
     refused = ("t", False, ErrorCode.INVALID_REQUEST, _ID_TOO)
@@ -132,14 +132,14 @@ def test_a_topic_that_is_meant_by_name_and_by_id_is_not_deleted(node: Node) -> N
     assert delete_rows(node, by_id, by_name, by_name) == [twice, ("t", False, 0, None)]
 
 
-def test_rows_that_name_nothing_or_too_much_are_refused_one_by_one(node: Node) -> None:
+def test_delete_topics_refuses_rows_with_both_or_neither_of_name_and_id(node: Node) -> None:
     both = DeleteTopicState(name="no", topic_id=topic_id(node, "t"))
     rows = delete_rows(node, both, both, DeleteTopicState(name=None), DeleteTopicState(name=None))
     assert [row[3] for row in rows] == [_BOTH, _BOTH, _NEITHER, _NEITHER]
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-def test_a_request_that_leaves_no_time_changes_nothing(node: Node, timeout_ms: int) -> None:
+def test_topic_changes_with_no_time_left_change_nothing(node: Node, timeout_ms: int) -> None:
     late = ErrorCode.REQUEST_TIMED_OUT
     new, bad = CreatableTopic("new", 1, 1), CreatableTopic("a b", 1, 1)
     created = ask_one(node, CreateTopicsRequest(topics=[new, bad, new], timeout_ms=timeout_ms))
@@ -156,7 +156,7 @@ def test_a_request_that_leaves_no_time_changes_nothing(node: Node, timeout_ms: i
     assert {name: len(topic.partitions) for name, topic in node.topics.by_name.items()} == {"t": 2}
 
 
-def test_a_new_topic_tells_its_configs_in_the_words_in_which_they_were_given(node: Node) -> None:
+def test_a_new_topic_shows_its_configs_as_they_were_given(node: Node) -> None:
     given = {"max.message.bytes": " 600 ", "cleanup.policy": "compact, delete", "preallocate": "TRUE"}
     configs = [CreatableTopicConfig(*config) for config in given.items()]
     row = create(node, CreatableTopic("new", 1, 1, configs=configs))["new"]
@@ -164,7 +164,7 @@ def test_a_new_topic_tells_its_configs_in_the_words_in_which_they_were_given(nod
     assert describe(node, TOPIC, "new", "cleanup.policy").configs[0].value == "compact,delete"
 
 
-def test_a_name_is_looked_at_before_the_configs(node: Node) -> None:
+def test_create_topics_checks_the_name_before_the_configs(node: Node) -> None:
     null = [CreatableTopicConfig("retention.ms", None)]
     rows = create(node, CreatableTopic("t", 0, 0, configs=null), CreatableTopic("", 0, 0, configs=null))
     codes = [row.error_code for row in rows.values()]
@@ -173,7 +173,7 @@ def test_a_name_is_looked_at_before_the_configs(node: Node) -> None:
 
 @pytest.mark.parametrize("timeout_ms", [0, 1_000])
 @pytest.mark.parametrize(("version", "error_code"), [(1, 42), (2, 42), (3, 73), (5, 73), (6, 73)])
-def test_deletion_can_be_forbidden(version: int, error_code: int, timeout_ms: int) -> None:
+def test_delete_topic_enable_can_forbid_deletion(version: int, error_code: int, timeout_ms: int) -> None:
     node = data_node(delete_topic_enable=False)
     add_topic(node.topics, "t")
     names = ["t", "no", "", "t"]
@@ -186,7 +186,7 @@ def test_deletion_can_be_forbidden(version: int, error_code: int, timeout_ms: in
     assert list(node.topics.by_name) == ["t"]
 
 
-def test_partitions_are_added(node: Node) -> None:
+def test_create_partitions_adds_partitions(node: Node) -> None:
     topics = [
         CreatePartitionsTopic("t", 5, None),
         CreatePartitionsTopic("no", 5, None),
@@ -202,7 +202,7 @@ def test_partitions_are_added(node: Node) -> None:
     assert len(node.topics.by_name["t"].partitions) == 5
 
 
-def test_the_offsets_topic_does_not_grow(node: Node) -> None:
+def test_create_partitions_refuses_the_offsets_topic(node: Node) -> None:
     at_once(node.topics.ensuring("__consumer_offsets", 1))
     answer = ask_one(
         node, CreatePartitionsRequest(timeout_ms=1_000, topics=[CreatePartitionsTopic("__consumer_offsets", 5, None)])
@@ -235,7 +235,7 @@ def test_configs_are_set_unset_and_described(node: Node) -> None:
     assert node.topics.state.topic_configs("t") == {"cleanup.policy": "compact"}
 
 
-def test_the_history_of_the_groups_is_never_compacted(node: Node) -> None:
+def test_the_group_events_topic_cannot_be_compacted(node: Node) -> None:
     at_once(node.topics.ensuring("__group_events"))
     for operation, text in ((SET, "compact"), (SET, "compact,delete"), (APPEND, "compact")):
         assert alter(node, ("cleanup.policy", operation, text), name="__group_events") == ErrorCode.INVALID_CONFIG
@@ -252,13 +252,13 @@ def test_the_history_of_the_groups_is_never_compacted(node: Node) -> None:
         (("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_wrong_configs_are_refused(node: Node, change: tuple[str, int, str | None], code: int) -> None:
+def test_wrong_topic_configs_are_refused(node: Node, change: tuple[str, int, str | None], code: int) -> None:
     assert alter(node, change) == code
     assert alter(node, ("retention.ms", SET, "5"), ("retention.ms", SET, "6")) == ErrorCode.INVALID_REQUEST
     assert node.topics.state.topic_configs("t") == {}
 
 
-def test_only_topics_that_there_are_can_be_configured(node: Node) -> None:
+def test_only_existing_topics_can_be_configured(node: Node) -> None:
     change = ("retention.ms", SET, "5")
     assert alter(node, change, name="no") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert alter(node, change, name="a b") == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -269,7 +269,7 @@ def test_only_topics_that_there_are_can_be_configured(node: Node) -> None:
     assert node.topics.state.topic_configs("t") == {}
 
 
-def test_alter_configs_replaces_all(node: Node) -> None:
+def test_alter_configs_replaces_all_configs(node: Node) -> None:
     alter(node, ("retention.ms", SET, "7"))
     resource = full.AlterConfigsResource(TOPIC, "t", [full.AlterableConfig("retention.bytes", "9")])
     assert ask_one(node, full.AlterConfigsRequest(resources=[resource])).responses[0].error_code == 0
@@ -289,7 +289,7 @@ def test_the_brokers_configs_are_described(node: Node) -> None:
     assert describe(node, 3, "x").error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_documentation_is_told_to_those_who_ask(node: Node) -> None:
+def test_describe_configs_has_documentation_only_when_asked_for(node: Node) -> None:
     def documentation(kind: int, name: str, key: str, include: bool) -> Any:
         wanted = DescribeConfigsResource(kind, name, [key])
         request = DescribeConfigsRequest(resources=[wanted], include_documentation=include)
@@ -306,7 +306,7 @@ def test_documentation_is_told_to_those_who_ask(node: Node) -> None:
 
 
 @pytest.mark.parametrize("name", ["--1", "-", "+", "1" * 5_000, "٣", " 1", "1 ", "0x1", "2147483648", "a\0b"])
-def test_names_that_are_no_brokers(node: Node, name: str) -> None:
+def test_describe_configs_refuses_names_that_are_no_broker_id(node: Node, name: str) -> None:
     for kind in (BROKER, 8):
         row = describe(node, kind, name)
         assert row.error_code == ErrorCode.INVALID_REQUEST
@@ -316,7 +316,7 @@ def test_names_that_are_no_brokers(node: Node, name: str) -> None:
         assert answer.error_message == f"Node id must be an integer, but it is: {name}"
 
 
-def test_records_are_deleted(node: Node) -> None:
+def test_delete_records_moves_the_log_start(node: Node) -> None:
     partition = node.topics.open.partition("t", 0)
     assert partition is not None
     produce(partition, batch(b"a", b"b"), node.clock.now())

@@ -55,13 +55,13 @@ def hold(unsent: Unsent, *sizes: int) -> list[Reader]:
 
 
 class TestFetch:
-    def test_without_a_limit_there_is_always_room(self) -> None:
+    def test_answers_have_unlimited_memory_without_a_limit(self) -> None:
         unsent = Unsent(ManualClock(0))
         hold(unsent, 1 << 40)
         assert unsent.room() > 1 << 40
         assert not unsent.must_wait
 
-    def test_an_answer_takes_a_part_of_what_is_left(self) -> None:
+    def test_an_answer_may_take_a_part_of_the_remaining_memory(self) -> None:
         unsent = Unsent(ManualClock(0), 1_000)
         readers = []
         for _ in range(100):
@@ -75,12 +75,12 @@ class TestFetch:
         assert unsent.bytes == 0
         assert unsent.room() == 250
 
-    def test_no_room_at_all_when_it_is_used_up(self) -> None:
+    def test_an_answer_gets_no_memory_when_all_is_used(self) -> None:
         unsent = Unsent(ManualClock(0), 1_000)
         hold(unsent, 1_200)
         assert unsent.room() == 0
 
-    def test_what_was_sent_meanwhile_is_seen_when_the_room_is_short(self) -> None:
+    def test_bytes_sent_meanwhile_are_counted_when_memory_is_short(self) -> None:
         unsent = Unsent(ManualClock(0), 1_000)
         (reader,) = hold(unsent, 1_200)
         reader.unsent_bytes = 400
@@ -88,7 +88,7 @@ class TestFetch:
 
 
 class TestReaders:
-    def test_who_reads_nothing_is_closed_whatever_it_asked_and_though_nobody_asks_for_more(self) -> None:
+    def test_a_connection_that_reads_nothing_is_closed_without_further_requests(self) -> None:
         clock = ManualClock(0)
         unsent = Unsent(clock, MOST)
         stalled, slow = hold(unsent, 60 * MB, 30 * MB)
@@ -98,7 +98,7 @@ class TestReaders:
         assert (stalled.is_closed, slow.is_closed) == (True, False)
         assert unsent.bytes <= 30 * MB
 
-    def test_who_reads_nothing_is_closed_sooner_while_another_answer_waits(self) -> None:
+    def test_a_connection_that_reads_nothing_is_closed_sooner_if_an_answer_waits(self) -> None:
         clock = ManualClock(0)
         unsent = Unsent(clock, MOST)
         stalled, slow = hold(unsent, 70 * MB, 30 * MB)
@@ -110,7 +110,7 @@ class TestReaders:
         assert (stalled.is_closed, slow.is_closed) == (True, False)
         assert done[0] <= WAITED_FOR_MS + 2 * CHECK_EVERY_MS
 
-    def test_many_that_read_nothing_do_not_each_take_as_long(self) -> None:
+    def test_many_connections_that_read_nothing_are_closed_quickly_one_after_the_other(self) -> None:
         clock = ManualClock(0)
         unsent = Unsent(clock, MOST)
         done: list[int] = []
@@ -128,7 +128,7 @@ class TestReaders:
         # four are unread at a time; those after the first four get a second each, and are looked at once a second
         assert done[0] <= WAITED_FOR_MS + 10 * (NEXT_MS + CHECK_EVERY_MS)
 
-    def test_what_the_system_has_sent_counts_as_read(self) -> None:
+    def test_bytes_that_the_operating_system_has_sent_count_as_read(self) -> None:
         """It takes much before its buffer has space again: the connection sees nothing of that meanwhile."""
         clock = ManualClock(0)
         unsent = Unsent(clock, MOST)
@@ -140,7 +140,7 @@ class TestReaders:
         assert reader.unsent_bytes == 100 * MB
         assert not reader.is_closed
 
-    def test_nobody_is_closed_while_there_is_memory(self) -> None:
+    def test_no_connection_is_closed_while_there_is_memory(self) -> None:
         clock = ManualClock(0)
         unsent = Unsent(clock, 1_000)
         (reader,) = hold(unsent, 400)
@@ -148,7 +148,7 @@ class TestReaders:
         unsent.room()
         assert not reader.is_closed
 
-    def test_a_byte_now_and_then_is_not_reading(self) -> None:
+    def test_a_connection_that_reads_single_bytes_is_closed(self) -> None:
         clock = ManualClock(0)
         unsent = Unsent(clock, MOST)
         (reader,) = hold(unsent, 100 * MB)
@@ -157,7 +157,7 @@ class TestReaders:
             reader.read(1)
         assert reader.is_closed
 
-    def test_the_slowest_is_closed_when_others_have_waited_for_long(self) -> None:
+    def test_the_slowest_connection_is_closed_when_others_have_waited_long(self) -> None:
         clock = ManualClock(0)
         unsent = Unsent(clock, MOST)
         readers = hold(unsent, *[31 * MB] * 4)
@@ -172,7 +172,7 @@ class TestReaders:
             assert waited_ms <= WAITED_MS + 3 * CHECK_EVERY_MS
         assert [one.is_closed for one in readers] == [True, False, False, False]
 
-    def test_those_that_fetch_little_by_little_are_a_reason_too(self) -> None:
+    def test_slow_connections_are_closed_also_for_waiting_fetches(self) -> None:
         clock = ManualClock(0)
         unsent = Unsent(clock, MOST)
         readers = hold(unsent, *[63 * MB] * 2)
@@ -216,7 +216,7 @@ class Answer:
 
 
 @pytest.mark.parametrize("number", [5, 40])
-def test_answers_that_nobody_reads_are_bounded_and_a_stranger_gets_its_own(number: int) -> None:
+def test_unread_answers_are_bounded_and_other_clients_still_get_answers(number: int) -> None:
     clock = ManualClock(0)
     unsent = Unsent(clock, MOST)
     evil = [Answer(unsent, 32 * MB) for _ in range(number)]
@@ -234,7 +234,7 @@ def test_answers_that_nobody_reads_are_bounded_and_a_stranger_gets_its_own(numbe
         assert waited_ms <= 3 * (STALLED_MS + CHECK_EVERY_MS)
 
 
-def test_answers_that_are_read_are_all_made_one_after_the_other_when_there_are_many() -> None:
+def test_many_answers_that_are_read_are_all_made_in_turn() -> None:
     clock = ManualClock(0)
     unsent = Unsent(clock, MOST)
     answers = [Answer(unsent, 32 * MB, f"host {n % 5}") for n in range(60)]
@@ -249,7 +249,7 @@ def test_answers_that_are_read_are_all_made_one_after_the_other_when_there_are_m
     assert unsent.bytes == 0
 
 
-def test_one_that_is_given_up_lets_the_next_go_on() -> None:
+def test_an_abandoned_answer_lets_the_next_one_continue() -> None:
     clock = ManualClock(0)
     unsent = Unsent(clock, 100)
     first, second, third = (Taken(unsent) for _ in range(3))

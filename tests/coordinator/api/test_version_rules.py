@@ -24,17 +24,17 @@ from muster.coordinator.api import version_rules
         (version_rules.sync_names_protocol, 5),
     ],
 )
-def test_a_rule_begins_with_a_version(rule: Callable[[int], bool], first: int) -> None:
+def test_each_version_rule_begins_with_its_version(rule: Callable[[int], bool], first: int) -> None:
     assert not rule(first - 1)
     assert rule(first)
 
 
 @pytest.mark.parametrize(("timestamp", "first"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
-def test_special_timestamps_begin_with_a_version(timestamp: int, first: int) -> None:
+def test_each_special_timestamp_is_known_from_its_version_on(timestamp: int, first: int) -> None:
     assert not version_rules.knows_timestamp(first - 1, timestamp)
     assert version_rules.knows_timestamp(first, timestamp)
 
 
 @pytest.mark.parametrize("timestamp", [0, 5, -1, -2])
-def test_ordinary_timestamps_are_always_known(timestamp: int) -> None:
+def test_ordinary_timestamps_are_known_in_every_version(timestamp: int) -> None:
     assert version_rules.knows_timestamp(1, timestamp)

@@ -20,17 +20,17 @@ TWO = ClusterImage(
 CONTEXT = make_context(channel=make_channel(*HERE))
 
 
-def test_this_node_is_reached_as_the_connection_knows() -> None:
+def test_this_node_has_the_address_of_the_clients_connection() -> None:
     assert TWO.endpoint(1, CONTEXT) == HERE
 
 
-def test_others_are_reached_as_the_image_says_on_the_listener_that_was_asked() -> None:
+def test_other_brokers_have_their_address_on_the_clients_listener() -> None:
     assert TWO.endpoint(2, CONTEXT) == THERE
     assert TWO.endpoint(2, make_context(channel=make_channel(listener="INTERNAL"))) is None
     assert TWO.endpoint(9, CONTEXT) is None
 
 
-def test_a_fenced_broker_is_told_only_to_who_asks_for_it() -> None:
+def test_a_fenced_broker_is_listed_only_on_request() -> None:
     assert [(broker.broker_id, endpoint) for broker, endpoint in TWO.reachable(CONTEXT)] == [(1, HERE), (2, THERE)]
     all_of_them = TWO.reachable(CONTEXT, also_fenced=True)
     assert [(broker.broker_id, endpoint) for broker, endpoint in all_of_them] == [(1, HERE), (2, THERE), (3, THERE)]
@@ -40,11 +40,11 @@ def test_a_fenced_broker_is_told_only_to_who_asks_for_it() -> None:
     ("topic", "index", "elsewhere"),
     [("t", 0, False), ("t", 1, True), ("t", 2, False), ("t", -1, False), ("u", 0, False)],
 )
-def test_what_is_led_elsewhere(topic: str, index: int, elsewhere: bool) -> None:
+def test_the_image_knows_which_partitions_other_brokers_lead(topic: str, index: int, elsewhere: bool) -> None:
     assert TWO.is_led_elsewhere(topic, index) is elsewhere
 
 
-def test_the_last_broker_names_itself_also_when_it_is_fenced_or_unregistered() -> None:
+def test_the_last_broker_lists_itself_also_when_fenced_or_unregistered() -> None:
     """A client that hears of no broker forgets all of them."""
     fenced = {one: broker._replace(fenced=True) for one, broker in TWO.brokers.items()}
     image = ClusterImage("id", -1, 1, fenced, {})

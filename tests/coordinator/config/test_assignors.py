@@ -54,7 +54,7 @@ def assignors(words: str) -> list[str] | None:
     return None if found is None else [*found]
 
 
-def test_names_and_classes_of_kafka_and_classes_of_the_user() -> None:
+def test_assignors_are_given_by_name_or_by_class() -> None:
     assert load(in_memory=True).assignors is None
     assert assignors("range,uniform") == ["range", "uniform"]
     assert assignors(f"{CLASSES}UniformAssignor, {CLASSES}RangeAssignor") == ["uniform", "range"]
@@ -74,7 +74,7 @@ def test_names_and_classes_of_kafka_and_classes_of_the_user() -> None:
         (f"{__name__}:Moody,{__name__}:Moody,{__name__}:Moody ", f"{__name__}:Moody"),
     ],
 )
-def test_a_start_is_refused_with_one_sentence(words: str, sentence: str) -> None:
+def test_a_wrong_assignor_refuses_the_start_with_one_sentence(words: str, sentence: str) -> None:
     if words.count("Moody") > 1:
         assert assignors(words) == ["moody"]  # a word that is said twice counts once
         return
@@ -98,7 +98,7 @@ def partitions(answer: Any) -> list[int]:
     return [one for row in answer.assignment.topic_partitions for one in row.partitions]
 
 
-async def test_a_class_of_the_user_assigns_and_its_errors_are_those_of_kafka(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_custom_assignor_assigns_and_its_errors_are_kafkas(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     properties = {NAME: f"uniform,{__name__}:Moody", "group.consumer.assignment.interval.ms": "0"}
     async with running(properties, topics=["t:3"]) as server, connected(server) as client:
@@ -120,7 +120,7 @@ async def test_a_class_of_the_user_assigns_and_its_errors_are_those_of_kafka(cap
         assert unknown.error_message == "ServerAssignor range is not supported. Supported assignors: uniform, moody."
 
 
-async def test_the_example_for_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_documented_server_assignor_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.delitem(sys.modules, "rendezvous", raising=False)
     properties = {NAME: "rendezvous:Rendezvous", "group.consumer.assignment.interval.ms": "0"}

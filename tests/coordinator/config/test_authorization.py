@@ -10,7 +10,7 @@ def authorization(*overrides: str) -> Authorization | None:
     return load(overrides=overrides, in_memory=True).authorization
 
 
-def test_none_unless_a_class_is_named() -> None:
+def test_there_is_no_authorizer_unless_a_class_is_named() -> None:
     assert authorization() is None
     assert authorization("authorizer.class.name=") is None
     config = load(overrides=["super.users=User:ann"], in_memory=True)
@@ -19,7 +19,7 @@ def test_none_unless_a_class_is_named() -> None:
     assert note == "super.users mean nothing without authorizer.class.name: who is connected may do everything"
 
 
-def test_what_the_authorizer_is_told() -> None:
+def test_the_authorizer_gets_its_properties() -> None:
     assert authorization(f"authorizer.class.name={STANDARD}") == ((), False)
     config = load(
         overrides=[
@@ -34,7 +34,7 @@ def test_what_the_authorizer_is_told() -> None:
     assert not config.unused()
 
 
-def test_any_other_word_than_true_is_no() -> None:
+def test_only_true_allows_everyone_without_entries() -> None:
     found = authorization(f"authorizer.class.name={STANDARD}", "allow.everyone.if.no.acl.found=yes")
     assert found is not None
     assert not found.allows_when_open
@@ -54,7 +54,7 @@ def test_any_other_word_than_true_is_no() -> None:
         ),
     ],
 )
-def test_users_mistakes(overrides: list[str], sentence: str) -> None:
+def test_wrong_authorizer_properties_refuse_the_start(overrides: list[str], sentence: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load(overrides=overrides, in_memory=True)
     assert str(refused.value) == sentence

@@ -32,10 +32,10 @@ from muster.coordinator.config.sources import properties_of_environment, propert
         ("KAFKA_JMX_OPTS", None),
     ],
 )
-def test_property_name(variable: str, name: str | None) -> None:
+def test_environment_names_become_property_names(variable: str, name: str | None) -> None:
     assert property_name(variable) == name
 
 
-def test_properties_keep_the_variable() -> None:
+def test_properties_keep_the_name_of_their_variable() -> None:
     environment = {"KAFKA_NUM_PARTITIONS": "3", "HOME": "/root", "KAFKA_OPTS": "-Xmx1g"}
     assert properties_of_environment(environment) == {"num.partitions": ("KAFKA_NUM_PARTITIONS", "3")}

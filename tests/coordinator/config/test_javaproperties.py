@@ -35,7 +35,7 @@ from muster.coordinator.config.sources import decode_properties, parse_propertie
         ("  a = b", {"a": "b"}),
     ],
 )
-def test_parse(text: str, found: dict[str, str]) -> None:
+def test_properties_are_parsed_as_java_does(text: str, found: dict[str, str]) -> None:
     assert parse_properties(text) == found
 
 
@@ -58,12 +58,12 @@ def escaped(text: str) -> str:
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
-def test_what_is_written_is_read(found: dict[str, str]) -> None:
+def test_escaped_properties_are_parsed_back(found: dict[str, str]) -> None:
     assert parse_properties("\n".join(f"{escaped(name)}={escaped(text)}" for name, text in found.items())) == found
 
 
 @given(st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_properties_text_is_parsed_or_refused(text: str) -> None:
     try:
         found = parse_properties(text)
     except ConfigError:

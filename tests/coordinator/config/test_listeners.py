@@ -26,12 +26,12 @@ def listeners(*overrides: str, **options: Any) -> tuple[Listener, ...]:
         ("[fe80::1%eth0]:9092", "fe80::1%eth0", 9092),
     ],
 )
-def test_listen(text: str, host: str, port: int) -> None:
+def test_the_listen_option_makes_one_listener(text: str, host: str, port: int) -> None:
     told = None if host in ("", "0.0.0.0", "::") else host
     assert listeners(listen=text) == (Listener("PLAINTEXT", host, port, told),)
 
 
-def test_a_host_that_listeners_names_is_advertised_with_the_port_that_is_bound() -> None:
+def test_the_host_of_a_listener_is_advertised_with_its_bound_port() -> None:
     named, free, everywhere, told = listeners(
         "listeners=PLAINTEXT://localhost:9092,SSL://broker.example:0,SASL_SSL://:9094,OUT://10.0.0.1:9095",
         "advertised.listeners=OUT://outside:1",
@@ -43,7 +43,7 @@ def test_a_host_that_listeners_names_is_advertised_with_the_port_that_is_bound()
     assert (told.advertised_host, told.advertised_port) == ("outside", 1)
 
 
-def test_each_broker_shows_only_the_advertised_listeners_that_were_given() -> None:
+def test_each_broker_has_only_the_given_advertised_listeners() -> None:
     config = load(
         overrides=[
             "listeners=PLAINTEXT://localhost:1000,OUT://localhost:1001",
@@ -61,25 +61,25 @@ def test_each_broker_shows_only_the_advertised_listeners_that_were_given() -> No
     ["9092", "localhost", "::1:9092", "[::1]", "localhost:", "localhost:x", "a b:1", "localhost:65536", "", "h:-1"],
 )
 @pytest.mark.parametrize("option", ["listen", "advertise"])
-def test_bad_addresses(option: str, text: str) -> None:
+def test_bad_addresses_are_refused(option: str, text: str) -> None:
     with pytest.raises(ConfigError, match=rf"^--{option} '"):
         load(**{option: text})  # type: ignore[arg-type]  # which option it is differs
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:9092", ":9092", "[::]:9092", "localhost:0"])
-def test_addresses_nobody_can_reach_are_not_advertised(text: str) -> None:
+def test_unreachable_addresses_are_not_advertised(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^--advertise '"):
         load(advertise=text)
 
 
-def test_advertise() -> None:
+def test_the_advertise_option_sets_the_advertised_address() -> None:
     assert listeners(advertise="broker:1") == (Listener("PLAINTEXT", "", 9092, "broker", 1),)
     assert listeners(listen=":5", advertise="[::1]:1") == (Listener("PLAINTEXT", "", 5, "::1", 1),)
     named = ("listeners=MINE://:5", "listener.security.protocol.map=MINE:PLAINTEXT")
     assert listeners(*named, advertise="b:1") == (Listener("MINE", "", 5, "b", 1),)
 
 
-def test_several_listeners_in_the_order_given() -> None:
+def test_several_listeners_keep_their_order() -> None:
     assert listeners(
         "listeners=OUT://0.0.0.0:1, in://127.0.0.1:2",
         "advertised.listeners=IN://inside:3,OUT://[2001:db8::1]:4",
@@ -87,7 +87,7 @@ def test_several_listeners_in_the_order_given() -> None:
     ) == (Listener("OUT", "0.0.0.0", 1, "2001:db8::1", 4), Listener("IN", "127.0.0.1", 2, "inside", 3))
 
 
-def test_the_controllers_listener_of_a_copied_file_is_not_opened() -> None:
+def test_the_controller_listener_of_a_kafka_file_is_not_opened() -> None:
     config = load(
         overrides=[
             "process.roles=broker,controller",
@@ -119,13 +119,13 @@ def test_the_controllers_listener_of_a_copied_file_is_not_opened() -> None:
         (["listeners=A://:1,B://:1", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"], "listeners: the port 1 is used by more than one"),
     ],
 )  # fmt: skip
-def test_refused(overrides: list[str], sentence: str) -> None:
+def test_wrong_listener_properties_are_refused(overrides: list[str], sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(overrides=overrides)
     assert str(caught.value).startswith(sentence)
 
 
-def test_listen_does_not_go_with_an_advertised_listener_of_before() -> None:
+def test_the_listen_option_is_refused_with_advertised_listeners_of_the_environment() -> None:
     with pytest.raises(ConfigError, match="give --advertise"):
         load(environment={"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:9092"}, listen=":1")
 
@@ -135,10 +135,10 @@ def test_advertise_needs_one_listener() -> None:
         load(overrides=["listeners=A://:1,B://:2"], advertise="h:1")
 
 
-def test_one_port_on_two_addresses() -> None:
+def test_one_port_may_be_used_on_two_addresses() -> None:
     both = "listeners=A://127.0.0.1:1,B://127.0.0.2:1"
     assert len(listeners(both, "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT")) == 2
 
 
-def test_show() -> None:
+def test_addresses_are_shown_with_brackets_for_ipv6() -> None:
     assert (show("::1", 1), show("h", 2)) == ("[::1]:1", "h:2")

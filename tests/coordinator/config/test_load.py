@@ -17,7 +17,7 @@ def refused(**options: Any) -> str:
     return sentence
 
 
-def test_nothing_given() -> None:
+def test_the_defaults_are_used_if_nothing_is_given() -> None:
     config = load()
     assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
     assert config.data_dir == Path.cwd() / "muster-data"
@@ -27,7 +27,7 @@ def test_nothing_given() -> None:
     assert config.source("num.partitions") == config.origin("num.partitions") == "default"
 
 
-def test_override_over_environment_over_file_over_default(tmp_path: Path) -> None:
+def test_an_override_goes_before_environment_file_and_default(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=2\nlog.retention.hours=2\nmessage.max.bytes=2\n")
     environment = {"KAFKA_NUM_PARTITIONS": "3", "KAFKA_LOG_RETENTION_HOURS": "3"}
@@ -38,7 +38,7 @@ def test_override_over_environment_over_file_over_default(tmp_path: Path) -> Non
     assert [config.source(name) for name in names] == ["static", "static", "static", "default"]
 
 
-def test_of_one_override_given_twice_the_later_counts() -> None:
+def test_the_later_of_two_overrides_counts() -> None:
     assert load(overrides=["num.partitions=4", "num.partitions= 5 "]).value("num.partitions") == 5
 
 
@@ -68,7 +68,7 @@ def test_an_unknown_name_is_refused_from_override_and_ignored_from_a_file(tmp_pa
     assert config.given == {"num.partitions": "4"}
 
 
-def test_an_unknown_name_is_refused_from_everywhere_when_asked_to_be_strict(tmp_path: Path) -> None:
+def test_an_unknown_name_is_refused_from_everywhere_in_strict_mode(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partition=1")
     named = "Kafka 4.3 has none of that name; did you mean num.partitions?"
@@ -80,7 +80,7 @@ def test_an_unknown_name_is_refused_from_everywhere_when_asked_to_be_strict(tmp_
     assert load(environment={"KAFKA_HEAP_OPTS": "-Xmx1g"}, strict=True).notes == ()
 
 
-def test_an_unknown_name_in_the_environment_is_only_noted() -> None:
+def test_an_unknown_name_in_the_environment_is_only_reported() -> None:
     config = load(environment={"KAFKA_NUM_PARTITION": "x", "KAFKA_PORT": "tcp://10.0.0.1:9092"})
     assert len(config.notes) == 1
     assert config.notes[0].endswith("KAFKA_NUM_PARTITION (did you mean num.partitions?), KAFKA_PORT")
@@ -95,7 +95,7 @@ def test_an_unknown_name_in_the_environment_is_only_noted() -> None:
         "rsm.config.anything", "internal.metadata.log.segment.bytes", "leader.replication.throttled.rate",
     ],
 )  # fmt: skip
-def test_other_names_of_kafkas_are_accepted_and_told_as_unused(name: str) -> None:
+def test_unused_kafka_properties_are_accepted_and_reported(name: str) -> None:
     text = {"process.roles": "broker,controller", "controller.quorum.voters": "1@localhost:9093"}.get(name, "12345678")
     config = load(overrides=[f"{name}={text}"])
     assert config.given == {name: text}
@@ -172,20 +172,20 @@ def test_a_wrong_value_is_refused_from_the_environment_and_the_file_too(tmp_path
     assert refused(file=file).startswith(f"num.partitions: 'x' ({file})")
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_properties_file_is_refused(tmp_path: Path) -> None:
     assert refused(file=tmp_path / "no") == (
         f"the configuration file {tmp_path / 'no'} cannot be read: No such file or directory"
     )
     assert "Is a directory" in refused(file=tmp_path)
 
 
-def test_node_id_and_broker_id_are_one() -> None:
+def test_node_id_and_broker_id_mean_the_same() -> None:
     assert load(overrides=["broker.id=7"]).node_id == 7
     assert load(overrides=["node.id=7"]).value("broker.id") == 7
     assert "differ" in refused(overrides=["node.id=7", "broker.id=8"])
 
 
-def test_cluster_id() -> None:
+def test_the_cluster_id_can_be_given_in_each_way() -> None:
     assert load(environment={"CLUSTER_ID": "abc"}).cluster_id == "abc"
     assert load(environment={"CLUSTER_ID": "abc"}, overrides=["muster.cluster.id=d"]).cluster_id == "d"
 
@@ -200,19 +200,19 @@ def test_cluster_id() -> None:
         ({"data_dir": Path("there/is")}, "there/is"),
     ],
 )
-def test_data_dir(options: dict[str, Any], where: str) -> None:
+def test_the_data_directory_can_be_given_in_each_way(options: dict[str, Any], where: str) -> None:
     config = load(**options)
     assert config.data_dir == Path.cwd() / where
     assert config.text("log.dirs") == (where if options else str(Path.cwd() / where))
 
 
-def test_in_memory() -> None:
+def test_an_in_memory_server_has_no_data_directory() -> None:
     config = load(overrides=["log.dirs=/b"], in_memory=True)
     assert config.data_dir is None
     assert config.text("log.dirs") is None
 
 
-def test_topics() -> None:
+def test_topics_are_given_by_name_and_partition_count() -> None:
     assert load(topics=["a:1", "b.c-d_E:100"]).topics == (("a", 1), ("b.c-d_E", 100))
 
 
@@ -220,15 +220,15 @@ def test_topics() -> None:
     "spec",
     ["a", "a:", ":1", "a:0", "a:-1", "a:1.5", "a:²", "a b:1", "..:1", ".:1", "a:1000000", "é:1", "a" * 250 + ":1"],
 )
-def test_bad_topics(spec: str) -> None:
+def test_wrong_topic_options_are_refused(spec: str) -> None:
     assert refused(topics=[spec]).startswith(f"--topic '{spec}'")
 
 
-def test_a_topic_twice() -> None:
+def test_a_topic_given_twice_is_refused() -> None:
     assert "twice" in refused(topics=["a:1", "a:2"])
 
 
-def test_unused_are_those_no_room_asked_for() -> None:
+def test_properties_that_no_package_reads_are_reported_as_unused() -> None:
     from muster.coordinator.net.settings import NetSettings
 
     config: Config = load(overrides=["socket.request.max.bytes=1000", "num.io.threads=3"])

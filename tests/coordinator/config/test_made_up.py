@@ -14,7 +14,7 @@ from muster.protocol.messages.metadata_records.user_scram_credential_record impo
 SHA256 = MECHANISMS["SCRAM-SHA-256"]
 
 
-def test_the_secret_is_kept() -> None:
+def test_the_secret_of_decoy_credentials_is_kept() -> None:
     storage, drawn = MemoryStorage(), iter([b"a" * 16, b"b" * 16, b"c" * 16, b"d" * 16])
     storage.make_directory("")
     first = decoy_secret(storage, lambda: next(drawn))
@@ -27,7 +27,7 @@ def credentials(state: Any, secret_: bytes = b"s" * 32) -> Credentials:
     return Credentials(SHA256, lambda _: None, lambda: "", secret_, None, DecoyIterations(lambda: cast(Any, state)))
 
 
-def test_iterations_are_those_of_the_others_as_often_as_they_have_them() -> None:
+def test_decoy_iterations_are_distributed_as_those_of_real_users() -> None:
     state = SimpleNamespace(version=1, scram={})
     made = credentials(state)
     assert made.made_up("x").iterations == 4096
@@ -43,14 +43,14 @@ def test_iterations_are_those_of_the_others_as_often_as_they_have_them() -> None
     assert made.made_up("x", is_token=True).iterations == 4096
 
 
-def test_a_made_up_credential_is_always_the_same() -> None:
+def test_the_decoy_credential_of_a_user_is_always_the_same() -> None:
     state = SimpleNamespace(version=1, scram={})
     assert credentials(state).made_up("x") == credentials(state).made_up("x")
     assert credentials(state).made_up("x").salt != credentials(state, b"t" * 32).made_up("x").salt
     assert credentials(state).made_up("x").salt != credentials(state).made_up("y").salt
 
 
-def test_users_of_the_command_line_have_salts_of_the_same_form() -> None:
+def test_real_salts_have_the_form_of_decoy_salts() -> None:
     drawn = iter(bytes([number]) * 16 for number in range(100))
     salts = [one.salt for one in scram_records([("a", "p"), ("b", "q")], set(), lambda: next(drawn))]
     assert len(set(salts)) == 4

@@ -47,7 +47,7 @@ class Wrong:
     no_such_property: int = 1
 
 
-def test_a_field_that_is_no_property() -> None:
+def test_a_settings_field_that_is_no_property_raises_an_error() -> None:
     with pytest.raises(LookupError, match=r"no\.such\.property"):
         load().settings(Wrong)
 

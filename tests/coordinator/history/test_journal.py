@@ -82,7 +82,7 @@ def bench() -> Bench:
 CREATED = Event(events.GROUP_CREATED, "g", {})
 
 
-def test_what_happened_is_there_at_once_in_order_by_group(bench: Bench) -> None:
+def test_events_are_written_at_once_in_order_with_the_group_as_key(bench: Bench) -> None:
     bench.tell(CREATED, Event(events.GROUP_DELETED, "h", {}))
     assert bench.told() == [(b"g", "group_created"), (b"h", "group_deleted")]
     assert bench.log.rows[0][1]["time"] == bench.clock.now().wall_ms
@@ -90,7 +90,7 @@ def test_what_happened_is_there_at_once_in_order_by_group(bench: Bench) -> None:
     assert bench.opened == 1
 
 
-def test_an_event_that_is_too_large_takes_no_other_with_it(bench: Bench) -> None:
+def test_an_event_that_is_too_large_loses_no_other_event(bench: Bench) -> None:
     large = Event(events.GROUP_DELETED, "g" * 20_000, {})
     with capture_logs() as logs:
         bench.tell(CREATED, large, CREATED)
@@ -100,7 +100,7 @@ def test_an_event_that_is_too_large_takes_no_other_with_it(bench: Bench) -> None
     assert bench.opened == 1
 
 
-def test_what_happens_meanwhile_is_one_batch_unless_somebody_must_be_answered(bench: Bench) -> None:
+def test_events_of_one_iteration_are_one_batch_unless_an_answer_waits(bench: Bench) -> None:
     bench.journal.report((CREATED,), bench.clock.now())
     bench.journal.report((CREATED,), bench.clock.now())
     assert bench.told() == []
@@ -118,7 +118,7 @@ def test_what_happens_meanwhile_is_one_batch_unless_somebody_must_be_answered(be
     assert len(bench.told()) == 5
 
 
-def test_a_large_groups_event_is_written_some_turns_later_and_nobody_waits_for_it(bench: Bench) -> None:
+def test_the_event_of_a_large_group_is_written_later_and_blocks_nobody(bench: Bench) -> None:
     bench.log.most_bytes = 10_000_000
     bench.tell(CREATED, large(), CREATED)
     assert bench.told() == [(b"g", "group_created")]
@@ -130,7 +130,7 @@ def test_a_large_groups_event_is_written_some_turns_later_and_nobody_waits_for_i
     assert len(bench.told()) == 5
 
 
-def test_what_cannot_be_told_is_lost_and_that_is_told(bench: Bench) -> None:
+def test_events_that_cannot_be_encoded_are_lost_with_a_log_line(bench: Bench) -> None:
     with capture_logs() as logs:
         bench.tell(CREATED, failed(MAX_BYTES // LEAST_MEMBER_BYTES + 1), CREATED)
         bench.advance(0)
@@ -141,14 +141,14 @@ def test_what_cannot_be_told_is_lost_and_that_is_told(bench: Bench) -> None:
     )  # fmt: skip
 
 
-def test_many_rows_are_several_batches(bench: Bench) -> None:
+def test_many_event_rows_become_several_batches(bench: Bench) -> None:
     bench.log.most_bytes = ROWS_BYTES + 10_000
     bench.tell(*[joined(("range", b"m" * 1_500))] * 250)
     assert len(bench.told()) == 250
     assert bench.log.batches == 250 * 2_200 // ROWS_BYTES + 1
 
 
-def test_refusals_are_told_a_second_later(bench: Bench) -> None:
+def test_refusals_are_written_a_second_later(bench: Bench) -> None:
     bench.tell(refusal(), CREATED, refusal())
     assert bench.told() == [(b"g", "group_created")]
     bench.advance(999)
@@ -165,20 +165,20 @@ def test_refusals_are_told_a_second_later(bench: Bench) -> None:
     assert len(bench.log.rows) == 4
 
 
-def test_a_flood_of_clients_has_one_nameless_row(bench: Bench) -> None:
+def test_refusals_of_very_many_clients_become_one_row_without_a_name(bench: Bench) -> None:
     bench.tell(*(refusal(client=str(number)) for number in range(150)))
     bench.advance(1_000)
     assert len(bench.log.rows) == 101
     assert (bench.log.rows[-1][0], bench.log.rows[-1][1]["error"], bench.log.rows[-1][1]["count"]) == (None, None, 50)
 
 
-def test_a_name_that_was_cut_is_no_key(bench: Bench) -> None:
+def test_a_shortened_group_name_is_not_used_as_key(bench: Bench) -> None:
     bench.tell(refusal(group="g" * 30_000), refusal(group="h" * 249))
     bench.advance(1_000)
     assert [(key, len(value["group"])) for key, value in bench.log.rows] == [(None, 250), (b"h" * 249, 249)]
 
 
-def test_what_is_being_counted_is_written_at_the_end(bench: Bench) -> None:
+def test_counted_refusals_are_written_at_the_end(bench: Bench) -> None:
     bench.journal.report((CREATED, refusal()), bench.clock.now())
     bench.journal.close()
     assert bench.told() == [(b"g", "group_created"), (b"g", "requests_refused")]
@@ -187,7 +187,7 @@ def test_what_is_being_counted_is_written_at_the_end(bench: Bench) -> None:
     assert len(bench.log.rows) == 2
 
 
-def test_a_shard_that_is_loaded_is_told(bench: Bench) -> None:
+def test_a_loaded_shard_has_an_event(bench: Bench) -> None:
     bench.journal.loaded(bench.clock.now(), groups=2, records=30, took_ms=4)
     key, value = bench.log.rows[0]
     assert key is None
@@ -195,7 +195,7 @@ def test_a_shard_that_is_loaded_is_told(bench: Bench) -> None:
     assert (value["groups"], value["records"], value["took_ms"]) == (2, 30, 4)
 
 
-def test_a_log_that_fails_is_left_alone_for_a_while_and_nobody_notices(bench: Bench) -> None:
+def test_a_failing_event_log_is_retried_later_without_effect_on_groups(bench: Bench) -> None:
     bench.log.fails = True
     with capture_logs() as lines:
         bench.tell(CREATED)
@@ -213,7 +213,7 @@ def test_a_log_that_fails_is_left_alone_for_a_while_and_nobody_notices(bench: Be
     assert bench.opened == 2
 
 
-def test_so_many_events_wait_for_a_log(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bounded_number_of_events_waits_for_the_log(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_writer, "MAX_KEPT", 2)
     bench.log.fails = True
     bench.tell(CREATED)
@@ -225,7 +225,7 @@ def test_so_many_events_wait_for_a_log(bench: Bench, monkeypatch: pytest.MonkeyP
     assert bench.told() == [(b"g", "group_created")] * 2
 
 
-def test_a_log_that_comes_is_opened_at_once(bench: Bench) -> None:
+def test_a_log_that_appears_is_opened_at_once(bench: Bench) -> None:
     """As when this process becomes the leader before the log of the history is here."""
     bench.is_here = False
     with capture_logs() as lines:
@@ -237,7 +237,7 @@ def test_a_log_that_comes_is_opened_at_once(bench: Bench) -> None:
     assert bench.told() == [(b"g", "group_created")]
 
 
-def test_what_was_written_goes_to_the_disk_within_a_second(bench: Bench) -> None:
+def test_written_events_are_synced_within_a_second(bench: Bench) -> None:
     start = bench.clock.now().mono_ms
     bench.tell(CREATED)
     bench.advance(500)
@@ -253,13 +253,13 @@ def test_what_was_written_goes_to_the_disk_within_a_second(bench: Bench) -> None
     assert bench.log.synced == [start + 1_000]
 
 
-def test_a_fenced_producer_is_told_as_one(bench: Bench) -> None:
+def test_a_fenced_producer_has_its_own_kind_of_event(bench: Bench) -> None:
     bench.tell(refusal(error=47), refusal(error=90))
     bench.journal.close()
     assert [value["kind"] for _, value in bench.log.rows] == ["producer_fenced"] * 2
 
 
-def test_the_next_leader_writes_what_waits_when_a_partition_moves(bench: Bench) -> None:
+def test_waiting_events_are_written_by_the_next_leader_when_a_partition_moves(bench: Bench) -> None:
     bench.tell(CREATED)
     bench.journal.report((refusal(), refusal(), CREATED), bench.clock.now())
     bench.is_here = False  # its log is about to be closed

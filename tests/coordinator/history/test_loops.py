@@ -49,7 +49,7 @@ class Watched:
         return self
 
 
-def test_a_member_that_came_back_for_the_third_time_crash_loops_and_is_told_again_at_twice_as_many() -> None:
+def test_a_member_that_returns_three_times_is_reported_and_again_at_twice_as_many() -> None:
     watched = Watched().restarts("web-1", 2)
     assert watched.told == []
     watched.restarts("web-1", 9, how=events.MEMBER_EXPIRED)
@@ -59,7 +59,7 @@ def test_a_member_that_came_back_for_the_third_time_crash_loops_and_is_told_agai
     assert watched.told[0]["text"] == "web-1 crash-loops"
 
 
-def test_a_verdict_says_the_same() -> None:
+def test_the_pipelines_verdict_about_an_unstable_member_is_the_same() -> None:
     group = Group("web-1", "web-2")
     for number in range(4):
         group.restarts(1_000 + 120 * number, "web-1")
@@ -76,12 +76,12 @@ def test_a_verdict_says_the_same() -> None:
         (events.MEMBER_REMOVED, {"cause": events.JOIN_TIMEOUT}),
     ],
 )
-def test_one_that_did_not_poll_in_time_is_a_slow_poller(how: str, facts: dict[str, Any]) -> None:
+def test_a_member_that_did_not_poll_in_time_is_reported_as_a_slow_poller(how: str, facts: dict[str, Any]) -> None:
     (told,) = Watched().restarts("web-1", 3, how=how, **facts).told
     assert (told["what"], told["text"]) == ("slow_poller", "web-1 polled too slowly and was put out again and again")
 
 
-def test_two_by_turns_are_flapping_and_three_are_restarts() -> None:
+def test_two_members_in_turn_are_reported_as_flapping_and_three_are_not() -> None:
     watched = Watched()
     for number in range(6):
         watched.restarts("ab"[number % 2])
@@ -94,7 +94,7 @@ def test_two_by_turns_are_flapping_and_three_are_restarts() -> None:
     assert three.told == []
 
 
-def test_seldom_is_no_loop_nor_is_what_happens_in_other_groups() -> None:
+def test_rare_returns_and_returns_in_other_groups_are_not_reported() -> None:
     seldom = Watched().restarts("web-1", 5, every_ms=2 * events.LOOP_MS + MINUTE)
     assert seldom.told == []  # it was away, and back, for longer than it takes to be a loop
     several = Watched()
@@ -103,14 +103,14 @@ def test_seldom_is_no_loop_nor_is_what_happens_in_other_groups() -> None:
     assert several.told == []
 
 
-def test_a_static_member_is_known_by_its_instance() -> None:
+def test_an_unstable_static_member_is_recognized_by_its_instance_id() -> None:
     watched = Watched()
     for number in range(3):
         watched.restarts(f"client-{number}", instance="i-1", how=events.MEMBER_EXPIRED)
     assert [one["members"] for one in watched.told] == [["i-1"]]
 
 
-def test_only_so_many_are_remembered() -> None:
+def test_the_number_of_watched_members_is_bounded() -> None:
     watched = Watched().restarts("web-1", 2)
     for number in range(MAX_PLACES):
         watched.see(events.MEMBER_LEFT, f"other-{number}")
@@ -119,7 +119,7 @@ def test_only_so_many_are_remembered() -> None:
     assert watched.told == []
 
 
-def test_the_journal_writes_it_after_what_led_to_it_and_a_timeline_tells_it() -> None:
+def test_the_event_of_an_unstable_member_follows_its_causes() -> None:
     bench = Bench()
     for _ in range(3):
         for kind, more in ((events.MEMBER_LEFT, {}), (events.MEMBER_JOINED, {"protocol_type": "consumer"})):

@@ -22,7 +22,7 @@ from muster.coordinator.system.clock import ManualClock
 from tests.support.muster import until
 
 
-def test_the_text() -> None:
+def test_metrics_have_the_text_format_of_prometheus() -> None:
     odd = 'a "group"\\\n'
     metrics = [
         single("muster_up", GAUGE, "It is\nup \\ down.", 1),
@@ -84,7 +84,7 @@ async def exchange(server: MetricsServer, *requests: bytes) -> list[tuple[bytes,
     return found
 
 
-async def test_what_is_answered(server: MetricsServer, told: Told) -> None:
+async def test_the_metrics_server_answers_get_metrics_only(server: MetricsServer, told: Told) -> None:
     whole = b"# HELP muster_up Up.\n# TYPE muster_up gauge\nmuster_up 1\n"
     assert await exchange(server, b"GET /metrics", b"GET /metrics?x=1", b"HEAD /metrics", b"GET /metrics") == [
         (b"200", whole), (b"200", whole), (b"200", b""), (b"200", whole)
@@ -97,7 +97,7 @@ async def test_what_is_answered(server: MetricsServer, told: Told) -> None:
     assert (await exchange(server, b"GET /metrics"))[0][0] == b"200"
 
 
-async def test_what_is_no_request_ends_the_connection(server: MetricsServer) -> None:
+async def test_a_malformed_http_request_closes_the_connection(server: MetricsServer) -> None:
     for sent in (b"\x00\x01\x02 hello\r\n\r\n", b"GET /metrics HTTP/1.1\r\nHost: x\r\nA: " + b"x" * 200_000):
         reader, writer = await asyncio.open_connection(server.http.host, server.http.port)
         writer.write(sent)
@@ -107,7 +107,7 @@ async def test_what_is_no_request_ends_the_connection(server: MetricsServer) -> 
     assert (await exchange(server, b"GET /metrics"))[0][0] == b"200"
 
 
-async def test_clients_that_ask_nothing_keep_nobody_out_for_long(server: MetricsServer, clock: ManualClock) -> None:
+async def test_silent_http_clients_do_not_block_others_for_long(server: MetricsServer, clock: ManualClock) -> None:
     silent = [await asyncio.open_connection(server.http.host, server.http.port) for _ in range(MAX_CLIENTS)]
     await until(lambda: server.http.clients == MAX_CLIENTS)
     assert await exchange(server, b"GET /metrics") == [(b"503", b"20 connections are open already\n")]
@@ -120,7 +120,7 @@ async def test_clients_that_ask_nothing_keep_nobody_out_for_long(server: Metrics
     assert (await exchange(server, b"GET /metrics"))[0][0] == b"200"
 
 
-async def test_a_stop_hangs_up(server: MetricsServer) -> None:
+async def test_stopping_the_metrics_server_closes_its_connections(server: MetricsServer) -> None:
     reader, writer = await asyncio.open_connection(server.http.host, server.http.port)
     writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
     await reader.readuntil(b"muster_up 1\n")

@@ -80,14 +80,14 @@ def test_a_large_event_is_made_in_small_pieces() -> None:
 
 
 @pytest.mark.parametrize("make", [failed, synced])
-def test_so_are_the_others_that_tell_of_many(make: Callable[[int], Event]) -> None:
+def test_other_large_events_are_made_in_small_pieces(make: Callable[[int], Event]) -> None:
     made = list(schema.pieces(make(MEMBERS), 1_000))
     assert max(len(piece or "") for piece in made) < MOST_OF_A_PIECE
     value = json.loads("".join(filter(None, made)))
     assert len(value["members" if make is failed else "synced"]) == MEMBERS
 
 
-def test_a_large_event_takes_some_turns_and_those_behind_it_wait() -> None:
+def test_a_large_event_takes_several_iterations_and_later_events_wait() -> None:
     bench = Bench()
     bench.writing.add(CREATED, 1_000)
     assert bench.kinds() == ["group_created"]
@@ -105,7 +105,7 @@ def test_a_large_event_takes_some_turns_and_those_behind_it_wait() -> None:
     assert bench.lost == []
 
 
-def test_many_that_wait_do_not_come_all_in_one_turn() -> None:
+def test_many_waiting_events_are_written_over_several_iterations() -> None:
     bench = Bench()
     bench.writing.add(large(), 1_000)
     for _ in range(100):
@@ -118,7 +118,7 @@ def test_many_that_wait_do_not_come_all_in_one_turn() -> None:
     assert not bench.writing.is_behind
 
 
-def test_short_ones_that_come_all_the_time_are_not_left_ever_further_behind() -> None:
+def test_a_steady_flow_of_short_events_is_not_delayed_without_bound() -> None:
     bench = Bench()
     bench.writing.add(large(), 1_000)
     turns = 0
@@ -131,7 +131,7 @@ def test_short_ones_that_come_all_the_time_are_not_left_ever_further_behind() ->
     assert len(bench.writing.rows) == 1 + 200 * turns
 
 
-def test_a_group_that_rebalances_faster_than_it_is_told_of_does_not_fill_the_memory() -> None:
+def test_events_of_a_group_that_rebalances_very_often_are_bounded_in_memory() -> None:
     bench = Bench()
     event = failed(MAX_ROWS_WAITING // 4)
     for _ in range(6):
@@ -144,7 +144,7 @@ def test_a_group_that_rebalances_faster_than_it_is_told_of_does_not_fill_the_mem
     assert len(bench.lost) == 2
 
 
-def test_large_metadata_is_not_encoded_and_only_its_size_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_metadata_is_reported_only_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[int] = []
 
     def encode(data: bytes, *, newline: bool) -> bytes:
@@ -165,7 +165,7 @@ def test_large_metadata_is_not_encoded_and_only_its_size_is_told(monkeypatch: py
     assert bench.lost == []
 
 
-def test_the_metadata_of_all_members_together_is_bounded() -> None:
+def test_the_metadata_of_all_members_in_an_event_is_bounded() -> None:
     fat = member()._replace(protocols=(("range", bytes(60_000)),))
     thin = member()._replace(protocols=(("range", b"thin"),))
     facts = failed(0).facts | {"members": (fat,) * 200 + (thin,)}
@@ -178,7 +178,7 @@ def test_the_metadata_of_all_members_together_is_bounded() -> None:
     assert members[199]["protocols"] == [{"name": "range", "metadata": None, "metadata_bytes": 60_000}]
 
 
-def test_many_short_ones_with_much_metadata_are_not_made_in_one_turn() -> None:
+def test_many_events_with_much_metadata_are_made_over_several_iterations() -> None:
     """A LeaveGroup of 200 bytes makes 300 members leave, and the event of each has its metadata."""
     bench = Bench()
     for _ in range(300):
@@ -195,7 +195,7 @@ def test_many_short_ones_with_much_metadata_are_not_made_in_one_turn() -> None:
     assert not bench.writing.is_behind
 
 
-def test_a_target_of_many_topics_is_told_in_steps() -> None:
+def test_the_event_of_a_target_with_many_topics_is_made_in_steps() -> None:
     topics = [number.to_bytes(16) for number in range(20_000)]
     image = TopicsImage({}, 1, {topic: f"t{number}" for number, topic in enumerate(topics)})
     changes = (("m", (), tuple((topic, (0, 1)[: 1 + number % 2]) for number, topic in enumerate(topics))),)
@@ -207,7 +207,7 @@ def test_a_target_of_many_topics_is_told_in_steps() -> None:
     assert [row["topic"] for row in value["moves"]] == sorted(f"t{number}" for number in range(20_000))[:20]
 
 
-def test_offsets_of_large_topics_are_told_in_pieces() -> None:
+def test_the_event_of_many_offsets_is_made_in_pieces() -> None:
     topics = {f"t{number}": list(range(1_500)) for number in range(40)} | {"u": [1]}
     facts: dict[str, object] = {"cause": events.ASKED, "topics": topics}
     made = list(schema.pieces(Event(events.OFFSETS_DELETED, "g", facts), 1_000))
@@ -215,7 +215,7 @@ def test_offsets_of_large_topics_are_told_in_pieces() -> None:
     assert json.loads("".join(filter(None, made)))["topics"] == topics
 
 
-def test_many_subscribed_topics_are_told_in_pieces() -> None:
+def test_the_event_of_many_subscribed_topics_is_made_in_pieces() -> None:
     topics = {f"topic-{number:05}": 1 for number in range(20_000)}
     event = completed(members=(), before={})
     made = list(schema.pieces(event._replace(facts=event.facts | {"topics": topics}), 1_000))
@@ -223,7 +223,7 @@ def test_many_subscribed_topics_are_told_in_pieces() -> None:
     assert json.loads("".join(filter(None, made)))["topics"] == topics
 
 
-def test_a_group_that_is_too_large_is_known_by_the_number_of_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_too_large_by_its_member_count_is_not_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
     def tell(*_: object) -> str:
         raise AssertionError("a member was told of")
 
@@ -234,7 +234,7 @@ def test_a_group_that_is_too_large_is_known_by_the_number_of_its_members(monkeyp
     assert not bench.writing.is_behind
 
 
-def test_what_turns_out_to_be_too_large_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_that_becomes_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "MAX_BYTES", 100_000)
     bench = Bench()
     bench.writing.add(large(300), 1_000)
@@ -245,7 +245,7 @@ def test_what_turns_out_to_be_too_large_ends_there(monkeypatch: pytest.MonkeyPat
     assert bench.kinds() == ["group_created"]
 
 
-def test_long_metadata_is_not_remembered() -> None:
+def test_long_metadata_is_not_cached() -> None:
     # else it would stay in memory when its member is long gone
     before = schema._short_protocols.cache_info().currsize
     for number in range(5):

@@ -12,7 +12,7 @@ def refusal(client: str = "c", error: int = 25, group: str = "g") -> Event:
     return Event(events.REQUEST_REFUSED, group, facts)
 
 
-def test_the_same_refusal_is_one_row_with_a_count() -> None:
+def test_equal_refusals_become_one_row_with_a_count() -> None:
     refused = RefusalCounts()
     assert refused.began_ms is None
     for at in (5, 6, 7):
@@ -42,7 +42,7 @@ def test_a_flood_of_names_does_not_fill_the_log() -> None:
     )
 
 
-def test_long_names_are_told_by_their_beginning() -> None:
+def test_long_names_in_refusals_are_shortened() -> None:
     refused = RefusalCounts()
     for end in ("x", "y"):
         refused.add(refusal(client="c" * 30_000, group="ü" * (LONGEST + 1) + end), 5)
@@ -55,7 +55,7 @@ def test_long_names_are_told_by_their_beginning() -> None:
     assert not is_cut(other["client_id"])
 
 
-def test_all_names_of_a_second_together_have_so_many_bytes() -> None:
+def test_the_names_of_refusals_in_a_second_are_bounded_in_bytes() -> None:
     refused = RefusalCounts()
     for _ in range(2):  # each second anew
         for number in range(MAX_KINDS):

@@ -49,7 +49,7 @@ def read(event: Event) -> dict[str, Any]:
     return value
 
 
-def test_a_completed_rebalance() -> None:
+def test_the_event_of_a_completed_rebalance_has_all_fields() -> None:
     value = read(completed())
     row = {"instance": None, "client_id": "c", "host": "/1.2.3.4", "session_timeout_ms": 10_000,
            "rebalance_timeout_ms": 60_000, "joined": 11, "synced": None, "heard": 12,
@@ -75,20 +75,20 @@ def test_a_completed_rebalance() -> None:
 
 
 @pytest.mark.parametrize("protocol_type", ["connect", "consumer"])
-def test_assignments_that_cannot_be_read_are_kept_as_they_are(protocol_type: str) -> None:
+def test_unreadable_assignments_are_kept_as_base64(protocol_type: str) -> None:
     value = read(completed(protocol_type, members=(member("a", b"\0"), member("b")), before={"a": b"\0"}))
     assert value["moves"] is None
     assert [one["assignment"] for one in value["members"]] == [None, None]
     assert [one["assignment_base64"] for one in value["members"]] == ["AA==", None]
 
 
-def test_what_was_before_may_be_unreadable_alone() -> None:
+def test_only_the_unreadable_previous_assignment_is_omitted() -> None:
     value = read(completed(before={"a": b"\0"}))
     assert (value["moves"], value["before"]) == (None, ["a"])
     assert value["members"][0]["assignment"] == [{"topic": "t", "partitions": [0, 1]}]
 
 
-def test_a_rebalance_without_a_trigger() -> None:
+def test_the_event_of_a_rebalance_without_a_trigger_is_valid() -> None:
     event = Event(events.REBALANCE_STARTED, "g", {"cause": events.OVER_CAPACITY, "trigger": None, "generation": 4,
                                                   "members": 9, "state": "Stable"})  # fmt: skip
     assert read(event) == {"v": 1, "kind": "rebalance_started", "group": "g", "time": 1_000, "trigger": None,
@@ -96,7 +96,7 @@ def test_a_rebalance_without_a_trigger() -> None:
                            "state": "Stable"}  # fmt: skip
 
 
-def test_a_failed_rebalance() -> None:
+def test_the_event_of_a_failed_rebalance_is_valid() -> None:
     event = Event(events.REBALANCE_FAILED, "g", {"generation": 4, "cause": events.SYNC_TIMEOUT,
                                                  "join_phase_ms": 2, "took_ms": 9,
                                                  "members": (member("a", assignment(t=[0])),)})  # fmt: skip
@@ -115,7 +115,7 @@ def test_a_failed_rebalance() -> None:
         (events.MEMBER_REPLACED, {"replaced": "old", "reason": None}),
     ],
 )
-def test_what_a_member_does(kind: str, facts: dict[str, Any]) -> None:
+def test_the_events_of_members_are_valid(kind: str, facts: dict[str, Any]) -> None:
     value = read(Event(kind, "g", {"member": member(instance="i"), **facts}))
     assert value.pop("member")["instance"] == "i"
     assert value == {"v": 1, "kind": kind, "group": "g", "time": 1_000, **facts}
@@ -125,7 +125,7 @@ NAMES = st.text(max_size=20)
 
 
 @given(group=NAMES, name=NAMES, client=NAMES, host=NAMES, instance=st.none() | NAMES, metadata=st.binary(max_size=9))
-def test_whatever_a_client_calls_itself_the_value_is_json(
+def test_an_event_is_valid_json_for_any_client_name(
     group: str, name: str, client: str, host: str, instance: str | None, metadata: bytes
 ) -> None:
     who = MemberFacts(name, instance, client, host, 1, 2, ((name, metadata),), None, None, None, b"")
@@ -137,7 +137,7 @@ def test_whatever_a_client_calls_itself_the_value_is_json(
     )  # fmt: skip
 
 
-def test_an_event_that_is_no_cores() -> None:
+def test_an_event_of_the_shard_is_valid() -> None:
     value = json.loads(schema.plain_json("shard_loaded", None, 7, {"groups": 3}))
     assert value == {"v": 1, "kind": "shard_loaded", "group": None, "time": 7, "groups": 3}
 

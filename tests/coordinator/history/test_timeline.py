@@ -41,7 +41,7 @@ def timeline() -> Timeline:
     return Timeline(UTC, dates=False)
 
 
-def test_a_rebalance_is_one_line(timeline: Timeline) -> None:
+def test_the_timeline_shows_a_rebalance_in_one_line(timeline: Timeline) -> None:
     gone = facts("c2")
     assert timeline.feed(value(events.MEMBER_EXPIRED, member=gone)) == [
         "12:03:07 member c2-9458435d… (client payments-2, 127.0.0.1) sent no heartbeat for 10 s and was removed"
@@ -53,7 +53,7 @@ def test_a_rebalance_is_one_line(timeline: Timeline) -> None:
     ]
 
 
-def test_who_left_an_empty_group(timeline: Timeline) -> None:
+def test_the_timeline_shows_the_member_that_left_an_empty_group(timeline: Timeline) -> None:
     emptied = value(events.GROUP_EMPTIED, generation=3, took_ms=0)
     assert timeline.feed(emptied) == ["12:03:07 the group is empty (generation 3)"]
     timeline.feed(value(events.MEMBER_LEFT, member=facts("a"), reason="bye"))
@@ -71,7 +71,7 @@ def test_who_left_an_empty_group(timeline: Timeline) -> None:
     assert everything.feed(emptied) == ["12:03:07 the group is empty (generation 3)"]
 
 
-def test_who_else_came_and_went_is_part_of_it(timeline: Timeline) -> None:
+def test_the_line_of_a_rebalance_names_other_members_that_joined_and_left(timeline: Timeline) -> None:
     for name in ("a", "b", "c"):
         assert (
             timeline.feed(value(events.MEMBER_JOINED, member=facts(name), protocol_type="consumer", reason=None)) == []
@@ -84,14 +84,14 @@ def test_who_else_came_and_went_is_part_of_it(timeline: Timeline) -> None:
     assert "more" not in line
 
 
-def test_without_a_trigger(timeline: Timeline) -> None:
+def test_the_line_of_a_rebalance_without_a_trigger_names_its_cause(timeline: Timeline) -> None:
     (line,) = timeline.feed(done(cause=events.OVER_CAPACITY, trigger=None, protocol_type="connect"))
     assert "3 ms: the group was loaded with more members than group.max.size; 2 members, range" in line
     (line,) = timeline.feed(done(cause=events.SESSION_EXPIRED, trigger=None))
     assert ": sent no heartbeat for its session timeout;" in line
 
 
-def test_the_day_is_told_when_it_changes() -> None:
+def test_the_timeline_shows_the_day_when_it_changes() -> None:
     timeline = Timeline(UTC)
     assert timeline.feed(value(events.GROUP_CREATED)) == ["--- 2023-11-15", "12:03:07 the group was created"]
     assert timeline.feed(value(events.GROUP_CREATED)) == ["12:03:07 the group was created"]
@@ -147,7 +147,7 @@ SHELL: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def test_every_kind_has_its_words() -> None:
+def test_every_kind_of_event_has_a_line() -> None:
     timeline = Timeline(UTC, dates=False, everything=True)
     told = {kind: timeline.feed(value(kind, **given)) for kind, given in EXAMPLES.items()}
     told |= {kind: timeline.feed({"kind": kind, "group": "g", "time": NOON, **given}) for kind, given in SHELL.items()}
@@ -191,13 +191,13 @@ def test_every_kind_has_its_words() -> None:
     assert words["member_replaced"].endswith("came back as m-9458435d…; old is fenced")
 
 
-def test_kinds_of_a_later_version_are_passed_over() -> None:
+def test_unknown_kinds_of_events_are_skipped() -> None:
     later = {"v": 1, "kind": "moon_rose", "group": "g", "time": NOON}
     assert Timeline(UTC, dates=False).feed(later) == []
     assert Timeline(UTC, dates=False, everything=True).feed(later) == ["12:03:07 moon rose"]
 
 
-def test_names_are_short_enough_to_read() -> None:
+def test_long_names_and_durations_are_shown_short() -> None:
     assert short("rWd3UKo9T5K5L+2EpPywVw") == "rWd3UKo9…"
     assert short(f"consumer-orders-1-{UUID}") == "consumer-orders-1-9458435d…"
     assert short("m") == "m"
@@ -208,12 +208,12 @@ def test_names_are_short_enough_to_read() -> None:
     ]  # fmt: skip
 
 
-def test_a_flood_of_refusals() -> None:
+def test_the_timeline_counts_refusals() -> None:
     flood = {"kind": "requests_refused", "time": NOON, "api": None, "count": 50}
     assert Timeline(UTC, dates=False).feed(flood) == ["12:03:07 50 more requests were refused, of many clients"]
 
 
-def test_a_rebalance_that_was_asked_for_has_no_member_to_name() -> None:
+def test_the_line_of_a_requested_rebalance_names_no_member() -> None:
     started = value(events.REBALANCE_STARTED, **{**EXAMPLES[events.REBALANCE_STARTED], "cause": events.ASKED})
     assert Timeline(UTC, dates=False, everything=True).feed(started) == [
         "12:03:07 a rebalance begins in Stable: it was asked for"

@@ -14,7 +14,7 @@ def end(kind: str = events.TRANSACTION_COMMITTED, *, group: str = "g", epoch: in
     return Event(kind, group, facts)
 
 
-def test_one_event_for_each_group_producer_and_outcome() -> None:
+def test_ended_transactions_are_one_event_for_each_group_producer_and_outcome() -> None:
     counts = TransactionCounts()
     ends = end(), end(epoch=1), end(events.TRANSACTION_ABORTED), end(epoch=2), end(group="h", producer_id=8)
     for at, event in enumerate(ends, 5):
@@ -30,7 +30,7 @@ def test_one_event_for_each_group_producer_and_outcome() -> None:
     assert (counts.began_ms, list(counts.take())) == (None, [])
 
 
-def test_the_journal_writes_them_after_a_second() -> None:
+def test_counts_of_ended_transactions_are_written_after_a_second() -> None:
     bench = Bench()
     bench.tell(end(), end(epoch=1))
     bench.advance(999)
@@ -46,7 +46,7 @@ def test_the_journal_writes_them_after_a_second() -> None:
     assert len(bench.told()) == 3
 
 
-def test_very_many_groups_do_not_wait() -> None:
+def test_counts_of_very_many_groups_are_written_at_once() -> None:
     bench = Bench()
     bench.log.most_bytes = 1_000_000
     bench.tell(*(end(group=str(number)) for number in range(MAX_TRANSACTION_COUNTS)))

@@ -48,7 +48,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_events_are_gathered_for_a_moment_and_keep_their_order(bench: Bench) -> None:
+def test_transaction_events_are_gathered_shortly_and_keep_their_order(bench: Bench) -> None:
     bench.tell(begun(), added({"orders": [0]}))
     bench.clock.advance(LATEST_MS - 1)
     assert bench.rows == []
@@ -64,14 +64,14 @@ def test_events_are_gathered_for_a_moment_and_keep_their_order(bench: Bench) -> 
     assert bench.batches == 2
 
 
-def test_many_events_do_not_wait(bench: Bench) -> None:
+def test_many_transaction_events_are_written_at_once(bench: Bench) -> None:
     bench.tell(*[begun()] * MAX_WAITING)
     assert len(bench.rows) == MAX_WAITING
     bench.clock.advance(LATEST_MS)  # the timer finds nothing
     assert bench.batches == 1
 
 
-def test_neither_do_those_that_name_many_partitions(bench: Bench) -> None:
+def test_transaction_events_with_many_partitions_are_written_at_once(bench: Bench) -> None:
     bench.tell(begun(), added({"orders": list(range(MAX_WAITING))}), begun())
     assert len(bench.rows) == 2
 
@@ -90,7 +90,7 @@ def test_fenced_and_refused_requests_are_counted_for_a_second(bench: Bench) -> N
     ]  # fmt: skip
 
 
-def test_each_is_told_at_the_time_of_its_own_first_refusal(bench: Bench) -> None:
+def test_counted_refusals_have_the_time_of_their_first_one(bench: Bench) -> None:
     began = bench.clock.now().wall_ms
     bench.tell(fenced(client="a"))
     bench.clock.advance(400)
@@ -100,7 +100,7 @@ def test_each_is_told_at_the_time_of_its_own_first_refusal(bench: Bench) -> None
     assert times == {"a": 0, "b": 400}
 
 
-def test_a_flood_of_refusals_is_a_number(bench: Bench) -> None:
+def test_a_flood_of_refusals_becomes_one_count(bench: Bench) -> None:
     bench.tell(*(fenced(client=str(number)) for number in range(1_000)))
     bench.journal.close()
     assert len(bench.rows) == 101
@@ -108,7 +108,7 @@ def test_a_flood_of_refusals_is_a_number(bench: Bench) -> None:
     assert (key, last["kind"], last["transactional_id"], last["count"]) == (None, "requests_refused", None, 900)
 
 
-def test_a_log_that_fails_costs_events_and_nothing_else(bench: Bench) -> None:
+def test_a_failing_transaction_event_log_loses_only_events(bench: Bench) -> None:
     bench.fails = True
     with capture_logs() as lines:
         bench.tell(begun())
@@ -122,7 +122,7 @@ def test_a_log_that_fails_costs_events_and_nothing_else(bench: Bench) -> None:
     assert lines[1]["lost"] == 1
 
 
-def test_a_load_is_told_and_what_waits_at_the_end_is_written(bench: Bench) -> None:
+def test_a_load_has_an_event_and_waiting_events_are_written_at_the_end(bench: Bench) -> None:
     logged: list[Event] = []
     observers = TransactionObservers(bench.journal, logged.extend)
     observers.loaded(bench.clock.now(), transactional_ids=3, records=9, took_ms=4)
@@ -136,7 +136,7 @@ def test_a_load_is_told_and_what_waits_at_the_end_is_written(bench: Bench) -> No
     assert len(bench.rows) == 3
 
 
-def test_without_a_journal_only_the_log_is_told() -> None:
+def test_transaction_events_go_to_the_log_only_without_a_journal() -> None:
     logged: list[Event] = []
     observers = TransactionObservers(None, logged.extend)
     now = ManualClock().now()
@@ -146,7 +146,7 @@ def test_without_a_journal_only_the_log_is_told() -> None:
     assert len(logged) == 1
 
 
-def test_the_next_leader_writes_what_waits_when_a_partition_moves(bench: Bench) -> None:
+def test_waiting_transaction_events_are_written_by_the_next_leader(bench: Bench) -> None:
     bench.tell(begun(), refused())
     bench.fails = True  # its log is about to be closed
 

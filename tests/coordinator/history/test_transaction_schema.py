@@ -41,18 +41,18 @@ def test_every_field_of_every_kind_is_in_the_docs(event: Event) -> None:
     assert set(value) <= set(re.findall("`([a-z_]+)`", row))
 
 
-def test_very_many_partitions_are_a_number() -> None:
+def test_very_many_partitions_are_shown_as_a_number() -> None:
     value = json.loads(transaction_json(happened.added({"orders": list(range(MAX_PARTITIONS + 1))}), 5))
     assert (value["topics"], value["partitions"]) == (None, MAX_PARTITIONS + 1)
     value = json.loads(transaction_json(happened.ended(), 5))
     assert (value["topics"]["orders"], value["partitions"]) == ([0, 2], 3)
 
 
-def test_every_kind_is_told() -> None:
+def test_every_kind_of_transaction_event_is_written() -> None:
     assert {one.kind for one in EACH} | COUNTED == set(events.KINDS)
 
 
-def test_names_in_any_script_and_none_at_all() -> None:
+def test_transaction_events_are_valid_for_any_name() -> None:
     event = Event(events.BEGUN, 'ü"\ud800', 1, 2, {})
     assert json.loads(transaction_json(Event(events.BEGUN, 'ü"', 1, 2, {}), 5))["transactional_id"] == 'ü"'
     assert transaction_json(event._replace(facts={"start_ms": 3}), 5).endswith(b',"began":3}')
@@ -60,7 +60,7 @@ def test_names_in_any_script_and_none_at_all() -> None:
 
 
 @pytest.mark.parametrize("event", EACH, ids=lambda event: event.kind)
-def test_the_text_is_what_a_general_encoder_makes(event: Event) -> None:
+def test_the_json_text_equals_a_general_encoders(event: Event) -> None:
     text = transaction_json(event, 5)
     assert text == json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":")).encode()
     facts = json.loads(text)

@@ -18,7 +18,7 @@ def lines(*happened: Event, everything: bool = False, open_at: int | None = None
     return told if open_at is None else told + timeline.end(open_at)
 
 
-def test_a_transaction_is_one_line() -> None:
+def test_the_timeline_shows_a_transaction_in_one_line() -> None:
     assert lines(initialized(), begun(), added({"orders": [0, 2]}), ending(), ended()) == [
         "--- 2023-11-14",
         "22:13:20 producer 4000 epoch 0 (client c, 127.0.0.1) began: the id is new",
@@ -26,13 +26,13 @@ def test_a_transaction_is_one_line() -> None:
     ]
 
 
-def test_whose_offsets_they_are() -> None:
+def test_the_timeline_names_the_group_of_committed_offsets() -> None:
     timeline = TransactionTimeline(UTC, dates=False, groups=lambda value: ["g", value["kind"]])
     (line,) = timeline.feed(json.loads(transaction_json(ended(), START)))
     assert "; orders:0,2, offsets of g, transaction_committed; producer" in line
 
 
-def test_with_every_step() -> None:
+def test_the_full_timeline_shows_every_step_of_a_transaction() -> None:
     told = lines(begun(), added({"orders": [0, 2]}), ending(), ending(events.TIMED_OUT, is_committed=False),
                  everything=True)  # fmt: skip
     assert told[1:] == [
@@ -44,7 +44,7 @@ def test_with_every_step() -> None:
     ]
 
 
-def test_why_a_transaction_was_aborted() -> None:
+def test_the_timeline_says_why_a_transaction_was_aborted() -> None:
     told = lines(
         ended(events.ABORTED),
         ended(events.ABORTED, events.TIMED_OUT),
@@ -60,7 +60,7 @@ def test_why_a_transaction_was_aborted() -> None:
     ]
 
 
-def test_who_has_the_id() -> None:
+def test_the_timeline_says_which_producer_has_the_id() -> None:
     told = lines(initialized(events.NEW_PRODUCER, fenced=(4000, 0), epoch=1), initialized(events.NEW_PRODUCER),
                  initialized(events.SAME_PRODUCER), expired())  # fmt: skip
     assert told[1:] == [
@@ -71,13 +71,13 @@ def test_who_has_the_id() -> None:
     ]
 
 
-def test_what_is_open_at_the_end() -> None:
+def test_the_timeline_shows_transactions_that_are_still_open() -> None:
     told = lines(begun(), added({"orders": [0, 2]}), open_at=START + 5_000)
     assert told == ["22:13:20 a transaction is open, for 5 s of at most 1 min 0 s: 2 partitions"]
     assert lines(begun(), ended(), open_at=START)[1:] == lines(ended())[1:]
 
 
-def test_what_the_journal_counts() -> None:
+def test_the_timeline_shows_counted_refusals() -> None:
     counted = {
         "producer_id": 4000, "producer_epoch": 0, "api": "EndTxn", "error": "PRODUCER_FENCED", "client_id": "c",
         "host": "/h", "count": 2, "current_producer_id": 4000, "current_producer_epoch": 1,
@@ -97,7 +97,7 @@ def test_what_the_journal_counts() -> None:
     assert said("of_tomorrow", {}) == "of tomorrow"
 
 
-def test_many_topics_are_counted() -> None:
+def test_the_timeline_counts_many_topics() -> None:
     topics = {f"t{number}": [1, 0] for number in range(6)}
     assert places(topics) == "t0:0,1, t1:0,1, t2:0,1, t3:0,1, 2 more topics"
     assert (places({}), places(None)) == ("nothing", "very many partitions")

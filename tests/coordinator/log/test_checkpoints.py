@@ -10,7 +10,7 @@ from tests.coordinator.log.support import GOLDEN
 KAFKA = GOLDEN / "kafka-log"
 
 
-def test_kafkas_own_files_are_understood() -> None:
+def test_kafkas_checkpoint_files_are_read() -> None:
     name = checkpoints.RECOVERY_POINTS
     data = (KAFKA / name).read_bytes()
     assert checkpoints.decode_offsets(name, data) == {
@@ -33,18 +33,18 @@ def test_kafkas_own_files_are_understood() -> None:
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from(["a", "b.c", "d-1"]), st.integers(0, 99)), st.integers(0, 2**63 - 1)))
-def test_offsets_come_back(offsets: dict[tuple[str, int], int]) -> None:
+def test_encoded_offsets_are_decoded_again(offsets: dict[tuple[str, int], int]) -> None:
     assert checkpoints.decode_offsets("", checkpoints.encode_offsets(offsets)) == offsets
 
 
 @given(st.binary(min_size=16, max_size=16))
-def test_uuids_come_back(topic_id: bytes) -> None:
+def test_encoded_uuids_are_decoded_again(topic_id: bytes) -> None:
     text = checkpoints.encode_uuid(topic_id)
     assert len(text) == 22
     assert checkpoints.decode_uuid(text) == topic_id
 
 
-def test_a_known_uuid() -> None:
+def test_a_uuid_has_kafkas_text() -> None:
     # Kafka's Uuid.METADATA_TOPIC_ID is (0, 1)
     assert checkpoints.encode_uuid(uuid.UUID(int=1).bytes) == "AAAAAAAAAAAAAAAAAAAAAQ"
 
@@ -75,7 +75,7 @@ def test_malformed_offset_checkpoints_name_the_file(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"0\n1\n5\n", b"0\n1\na b\n", b"0\n1\n1 2 3\n"])
-def test_malformed_epoch_checkpoints(data: bytes) -> None:
+def test_malformed_epoch_checkpoints_are_refused(data: bytes) -> None:
     with pytest.raises(MalformedCheckpoint, match="some/file"):
         checkpoints.decode_epochs("some/file", data)
 
@@ -84,6 +84,6 @@ def test_malformed_epoch_checkpoints(data: bytes) -> None:
     "data",
     [b"", b"version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n", b"version: 0\n", b"version: 0\ntopic_id: AA\n", b"x\n"],
 )
-def test_malformed_partition_metadata(data: bytes) -> None:
+def test_malformed_partition_metadata_is_refused(data: bytes) -> None:
     with pytest.raises(MalformedCheckpoint, match="some/file"):
         checkpoints.decode_topic_id("some/file", data)

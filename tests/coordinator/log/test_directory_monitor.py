@@ -53,7 +53,7 @@ def replaced(root: Path) -> None:
 
 @pytest.mark.parametrize("synced", [True, False])
 @pytest.mark.parametrize("away", [removed, moved, replaced])
-def test_every_log_goes_offline_with_the_directory_and_that_is_said_once(
+def test_every_log_goes_offline_with_its_directory_in_one_log_line(
     tmp_path: Path, away: Callable[[Path], None], synced: bool
 ) -> None:
     running = Running(tmp_path / "data")
@@ -94,7 +94,7 @@ def test_a_sync_acknowledges_nothing_once_the_directory_is_gone(tmp_path: Path, 
     running.manager.close()
 
 
-def test_many_logs_in_one_sync_hear_of_it_too(tmp_path: Path) -> None:
+def test_a_sync_of_many_logs_fails_when_the_directory_is_gone(tmp_path: Path) -> None:
     running = Running(tmp_path / "data")
     running.later.share(lambda: None)
     running.manager.share_sync(lambda: None, running.later.clock)
@@ -111,7 +111,7 @@ def test_many_logs_in_one_sync_hear_of_it_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("synced", [True, False])
 @pytest.mark.parametrize("away", [moved, replaced])
-def test_what_comes_back_goes_on(tmp_path: Path, away: Callable[[Path], None], synced: bool) -> None:
+def test_logs_continue_when_the_directory_returns(tmp_path: Path, away: Callable[[Path], None], synced: bool) -> None:
     running = Running(tmp_path / "data")
     log = running.log(synced=synced)
     log.append(0, batch(b"before"), wall_ms=NOW)
@@ -154,7 +154,7 @@ def test_a_log_whose_files_were_removed_stays_offline(tmp_path: Path, synced: bo
     running.manager.close()
 
 
-def test_a_few_logs_are_looked_at_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_monitor_checks_a_few_logs_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "LOGS_EACH", 3)
     running = Running(tmp_path / "data")
     logs = [running.log(index, synced=False) for index in range(5)]
@@ -166,7 +166,7 @@ def test_a_few_logs_are_looked_at_each_time(tmp_path: Path, monkeypatch: pytest.
     running.manager.close()
 
 
-def test_a_log_that_goes_on_in_a_new_segment_is_not_taken_for_removed(tmp_path: Path) -> None:
+def test_a_log_with_a_new_segment_is_not_treated_as_removed(tmp_path: Path) -> None:
     running = Running(tmp_path / "data")
     log = running.log(synced=True)
     log.append(0, batch(b"x"), wall_ms=NOW)
@@ -177,7 +177,7 @@ def test_a_log_that_goes_on_in_a_new_segment_is_not_taken_for_removed(tmp_path: 
     running.manager.close()
 
 
-def test_nobody_looks_after_the_end(tmp_path: Path) -> None:
+def test_the_monitor_does_nothing_after_the_end(tmp_path: Path) -> None:
     running = Running(tmp_path / "data")
     running.clock.advance(CHECK_EVERY_MS)
     running.monitor.stop()

@@ -47,7 +47,7 @@ def test_waiters_are_released_in_the_order_of_positions() -> None:
 # -- the page cache's promise
 
 
-def test_without_waiting_for_syncs_what_is_written_is_durable() -> None:
+def test_written_records_are_durable_if_syncs_are_not_waited_for() -> None:
     later, calls = PendingResult(), Calls()
     log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=SMALL)
     list(fill(log, 3))
@@ -59,7 +59,7 @@ def test_without_waiting_for_syncs_what_is_written_is_durable() -> None:
 # -- the disk's promise
 
 
-def test_a_sync_is_shared_by_all_that_wait() -> None:
+def test_one_sync_serves_all_waiting_callers() -> None:
     later, calls = PendingResult(), Calls()
     log = synced_log(later)
     seen: list[int] = []
@@ -97,7 +97,7 @@ def test_a_rolled_segment_is_synced_with_the_new_one() -> None:
     assert log.recovery_point == 60
 
 
-def test_rolling_moves_the_recovery_point_also_under_the_page_caches_promise() -> None:
+def test_rolling_moves_the_recovery_point_also_without_waiting_for_syncs() -> None:
     later = PendingResult()
     log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=SMALL)
     list(fill(log, 60))
@@ -106,7 +106,7 @@ def test_rolling_moves_the_recovery_point_also_under_the_page_caches_promise() -
     assert log.recovery_point <= 60
 
 
-def test_who_is_acknowledged_waits_for_the_sync_that_flush_messages_demands() -> None:
+def test_an_acknowledgement_waits_for_the_sync_of_flush_messages() -> None:
     later, calls = PendingResult(), Calls()
     log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=replace(SMALL, flush_messages=2))
     list(fill(log, 1))
@@ -131,7 +131,7 @@ def test_who_is_acknowledged_waits_for_the_sync_that_flush_messages_demands() ->
     assert calls[4:] == [("sixth", None)]
 
 
-def test_what_must_be_on_the_disk_waits_for_a_sync_though_the_page_cache_is_all_that_is_promised() -> None:
+def test_records_that_must_be_on_disk_wait_for_a_sync_in_every_mode() -> None:
     later, calls = PendingResult(), Calls()
     log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=SMALL)
     list(fill(log, 2))
@@ -151,7 +151,7 @@ def test_what_must_be_on_the_disk_waits_for_a_sync_though_the_page_cache_is_all_
 
 
 @pytest.mark.parametrize("how", ["sync", "closed"])
-def test_a_sync_that_flush_messages_demands_and_that_fails_acknowledges_nothing(how: str) -> None:
+def test_a_failed_sync_of_flush_messages_acknowledges_nothing(how: str) -> None:
     later, calls = PendingResult(), Calls()
     manager = manage(MemoryStorage(), sync=later.sync)
     log = manager.open_log("t", 0, config=replace(SMALL, flush_messages=1))
@@ -182,7 +182,7 @@ def test_flush_messages_asks_for_a_sync() -> None:
     assert log.recovery_point == 3
 
 
-def test_what_is_cut_off_during_a_sync_is_not_durable_by_it() -> None:
+def test_records_truncated_during_a_sync_are_not_durable() -> None:
     later, calls = PendingResult(), Calls()
     log = synced_log(later)
     list(fill(log, 4))
@@ -197,7 +197,7 @@ def test_what_is_cut_off_during_a_sync_is_not_durable_by_it() -> None:
     assert log.durable_offset == 6
 
 
-def test_flush_releases_those_that_wait() -> None:
+def test_a_flush_releases_waiting_callers() -> None:
     later, calls = PendingResult(), Calls()
     log = synced_log(later)
     list(fill(log, 2))
@@ -208,7 +208,7 @@ def test_flush_releases_those_that_wait() -> None:
     assert len(calls) == 1
 
 
-def test_closing_makes_all_durable_abandoning_tells_those_that_wait() -> None:
+def test_closing_syncs_a_log_and_abandoning_fails_its_waiting_callers() -> None:
     for clean in (True, False):
         later, calls = PendingResult(), Calls()
         log = synced_log(later)
@@ -268,7 +268,7 @@ class FailingStorage(MemoryStorage):
 
 
 @pytest.mark.parametrize("size", [10, 40_000])
-def test_a_failed_write_takes_the_log_offline_and_reopening_goes_on(size: int) -> None:
+def test_a_failed_write_takes_the_log_offline_until_it_is_reopened(size: int) -> None:
     storage = FailingStorage()
     manager = manage(storage)
     log = manager.open_log("t", 0)
@@ -312,7 +312,7 @@ def test_a_failed_sync_acknowledges_nothing() -> None:
     assert again.end_offset == again.durable_offset == 0
 
 
-def test_a_log_that_was_opened_anew_is_synced_by_itself_alone() -> None:
+def test_a_reopened_log_is_not_made_durable_by_an_old_sync() -> None:
     later, calls, storage = PendingResult(), Calls(), FailingStorage()
     manager = manage(storage, sync=later.sync)
     log = manager.open_log("t", 0, wait_for_sync=True)
@@ -328,7 +328,7 @@ def test_a_log_that_was_opened_anew_is_synced_by_itself_alone() -> None:
     assert [(name, type(outcome)) for name, outcome in calls] == [("a", LogOffline), ("b", type(None))]
 
 
-def test_what_a_killed_process_left_counts_once_it_is_synced() -> None:
+def test_records_of_a_killed_process_are_durable_after_the_first_sync() -> None:
     later, calls, storage = PendingResult(), Calls(), FailingStorage()
     manager = manage(storage, sync=later.sync)
     list(fill(manager.open_log("t", 0, wait_for_sync=True), 3))
@@ -344,7 +344,7 @@ def test_what_a_killed_process_left_counts_once_it_is_synced() -> None:
     assert log.durable_offset == 3
 
 
-def test_what_was_there_at_the_start_is_kept_when_the_first_sync_fails() -> None:
+def test_records_found_at_the_start_are_kept_if_the_first_sync_fails() -> None:
     later, calls, storage = PendingResult(), Calls(), FailingStorage()
     manager = manage(storage, sync=later.sync)
     kept = list(fill(manager.open_log("t", 0, wait_for_sync=True), 3))
@@ -377,7 +377,7 @@ def test_a_failed_flush_makes_the_stop_unclean() -> None:
     assert not storage.locked
 
 
-def test_a_failed_read_says_where() -> None:
+def test_the_error_of_a_failed_read_names_the_place() -> None:
     storage = FailingStorage()
     log = manage(storage).open_log("t", 0)
     list(fill(log, 2))
@@ -402,7 +402,7 @@ def test_a_failed_roll_takes_the_log_offline(monkeypatch: pytest.MonkeyPatch) ->
         log.append(0, batch(b"x"), wall_ms=NOW)
 
 
-def test_an_epoch_that_cannot_be_noted_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_epoch_that_cannot_be_written_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = MemoryStorage()
     log = manage(storage).open_log("t", 0, config=SMALL)
     monkeypatch.setattr(storage, "save", lambda *args, **more: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
@@ -414,7 +414,7 @@ def test_an_epoch_that_cannot_be_noted_does_not_begin(monkeypatch: pytest.Monkey
 # -- real threads and a real loop
 
 
-async def test_syncs_run_in_threads_and_are_heard_of_on_the_loop(tmp_path: Path) -> None:
+async def test_syncs_run_in_threads_and_report_on_the_event_loop(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     sync = SharedSync(loop.call_soon_threadsafe)
     log = manage(FileStorage(tmp_path), sync=sync).open_log("t", 0, wait_for_sync=True)
@@ -428,7 +428,7 @@ async def test_syncs_run_in_threads_and_are_heard_of_on_the_loop(tmp_path: Path)
     sync.close()
 
 
-async def test_an_outcome_after_the_loops_end_hurts_nobody(tmp_path: Path) -> None:
+async def test_the_result_of_a_sync_after_the_loops_end_is_ignored(tmp_path: Path) -> None:
     def closed(callback: object) -> None:
         raise RuntimeError("Event loop is closed")
 
@@ -439,7 +439,7 @@ async def test_an_outcome_after_the_loops_end_hurts_nobody(tmp_path: Path) -> No
     assert ran.is_set()
 
 
-def test_outcomes_of_syncs_reach_the_loop_together_and_a_fault_in_one_keeps_no_other() -> None:
+def test_results_of_syncs_are_delivered_together_and_a_fault_in_one_stops_no_other() -> None:
     later, told = PendingResult(), []
 
     def fail(_: OSError | None) -> None:
@@ -471,7 +471,7 @@ class TestManyAtOnce:
             later.sync.sync(lambda asked=asked: asked)
         return done
 
-    def test_few_are_synced_one_by_one_and_fail_one_by_one(self) -> None:
+    def test_few_files_are_synced_and_fail_separately(self) -> None:
         later, told, all_of_them = PendingResult(), [], []
         later.share(lambda: all_of_them.append(1))
         done = self.asked(later, told, "ab", bad="a")
@@ -479,7 +479,7 @@ class TestManyAtOnce:
         assert (done, all_of_them) == (["a", "b"], [])
         assert [(name, failure is not None) for name, failure in told] == [("a", True), ("b", False)]
 
-    def test_many_share_one(self) -> None:
+    def test_many_files_share_one_filesystem_sync(self) -> None:
         later, told, all_of_them = PendingResult(), [], []
         later.share(lambda: all_of_them.append(1))
         done = self.asked(later, told, "abcd")
@@ -487,7 +487,7 @@ class TestManyAtOnce:
         assert (done, all_of_them) == ([], [1])
         assert told == [(name, None) for name in "abcd"]
 
-    def test_its_failure_is_the_failure_of_all(self) -> None:
+    def test_a_failed_filesystem_sync_fails_all_its_files(self) -> None:
         later, told = PendingResult(), []
 
         def fail() -> None:
@@ -498,7 +498,7 @@ class TestManyAtOnce:
         later.settle()
         assert [(name, type(failure)) for name, failure in told] == [(name, OSError) for name in "abc"]
 
-    def test_whoever_comes_during_a_round_is_in_the_next(self) -> None:
+    def test_a_file_added_during_a_sync_round_is_in_the_next_round(self) -> None:
         later, told, all_of_them = PendingResult(), [], []
         later.share(lambda: all_of_them.append(len(told)))
         self.asked(later, told, "abc")
@@ -515,7 +515,7 @@ class TestManyAtOnce:
         later.settle()
         assert told[-1] == ("h", None)
 
-    def test_whoever_comes_during_a_round_that_fails_fails_with_it(self) -> None:
+    def test_a_file_added_during_a_failing_sync_round_fails_too(self) -> None:
         # the system tells of a failed write once, whosever it was
         later, told, outcomes = PendingResult(), [], iter([OSError(errno.EIO, "Input/output error"), None])
 
@@ -534,7 +534,7 @@ class TestManyAtOnce:
         later.settle()
         assert told[6:] == [(name, None) for name in "ghi"]
 
-    def test_a_round_waits_for_those_that_are_just_coming(self) -> None:
+    def test_a_sync_round_waits_shortly_for_further_files(self) -> None:
         later, told, all_of_them = PendingResult(), [], []
         later.share(lambda: all_of_them.append(len(told)))
         for names in ("ab", "c", "", "d", ""):
@@ -547,7 +547,7 @@ class TestManyAtOnce:
         assert all_of_them == [0]
         assert [name for name, _ in told] == list("abcd")
 
-    def test_but_not_for_long(self) -> None:
+    def test_a_sync_round_waits_for_further_files_only_shortly(self) -> None:
         later, told, all_of_them = PendingResult(), [], []
         later.share(lambda: all_of_them.append(len(told)))
         for turn in range(GATHER_MS):
@@ -559,7 +559,7 @@ class TestManyAtOnce:
         later.deliver()
         assert len(later.jobs) == 1
 
-    def test_what_is_written_until_it_begins_is_synced_with_it(self) -> None:
+    def test_writes_before_the_start_of_a_sync_are_included(self) -> None:
         later, calls = PendingResult(), Calls()
         later.share(lambda: None)
         log = synced_log(later)
@@ -578,7 +578,7 @@ class TestManyAtOnce:
         later.settle()
         assert [name for name, _ in calls] == ["a", "b", "c"]
 
-    def test_nothing_begins_after_the_end(self) -> None:
+    def test_no_sync_begins_after_the_end(self) -> None:
         later, told = PendingResult(), []
         later.share(lambda: None)
         done = self.asked(later, told, "a")

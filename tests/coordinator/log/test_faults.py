@@ -96,7 +96,7 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged_as_synced(block: int) -
         check(history, everything(log), log.end_offset)
 
 
-def test_what_is_acknowledged_first_is_in_a_directory_that_lasts() -> None:
+def test_the_directory_of_a_new_log_is_synced_before_its_first_acknowledgement() -> None:
     synced: list[str] = []
 
     class Noting(MemoryStorage):
@@ -114,7 +114,7 @@ def test_what_is_acknowledged_first_is_in_a_directory_that_lasts() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_clean_stop_is_over_once_the_next_process_writes(seed: int) -> None:
+def test_the_mark_of_a_clean_stop_is_gone_once_the_next_process_writes(seed: int) -> None:
     """A power cut may bring back a name that was removed and not synced: the note of the stop before."""
     first = FaultyStorage(seed, 1_000)
     manager = manage(first)
@@ -130,7 +130,7 @@ def test_a_clean_stop_is_over_once_the_next_process_writes(seed: int) -> None:
 
 @pytest.mark.parametrize("is_begun", [False, True])
 @pytest.mark.parametrize("seed", range(10))
-def test_a_clean_stop_is_only_noted_when_new_folders_would_survive_a_power_cut(seed: int, *, is_begun: bool) -> None:
+def test_a_clean_stop_is_marked_only_after_new_folders_are_synced(seed: int, *, is_begun: bool) -> None:
     later = PendingResult()
     disk = FaultyStorage(seed, 1_000)
     manager = manage(disk, sync=later.sync)
@@ -146,7 +146,7 @@ def test_a_clean_stop_is_only_noted_when_new_folders_would_survive_a_power_cut(s
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_a_clean_stop_noted_survives_a_power_cut(seed: int) -> None:
+def test_checkpoints_of_a_clean_stop_survive_a_power_cut(seed: int) -> None:
     """Records that a client has deleted do not come back."""
     disk = FaultyStorage(seed, 1_000)
     manager = manage(disk)
@@ -160,7 +160,7 @@ def test_what_a_clean_stop_noted_survives_a_power_cut(seed: int) -> None:
     assert again.open_log("t", 0, config=CONFIG).start_offset == 2
 
 
-def test_after_a_failed_sync_of_new_folders_no_stop_is_a_clean_one() -> None:
+def test_no_stop_is_clean_after_a_failed_sync_of_new_folders() -> None:
     later, failures = PendingResult(), []
     disk = FaultyStorage(1, 1_000)
     manager = manage(disk, sync=later.sync)

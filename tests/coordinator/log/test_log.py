@@ -30,7 +30,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> UnifiedLog:
 # -- appending
 
 
-def test_offsets_follow_one_another(log: UnifiedLog) -> None:
+def test_appended_records_get_consecutive_offsets(log: UnifiedLog) -> None:
     assert (log.start_offset, log.end_offset, log.durable_offset) == (0, 0, 0)
     assert log.append(0, batch(b"a", b"b"), wall_ms=NOW) == (0, 1, -1, 0)
     assert log.append(0, batch(b"c"), wall_ms=NOW) == (2, 2, -1, 0)
@@ -40,7 +40,7 @@ def test_offsets_follow_one_another(log: UnifiedLog) -> None:
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 @pytest.mark.parametrize("size", [10, 100_000])
-def test_any_buffer_is_stored_as_it_came_but_for_its_stamp(log: UnifiedLog, kind: type, size: int) -> None:
+def test_any_buffer_is_stored_unchanged_except_for_its_stamp(log: UnifiedLog, kind: type, size: int) -> None:
     log.config = LogConfig()
     log.append(0, batch(b"first"), wall_ms=NOW)
     source = bytes(batch(b"x" * size, b"y", producer_id=5, producer_epoch=1, base_sequence=3))
@@ -54,7 +54,7 @@ def test_any_buffer_is_stored_as_it_came_but_for_its_stamp(log: UnifiedLog, kind
 
 
 @pytest.mark.parametrize("codec", list(compression.CODECS.values()))
-def test_compressed_batches_are_stored_as_they_came(log: UnifiedLog, codec: int) -> None:
+def test_compressed_batches_are_stored_unchanged(log: UnifiedLog, codec: int) -> None:
     source = batches.build([(b"k", b"v" * 300)] * 3, timestamp_ms=NOW, compression=codec)
     log.append(0, bytes(source), wall_ms=NOW)
     assert log.read(0, 1)[16:] == source[16:]
@@ -62,7 +62,7 @@ def test_compressed_batches_are_stored_as_they_came(log: UnifiedLog, codec: int)
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
-def test_log_append_time(log: UnifiedLog, size: int) -> None:
+def test_log_append_time_is_stamped(log: UnifiedLog, size: int) -> None:
     log.config = LogConfig(message_timestamp_type="LogAppendTime")
     result = log.append(0, bytes(batch(b"x" * size, b"b", timestamp_ms=5)), wall_ms=NOW)
     assert result.log_append_time_ms == NOW
@@ -72,7 +72,7 @@ def test_log_append_time(log: UnifiedLog, size: int) -> None:
     assert at_once(log.offset_for_timestamp(NOW)) == (NOW, 0, 0)
 
 
-def test_several_batches_in_one_buffer(log: UnifiedLog) -> None:
+def test_several_batches_in_one_buffer_are_appended(log: UnifiedLog) -> None:
     log.append(0, batch(b"0"), wall_ms=NOW)
     result = log.append(0, batch(b"a", b"b") + batch(b"c"), wall_ms=NOW)
     assert result == (1, 3, -1, 0)
@@ -80,7 +80,7 @@ def test_several_batches_in_one_buffer(log: UnifiedLog) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 30, HEADER_SIZE, -1])
-def test_what_is_not_whole_is_not_appended(log: UnifiedLog, cut: int) -> None:
+def test_a_partial_batch_is_not_appended(log: UnifiedLog, cut: int) -> None:
     whole = batch(b"a")
     with pytest.raises(CorruptBatch):
         log.append(0, whole + batch(b"b")[:cut], wall_ms=NOW)
@@ -91,14 +91,14 @@ def test_what_is_not_whole_is_not_appended(log: UnifiedLog, cut: int) -> None:
     assert log.end_offset == 0
 
 
-def test_another_magic_is_not_appended(log: UnifiedLog) -> None:
+def test_a_batch_of_another_magic_is_not_appended(log: UnifiedLog) -> None:
     old = batch(b"a")
     old[16] = 1
     with pytest.raises(CorruptBatch, match="magic 1"):
         log.append(0, old, wall_ms=NOW)
 
 
-def test_append_as_is_keeps_offsets_and_epochs(log: UnifiedLog) -> None:
+def test_append_as_is_keeps_offsets_and_leader_epochs(log: UnifiedLog) -> None:
     data = batch(b"a", b"b", base_offset=10, leader_epoch=2) + batch(b"c", base_offset=20, leader_epoch=5)
     assert log.append_as_is(data) == (10, 20, -1, 0)
     assert log.end_offset == 21
@@ -139,7 +139,7 @@ def test_an_older_epoch_is_fenced(log: UnifiedLog) -> None:
 # -- rolling
 
 
-def test_rolls_by_size(log: UnifiedLog) -> None:
+def test_a_log_rolls_by_size(log: UnifiedLog) -> None:
     list(fill(log, 100))
     assert len(log.segments) > 2
     assert all(segment.size <= SMALL.segment_bytes for segment in log.segments)
@@ -147,28 +147,28 @@ def test_rolls_by_size(log: UnifiedLog) -> None:
     assert [offset for offset, _ in everything(log)] == list(range(100))
 
 
-def test_rolls_by_the_records_time(log: UnifiedLog) -> None:
+def test_a_log_rolls_by_the_records_time(log: UnifiedLog) -> None:
     log.config = LogConfig(segment_ms=1000)
     for timestamp_ms in (0, 1000, 1001, 2001, 2002):
         log.append(0, batch(b"x", timestamp_ms=timestamp_ms), wall_ms=NOW)
     assert [segment.base_offset for segment in log.segments] == [0, 2, 4]
 
 
-def test_rolls_by_the_clock_when_records_have_no_time(log: UnifiedLog) -> None:
+def test_a_log_rolls_by_the_clock_if_records_have_no_time(log: UnifiedLog) -> None:
     log.config = LogConfig(segment_ms=1000)
     for wall_ms in (NOW, NOW + 1000, NOW + 1001, NOW + 2001):
         log.append(0, batch(b"x", timestamp_ms=-1), wall_ms=wall_ms)
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
-def test_rolls_earlier_by_a_jitter_that_does_not_change(log: UnifiedLog) -> None:
+def test_a_log_rolls_earlier_by_a_constant_jitter(log: UnifiedLog) -> None:
     log.config = LogConfig(segment_ms=1000, segment_jitter_ms=900)
     log.append(0, batch(b"x", timestamp_ms=0), wall_ms=NOW)
     log.append(0, batch(b"x", timestamp_ms=1000), wall_ms=NOW)
     assert len(log.segments) == 2
 
 
-def test_rolls_when_an_index_is_full(log: UnifiedLog) -> None:
+def test_a_log_rolls_when_an_index_is_full(log: UnifiedLog) -> None:
     log.config = replace(SMALL, segment_bytes=1_000_000, segment_index_bytes=60)
     list(fill(log, 100))
     assert len(log.segments) > 2
@@ -177,7 +177,7 @@ def test_rolls_when_an_index_is_full(log: UnifiedLog) -> None:
     assert [offset for offset, _ in everything(log)] == list(range(100))
 
 
-def test_rolls_when_offsets_grow_out_of_reach(log: UnifiedLog) -> None:
+def test_a_log_rolls_when_offsets_exceed_the_segments_range(log: UnifiedLog) -> None:
     log.append_as_is(batch(b"a"))
     log.append_as_is(batch(b"b", base_offset=2**31 - 1))
     log.append_as_is(batch(b"c", base_offset=2**31))
@@ -206,7 +206,7 @@ def test_reads_begin_with_the_batch_that_holds_the_offset(log: UnifiedLog) -> No
     assert log.read(9, 100) == b""
 
 
-def test_max_bytes_may_cut_the_last_batch(log: UnifiedLog) -> None:
+def test_a_read_may_cut_the_last_batch_at_max_bytes(log: UnifiedLog) -> None:
     one = len(batch(b"abc"))
     for _ in range(3):
         log.append(0, batch(b"abc"), wall_ms=NOW)
@@ -214,7 +214,7 @@ def test_max_bytes_may_cut_the_last_batch(log: UnifiedLog) -> None:
     assert len(log.read(0, 1_000_000)) == one * 3
 
 
-def test_min_one_message(log: UnifiedLog) -> None:
+def test_a_read_returns_at_least_one_batch_if_asked_to(log: UnifiedLog) -> None:
     size = len(batch(b"abc"))
     log.append(0, batch(b"abc"), wall_ms=NOW)
     assert len(log.read(0, 0)) == size
@@ -222,7 +222,7 @@ def test_min_one_message(log: UnifiedLog) -> None:
     assert len(log.read(0, size, min_one_message=False)) == size
 
 
-def test_offsets_outside_of_the_log(log: UnifiedLog) -> None:
+def test_a_read_outside_of_the_log_is_refused(log: UnifiedLog) -> None:
     for offset in (-1, 1):
         with pytest.raises(OffsetOutOfRange) as refused:
             log.read(offset, 10)
@@ -230,7 +230,7 @@ def test_offsets_outside_of_the_log(log: UnifiedLog) -> None:
     assert log.read(0, 10) == b""
 
 
-def test_up_to_bounds_what_is_read(log: UnifiedLog) -> None:
+def test_a_read_ends_at_its_upper_bound(log: UnifiedLog) -> None:
     list(fill(log, 100))
     for bound in (0, 1, 50, 51, 99, 100, 1000):
         for offset in (0, 40, 99):
@@ -239,7 +239,7 @@ def test_up_to_bounds_what_is_read(log: UnifiedLog) -> None:
             assert bool(seen) == (offset < min(bound, 100))
 
 
-def test_every_offset_is_found_wherever_it_lies(log: UnifiedLog) -> None:
+def test_every_offset_of_a_log_is_found(log: UnifiedLog) -> None:
     """Near the end by the newest batches, before it by the sparse index, and after both were given back."""
     list(fill(log, 200))
     for _ in range(2):
@@ -251,7 +251,7 @@ def test_every_offset_is_found_wherever_it_lies(log: UnifiedLog) -> None:
             segment.release()
 
 
-def test_headers_and_replay_from_an_offset(log: UnifiedLog) -> None:
+def test_headers_and_replay_begin_at_an_offset(log: UnifiedLog) -> None:
     list(fill(log, 100))
     for start in (0, 1, 50, 99, 100):
         assert [header.base_offset for header in log.headers(start)] == list(range(start, 100))
@@ -262,14 +262,14 @@ def test_headers_and_replay_from_an_offset(log: UnifiedLog) -> None:
         log.replay(101)
 
 
-def test_replay_ends_where_the_log_ended(log: UnifiedLog) -> None:
+def test_a_replay_ends_where_the_log_ended_at_its_start(log: UnifiedLog) -> None:
     list(fill(log, 3))
     chunks = log.replay()
     list(fill(log, 3))
     assert sum(len(values(chunk)) for chunk in chunks) == 3
 
 
-def test_more_batches_than_are_kept_one_by_one(log: UnifiedLog) -> None:
+def test_offsets_are_found_beyond_the_newest_batches_in_memory(log: UnifiedLog) -> None:
     log.config = LogConfig(index_interval_bytes=50_000)
     data = b"".join(bytes(batch(b"", base_offset=offset)) for offset in range(9000))
     log.append_as_is(data)
@@ -282,7 +282,7 @@ def test_more_batches_than_are_kept_one_by_one(log: UnifiedLog) -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 1, 37, 50, 99, 100, 150])
-def test_truncate(log: UnifiedLog, offset: int) -> None:
+def test_truncation_removes_records_and_epochs_from_an_offset_on(log: UnifiedLog, offset: int) -> None:
     kept = list(fill(log, 100))[:offset]
     log.append(1, batch(b"next epoch"), wall_ms=NOW)
     log.truncate(min(offset, 100))
@@ -294,14 +294,14 @@ def test_truncate(log: UnifiedLog, offset: int) -> None:
     assert log.epoch_end_offset(2) == (2, min(offset, 100) + 1)
 
 
-def test_truncate_takes_whole_batches(log: UnifiedLog) -> None:
+def test_truncation_removes_whole_batches(log: UnifiedLog) -> None:
     log.append(0, batch(b"a"), wall_ms=NOW)
     log.append(0, batch(b"b", b"c", b"d"), wall_ms=NOW)
     log.truncate(2)
     assert log.end_offset == 1
 
 
-def test_restart_at(log: UnifiedLog) -> None:
+def test_a_log_restarted_at_an_offset_is_empty_and_begins_there(log: UnifiedLog) -> None:
     list(fill(log, 100))
     log.restart_at(500)
     assert (log.start_offset, log.end_offset, log.durable_offset, log.size_bytes) == (500, 500, 500, 0)
@@ -309,7 +309,7 @@ def test_restart_at(log: UnifiedLog) -> None:
     assert everything(log) == [(500, b"x")]
 
 
-def test_delete_records_before(log: UnifiedLog) -> None:
+def test_deleting_records_moves_the_log_start(log: UnifiedLog) -> None:
     list(fill(log, 100))
     before = len(log.segments)
     assert log.delete_records_before(60) == 60
@@ -347,7 +347,7 @@ def test_a_new_config_takes_effect_at_once(log: UnifiedLog) -> None:
     assert len(log.segments) == 1
 
 
-def test_a_closed_log_takes_nothing(log: UnifiedLog) -> None:
+def test_a_closed_log_refuses_appends_and_reads(log: UnifiedLog) -> None:
     list(fill(log, 3))
     log.close()
     assert log.closed_cleanly

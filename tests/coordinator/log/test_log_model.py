@@ -147,13 +147,13 @@ INDEXED = [("append", 1, 0, 0), ("roll",), ("stop",), ("read", 0, 0, False), ("f
 @example(INDEXED)
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(step, max_size=40))
-def test_a_log_is_a_list_of_records_in_memory(steps: list[tuple]) -> None:
+def test_a_log_in_memory_behaves_as_a_list_of_records(steps: list[tuple]) -> None:
     play(MemoryStorage(), steps)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(step, max_size=40))
-def test_a_log_is_a_list_of_records_on_files(steps: list[tuple]) -> None:
+def test_a_log_on_files_behaves_as_a_list_of_records(steps: list[tuple]) -> None:
     directory = Path(tempfile.mkdtemp())
     try:
         play(FileStorage(directory), steps)

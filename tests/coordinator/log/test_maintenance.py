@@ -50,7 +50,7 @@ def test_logs_are_synced_by_age_when_the_scheduler_is_on() -> None:
     assert later.jobs == []
 
 
-def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_cannot_be_written_is_logged_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     storage, clock = MemoryStorage(), ManualClock()
     manager = manage(storage, log_flush_offset_checkpoint_interval_ms=2000)
     manager.open_log("t", 0)
@@ -64,7 +64,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(monkeypatch
 
 
 @pytest.mark.parametrize("often", ["log_flush_offset_checkpoint", "log_flush_start_offset_checkpoint"])
-def test_checkpoints_are_written_as_often_as_either_property_says(often: str) -> None:
+def test_checkpoints_are_written_at_the_shorter_of_both_intervals(often: str) -> None:
     storage, clock = MemoryStorage(), ManualClock()
     settings: dict[str, Any] = {f"{often}_interval_ms": 2000}
     manager = manage(storage, **settings)

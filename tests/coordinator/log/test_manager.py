@@ -44,13 +44,15 @@ def test_a_new_directory_gets_an_identity_and_keeps_it(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_given_cluster_id_is_taken() -> None:
+def test_a_given_cluster_id_is_used() -> None:
     manager = LogManager(MemoryStorage(), LogSettings())
     assert manager.open(cluster_id="mine", node_id=1, draw_uuid=drawing()).cluster_id == "mine"
 
 
 @pytest.mark.parametrize(("cluster_id", "node_id", "why"), [("other", 1, "cluster mine"), (None, 2, "node.id=1")])
-def test_someone_elses_directory_is_refused_and_given_back(cluster_id: str | None, node_id: int, why: str) -> None:
+def test_the_data_directory_of_another_node_is_refused_and_unlocked(
+    cluster_id: str | None, node_id: int, why: str
+) -> None:
     storage = MemoryStorage()
     storage.save("meta.properties", b"version=1\ncluster.id=mine\nnode.id=1\ndirectory.id=x\n")
     with pytest.raises(WrongDirectory, match=why):
@@ -89,7 +91,7 @@ def meta(**changed: str) -> bytes:
         {"cluster_id": "x" * 256},
     ],
 )
-def test_a_damaged_value_is_named_with_what_was_expected(changed: dict[str, str]) -> None:
+def test_a_damaged_value_of_meta_properties_is_named_with_the_expected_one(changed: dict[str, str]) -> None:
     storage = MemoryStorage()
     storage.save("meta.properties", meta(**changed))
     (name,) = changed
@@ -100,7 +102,7 @@ def test_a_damaged_value_is_named_with_what_was_expected(changed: dict[str, str]
 
 
 @pytest.mark.parametrize("value", ["", "x", "AAAAAAAAAA=AAAAAAAAABw", "A" * 26, "AAAAA\u00e9AAAAAAAAAAAABw", "A" * 21])
-def test_a_damaged_directory_id_is_drawn_anew(value: str) -> None:
+def test_a_damaged_directory_id_is_replaced(value: str) -> None:
     storage = MemoryStorage()
     storage.save("meta.properties", meta(directory_id=value))
     with structlog.testing.capture_logs() as told:
@@ -114,7 +116,7 @@ def test_a_damaged_directory_id_is_drawn_anew(value: str) -> None:
     assert told == []
 
 
-def test_a_lost_meta_properties_is_told_when_there_are_logs() -> None:
+def test_a_missing_meta_properties_beside_logs_is_reported() -> None:
     storage = MemoryStorage()
     manager = manage(storage)
     manager.open_log("t", 0)
@@ -134,7 +136,7 @@ def test_a_malformed_meta_properties_is_named() -> None:
 
 
 @pytest.mark.parametrize("cluster_id", [None, "mine"])
-def test_an_empty_meta_properties_is_named_with_what_to_do(cluster_id: str | None) -> None:
+def test_an_empty_meta_properties_is_named_with_advice(cluster_id: str | None) -> None:
     storage = MemoryStorage()
     storage.save("meta.properties", b"")
     with pytest.raises(MalformedCheckpoint, match=r"meta\.properties names no node\.id.* remove it"):
@@ -152,7 +154,7 @@ class _Full(MemoryStorage):
         super().save(path, data, sync=sync)
 
 
-def test_a_stop_on_a_full_disk_is_an_unclean_one_and_no_more() -> None:
+def test_a_stop_on_a_full_disk_is_an_unclean_stop() -> None:
     storage = _Full()
     manager = manage(storage)
     manager.open_log("t", 0, config=SMALL)
@@ -166,7 +168,7 @@ def test_a_stop_on_a_full_disk_is_an_unclean_one_and_no_more() -> None:
     assert again.needs_recovery
 
 
-def test_a_second_server_is_refused(tmp_path: Path) -> None:
+def test_a_second_server_on_a_data_directory_is_refused(tmp_path: Path) -> None:
     manager = on_files(tmp_path)
     with pytest.raises(DirectoryLocked) as refused:
         on_files(tmp_path)
@@ -176,7 +178,7 @@ def test_a_second_server_is_refused(tmp_path: Path) -> None:
     on_files(tmp_path).close()
 
 
-def test_the_files_of_a_partition_are_kafkas(tmp_path: Path) -> None:
+def test_the_files_of_a_partition_have_kafkas_names_and_contents(tmp_path: Path) -> None:
     manager = on_files(tmp_path)
     log = manager.open_log("my-topic", 7, config=SMALL, topic_id=TOPIC_ID)
     assert manager.open_log("my-topic", 7) is log
@@ -202,7 +204,7 @@ def test_the_files_of_a_partition_are_kafkas(tmp_path: Path) -> None:
     assert (tmp_path / "my-topic-7" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
 
 
-def test_what_is_on_disk() -> None:
+def test_the_partitions_and_topic_ids_on_disk_are_found() -> None:
     storage = MemoryStorage()
     manager = manage(storage)
     for name in ("b-2", "b-10", "a-b-0", "x", "-1", "a-", "b-1.0a-delete", "c-1.0b-future"):
@@ -214,7 +216,7 @@ def test_what_is_on_disk() -> None:
     assert manager.folders.topic_id_on_disk("b", 2) is None
 
 
-def test_clean_and_unclean_stops_are_told_apart() -> None:
+def test_clean_and_unclean_stops_are_distinguished() -> None:
     storage = MemoryStorage()
     manager = manage(storage)
     assert not manager.needs_recovery
@@ -237,7 +239,7 @@ def test_clean_and_unclean_stops_are_told_apart() -> None:
     assert [value for _, value in everything(manager.open_log("t", 0))] == content
 
 
-def test_a_log_that_nobody_opened_after_a_kill_is_not_taken_for_whole() -> None:
+def test_a_log_not_opened_after_a_kill_prevents_a_clean_stop() -> None:
     storage = MemoryStorage()
     manager = manage(storage)
     for index in range(2):
@@ -271,7 +273,7 @@ def test_a_log_that_was_never_opened_keeps_its_checkpoints() -> None:
     assert manage(storage).open_log("t", 1).start_offset == 2
 
 
-def test_a_partition_put_there_by_hand_is_recovered_even_after_a_clean_stop() -> None:
+def test_a_partition_copied_in_by_hand_is_recovered_even_after_a_clean_stop() -> None:
     source = MemoryStorage()
     log = manage(source).open_log("other", 0)
     content = list(fill(log, 5))
@@ -295,7 +297,7 @@ def test_broken_offset_checkpoints_only_make_recovery_longer() -> None:
 
 
 @pytest.mark.parametrize("threads", [False, True])
-def test_delete(threads: bool) -> None:
+def test_a_deleted_log_is_renamed_and_removed_later(threads: bool) -> None:
     later, storage = PendingResult(), MemoryStorage()
     manager = manage(storage, sync=later.sync if threads else None)
     log = manager.open_log("t", 0)
@@ -315,7 +317,7 @@ def test_delete(threads: bool) -> None:
     assert (again.start_offset, again.end_offset) == (0, 0)
 
 
-def test_other_names_are_kafkas_and_fit_into_a_file_system(tmp_path: Path) -> None:
+def test_folder_names_of_deleted_logs_are_kafkas_and_short_enough(tmp_path: Path) -> None:
     manager = on_files(tmp_path)
     name = "x" * 249
     list(fill(manager.open_log(name, 12), 2))
@@ -345,7 +347,7 @@ def test_reopening_after_damage_can_be_tried_again() -> None:
     assert manager.offline == {}
 
 
-def test_retention_goes_over_all_logs_and_one_failure_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retention_handles_all_logs_and_one_failure_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = MemoryStorage()
     manager = manage(storage)
     for index in range(3):
@@ -363,7 +365,7 @@ def test_retention_goes_over_all_logs_and_one_failure_stops_no_other(monkeypatch
     assert [log.size_bytes for log in manager.logs()[1:]] == [0, 0]
 
 
-def test_flush_syncs_what_works() -> None:
+def test_a_flush_syncs_all_logs_that_work() -> None:
     manager = manage(MemoryStorage())
     first, second = manager.open_log("t", 0), manager.open_log("t", 1)
     list(fill(first, 3))
@@ -387,7 +389,7 @@ def test_fifty_empty_partitions_take_no_descriptors(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_a_memory_log_is_the_same_code() -> None:
+def test_a_log_in_memory_is_the_same_code() -> None:
     manager = manage(MemoryStorage())
     log = manager.open_log("t", 0, config=SMALL)
     content = list(fill(log, 100))

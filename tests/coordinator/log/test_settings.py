@@ -3,7 +3,7 @@ import pytest
 from muster.coordinator.log import LogConfig, LogSettings
 
 
-def test_the_defaults_agree() -> None:
+def test_the_default_log_settings_agree() -> None:
     assert LogConfig.of(LogSettings()) == LogConfig()
 
 
@@ -25,11 +25,11 @@ def test_the_defaults_agree() -> None:
         ({"message_max_bytes": 99}, "max_message_bytes", 99),
     ],
 )
-def test_the_broker_decides_where_the_topic_does_not(given: dict, name: str, value: object) -> None:
+def test_the_brokers_log_setting_applies_if_the_topic_has_none(given: dict, name: str, value: object) -> None:
     assert getattr(LogConfig.of(LogSettings(**given)), name) == value
 
 
-def test_policies() -> None:
+def test_cleanup_policies_and_timestamp_types_are_recognized() -> None:
     assert LogConfig().deletes
     assert not LogConfig().compacts
     both = LogConfig(cleanup_policy=("compact", "delete"))

@@ -27,7 +27,7 @@ def steps(job: Job[Any]) -> list[OffloadedWork | None]:
     return found
 
 
-def test_a_log_of_many_segments_loses_them_in_pieces() -> None:
+def test_a_log_of_many_segments_is_cut_in_steps() -> None:
     manager = manage(MemoryStorage())
     log = manager.open_log("t", 0, config=SMALL)
     count = 2 * SEGMENTS_AT_ONCE + 10
@@ -62,7 +62,7 @@ def test_a_checkpoint_of_many_logs_takes_many_steps_and_its_lines_are_made_in_a_
     assert saved.startswith(b"0\n%d\n" % (3 * LOGS_AT_ONCE))
 
 
-def test_what_was_given_last_stays_in_the_file_whoever_writes_last() -> None:
+def test_the_newest_checkpoint_stays_in_the_file_in_any_order_of_writes() -> None:
     storage = MemoryStorage()
     file = OffsetCheckpointFile(storage, RECOVERY_POINTS)
     job = file.saving({("t", 0): 1})
@@ -73,7 +73,7 @@ def test_what_was_given_last_stays_in_the_file_whoever_writes_last() -> None:
 
 
 @pytest.mark.parametrize("kind", ["made at once", "checkpoint before", "killed between"])
-def test_a_new_log_is_never_measured_by_one_of_its_name_that_was_deleted(kind: str) -> None:
+def test_a_new_log_is_not_compared_with_a_deleted_log_of_its_name(kind: str) -> None:
     storage = MemoryStorage()
     manager = manage(storage)
     log = manager.open_log("t", 0)
@@ -98,7 +98,7 @@ def test_a_new_log_is_never_measured_by_one_of_its_name_that_was_deleted(kind: s
     assert [line["event"] for line in told if "gone" in line["event"]] == []
 
 
-def test_a_walk_goes_on_when_logs_are_deleted_meanwhile() -> None:
+def test_a_checkpoint_walk_continues_when_logs_are_deleted_meanwhile() -> None:
     storage = MemoryStorage()
     manager = manage(storage)
     for index in range(2 * LOGS_AT_ONCE):

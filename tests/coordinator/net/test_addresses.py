@@ -9,7 +9,7 @@ from muster.coordinator.net.sockets import client_host, host_and_port, plain_hos
     ("host", "plain"),
     [("127.0.0.1", "127.0.0.1"), ("::ffff:10.0.0.7", "10.0.0.7"), ("::1", "::1"), ("fe80::1%eth0", "fe80::1")],
 )
-def test_an_address_is_plain(host: str, plain: str) -> None:
+def test_an_ip_address_is_shown_in_plain_form(host: str, plain: str) -> None:
     assert plain_host(host) == plain
 
 
@@ -24,7 +24,7 @@ def test_host_and_port_of_either_family() -> None:
     ("host", "text"),
     [("127.0.0.1", "/127.0.0.1"), ("::1", "/0:0:0:0:0:0:0:1"), ("2001:db8::ff00:42", "/2001:db8:0:0:0:0:ff00:42")],
 )
-def test_the_client_host_is_java_s_text(host: str, text: str) -> None:
+def test_the_client_host_has_javas_text(host: str, text: str) -> None:
     assert client_host(host) == text
 
 

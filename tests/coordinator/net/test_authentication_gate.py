@@ -134,7 +134,7 @@ def token(content: bytes) -> bytes:
     return request(ApiKey.SASL_AUTHENTICATE, content)
 
 
-async def test_once_authenticated_the_requests_behind_the_gate_take_over(bench: Bench) -> None:
+async def test_after_authentication_requests_pass_without_the_gate(bench: Bench) -> None:
     steps = [VERSIONS, CHOICE, token(b"first"), token(b"secret")]
     for step in steps:
         assert bench.dispatcher.context.principal == ANONYMOUS
@@ -149,7 +149,7 @@ async def test_once_authenticated_the_requests_behind_the_gate_take_over(bench: 
     assert bench.sent == b"".join([*steps, HEARTBEAT, large])
 
 
-async def test_an_observer_sees_what_passes_the_gate_and_what_comes_after() -> None:
+async def test_the_observer_gets_requests_during_and_after_authentication() -> None:
     bench = Bench(is_observed=True)
     late = request(ApiKey.HEARTBEAT, b"sink")
     bench.receive(VERSIONS, CHOICE, token(b"late secret"), HEARTBEAT, late)
@@ -163,14 +163,14 @@ async def test_an_observer_sees_what_passes_the_gate_and_what_comes_after() -> N
     assert isinstance(bench.connection._requests, ObservedRequests)
 
 
-async def test_what_comes_with_the_last_token_is_handled_behind_it(bench: Bench) -> None:
+async def test_requests_sent_with_the_last_token_are_handled_after_it(bench: Bench) -> None:
     steps = [VERSIONS, CHOICE, token(b"secret"), HEARTBEAT, HEARTBEAT]
     bench.receive(*steps)
     assert bench.sent == b"".join(steps)
     assert bench.connection.core.waits_for == 0
 
 
-async def test_a_token_may_be_judged_later(bench: Bench) -> None:
+async def test_a_token_may_be_checked_asynchronously(bench: Bench) -> None:
     bench.receive(CHOICE, token(b"late secret"), HEARTBEAT)
     assert bench.dispatcher.seen == [ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]
     assert bench.connection.core.is_answering
@@ -181,7 +181,7 @@ async def test_a_token_may_be_judged_later(bench: Bench) -> None:
     assert bench.connection._requests is bench.dispatcher
 
 
-async def test_a_client_that_left_before_it_was_judged_gets_nothing(bench: Bench) -> None:
+async def test_a_client_that_left_during_the_check_gets_no_answer(bench: Bench) -> None:
     bench.receive(CHOICE, token(b"late secret"))
     bench.connection.eof_received()
     assert bench.dispatcher.judge is not None
@@ -191,7 +191,7 @@ async def test_a_client_that_left_before_it_was_judged_gets_nothing(bench: Bench
     assert bench.dispatcher.ended == 1
 
 
-async def test_a_rejected_client_is_told_and_the_connection_closes(bench: Bench) -> None:
+async def test_a_rejected_client_gets_an_answer_and_its_connection_closes(bench: Bench) -> None:
     bench.receive(CHOICE, token(b"first"), token(b"wrong"), HEARTBEAT)
     assert bench.sent == CHOICE + token(b"first") + token(b"wrong")
     assert bench.transport.closed == "closed"
@@ -211,7 +211,9 @@ async def test_a_rejected_client_is_told_and_the_connection_closes(bench: Bench)
         (frame(b"\x12"),),
     ],
 )
-async def test_nothing_else_passes_before(bench: Bench, requests: tuple[bytes, ...]) -> None:
+async def test_other_requests_before_authentication_close_the_connection(
+    bench: Bench, requests: tuple[bytes, ...]
+) -> None:
     with capture_logs() as logs:
         bench.receive(*requests)
     assert [line["why"] for line in logs] == ["this request cannot come before the authentication"]
@@ -221,7 +223,7 @@ async def test_nothing_else_passes_before(bench: Bench, requests: tuple[bytes, .
     assert bench.channel.authentication.state is not COMPLETE
 
 
-async def test_large_requests_do_not_come_in_before(bench: Bench) -> None:
+async def test_large_requests_before_authentication_close_the_connection(bench: Bench) -> None:
     size = MAX_AUTHENTICATION_BYTES
     with capture_logs() as logs:
         bench.connection.data_received((size + 1).to_bytes(4, "big") + b"\0\x12")
@@ -229,7 +231,7 @@ async def test_large_requests_do_not_come_in_before(bench: Bench) -> None:
     assert bench.dispatcher.seen == []
 
 
-async def test_answers_may_come_by_the_sink_and_faults_close(bench: Bench) -> None:
+async def test_the_gate_sends_late_answers_and_closes_on_faults(bench: Bench) -> None:
     bench.receive(request(ApiKey.API_VERSIONS, b"sink"), request(ApiKey.API_VERSIONS, b"read"))
     assert bench.sent == request(ApiKey.API_VERSIONS, b"sink") + request(ApiKey.API_VERSIONS, b"read")
     with capture_logs() as logs:
@@ -238,7 +240,7 @@ async def test_answers_may_come_by_the_sink_and_faults_close(bench: Bench) -> No
     assert bench.transport.closed == "closed"
 
 
-async def test_an_authentication_takes_few_requests_and_not_for_ever() -> None:
+async def test_an_authentication_is_limited_in_requests_and_time() -> None:
     bench = Bench()
     for _ in range(MAX_REQUESTS):
         bench.receive(VERSIONS)
@@ -255,7 +257,7 @@ async def test_an_authentication_takes_few_requests_and_not_for_ever() -> None:
     assert not quick.transport.closed
 
 
-async def test_a_session_is_renewed_or_over() -> None:
+async def test_an_expired_session_must_be_renewed() -> None:
     bench = Bench()
     authentication = bench.channel.authentication
     authentication.lifetime_ms = 1_000

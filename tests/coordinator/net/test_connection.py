@@ -179,7 +179,7 @@ async def turn() -> None:
 
 
 class TestFrames:
-    async def test_one_request_one_answer_one_write(self, bench: Bench) -> None:
+    async def test_one_request_has_one_answer_in_one_write(self, bench: Bench) -> None:
         bench.receive(b"hello")
         assert bench.transport.writes == [frame(b"hello")]
 
@@ -187,7 +187,7 @@ class TestFrames:
         bench.receive(b"a", b"b", b"c")
         assert bench.transport.writes == [frame(b"a") + frame(b"b") + frame(b"c")]
 
-    async def test_an_answer_may_be_returned(self, bench: Bench) -> None:
+    async def test_a_returned_answer_is_written(self, bench: Bench) -> None:
         bench.receive(b"now")
         bench.receive(b"now parts")
         assert bench.transport.writes == [frame(b"now"), frame(b"now parts")]
@@ -199,7 +199,7 @@ class TestFrames:
         await turn()
         assert bench.transport.writes[3:] == [frame(b"park"), frame(b"now")]
 
-    async def test_an_empty_frame_is_a_request_of_no_bytes(self, bench: Bench) -> None:
+    async def test_an_empty_frame_is_an_empty_request(self, bench: Bench) -> None:
         bench.receive(b"")
         assert bench.echo.seen == [b""]
 
@@ -212,7 +212,7 @@ class TestFrames:
         assert bench.sent == whole
 
     @given(contents=st.lists(st.binary(max_size=40), max_size=12), cuts=st.lists(st.integers(1, 60), max_size=40))
-    def test_however_the_stream_is_cut_the_requests_are_the_same(self, contents: list[bytes], cuts: list[int]) -> None:
+    def test_requests_are_the_same_for_any_cut_of_the_stream(self, contents: list[bytes], cuts: list[int]) -> None:
         contents = [b"_" + content for content in contents]
 
         async def check() -> None:
@@ -268,7 +268,7 @@ class TestFrames:
         assert bench.sent == b"".join(map(frame, contents))
         assert bench.connection.core.waits_for == 0
 
-    async def test_the_next_piece_waits_until_the_peer_has_read(
+    async def test_the_next_piece_of_an_answer_waits_until_the_peer_has_read(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(connection_module, "WRITTEN_AT_ONCE", 10)
@@ -295,7 +295,9 @@ class TestFrames:
         assert bench.sent == frame(b"now parts and parts")[: 10 if end is Connection.abort else None]
 
     @pytest.mark.parametrize("size", [-1, 1_000_001, 0x7FFF_FFFF])
-    async def test_an_impossible_size_ends_the_connection_after_what_came_before(self, bench: Bench, size: int) -> None:
+    async def test_an_impossible_size_closes_the_connection_after_earlier_answers(
+        self, bench: Bench, size: int
+    ) -> None:
         with capture_logs() as logs:
             bench.connection.data_received(frame(b"first") + size.to_bytes(4, "big", signed=True) + b"rest")
         assert bench.transport.writes == [frame(b"first")]
@@ -304,7 +306,7 @@ class TestFrames:
         assert str(size) in logs[0]["why"]
         assert logs[0]["peer"] == "10.0.0.9:5"
 
-    async def test_nothing_is_read_after_the_end(self, bench: Bench) -> None:
+    async def test_nothing_is_read_after_the_connection_has_ended(self, bench: Bench) -> None:
         with capture_logs() as logs:
             bench.receive(b"bad")
             bench.receive(b"more")
@@ -312,14 +314,14 @@ class TestFrames:
         assert [line["why"] for line in logs] == ["no request"]
         assert logs[0]["api"] == "Echo"
 
-    async def test_requests_behind_a_bad_one_are_not_looked_at(self, bench: Bench) -> None:
+    async def test_requests_after_a_bad_one_are_not_handled(self, bench: Bench) -> None:
         bench.receive(b"good", b"bad", b"good")
         assert bench.echo.seen == [b"good", b"bad"]
         assert bench.transport.writes == [frame(b"good")]
 
 
 class TestOrder:
-    async def test_a_parked_request_holds_the_next(self, bench: Bench) -> None:
+    async def test_a_parked_request_delays_the_next(self, bench: Bench) -> None:
         bench.receive(b"a", b"park", b"b", b"c")
         assert bench.echo.seen == [b"a", b"park"]
         assert bench.transport.writes == [frame(b"a")]
@@ -327,7 +329,7 @@ class TestOrder:
         await turn()
         assert bench.transport.writes == [frame(b"a"), frame(b"park"), frame(b"b") + frame(b"c")]
 
-    async def test_what_comes_while_one_is_parked_keeps_its_place(self, bench: Bench) -> None:
+    async def test_requests_that_arrive_behind_a_parked_one_keep_their_order(self, bench: Bench) -> None:
         bench.receive(b"park")
         bench.receive(b"b")
         bench.connection.data_received(frame(b"c")[:3])
@@ -336,11 +338,11 @@ class TestOrder:
         await turn()
         assert bench.sent == frame(b"park") + frame(b"b") + frame(b"c")
 
-    async def test_a_request_that_is_owed_no_answer_lets_the_next_come(self, bench: Bench) -> None:
+    async def test_a_request_without_an_answer_does_not_delay_the_next(self, bench: Bench) -> None:
         bench.receive(b"silent", b"b")
         assert bench.transport.writes == [frame(b"b")]
 
-    async def test_answers_to_each_other_do_not_nest(self) -> None:
+    async def test_answers_that_release_further_answers_do_not_nest_calls(self) -> None:
         """A parked answer that brings the next request, which releases another connection's, 1,500 long."""
         bench = Bench()
         chain = [bench.connect() for _ in range(1_500)]
@@ -468,7 +470,7 @@ class TestModel:
         ),
         never_ends=st.booleans(),
     )
-    def test_order_limits_and_end_hold_with_and_without_the_short_way(
+    def test_order_limits_and_end_are_the_same_on_the_fast_path(
         self, requests: list[tuple[bytes, int]], events: list[tuple[str, int]], never_ends: bool
     ) -> None:
         contents = [kind + b"%03d" % at + b"x" * (size - 6) for at, (kind, size) in enumerate(requests)]
@@ -493,7 +495,7 @@ class TestModel:
 
 
 class TestBackPressure:
-    async def test_reading_pauses_when_much_waits_behind_a_parked_request(self, bench: Bench) -> None:
+    async def test_reading_pauses_when_many_bytes_wait_behind_a_parked_request(self, bench: Bench) -> None:
         bench.receive(b"park")
         assert bench.reads()
         bench.receive(b"x" * (INPUT_HIGH_BYTES // 2))
@@ -505,7 +507,7 @@ class TestBackPressure:
         assert bench.reads()
         assert len(bench.echo.seen) == 3
 
-    async def test_an_unfinished_request_behind_a_parked_one_pauses_too(self, bench: Bench) -> None:
+    async def test_a_partial_request_behind_a_parked_one_pauses_reading_too(self, bench: Bench) -> None:
         bench.receive(b"park")
         bench.connection.data_received(frame(b"z" * 200_000)[:100_000])
         assert not bench.reads()
@@ -513,7 +515,7 @@ class TestBackPressure:
         await turn()
         assert bench.reads()
 
-    async def test_a_request_that_is_too_large_is_refused_also_when_it_comes_whole(self) -> None:
+    async def test_a_too_large_request_is_refused_also_if_it_arrives_at_once(self) -> None:
         bench = Bench(max_bytes=100)
         bench.receive(b"x" * 100)
         assert len(bench.echo.seen) == 1
@@ -522,14 +524,14 @@ class TestBackPressure:
         assert [line["why"] for line in logs] == ["frame size 101 is larger than 100"]
         assert len(bench.echo.seen) == 1
 
-    async def test_a_large_request_alone_is_read_to_its_end(self, bench: Bench) -> None:
+    async def test_a_single_large_request_is_read_completely(self, bench: Bench) -> None:
         whole = frame(b"z" * 500_000)
         for start in range(0, len(whole), 50_000):
             assert bench.reads()
             bench.connection.data_received(whole[start : start + 50_000])
         assert bench.echo.seen == [b"z" * 500_000]
 
-    async def test_a_slow_reader_is_asked_no_more_until_it_has_caught_up(self, bench: Bench) -> None:
+    async def test_requests_of_a_slow_reader_wait_until_it_has_read_its_answers(self, bench: Bench) -> None:
         bench.transport.slow = bench.connection
         bench.receive(b"huge 1", b"huge 2", b"huge 3")
         assert bench.echo.seen == [b"huge 1"]
@@ -547,7 +549,7 @@ class TestBackPressure:
         assert len(bench.echo.seen) == 1_000
         assert max(map(len, bench.transport.writes)) < 2 * OUTPUT_HIGH_BYTES
 
-    async def test_requests_wait_for_memory_when_queued_max_request_bytes_is_reached(self) -> None:
+    async def test_large_requests_wait_when_queued_max_request_bytes_is_reached(self) -> None:
         bench = Bench(queued_max_request_bytes=100_000)
         big = frame(b"b" * 200_000)
         bench.connection.data_received(big[:90_000])
@@ -563,7 +565,7 @@ class TestBackPressure:
         assert echo.seen == [b"b" * 200_000]
         assert bench.limits.memory.left == 100_000
 
-    async def test_small_requests_wait_for_no_memory(self) -> None:
+    async def test_small_requests_do_not_wait_for_memory(self) -> None:
         bench = Bench(queued_max_request_bytes=100_000)
         bench.connection.data_received(frame(b"b" * 200_000)[:500])
         other, transport, echo = bench.connect()
@@ -572,7 +574,7 @@ class TestBackPressure:
         other.data_received(frame(b"beat")[6:])
         assert echo.seen == [b"beat"]
 
-    async def test_a_large_request_counts_until_it_was_read(self) -> None:
+    async def test_a_large_request_counts_as_memory_until_it_is_decoded(self) -> None:
         bench = Bench(queued_max_request_bytes=100_000)
         bench.receive(b"park")
         big = frame(b"read" + b"b" * 200_000)
@@ -588,7 +590,7 @@ class TestBackPressure:
         bench.connection.request_decoded()
         assert bench.limits.memory.left == 100_000
 
-    async def test_a_connection_that_waits_for_memory_gives_back_what_it_has_used(self) -> None:
+    async def test_a_connection_that_waits_for_memory_releases_what_it_used(self) -> None:
         """Of two large requests the second one comes whole with the end of the first, and there is no memory for it."""
         bench = Bench(queued_max_request_bytes=100_000)
         first, second = frame(b"a" * 150_000), frame(b"b" * 70_000)
@@ -600,7 +602,7 @@ class TestBackPressure:
         bench.receive(b"now")
         assert bench.sent.endswith(frame(b"now"))
 
-    async def test_memory_that_one_request_has_used_is_there_for_the_next(self) -> None:
+    async def test_the_memory_of_a_request_is_released_for_the_next(self) -> None:
         bench = Bench(queued_max_request_bytes=100_000)
         one = frame(b"a" * 150_000)
         bench.connection.data_received(one[:500])
@@ -610,7 +612,7 @@ class TestBackPressure:
         assert len(bench.echo.seen) == 2
         assert bench.limits.memory.left == 100_000
 
-    async def test_a_small_request_that_is_being_read_needs_no_memory(self) -> None:
+    async def test_a_small_partial_request_takes_no_memory(self) -> None:
         bench = Bench(queued_max_request_bytes=100_000)
         large = frame(b"b" * 150_000)
         bench.connection.data_received(frame(b"read") + large[:500])
@@ -620,7 +622,7 @@ class TestBackPressure:
         await turn()
         assert bench.echo.seen == [b"read", b"b" * 150_000]
 
-    async def test_a_connection_that_ends_gives_its_memory_back(self) -> None:
+    async def test_a_connection_that_ends_releases_its_memory(self) -> None:
         bench = Bench(queued_max_request_bytes=100_000)
         big = frame(b"b" * 200_000)
         bench.connection.data_received(big[:90_000])
@@ -633,7 +635,7 @@ class TestBackPressure:
         other.connection_lost(None)
         assert bench.limits.memory.left == 100_000
 
-    async def test_whoever_sends_no_more_makes_way_for_one_that_waits(self) -> None:
+    async def test_a_connection_that_stops_sending_is_closed_for_one_that_waits(self) -> None:
         bench = Bench(queued_max_request_bytes=100_000)
         big = frame(b"b" * 200_000)
         bench.connection.data_received(big[:90_000])
@@ -649,7 +651,7 @@ class TestBackPressure:
         bench.clock.advance(1)
         assert reads(transport)
 
-    async def test_whoever_is_slow_on_end_makes_way_too(self) -> None:
+    async def test_a_connection_that_stays_slow_is_closed_too(self) -> None:
         bench = Bench(queued_max_request_bytes=100_000)
         bench.connection.data_received(frame(b"b" * 200_000)[:90_000])
         other, _, _ = bench.connect()
@@ -661,7 +663,7 @@ class TestBackPressure:
                 bench.clock.advance(1_000)
         assert bench.closed()
 
-    async def test_answers_that_are_not_read_are_counted(self, bench: Bench) -> None:
+    async def test_unread_answers_are_counted(self, bench: Bench) -> None:
         bench.transport.slow = bench.connection
         bench.receive(b"huge")
         assert bench.limits.unsent.bytes == OUTPUT_HIGH_BYTES + 1
@@ -673,7 +675,7 @@ class TestBackPressure:
 
 
 class TestEnd:
-    async def test_a_lost_connection_tells_its_requests_and_its_channel_once(self, bench: Bench) -> None:
+    async def test_a_lost_connection_notifies_its_requests_and_channel_once(self, bench: Bench) -> None:
         told: list[str] = []
         bench.connection.channel.on_close(lambda: told.append("closed"))
         bench.receive(b"park")
@@ -683,7 +685,7 @@ class TestEnd:
         assert bench.connection.channel.closed
         assert len(bench.limits) == 0
 
-    async def test_an_answer_after_the_end_goes_nowhere(self, bench: Bench) -> None:
+    async def test_an_answer_after_the_connection_has_ended_is_dropped(self, bench: Bench) -> None:
         bench.receive(b"park", b"b")
         bench.connection.connection_lost(None)
         bench.echo.release()
@@ -705,7 +707,7 @@ class TestEnd:
         assert bench.sent == frame(b"a")
         assert bench.transport.closed == "closed"
 
-    async def test_one_connection_too_many_is_refused(self) -> None:
+    async def test_a_connection_above_the_limit_is_refused(self) -> None:
         bench = Bench(max_connections_per_ip=1)
         with capture_logs() as logs:
             connection, transport, echo = bench.connect()
@@ -718,7 +720,7 @@ class TestEnd:
         connection.connection_lost(None)
         assert len(bench.limits) == 1
 
-    async def test_an_end_in_the_same_turn_makes_room(self) -> None:
+    async def test_a_connection_that_ends_in_the_same_iteration_frees_its_place(self) -> None:
         bench = Bench(max_connections_per_ip=1)
         connection, transport, _ = bench.connect()
         bench.connection.connection_lost(None)
@@ -726,7 +728,7 @@ class TestEnd:
         connection.data_received(frame(b"a"))
         assert transport.writes == [frame(b"a")]
 
-    async def test_beyond_max_connections_it_waits_and_what_it_says_waits(self) -> None:
+    async def test_a_connection_beyond_max_connections_waits_unread(self) -> None:
         bench = Bench(max_connections=1)
         connection, transport, _ = bench.connect()
         await turn()
@@ -739,7 +741,7 @@ class TestEnd:
         assert reads(transport)
 
     @given(data=st.data())
-    def test_no_live_connection_waits_while_there_is_room(self, data: st.DataObject) -> None:
+    def test_no_connection_waits_while_there_are_free_places(self, data: st.DataObject) -> None:
         async def check() -> None:
             bench = Bench(max_connections=data.draw(st.integers(1, 3)), max_connections_per_ip=4)
             bench.connection.connection_lost(None)
@@ -774,7 +776,7 @@ class TestEnd:
         with capture_logs():
             asyncio.run(check())
 
-    async def test_one_that_waits_and_goes_is_forgotten(self) -> None:
+    async def test_a_waiting_connection_that_ends_is_forgotten(self) -> None:
         bench = Bench(max_connections=1)
         connection, _, _ = bench.connect()
         await turn()

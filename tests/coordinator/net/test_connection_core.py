@@ -74,7 +74,7 @@ def next_content(core: ConnectionCore) -> bytes | None:
 
 
 class TestStates:
-    def test_every_state_can_be_reached_and_left_for_the_end(self) -> None:
+    def test_every_connection_state_can_be_reached_and_closed(self) -> None:
         assert set(WAYS) == set(STATES)
         for state in STATES[:-1]:
             assert TRANSITIONS[CLOSE][state] is CLOSING
@@ -83,7 +83,7 @@ class TestStates:
 
     @pytest.mark.parametrize("event", TRANSITIONS)
     @pytest.mark.parametrize("state", STATES)
-    def test_what_is_not_in_the_table_changes_nothing(self, state: str, event: str) -> None:
+    def test_an_event_without_a_transition_raises_and_changes_nothing(self, state: str, event: str) -> None:
         core = core_in(state)
         target = TRANSITIONS[event].get(state)
         if target is None:
@@ -95,7 +95,7 @@ class TestStates:
             assert core.state is target
 
     @pytest.mark.parametrize("state", STATES)
-    def test_an_answer_that_nothing_awaits_is_a_mistake_until_the_end(self, state: str) -> None:
+    def test_an_unexpected_answer_raises_an_error_until_the_end(self, state: str) -> None:
         core = core_in(state)
         if state in TRANSITIONS[ANSWERED]:
             core.answered(b"answer")
@@ -106,14 +106,14 @@ class TestStates:
             assert core.data_to_send() == []
 
     @pytest.mark.parametrize("state", STATES)
-    def test_a_request_is_given_out_where_one_may_be_handled(self, state: str) -> None:
+    def test_a_request_is_returned_only_in_states_that_handle_requests(self, state: str) -> None:
         core = core_in(state)
         core.receive_data(frame(b"next"))
         assert next_content(core) == (b"next" if state in TRANSITIONS[REQUEST] else None)
         assert core.is_answering == (core.state in (ANSWERING, VERIFYING, MUTED))
 
     @pytest.mark.parametrize("end", [ConnectionCore.close, ConnectionCore.abort, ConnectionCore.lost])
-    def test_nothing_goes_in_or_out_after_the_end(self, end: Callable[[ConnectionCore], None]) -> None:
+    def test_a_closed_connection_core_takes_and_gives_nothing(self, end: Callable[[ConnectionCore], None]) -> None:
         core = core_in(ANSWERING)
         core.receive_data(frame(b"waits") + b"\0")
         end(core)
@@ -126,7 +126,7 @@ class TestStates:
         assert core.large_requests()[2] == 0
         core.close()
 
-    def test_what_was_answered_before_is_still_sent_at_a_close_but_not_at_an_abort(self) -> None:
+    def test_earlier_answers_are_sent_at_a_close_but_not_at_an_abort(self) -> None:
         for end, sent in (ConnectionCore.close, [b"one", b"two"]), (ConnectionCore.abort, []):
             core = core_in(ANSWERING)
             core.answered([b"one", b"two"])
@@ -136,7 +136,7 @@ class TestStates:
             assert core.output_bytes == 0
 
     @pytest.mark.parametrize("most_bytes", [1, 2, 3, 4, 5, 6, 7, 8])
-    def test_of_a_large_answer_so_much_is_given_out_at_a_time(self, most_bytes: int) -> None:
+    def test_a_large_answer_is_returned_in_pieces(self, most_bytes: int) -> None:
         core = core_in(ANSWERING)
         core.receive_data(frame(b"next"))
         core.answered([b"abc", b"", memoryview(b"def"), b"g"])
@@ -153,7 +153,7 @@ class TestStates:
         assert core.data_to_send(most_bytes) == []
         assert next_content(core) == b"next"
 
-    def test_muting_for_a_quota_would_be_rows_of_the_table(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_muting_for_a_quota_needs_only_rows_of_the_table(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Kafka's KIP-219: the answer leaves at once, the next request is handled when the time is over. A state more
         needs no other code: a state without a row for `REQUEST` gives no request out, and does not read on for ever.
         """
@@ -178,7 +178,7 @@ class TestStates:
 
 
 class TestAuthentication:
-    def test_only_small_requests_are_taken_until_it_is_complete(self) -> None:
+    def test_only_small_requests_are_accepted_before_authentication(self) -> None:
         core = ConnectionCore(MAX_BYTES)
         core.begin_authentication(10)
         with pytest.raises(InvalidFrameSize):
@@ -202,7 +202,7 @@ class TestInput:
         core.answered(None)
         assert next_content(core) == b"b"
 
-    def test_a_part_of_a_request_waits(self) -> None:
+    def test_a_partial_request_waits_for_its_rest(self) -> None:
         core = core_in(READY)
         core.receive_data(frame(b"ab")[:5])
         core.settle()
@@ -212,7 +212,7 @@ class TestInput:
         core.settle()
         assert core.waits_for == 0
 
-    def test_a_peer_that_reads_slowly_is_asked_no_further(self) -> None:
+    def test_no_request_is_handled_for_a_peer_that_reads_slowly(self) -> None:
         core = core_in(READY)
         core.peer_reads_slowly()
         core.receive_data(frame(b"x" * INPUT_HIGH_BYTES))
@@ -224,7 +224,7 @@ class TestInput:
         assert core.has_requests
         assert core.wants_input
 
-    def test_of_large_requests_the_bytes_that_have_come_are_counted(self) -> None:
+    def test_the_received_bytes_of_large_requests_are_counted(self) -> None:
         core = core_in(READY)
         core.receive_data(frame(b"x" * SMALL_BYTES)[:10])
         assert core.needs_memory, "with its size it is larger"
@@ -251,7 +251,7 @@ class TestInput:
         assert not core.needs_memory
 
 
-def test_of_a_node_that_is_paused_nothing_is_read_handled_or_sent() -> None:
+def test_a_paused_node_reads_handles_and_sends_nothing() -> None:
     core = core_in(ANSWERING)
     core.receive_data(frame(b"next"))
     core.pause()

@@ -30,21 +30,21 @@ def make(clock: ManualClock | None = None) -> ConnectionRates:
 
 
 class TestRates:
-    def test_without_limits_nobody_waits(self) -> None:
+    def test_connections_do_not_wait_without_rate_limits(self) -> None:
         rates = make()
         assert [rates.delay_ms("A") + rates.refusal_ms("A", "10.0.0.1") for _ in range(1_000)] == [0] * 1_000
 
-    def test_the_server_counts_all_listeners(self) -> None:
+    def test_the_servers_rate_limit_counts_all_listeners(self) -> None:
         rates = make()
         rates.limit(2, {"A": NO_LIMIT, "B": NO_LIMIT})
         assert [rates.delay_ms(name) for name in ("A", "B", "A", "B")] == [0, 0, 500, 1000]
 
-    def test_a_listener_counts_its_own(self) -> None:
+    def test_a_listeners_rate_limit_counts_only_its_own_connections(self) -> None:
         rates = make()
         rates.limit(NO_LIMIT, {"A": 1, "B": 10})
         assert [rates.delay_ms(name) for name in ("A", "B", "A", "B", "A")] == [0, 0, 1000, 0, 1000]
 
-    def test_time_brings_new_ones(self) -> None:
+    def test_new_connections_are_allowed_after_some_time(self) -> None:
         clock = ManualClock(0)
         rates = make(clock)
         rates.limit(1, {})
@@ -52,7 +52,7 @@ class TestRates:
         clock.advance(5_000)
         assert rates.delay_ms("A") == 0
 
-    def test_who_is_refused_is_not_counted(self) -> None:
+    def test_refused_connections_are_not_counted(self) -> None:
         rates = make()
         rates.limit(3, {})
         rates.limit_address("10.0.0.1", 1.0)
@@ -60,7 +60,7 @@ class TestRates:
         found = [(rates.delay_ms("A"), rates.refusal_ms("A", host)) for host in hosts]
         assert found == [(0, 0), (0, 1000), (0, 1000), (0, 0), (0, 0)]
 
-    def test_limits_of_addresses_come_and_go(self) -> None:
+    def test_rate_limits_of_addresses_can_be_set_and_removed(self) -> None:
         rates = make()
         rates.limit_address(None, 1.0)
         rates.limit_address("10.0.0.2", 2.0)
@@ -71,12 +71,12 @@ class TestRates:
         rates.limit_address(None, None)
         assert rates.refusal_ms("A", "10.0.0.2") == 0
 
-    def test_no_number_lets_nobody_in(self) -> None:
+    def test_a_rate_limit_of_nan_refuses_all_connections(self) -> None:
         rates = make()
         rates.limit_address("10.0.0.1", float("nan"))
         assert rates.refusal_ms("A", "10.0.0.1") == 1000
 
-    def test_not_more_addresses_are_counted_than_may(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_number_of_counted_addresses_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(connection_rates, "MAX_ADDRESSES", 2)
         rates = make()
         rates.limit_address(None, 1.0)
@@ -94,7 +94,7 @@ async def ask(server: Server) -> tuple[bool, float]:
         return True, server.clock.mono_ms() - began_ms
 
 
-async def test_connections_that_come_too_fast_wait() -> None:
+async def test_connections_above_the_rate_wait() -> None:
     async with running({**SHORT, "max.connection.creation.rate": "20"}) as server:
         found = await asyncio.gather(*[ask(server) for _ in range(22)])
         assert all(is_answered for is_answered, _ in found)
@@ -102,7 +102,7 @@ async def test_connections_that_come_too_fast_wait() -> None:
         assert max(waited for _, waited in found) >= 50
 
 
-async def test_one_that_waits_goes_with_the_server() -> None:
+async def test_a_waiting_connection_ends_with_the_server() -> None:
     async with running({**SHORT, "listener.name.plaintext.max.connection.creation.rate": "1"}) as server:
         assert (await ask(server))[0]
         asked = [asyncio.ensure_future(ask(server)) for _ in range(2)]
@@ -110,7 +110,9 @@ async def test_one_that_waits_goes_with_the_server() -> None:
     assert [is_answered for is_answered, _ in await asyncio.gather(*asked)] == [False, False]
 
 
-async def test_addresses_that_come_too_fast_are_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_of_an_address_above_its_rate_are_closed_after_a_delay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with running(SHORT) as server, connected(server) as client:
         # one is counted that came before
         await client.ask(alter(change((("ip", "127.0.0.1"),), ("connection_creation_rate", 20.0))))
@@ -126,7 +128,7 @@ async def test_addresses_that_come_too_fast_are_closed_after_a_while(monkeypatch
         assert (await ask(server))[0]
 
 
-async def test_hosts_have_limits_by_their_addresses() -> None:
+async def test_rate_limits_of_host_names_apply_to_their_addresses() -> None:
     async with running(SHORT) as server, connected(server) as client:
         await client.ask(alter(change((("ip", "localhost"),), ("connection_creation_rate", 7.0))))
         limits: Any = server.nodes[0].limits
@@ -142,7 +144,7 @@ async def configure(client: Client, **values: str) -> list[Any]:
     return [(row.error_code, row.error_message) for row in answer.responses]
 
 
-async def test_a_listener_has_so_many_connections() -> None:
+async def test_a_listener_has_its_own_connection_limit() -> None:
     async with (
         running({"listener.name.plaintext.max.connections": "1"}) as server,
         connected(server) as first,
@@ -161,7 +163,7 @@ async def test_a_listener_has_so_many_connections() -> None:
         assert (await ask(server))[0]
 
 
-async def test_fewer_connections_close_those_that_are_too_many() -> None:
+async def test_a_lower_connection_limit_closes_surplus_connections() -> None:
     async with (
         running() as server,
         connected(server) as oldest,

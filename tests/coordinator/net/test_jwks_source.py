@@ -37,7 +37,7 @@ def kids(source: JwksFile | JwksUrl) -> list[str | None]:
     return [key.kid for key in source.now().keys]
 
 
-def test_a_file_is_read_when_it_has_changed(tmp_path: Path) -> None:
+def test_a_key_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_bytes(document("a"))
     source = JwksFile(str(path))
@@ -57,7 +57,7 @@ def test_a_file_is_read_when_it_has_changed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("data", "why"), [(b"{}", "it has no list"), (b" " * (MAX_BYTES + 1), "it has more than")])
-def test_a_file_that_has_no_keys(tmp_path: Path, data: bytes, why: str) -> None:
+def test_a_key_file_without_keys_is_refused(tmp_path: Path, data: bytes, why: str) -> None:
     path = tmp_path / "keys.json"
     with pytest.raises(BadKeys, match="No such file"):
         JwksFile(str(path))
@@ -81,7 +81,7 @@ class Endpoint:
         return answer
 
 
-def test_a_url_is_asked_regularly() -> None:
+def test_a_key_url_is_fetched_regularly() -> None:
     clock, endpoint = ManualClock(), Endpoint(document("a"), document("b"))
     source = JwksUrl("u", endpoint, PACE, clock, AtOnce())
     assert kids(source) == ["a"]
@@ -94,7 +94,7 @@ def test_a_url_is_asked_regularly() -> None:
     assert endpoint.asked == 2
 
 
-def test_after_a_failure_it_is_asked_again_and_old_keys_count() -> None:
+def test_after_a_failed_fetch_the_old_keys_stay_valid() -> None:
     clock, endpoint = ManualClock(), Endpoint(document("a"), OSError("no route"))
     source = JwksUrl("u", endpoint, PACE, clock, AtOnce())
     with capture_logs() as lines:
@@ -111,7 +111,7 @@ def test_after_a_failure_it_is_asked_again_and_old_keys_count() -> None:
     source.stop()
 
 
-def test_without_any_keys_tokens_are_refused_and_it_goes_on_asking() -> None:
+def test_without_keys_tokens_are_refused_and_fetching_continues() -> None:
     clock, endpoint = ManualClock(), Endpoint(OSError("down"))
     source = JwksUrl("u", endpoint, PACE, clock, AtOnce())
     clock.advance(60_000)
@@ -124,7 +124,7 @@ def test_without_any_keys_tokens_are_refused_and_it_goes_on_asking() -> None:
     source.stop()
 
 
-def test_a_missing_key_is_fetched_soon_but_not_as_often_as_clients_like() -> None:
+def test_fetches_for_missing_keys_are_limited() -> None:
     clock, endpoint = ManualClock(), Endpoint(document("a"), document("a", "b"))
     source = JwksUrl("u", endpoint, PACE, clock, AtOnce())
     source.missing("x" * 1_001)
@@ -150,7 +150,7 @@ def test_a_missing_key_is_fetched_soon_but_not_as_often_as_clients_like() -> Non
     source.stop()
 
 
-def test_it_is_not_asked_while_it_is_asked() -> None:
+def test_no_second_fetch_begins_during_a_fetch() -> None:
     waiting: list[tuple[Callable[[], Any], Callable[[Any, Exception | None], object]]] = []
 
     class Slow(AtOnce):
@@ -198,7 +198,7 @@ def site() -> Iterator[Callable[..., str]]:
         server.server_close()
 
 
-def test_http(site: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_fetched_over_http(site: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # is not asked
     answers = {
         "/keys": (200, b"the keys", {}), "/there": (302, b"", {"Location": "/keys"}), "/gone": (404, b"", {}),
@@ -220,7 +220,7 @@ def test_http(site: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None
         http_get(f"{url}/keys", None, 100)
 
 
-def test_https(site: Callable[..., str], tmp_path: Path) -> None:
+def test_keys_are_fetched_over_https(site: Callable[..., str], tmp_path: Path) -> None:
     authority = Authority()
     ca = tmp_path / "ca.pem"
     ca.write_text(authority.pem)
@@ -233,7 +233,7 @@ def test_https(site: Callable[..., str], tmp_path: Path) -> None:
         http_get(f"{url}/", client_context(TlsSettings()), 100)
 
 
-def test_what_nobody_waits_for() -> None:
+def test_a_fetch_result_after_the_stop_is_ignored() -> None:
     posted: list[Callable[[], object]] = []
     came = threading.Event()
 

@@ -52,7 +52,7 @@ def make(clock: ManualClock | None = None, max_files: int | None = None, **chang
 
 
 class TestCounts:
-    def test_max_connections(self) -> None:
+    def test_max_connections_limits_the_connections(self) -> None:
         limits = make(max_connections=2)
         first, _ = Connection(limits), Connection(limits)
         assert "max.connections" in (limits.refusal("10.0.0.2") or "")
@@ -60,7 +60,7 @@ class TestCounts:
         assert limits.refusal("10.0.0.2") is None
         assert len(limits) == 1
 
-    def test_they_may_be_changed(self) -> None:
+    def test_the_connection_limits_can_be_changed(self) -> None:
         limits = make(max_connections=1, max_files=9)
         first, waiting = Connection(limits), Connection.__new__(Connection)
         waiting.host, waiting.calls, waiting.limits = "10.0.0.2", [], limits
@@ -76,7 +76,7 @@ class TestCounts:
         Connection(limits)
         assert limits.refusal("10.0.0.2") is not None
 
-    def test_max_connections_per_ip_and_its_overrides(self) -> None:
+    def test_max_connections_per_ip_and_its_overrides_limit_an_address(self) -> None:
         limits = make(max_connections_per_ip=1, max_connections_per_ip_overrides="10.0.0.2:2")
         first = Connection(limits)
         Connection(limits, "10.0.0.2")
@@ -87,7 +87,7 @@ class TestCounts:
         limits.leave(first)
         assert limits.refusal("10.0.0.1") is None
 
-    def test_who_finds_all_taken_waits_for_room_as_in_a_backlog(self) -> None:
+    def test_a_connection_above_the_limit_waits_for_a_free_place(self) -> None:
         limits = make(max_connections=1, socket_listen_backlog_size=2)
         first = Connection(limits)
         waiting = [Connection(make()) for _ in range(3)]
@@ -96,7 +96,7 @@ class TestCounts:
         limits.leave(first)
         assert [member.calls for member in waiting] == [[], ["room"], []]
 
-    def test_room_that_one_does_not_take_goes_to_the_next(self) -> None:
+    def test_a_free_place_that_is_not_taken_goes_to_the_next(self) -> None:
         limits = make(max_connections=1)
         first = Connection(limits)
         closing, live = Connection(make()), Connection(make())
@@ -107,13 +107,13 @@ class TestCounts:
         assert closing.calls == ["room"]
         assert len(limits) == 1
 
-    def test_who_has_too_many_does_not_wait(self) -> None:
+    def test_an_address_above_its_limit_does_not_wait(self) -> None:
         limits = make(max_connections=1, max_connections_per_ip=1)
         Connection(limits)
         assert not limits.wait(Connection(make()))
         assert limits.wait(Connection(make(), "10.0.0.2"))
 
-    def test_leaving_without_having_entered_is_harmless(self) -> None:
+    def test_leaving_without_entering_changes_nothing(self) -> None:
         limits = make()
         limits.leave(Connection(make()))
         assert len(limits) == 0
@@ -135,7 +135,7 @@ class TestCounts:
         with pytest.raises(ValueError, match=r"max\.connections\.per\.ip\.overrides: '.*' is not ADDRESS:COUNT"):
             parse_overrides(f"10.0.0.9:1,{text}")
 
-    def test_overrides(self) -> None:
+    def test_overrides_of_max_connections_per_ip_are_parsed(self) -> None:
         assert parse_overrides(" 10.0.0.1:5, ::1:7,") == {"10.0.0.1": 5, "::1": 7}
 
 
@@ -149,7 +149,7 @@ class TestIdle:
         clock.advance(100)
         assert connection.calls == ["idle"]
 
-    def test_a_sign_of_life_counts(self) -> None:
+    def test_activity_restarts_the_idle_time(self) -> None:
         clock = ManualClock(0)
         limits = make(clock, connections_max_idle_ms=800)
         silent, alive = Connection(limits), Connection(limits)
@@ -159,7 +159,7 @@ class TestIdle:
         assert silent.calls == ["idle"]
         assert alive.calls == []
 
-    def test_one_that_waits_for_an_answer_is_not_idle(self) -> None:
+    def test_a_connection_that_waits_for_an_answer_is_not_idle(self) -> None:
         clock = ManualClock(0)
         limits = make(clock, connections_max_idle_ms=800)
         parked = Connection(limits)
@@ -172,7 +172,7 @@ class TestIdle:
         clock.advance(200)
         assert parked.calls == ["idle"]
 
-    def test_no_timer_without_connections_and_a_new_one_with_the_next(self) -> None:
+    def test_the_idle_timer_runs_only_with_connections(self) -> None:
         clock = ManualClock(0)
         limits = make(clock, connections_max_idle_ms=800)
         limits.leave(Connection(limits))
@@ -181,13 +181,13 @@ class TestIdle:
         clock.advance(900)
         assert late.calls == ["idle"]
 
-    def test_negative_is_never(self) -> None:
+    def test_a_negative_idle_time_never_closes_connections(self) -> None:
         clock = ManualClock(0)
         connection = Connection(make(clock, connections_max_idle_ms=-1))
         clock.advance(10_000_000)
         assert connection.calls == []
 
-    def test_after_stop_nobody_is_idle(self) -> None:
+    def test_no_connection_is_closed_as_idle_after_the_stop(self) -> None:
         clock = ManualClock(0)
         limits = make(clock, connections_max_idle_ms=80)
         connection = Connection(limits)
@@ -197,7 +197,7 @@ class TestIdle:
 
 
 class TestInput:
-    def test_unread_sockets_and_requests_that_wait_are_input(self) -> None:
+    def test_unread_sockets_and_waiting_requests_count_as_input(self) -> None:
         limits = make()
         one, other = Connection(limits), Connection(limits)
         ours, theirs = socket.socketpair()
@@ -213,7 +213,7 @@ class TestInput:
         assert limits.input_waits(())
 
 
-def test_overrides_are_of_addresses_however_they_are_written() -> None:
+def test_overrides_apply_to_every_form_of_an_address() -> None:
     asked: list[str] = []
 
     def resolve_host(host: str, done: Any) -> None:

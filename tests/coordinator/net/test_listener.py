@@ -77,7 +77,7 @@ async def first_channel(address: ListenerAddress, connect_to: str) -> tuple[Chan
     return silent.channels[0], port, own_port
 
 
-async def test_the_channel_says_who_is_where() -> None:
+async def test_the_channel_has_the_addresses_of_both_ends() -> None:
     channel, port, own_port = await first_channel(ListenerAddress("PLAINTEXT", "127.0.0.1", 0), "127.0.0.1")
     assert channel.listener == "PLAINTEXT"
     assert channel.endpoint == ("127.0.0.1", port)
@@ -85,19 +85,19 @@ async def test_the_channel_says_who_is_where() -> None:
     assert channel.closed
 
 
-async def test_the_advertised_address_is_told_instead() -> None:
+async def test_the_channel_has_the_advertised_address() -> None:
     address = ListenerAddress("PLAINTEXT", "127.0.0.1", 0, "broker.example", 9999)
     channel, _, _ = await first_channel(address, "127.0.0.1")
     assert channel.endpoint == ("broker.example", 9999)
 
 
-async def test_a_port_alone_may_be_left_to_the_connection() -> None:
+async def test_an_advertised_host_without_port_gets_the_bound_port() -> None:
     channel, port, _ = await first_channel(ListenerAddress("A", "127.0.0.1", 0, "broker.example", 0), "127.0.0.1")
     assert channel.endpoint == ("broker.example", port)
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0"])
-async def test_all_addresses(host: str) -> None:
+async def test_a_listener_may_listen_on_all_addresses(host: str) -> None:
     channel, port, _ = await first_channel(ListenerAddress("A", host, 0), "127.0.0.1")
     assert channel.endpoint == ("127.0.0.1", port)
     assert channel.host == "/127.0.0.1"
@@ -117,14 +117,14 @@ async def test_socket_buffers_are_set_when_they_are_given(wanted: int) -> None:
         assert silent.buffers == buffers(own)
 
 
-async def test_a_port_that_is_taken_is_named() -> None:
+async def test_the_error_about_a_used_port_names_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}: "):
             await first_channel(ListenerAddress("A", "127.0.0.1", port), "127.0.0.1")
 
 
-async def test_a_host_that_is_not_there_is_named() -> None:
+async def test_the_error_about_an_unusable_host_names_it() -> None:
     with pytest.raises(OSError, match=r"cannot listen on 192\.0\.2\.1:0: "):
         await first_channel(ListenerAddress("A", "192.0.2.1", 0), "127.0.0.1")
 
@@ -176,7 +176,7 @@ def on_uvloop() -> asyncio.AbstractEventLoop:
 
 
 @pytest.mark.parametrize("loop", [on_asyncio, on_uvloop])
-def test_those_that_connect_together_come_in_together(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_connections_that_arrive_together_are_accepted_together(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     # one in each turn, and each of a thousand members that join at once would bring about a rebalance of its own
     async def connect() -> None:
         async with listening(ManualClock()) as (listener, silent):
@@ -189,7 +189,7 @@ def test_those_that_connect_together_come_in_together(loop: Callable[[], asyncio
         runner.run(connect())
 
 
-async def test_a_crowd_that_connects_leaves_room_for_others_in_each_turn() -> None:
+async def test_many_new_connections_are_accepted_over_several_iterations() -> None:
     async with listening(ManualClock()) as (listener, silent):
         with clients(listener.port, 3 * ACCEPTED_AT_ONCE):
             listener._accept()
@@ -200,7 +200,7 @@ async def test_a_crowd_that_connects_leaves_room_for_others_in_each_turn() -> No
             assert not listener._opening
 
 
-async def test_without_a_file_for_one_more_none_is_taken_for_a_while() -> None:
+async def test_accepting_pauses_when_no_file_descriptor_is_left() -> None:
     clock = ManualClock()
     async with listening(clock) as (listener, silent):
         with clients(listener.port, 1):
@@ -220,7 +220,7 @@ async def test_without_a_file_for_one_more_none_is_taken_for_a_while() -> None:
             await silent.seen.wait()
 
 
-async def test_whoever_is_being_taken_when_the_listener_closes_is_let_go() -> None:
+async def test_a_connection_in_acceptance_is_closed_with_the_listener() -> None:
     async with listening(ManualClock()) as (listener, silent):
         with clients(listener.port, 1) as (client,):
             listener._accept()
@@ -232,7 +232,7 @@ async def test_whoever_is_being_taken_when_the_listener_closes_is_let_go() -> No
 
 
 @pytest.mark.parametrize("turns", range(5))
-def test_nobody_stays_half_taken_when_the_listener_closes(turns: int) -> None:
+def test_no_connection_stays_half_open_when_the_listener_closes(turns: int) -> None:
     async def main() -> None:
         async with listening(ManualClock()) as (listener, _):
             with clients(listener.port, 3):

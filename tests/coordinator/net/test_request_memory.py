@@ -97,7 +97,7 @@ def send_all(connection: Connection, clock: ManualClock, *, ms_a_chunk: int = 1,
 
 
 class TestRules:
-    def test_what_is_announced_does_not_count(self) -> None:
+    def test_announced_bytes_do_not_count_as_memory(self) -> None:
         clock = ManualClock(0)
         memory = RequestMemory(clock, MOST)
         for _ in range(1_000):
@@ -111,7 +111,7 @@ class TestRules:
         assert send_all(Connection(memory, 100 * MB), clock) == 0
         assert memory.left == MOST
 
-    def test_requests_larger_than_the_memory_come_one_at_a_time(self) -> None:
+    def test_requests_larger_than_the_memory_are_read_one_at_a_time(self) -> None:
         clock = ManualClock(0)
         memory = RequestMemory(clock, MB)
         crowd = [Connection(memory, 10 * MB, f"10.0.{n}.1") for n in range(20)]
@@ -125,7 +125,7 @@ class TestRules:
         assert all(one.is_done for one in crowd)
         assert memory.left == MB
 
-    def test_requests_that_are_whole_count_and_no_other_is_finished_beside_too_many(self) -> None:
+    def test_complete_requests_count_and_delay_other_requests(self) -> None:
         clock = ManualClock(0)
         memory = RequestMemory(clock, MB)
         whole = [Connection(memory, MB) for _ in range(3)]
@@ -140,7 +140,7 @@ class TestRules:
         clock.advance(1)
         assert not late.waits
 
-    def test_one_that_has_left_is_not_called(self) -> None:
+    def test_a_waiting_connection_that_left_is_not_called(self) -> None:
         clock = ManualClock(0)
         memory = RequestMemory(clock, 10)
         first, second, third = (Connection(memory, 20) for _ in range(3))
@@ -153,7 +153,7 @@ class TestRules:
         assert second.waits
         assert not third.waits
 
-    def test_one_that_does_not_read_for_a_reason_of_its_own_neither_waits_nor_ends(self) -> None:
+    def test_a_connection_that_pauses_for_another_reason_neither_waits_nor_is_closed(self) -> None:
         """It may stand behind a request that is answered late, or its node may stand still."""
         clock = ManualClock(0)
         memory = RequestMemory(clock, MB)
@@ -172,7 +172,7 @@ class TestRules:
         assert not third.waits
         memory.stop()
 
-    def test_one_that_is_read_in_the_thread_is_not_closed_and_one_behind_another_request_is_at_last(self) -> None:
+    def test_a_request_decoded_in_the_thread_is_not_closed_but_one_behind_another_is(self) -> None:
         clock = ManualClock(0)
         memory = RequestMemory(clock, MB)
         read, behind, waiting = Connection(memory, MB), Connection(memory, 2 * MB), Connection(memory, MB)
@@ -186,7 +186,7 @@ class TestRules:
         assert not read.is_closed
         assert not waiting.waits
 
-    def test_the_next_request_of_a_connection_that_was_finished_is_asked_for_anew(self) -> None:
+    def test_the_next_request_of_a_connection_waits_again(self) -> None:
         clock = ManualClock(0)
         memory = RequestMemory(clock, MB)
         first, second = Connection(memory, 10 * MB), Connection(memory, 10 * MB)
@@ -200,7 +200,7 @@ class TestRules:
         clock.advance(1)
         assert not second.waits
 
-    def test_the_networks_of_ipv6_are_one_address(self) -> None:
+    def test_an_ipv6_network_counts_as_one_address(self) -> None:
         memory = RequestMemory(ManualClock(0), MOST)
         crowd = [Connection(memory, 40 * MB, f"2001:db8:0:1:0:0:0:{n:x}") for n in range(8)]
         for _ in range(160):
@@ -219,7 +219,7 @@ class TestStrangers:
     @pytest.mark.parametrize("trickles", [False, True])
     @pytest.mark.parametrize("came", [100, CHUNK, 4 * MB, 30 * MB])
     @pytest.mark.parametrize("attackers", [60, 1_000])
-    def test_a_request_of_a_megabyte_does_not_wait_for_announcements(
+    def test_an_honest_request_does_not_wait_for_announced_bytes(
         self, attackers: int, came: int, trickles: bool
     ) -> None:
         clock = ManualClock(0)
@@ -236,7 +236,7 @@ class TestStrangers:
                     one.send(1)
             clock.advance(1_000)
 
-    def test_nor_does_it_for_requests_that_miss_less_than_it_does(self) -> None:
+    def test_an_honest_request_waits_a_bounded_time_for_unfinished_requests(self) -> None:
         """The worst that a thousand connections of its own address can do: all have more than their share."""
         clock = ManualClock(0)
         memory = RequestMemory(clock, MOST)
@@ -249,7 +249,7 @@ class TestStrangers:
         at_once = MOST // FINISHING_PART // 800_000
         assert waited_ms <= (1_000 // at_once + 1) * (STALLED_MS + 2 * CHECK_EVERY_MS)
 
-    def test_an_address_of_its_own_waits_for_one_round_at_most(self) -> None:
+    def test_a_request_of_another_address_waits_at_most_one_round(self) -> None:
         clock = ManualClock(0)
         memory = RequestMemory(clock, MOST)
         evil = [Connection(memory, 800_000) for _ in range(1_000)]
@@ -257,7 +257,7 @@ class TestStrangers:
             one.send()
         assert send_all(Connection(memory, 900_000, "10.0.0.2"), clock) <= STALLED_MS + 2 * CHECK_EVERY_MS
 
-    def test_one_connection_or_one_address_does_not_get_all(self) -> None:
+    def test_one_connection_or_address_does_not_get_all_memory(self) -> None:
         memory = RequestMemory(ManualClock(0), MOST)
         crowd = [Connection(memory, 100 * MB) for _ in range(10)]
         for _ in range(300):
@@ -269,7 +269,7 @@ class TestStrangers:
             crowd[0].send()
             assert not crowd[0].waits
 
-    def test_however_many_come_the_memory_is_bounded(self) -> None:
+    def test_the_request_memory_is_bounded_for_any_number_of_connections(self) -> None:
         clock = ManualClock(0)
         memory = RequestMemory(clock, MOST)
         evil = [Connection(memory, 100 * MB, f"10.0.{n // 250}.{n % 250}") for n in range(10_000)]
@@ -278,7 +278,7 @@ class TestStrangers:
             assert memory.left >= -MAX_OVER - CHUNK
         assert send_all(Connection(memory, 900_000, "10.9.0.1"), clock) <= STALLED_MS + 2 * CHECK_EVERY_MS
 
-    def test_those_that_send_nothing_end_a_hundred_at_a_time(self) -> None:
+    def test_connections_that_send_nothing_are_closed_a_hundred_at_a_time(self) -> None:
         clock = ManualClock(0)
         memory = RequestMemory(clock, MOST)
         evil = [Connection(memory, 300 * 1024, f"10.0.{n // 250}.{n % 250}") for n in range(1_500)]
@@ -294,7 +294,7 @@ class TestStrangers:
         assert most_at_once == AT_ONCE
         assert left < 800
 
-    def test_the_longest_waiting_goes_on_though_smaller_ones_come_again_and_again(self) -> None:
+    def test_the_longest_waiting_request_continues_despite_new_smaller_ones(self) -> None:
         clock = ManualClock(0)
         memory = RequestMemory(clock, 64 * MB)
         hogs = [Connection(memory, 100 * MB) for _ in range(3)]
@@ -315,7 +315,7 @@ class TestStrangers:
         assert all(one.is_done for one in hogs)
 
 
-def test_nothing_stays_of_connections_that_have_waited() -> None:
+def test_connections_that_have_waited_are_freed() -> None:
     clock = ManualClock(0)
     memory = RequestMemory(clock, MB)
     stays = Connection(memory, 100 * MB)
@@ -355,7 +355,7 @@ def test_honest_clients_that_together_send_far_more_than_the_memory_all_finish(s
     assert memory.left == MOST
 
 
-def test_a_slow_client_is_let_alone_while_nobody_waits() -> None:
+def test_a_slow_client_is_not_closed_while_nobody_waits() -> None:
     clock = ManualClock(0)
     memory = RequestMemory(clock, MOST)
     slow = Connection(memory, MB)
@@ -366,7 +366,7 @@ def test_a_slow_client_is_let_alone_while_nobody_waits() -> None:
 
 
 @given(data=st.data())
-def test_nobody_waits_for_ever(data: st.DataObject) -> None:
+def test_every_honest_request_finishes_after_a_bounded_time(data: st.DataObject) -> None:
     """Whatever happens: bytes are counted right, and who is honest is done after a bounded time."""
     clock = ManualClock(0)
     most = 1_000

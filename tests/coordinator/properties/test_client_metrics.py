@@ -16,15 +16,15 @@ def validated(match: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("pattern", ["a.*", "(a|b)+", "(?i)k{3}", "[[:alpha:]]", " client-[0-9] "])
-def test_patterns_are_taken(pattern: str) -> None:
+def test_valid_match_patterns_are_accepted(pattern: str) -> None:
     list(validated(f"client_id={pattern}"))
 
 
 @pytest.mark.parametrize("pattern", ["(", "(" * 5_000, "(?=a)b", "(a)\\1", "x{0,900}" * 9, "a" * 5_001])
-def test_what_is_no_pattern_or_takes_long_is_refused(pattern: str) -> None:
+def test_invalid_or_expensive_match_patterns_are_refused(pattern: str) -> None:
     with pytest.raises(InvalidProperty, match="Illegal client matching pattern"):
         list(validated(f"client_id={pattern}"))
 
 
-def test_others_may_be_served_between_two_patterns() -> None:
+def test_match_patterns_are_checked_one_in_each_step() -> None:
     assert len(list(validated("client_id=a.*,client_software_name=b.*,client_source_port=[0-9]"))) == 3

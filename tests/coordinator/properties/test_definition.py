@@ -34,7 +34,7 @@ def asked(prop: Property, text: str) -> tuple[str, object]:
 
 
 @pytest.mark.parametrize("table", sorted(TABLES))
-def test_reads_and_refuses_as_kafka(table: str) -> None:
+def test_property_values_are_read_and_refused_as_by_kafka(table: str) -> None:
     compared = 0
     for name, answers in ANSWERS[table].items():
         prop = TABLES[table][name]
@@ -106,7 +106,7 @@ def test_long_values_are_read_in_a_time_that_grows_with_their_length() -> None:
 
 
 @given(st.text(max_size=30), st.sampled_from([*BROKER.values(), *TOPIC.values(), *GROUP.values()]))
-def test_any_text_is_read_or_refused(text: str, prop: Property) -> None:
+def test_any_property_text_is_read_or_refused(text: str, prop: Property) -> None:
     try:
         value = prop.parse(text)
     except InvalidProperty:

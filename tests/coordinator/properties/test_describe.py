@@ -42,13 +42,13 @@ def kafkas(resource: str) -> dict[str, list[Any]]:
     return {row[0]: row for row in FOUND["described"][resource] if row[0] not in NOT_DEFINED}
 
 
-def test_broker(live: Live) -> None:
+def test_broker_configs_are_described_as_by_kafka(live: Live) -> None:
     ours, theirs = rows(describe.broker(live)), kafkas("BROKER:1")
     assert ours.keys() == theirs.keys()
     assert {name: row for name, row in ours.items() if row != theirs[name]} == {}
 
 
-def test_what_a_listener_has_of_its_own() -> None:
+def test_listener_configs_are_described_as_by_kafka() -> None:
     """Asked of Kafka 4.3: (value, read-only, source, sensitive, synonyms)."""
     jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required user_a=b;"
     prefix = "listener.name.sp."
@@ -83,7 +83,7 @@ def test_what_a_listener_has_of_its_own() -> None:
         ("TOPIC:own", {"retention.ms": "-1", "cleanup.policy": "compact,delete", "segment.bytes": "2097152"}),
     ],
 )
-def test_topic(live: Live, resource: str, own: dict[str, str]) -> None:
+def test_topic_configs_are_described_as_by_kafka(live: Live, resource: str, own: dict[str, str]) -> None:
     ours, theirs = rows(describe.topic(own, live)), kafkas(resource)
     assert ours.keys() == theirs.keys()
     assert {name: row for name, row in ours.items() if row != theirs[name]} == {}
@@ -92,5 +92,5 @@ def test_topic(live: Live, resource: str, own: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("resource", "own"), [("GROUP:other", {}), ("GROUP:g", {"consumer.session.timeout.ms": "50000"})]
 )
-def test_group(live: Live, resource: str, own: dict[str, str]) -> None:
+def test_group_configs_are_described_as_by_kafka(live: Live, resource: str, own: dict[str, str]) -> None:
     assert rows(describe.group(own, live)) == kafkas(resource)

@@ -25,14 +25,14 @@ def test_every_property_has_its_text(kind: str, names: list[str]) -> None:
     assert set(texts) == set(names)
 
 
-def test_kafkas_words() -> None:
+def test_property_documentation_has_kafkas_words() -> None:
     assert documentation("client-metrics")["interval.ms"] == "Metrics push interval in milliseconds"
     assert documentation("group")["consumer.heartbeat.interval.ms"] == (
         "The heartbeat interval given to the members of a consumer group."
     )
 
 
-def test_a_start_reads_none_of_it() -> None:
+def test_a_start_does_not_load_the_documentation() -> None:
     module = "muster.coordinator.properties.lookup"
     asked = (
         f"import muster.coordinator.server, {module} as found; print(found.read_documentation.cache_info().currsize)"

@@ -11,7 +11,7 @@ def default_value(name: str) -> Value:
     return BROKER[name].default_value
 
 
-def test_values_are_typed() -> None:
+def test_topic_config_values_are_typed() -> None:
     given: dict[str, str | None] = {"retention.ms": " 5 ", "cleanup.policy": "compact, delete", "preallocate": "TRUE"}
     assert resource_configs.validate_topic(given, default_value) == {
         "cleanup.policy": ("compact", "delete"),
@@ -38,13 +38,13 @@ def test_values_are_typed() -> None:
         ),
     ],
 )
-def test_refused_with_kafkas_message(configs: dict[str, str | None], message: str) -> None:
+def test_wrong_topic_configs_are_refused_with_kafkas_message(configs: dict[str, str | None], message: str) -> None:
     with pytest.raises(InvalidProperty) as caught:
         resource_configs.validate_topic(configs, default_value)
     assert str(caught.value) == message
 
 
-def test_without_anything_given_every_property_has_kafkas_default() -> None:
+def test_every_topic_config_has_kafkas_default() -> None:
     assert resource_configs.effective_topic({}, default_value) == {
         name: prop.default_value for name, prop in TOPIC.items()
     }
@@ -62,7 +62,7 @@ def test_without_anything_given_every_property_has_kafkas_default() -> None:
         ({"message.max.bytes": 77}, "max.message.bytes", 77),
     ],
 )
-def test_the_brokers_value_counts_when_the_topic_says_nothing(given: dict[str, Value], name: str, value: Value) -> None:
+def test_the_brokers_value_applies_if_the_topic_has_none(given: dict[str, Value], name: str, value: Value) -> None:
     def broker(synonym: str) -> Value:
         return given[synonym] if synonym in given else BROKER[synonym].default_value
 
@@ -71,7 +71,7 @@ def test_the_brokers_value_counts_when_the_topic_says_nothing(given: dict[str, V
     assert resource_configs.effective_topic({name: own}, broker)[name] == 12345
 
 
-def test_lists_grow_and_shrink() -> None:
+def test_append_and_subtract_change_lists() -> None:
     assert resource_configs.list_append("delete", "compact,delete") == "delete,compact"
     assert resource_configs.list_subtract("delete,compact", "delete") == "compact"
 
@@ -90,7 +90,7 @@ def test_lists_grow_and_shrink() -> None:
         (None, "a,a", "a", ""),
     ],
 )
-def test_words_of_lists_are_taken_as_they_are(current: str | None, change: str, more: str, fewer: str) -> None:
+def test_append_and_subtract_use_words_unchanged(current: str | None, change: str, more: str, fewer: str) -> None:
     assert (resource_configs.list_append(current, change), resource_configs.list_subtract(current, change)) == (
         more,
         fewer,

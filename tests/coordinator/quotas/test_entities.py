@@ -16,7 +16,7 @@ from muster.coordinator.quotas.entities import (
 )
 
 
-def test_the_order_is_that_of_javas_hash_maps() -> None:
+def test_quota_entities_have_the_order_of_javas_hash_maps() -> None:
     # jshell: new HashMap<>(4) of these, its keySet()
     assert in_javas_order(["user", "client-id"], 2) == ["client-id", "user"]
     assert in_javas_order(["ip", "user", "client-id"], 3) == ["client-id", "user", "ip"]
@@ -31,7 +31,7 @@ class _Unread(str):
         raise AssertionError("each character costs time")
 
 
-def test_long_texts_are_not_read_to_find_their_place() -> None:
+def test_long_texts_are_not_hashed_for_their_order() -> None:
     # 3,000 entities of one type of 5,000 characters held the event loop for half a second
     long = _Unread("z" * (MAX_HASHED + 1))
     assert in_javas_order(["user", long, "client-id"], 3) == [long, "client-id", "user"]
@@ -46,7 +46,7 @@ def test_an_entity_does_not_depend_on_the_order_of_its_parts() -> None:
 
 
 @pytest.mark.parametrize("names", [{"user": None}, {"client-id": "c", "user": "u"}, {"ip": None}, {"ip": "::1"}])
-def test_right_entities(names: dict[str, str | None]) -> None:
+def test_valid_quota_entities_are_accepted(names: dict[str, str | None]) -> None:
     assert fault_of_entity(names) is None
 
 
@@ -56,7 +56,7 @@ def test_each_kind_of_entity_has_its_quotas() -> None:
     assert fault_of_quota({"ip": None}, "connection_creation_rate", 1.0) is None
 
 
-def test_equal_values_are_no_change() -> None:
+def test_equal_quota_values_are_no_change() -> None:
     nan = float("nan")
     assert is_same(nan, nan)
     assert is_same(None, None)

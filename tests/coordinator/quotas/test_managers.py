@@ -32,7 +32,7 @@ def make(**quotas: float) -> QuotaManager:
     return manager
 
 
-def test_the_first_of_all_counts() -> None:
+def test_the_most_specific_quota_applies() -> None:
     manager = make(**{f"k{kind}": kind + 1.0 for kind in range(8)})
     for kind, (entity, names) in enumerate(IN_ORDER):
         sensor = manager.sensor("u", "c", 0)
@@ -42,14 +42,14 @@ def test_the_first_of_all_counts() -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), list(combinations(range(8), 2)))
-def test_of_two_the_first_counts(first: int, second: int) -> None:
+def test_of_two_quotas_the_more_specific_applies(first: int, second: int) -> None:
     for order in ((first, second), (second, first)):
         manager = make(**{f"k{kind}": kind + 1.0 for kind in order})
         sensor = manager.sensor("u", "c", 0)
         assert (sensor.bound, sensor.names) == (first + 1.0, IN_ORDER[first][1])
 
 
-def test_who_has_no_quota_is_counted_all_the_same() -> None:
+def test_a_client_without_a_quota_is_still_counted() -> None:
     manager = make(k2=5.0)
     assert manager.sensor("other", "c", 0).bound is None
     sensor = manager.sensor("other", "c", 0)
@@ -72,7 +72,7 @@ def test_all_users_of_a_client_id_are_counted_together() -> None:
     assert manager.sensor("u", "", 0).bound is None, "no quota is for a client without an id"
 
 
-def test_it_counts_from_the_first_quota_until_the_next_start() -> None:
+def test_counting_goes_on_from_the_first_quota_until_a_restart() -> None:
     manager = QuotaManager(Windows(11, 1000))
     assert not manager.is_enabled
     manager.set(IN_ORDER[2][0], 1.0)
@@ -82,11 +82,11 @@ def test_it_counts_from_the_first_quota_until_the_next_start() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_what_is_no_number_limits_nobody(value: float) -> None:
+def test_a_quota_of_nan_limits_nobody(value: float) -> None:
     assert make(k2=value).sensor("u", "c", 0).bound is None
 
 
-def test_who_used_nothing_for_the_longest_time_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sensor_unused_for_the_longest_time_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(managers, "MAX_SENSORS", 4)
     manager = make(k7=5.0)
     sensors = [manager.sensor("u", f"c{number}", 0) for number in range(4)]
@@ -99,7 +99,7 @@ def test_who_used_nothing_for_the_longest_time_is_forgotten(monkeypatch: pytest.
     assert manager.sensor("u", "c3", 20) is not sensors[3]
 
 
-def test_who_used_nothing_for_an_hour_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sensors_unused_for_an_hour_are_removed_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(managers, "MAX_SENSORS", 4)
     manager = make(k7=5.0)
     sensors = [manager.sensor("u", f"c{number}", 0) for number in range(4)]
@@ -110,7 +110,7 @@ def test_who_used_nothing_for_an_hour_is_forgotten_first(monkeypatch: pytest.Mon
     assert kept == [True] * 3
 
 
-def test_each_key_has_its_manager() -> None:
+def test_each_quota_key_has_its_manager() -> None:
     quotas = ClientQuotas(QuotaSettings(controller_quota_window_num=3))
     assert not quotas.are_enabled
     user = IN_ORDER[2][0]

@@ -13,7 +13,7 @@ JAVAS = json.loads(Path(__file__).with_name("java-rates.json").read_text())
 
 
 @pytest.mark.parametrize("case", JAVAS["rates"], ids=lambda case: case["name"])
-def test_rates_are_javas(case: dict[str, object]) -> None:
+def test_rates_equal_those_of_kafkas_classes(case: dict[str, object]) -> None:
     number, size_ms, bound, uses, expected = (case[key] for key in ("number", "size_ms", "bound", "uses", "expected"))
     rate: Rate | None = None
     found = []
@@ -25,7 +25,7 @@ def test_rates_are_javas(case: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("case", JAVAS["buckets"], ids=lambda case: case["name"])
-def test_credits_are_javas(case: dict[str, object]) -> None:
+def test_token_buckets_equal_those_of_kafkas_classes(case: dict[str, object]) -> None:
     number, size_ms, bound, uses, expected = (case[key] for key in ("number", "size_ms", "bound", "uses", "expected"))
     bucket: TokenBucket | None = None
     found = []
@@ -36,14 +36,14 @@ def test_credits_are_javas(case: dict[str, object]) -> None:
     assert found == expected
 
 
-def test_a_use_that_is_taken_back_leaves_nothing() -> None:
+def test_a_withdrawn_use_leaves_no_excess() -> None:
     rate = Rate(Windows(11, 1000), 0)
     rate.record(5000.0, 0)
     rate.record(-5000.0, 0)
     assert rate.excess_ms(1.0, 0) == 0
 
 
-def test_the_longest_time_fits_into_an_answer() -> None:
+def test_the_longest_throttle_time_fits_into_an_answer() -> None:
     rate = Rate(Windows(2, 1000), 0)
     rate.record(1e18, 0)
     assert rate.excess_ms(1e-3, 0) == 2**31 - 1

@@ -14,9 +14,9 @@ class Failed(Exception):
     ("error", "told"),
     [(3, 15), (7, 15), (19, 15), (6, 16), (56, 16), (74, 16), (10, -1), (18, -1), (4, -1), (-1, -1), (87, 87)],
 )
-def test_what_a_failed_append_is_called_to_clients(error: int, told: int) -> None:
+def test_each_append_failure_has_its_error_code(error: int, told: int) -> None:
     assert append_error(Failed(error)) == told
 
 
-def test_one_without_a_code() -> None:
+def test_an_append_failure_without_a_code_is_unknown_server_error() -> None:
     assert append_error(OSError("no space")) == -1

@@ -25,7 +25,7 @@ def test_records_of_many_commands_share_a_batch_until_it_is_full() -> None:
     assert queue.batch_for(2 * BATCH_BYTES, None).size == 2 * BATCH_BYTES
 
 
-def test_each_batch_is_of_one_producer() -> None:
+def test_each_batch_has_records_of_one_producer() -> None:
     queue = Bench(-1).queue
     producers = [None, Producer(1, 0), Producer(1, 0), Producer(1, 1), Producer(2, 1), None, None]
     for producer in producers:
@@ -34,7 +34,7 @@ def test_each_batch_is_of_one_producer() -> None:
 
 
 @pytest.mark.parametrize(("linger_ms", "at"), [(-1, 0), (7, 7)])
-def test_it_asks_once_to_be_flushed(linger_ms: int, at: int) -> None:
+def test_the_append_queue_asks_once_to_be_flushed(linger_ms: int, at: int) -> None:
     bench = Bench(linger_ms)
     for producer in (None, Producer(1, 0)):
         bench.queue.batch_for(1, producer)
@@ -43,7 +43,7 @@ def test_it_asks_once_to_be_flushed(linger_ms: int, at: int) -> None:
     assert bench.flushed == [at]
 
 
-def test_without_a_linger_it_does_not_ask() -> None:
+def test_the_append_queue_asks_for_no_flush_without_a_linger() -> None:
     bench = Bench(0)
     assert bench.queue.at_once
     bench.queue.batch_for(1, None)
@@ -51,7 +51,7 @@ def test_without_a_linger_it_does_not_ask() -> None:
     assert bench.flushed == []
 
 
-def test_what_is_taken_is_there_no_more() -> None:
+def test_removed_batches_are_no_longer_in_the_append_queue() -> None:
     queue = Bench(0).queue
     batch = queue.batch_for(1, None)
     assert queue.remove_all() == [batch]

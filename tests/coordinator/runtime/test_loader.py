@@ -40,7 +40,7 @@ class Bench:
             yield
 
 
-def test_what_is_quick_is_done_at_once_and_silently() -> None:
+def test_short_loads_are_done_at_once_without_log_lines() -> None:
     bench = Bench(3, 2)
     with structlog.testing.capture_logs() as told:
         bench.loading.run_for(200)
@@ -48,7 +48,7 @@ def test_what_is_quick_is_done_at_once_and_silently() -> None:
     assert told == []
 
 
-def test_what_takes_longer_goes_on_in_later_turns() -> None:
+def test_long_loads_continue_in_later_iterations() -> None:
     bench = Bench(30, 30)
     bench.loading.run_for(200)
     assert sum(bench.loaded) == 21
@@ -57,7 +57,7 @@ def test_what_takes_longer_goes_on_in_later_turns() -> None:
     assert bench.done == [[30, 30]]
 
 
-def test_it_tells_how_far_it_is() -> None:
+def test_a_long_load_logs_its_progress() -> None:
     bench = Bench(300, 100)
     with structlog.testing.capture_logs() as told:
         bench.loading.run_for(0)
@@ -68,7 +68,7 @@ def test_it_tells_how_far_it_is() -> None:
     assert LOG_EVERY_MS // CHUNK_MS == 200
 
 
-def test_a_stop_ends_it() -> None:
+def test_a_stop_ends_the_loading() -> None:
     bench = Bench(30)
     bench.loading.run_for(0)
     bench.loading.stop()
@@ -76,7 +76,7 @@ def test_a_stop_ends_it() -> None:
     assert (bench.loaded, bench.done) == ([1], [])
 
 
-def test_without_groups_it_is_done() -> None:
+def test_loading_without_shards_is_done_at_once() -> None:
     bench = Bench()
     bench.loading.run_for(200)
     assert bench.done == [[]]

@@ -17,7 +17,7 @@ class Bench:
         return self.given.append, what
 
 
-def test_replies_leave_in_the_order_of_their_positions() -> None:
+def test_replies_are_sent_in_the_order_of_their_positions() -> None:
     bench = Bench()
     bench.replies.park(3, [bench.reply("a"), bench.reply("b")], 0)
     bench.replies.park(5, [bench.reply("c")], 0)
@@ -31,7 +31,7 @@ def test_replies_leave_in_the_order_of_their_positions() -> None:
     bench.replies.release(9)
 
 
-def test_many_leave_over_some_turns_of_the_loop() -> None:
+def test_many_replies_are_sent_over_several_iterations() -> None:
     bench = Bench()
     count = 2 * ANSWERS_AT_ONCE + 1
     bench.replies.send([bench.reply(number) for number in range(count)])
@@ -42,7 +42,7 @@ def test_many_leave_over_some_turns_of_the_loop() -> None:
     assert len(bench.given) == count
 
 
-def test_those_that_are_taken_are_not_given() -> None:
+def test_removed_replies_are_not_sent() -> None:
     bench = Bench()
     bench.replies.park(3, [bench.reply("a")], 0)
     bench.replies.park(4, [bench.reply("b")], 0)
@@ -51,7 +51,7 @@ def test_those_that_are_taken_are_not_given() -> None:
     assert bench.given == []
 
 
-def test_how_long_they_waited_is_noted() -> None:
+def test_the_waiting_times_of_replies_are_recorded() -> None:
     bench = Bench()
     assert bench.replies.waits().since_ms == NEVER
     assert bench.replies.waits(5).since_ms == 5

@@ -24,14 +24,14 @@ def check(names: list[list[str]]) -> None:
 
 
 @pytest.mark.parametrize("partitions", [1, 3, 50])
-def test_nothing_is_told_of_groups_where_they_belong(partitions: int) -> None:
+def test_groups_on_their_own_partitions_are_not_reported(partitions: int) -> None:
     with capture_logs() as told:
         check(placed(partitions))
         check([[]] * partitions)
     assert told == []
 
 
-def test_what_was_written_with_another_number_of_partitions() -> None:
+def test_groups_written_with_another_partition_count_are_reported() -> None:
     with capture_logs() as told:
         check(placed(3) + [[]] * 47)
     (line,) = told
@@ -40,7 +40,7 @@ def test_what_was_written_with_another_number_of_partitions() -> None:
     assert "offsets.topic.num.partitions=3" in line["what_to_do"]
 
 
-def test_what_comes_from_several_clusters() -> None:
+def test_groups_of_several_clusters_are_reported() -> None:
     mixed = [[*three, *seven] for three, seven in zip(placed(3), placed(7)[:3], strict=True)]
     with capture_logs() as told:
         check([*mixed, *placed(7)[3:]])
@@ -48,6 +48,6 @@ def test_what_comes_from_several_clusters() -> None:
     assert "of one cluster only" in told[0]["what_to_do"]
 
 
-def test_too_few_groups_say_nothing_of_the_number() -> None:
+def test_too_few_groups_give_no_partition_count() -> None:
     assert partitions_of([]) is None
     assert partitions_of([("a", group_partition("a", 7)), ("b", group_partition("b", 7))]) is None

@@ -30,7 +30,7 @@ def _add_one(core: Sums, now: Now) -> Output:
 
 
 class TestCommands:
-    def test_are_decided_written_and_answered(self, bench: Bench) -> None:
+    def test_commands_are_decided_written_and_answered(self, bench: Bench) -> None:
         assert bench.ask(Add("a", 3)) == [(3, 0)]
         assert bench.ask(Add("a", 4)) == [(7, 0)]
         assert bench.ask(Look("a")) == [(7, 0)]
@@ -38,7 +38,7 @@ class TestCommands:
         assert [one.leader_epoch for one in bench.log.headers()] == [5, 5]
         assert [(one.kind, one.facts) for one in bench.events] == [("added", {"number": 3}), ("added", {"number": 4})]
 
-    def test_wait_until_what_they_show_is_durable(self) -> None:
+    def test_answers_wait_until_the_shown_state_is_durable(self) -> None:
         bench = Bench(wait_for_sync=True).load()
         added, seen = bench.ask(Add("a", 3)), bench.ask(Look("a"))
         assert added == seen == []
@@ -49,7 +49,7 @@ class TestCommands:
         assert (added, seen, held) == ([(3, 0)], [(3, 0)], [(1, 0)])
         assert bench.shard.is_settled()
 
-    def test_are_refused_while_it_is_not_active(self) -> None:
+    def test_commands_are_refused_while_the_shard_is_inactive(self) -> None:
         bench = Bench()
         assert bench.ask(Add("a", 3)) == [(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
         bench.load()
@@ -62,14 +62,14 @@ class TestCommands:
         assert ended == [ErrorCode.NOT_COORDINATOR]
         assert bench.log.end_offset == 0
 
-    def test_rows_that_are_ready_are_appended_and_answered(self, bench: Bench) -> None:
+    def test_encoded_rows_are_appended_and_answered(self, bench: Bench) -> None:
         rows, size = bench.shard._codec.encode([("a", 3)])  # type: ignore[list-item]
         answers = Answers()
         bench.shard.append(rows, size, answers, Answer(3))  # type: ignore[arg-type]
         assert answers == [(3, 0)]
         assert bench.load().core.sums == {"a": 3}
 
-    def test_what_nobody_waits_for_is_gathered_with_the_next_command(self, bench: Bench) -> None:
+    def test_records_without_a_waiting_client_join_the_next_command(self, bench: Bench) -> None:
         bench.shard.run(_add_one, waits_ms=50)
         assert (bench.log.end_offset, bench.events, bench.shard.is_settled()) == (0, [], False)
         assert bench.ask(Add("a", 2)) == [(3, 0)]
@@ -78,7 +78,7 @@ class TestCommands:
         bench.clock.advance(50)
         assert bench.log.end_offset == 2
 
-    def test_or_is_written_after_a_while_or_when_somebody_looks_or_at_the_end(self, bench: Bench) -> None:
+    def test_records_without_a_waiting_client_are_written_after_a_delay_a_read_or_a_stop(self, bench: Bench) -> None:
         bench.shard.run(_add_one, waits_ms=50)
         bench.clock.advance(49)
         assert bench.log.end_offset == 0
@@ -91,7 +91,7 @@ class TestCommands:
         bench.shard.resign()
         assert bench.log.end_offset == 3
 
-    def test_an_answer_that_makes_it_resign_stops_what_was_going_on(self) -> None:
+    def test_a_shard_that_resigns_during_an_answer_stops_its_work(self) -> None:
         bench = Bench(linger_ms=-1).load()
         first, second = bench.ask(Add("a", 1)), Answers()
         bench.shard.hold(lambda _: bench.shard.resign(), Answer(1))  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ class TestProducers:
             (7, True, False, 1),
         ]
 
-    def test_a_transaction_is_ended_by_a_marker(self, bench: Bench) -> None:
+    def test_a_marker_ends_a_transaction(self, bench: Bench) -> None:
         bench.ask(Add("a", 1), A)
         bench.ask(Add("b", 2), B)
         bench.load()
@@ -130,7 +130,7 @@ class TestProducers:
         assert bench.load().core.sums == {"a": 1}
         assert bench.core.pending == {}
 
-    def test_the_marker_stands_behind_what_was_gathered_and_is_waited_for(self) -> None:
+    def test_a_marker_is_written_after_gathered_records_and_waited_for(self) -> None:
         bench = Bench(linger_ms=-1, wait_for_sync=True).load()
         added, ended = bench.ask(Add("a", 1), A), list[int]()
         bench.shard.complete_transaction(A, is_committed=True, ended=ended.append)
@@ -158,7 +158,7 @@ class TestProducers:
         assert (ended, bench.events[-1].facts) == ([ErrorCode.NONE], {"producer_id": A.producer_id})
         assert bench.load().core.sums == {"a": 1, "b": 1, "c": 1}
 
-    def test_the_end_of_a_large_transaction_is_asked_for_again_when_the_shard_stops_within_it(self) -> None:
+    def test_the_end_of_a_large_transaction_is_repeated_after_the_shard_stopped(self) -> None:
         bench = Bench().load()
         for name in "abc":
             bench.ask(Add(name, 1), A)
@@ -170,12 +170,12 @@ class TestProducers:
         assert ended == [ErrorCode.NOT_COORDINATOR]
         assert bench.load().core.sums == {"a": 1, "b": 1, "c": 1}
 
-    def test_the_marker_names_the_epoch_of_the_coordinator_that_ended_the_transaction(self, bench: Bench) -> None:
+    def test_a_marker_has_the_epoch_of_its_coordinator(self, bench: Bench) -> None:
         bench.shard.complete_transaction(A, is_committed=True, coordinator_epoch=12)
         ((_, (marker,)),) = batches.read(bench.log.read(0, 1_000))
         assert bytes(marker.value or b"") == struct.pack(">hi", 0, 12)
 
-    def test_a_marker_whose_sync_fails_is_not_there(self) -> None:
+    def test_a_marker_whose_sync_failed_does_not_exist(self) -> None:
         bench = Bench(wait_for_sync=True).load()
         ended: list[int] = []
         bench.shard.complete_transaction(A, is_committed=True, ended=ended.append)
@@ -184,7 +184,7 @@ class TestProducers:
         assert bench.shard.core is None
 
     @pytest.mark.parametrize("gathered", [False, True])
-    def test_a_marker_that_cannot_be_written_has_the_state_built_anew(
+    def test_the_state_is_rebuilt_if_a_marker_cannot_be_written(
         self, monkeypatch: pytest.MonkeyPatch, gathered: bool
     ) -> None:
         bench = Bench(linger_ms=-1).load()
@@ -205,7 +205,7 @@ class TestProducers:
 
 
 class TestLoading:
-    def test_the_state_is_what_the_log_says(self, bench: Bench) -> None:
+    def test_a_loaded_state_is_that_of_the_log(self, bench: Bench) -> None:
         bench.ask(Add("a", 1))
         bench.ask(Add("b", 2))
         bench.load()
@@ -217,7 +217,7 @@ class TestLoading:
         assert list(steps) == []
         assert bench.shard.core is None
 
-    def test_what_on_load_may_do(self) -> None:
+    def test_the_load_callback_may_change_the_state_or_resign(self) -> None:
         bench = Bench()
         bench.shard._on_load = lambda *_: bench.shard.resign()
         bench.load()
@@ -236,7 +236,7 @@ class TestLoading:
         assert bench.shard.trouble is bench.open_error
         assert bench.ask(Look("a")) == [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
 
-    def test_why_it_cannot_be_opened_is_logged_once_and_when_that_changes(self) -> None:
+    def test_the_reason_why_a_log_cannot_be_opened_is_logged_once_and_when_it_changes(self) -> None:
         bench = Bench()
         bench.open_error = OSError("away")
         with capture_logs() as logged:
@@ -249,7 +249,7 @@ class TestLoading:
 
 
 class TestDeadlines:
-    def test_ring_at_their_time_and_not_while_it_is_not_active(self, bench: Bench) -> None:
+    def test_deadlines_are_kept_only_while_the_shard_is_active(self, bench: Bench) -> None:
         bench.ask(Add("a", 1, alarm_ms=50))
         bench.ask(Add("b", 1, alarm_ms=20))
         bench.clock.advance(20)
@@ -259,7 +259,7 @@ class TestDeadlines:
         bench.clock.advance(100)
         assert core.alarms == ["b"]
 
-    def test_what_the_state_machine_decides_of_its_own_accord_sets_the_timer(self, bench: Bench) -> None:
+    def test_a_decision_without_a_command_sets_the_timer(self, bench: Bench) -> None:
         def decide(core: Sums, now: Now) -> Output:
             core.deadlines.set(Deadline("alarm", "c"), now.mono_ms + 30)
             return Output()

@@ -12,7 +12,7 @@ class Bench:
         self.timer = ShardTimer(self.clock, lambda: self.rang.append(self.clock.mono_ms()))
 
 
-def test_it_rings_once_at_the_earliest_deadline() -> None:
+def test_the_timer_fires_once_at_the_earliest_deadline() -> None:
     bench = Bench()
     bench.timer.set(50)
     bench.timer.set(20)
@@ -22,7 +22,7 @@ def test_it_rings_once_at_the_earliest_deadline() -> None:
     assert (bench.rang, bench.timer.due_ms) == ([20], NEVER)
 
 
-def test_without_a_deadline_it_is_off() -> None:
+def test_the_timer_is_off_without_a_deadline() -> None:
     bench = Bench()
     bench.timer.set(50)
     bench.timer.set(None)

@@ -9,7 +9,7 @@ from muster.protocol.message import MalformedMessage
 from muster.protocol.records import UnknownRecord
 
 
-def test_each_unknown_kind_is_told_of_once_and_each_damaged_record() -> None:
+def test_each_unknown_kind_is_logged_once_and_each_damaged_record_always() -> None:
     unreadable = Unreadable(3)
     with capture_logs() as lines:
         for version in (None, 5, None, 5):

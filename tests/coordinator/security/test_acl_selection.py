@@ -34,7 +34,7 @@ def some_filter(rng: Random) -> AclFilter:
     )
 
 
-def test_the_same_as_one_after_the_other() -> None:
+def test_many_filters_select_the_same_as_single_filters() -> None:
     rng = Random(7)
     found = 0
     for _ in range(20):
@@ -49,7 +49,7 @@ def test_the_same_as_one_after_the_other() -> None:
     assert found > 1_000
 
 
-def test_nothing_of_nothing() -> None:
+def test_a_selection_of_no_entries_is_empty() -> None:
     selection = AclSelection([])
     for pattern in (1, 2, 3):
         assert at_once(selection.select(AclFilter(1, None, pattern, None, None, 1, 1))) == []

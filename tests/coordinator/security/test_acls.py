@@ -23,17 +23,17 @@ acls = st.builds(
 )
 
 
-def test_every_decision_is_kafkas() -> None:
+def test_every_acl_decision_equals_kafkas() -> None:
     for case, java in zip(recorded_cases(), recorded_answers(), strict=True):
         assert answers(case) == java, case
 
 
-def test_a_record_and_back() -> None:
+def test_an_acl_entry_survives_its_record() -> None:
     assert of_record(to_record(READ_T, bytes(16))) == READ_T
     assert to_record(READ_T, b"x" * 16).id == b"x" * 16
 
 
-def test_an_entry_reads_as_in_kafkas_audit() -> None:
+def test_an_acl_entry_has_the_text_of_kafkas_audit_log() -> None:
     assert str(READ_T) == (
         "StandardAcl(resourceType=TOPIC, resourceName=t, patternType=LITERAL, principal=User:ann, host=*, "
         "operation=READ, permissionType=ALLOW)"
@@ -59,14 +59,14 @@ def test_an_entry_reads_as_in_kafkas_audit() -> None:
         (EVERYTHING._replace(pattern_type=MATCH, resource_name="tt"), False),
     ],
 )
-def test_a_filter(wanted: AclFilter, is_selected: bool) -> None:
+def test_an_acl_filter_selects_matching_entries(wanted: AclFilter, is_selected: bool) -> None:
     assert wanted.selects(READ_T) == is_selected
 
 
 @pytest.mark.parametrize(
     ("name", "pattern", "is_selected"), [("*", 3, True), ("t", 4, True), ("tt", 4, True), ("tto", 4, False)]
 )
-def test_a_filter_that_matches_selects_all_that_concerns_a_resource(name: str, pattern: int, is_selected: bool) -> None:
+def test_a_match_filter_selects_all_entries_about_a_resource(name: str, pattern: int, is_selected: bool) -> None:
     wanted = EVERYTHING._replace(pattern_type=MATCH, resource_name="tt")
     assert wanted.selects(READ_T._replace(resource_name=name, pattern_type=pattern)) == is_selected
 
@@ -84,14 +84,14 @@ def test_a_filter_that_matches_selects_all_that_concerns_a_resource(name: str, p
         st.just(1),
     ),
 )
-def test_candidates_are_all_that_a_filter_selects(there: list[Acl], wanted: AclFilter) -> None:
+def test_the_candidates_of_a_filter_include_all_selected_entries(there: list[Acl], wanted: AclFilter) -> None:
     rules = AclRules()
     for number, acl in enumerate(there):
         rules.add(number.to_bytes(16), acl)
     assert {acl for acl in rules.candidates(wanted) if wanted.selects(acl)} == set(filter(wanted.selects, there))
 
 
-def test_codes_that_kafka_does_not_know() -> None:
+def test_unknown_codes_in_filters_are_recognized() -> None:
     assert not EVERYTHING.is_unknown_pattern
     assert not EVERYTHING.is_unknown_entry
     assert EVERYTHING._replace(resource_type=9).is_unknown_pattern
@@ -101,7 +101,7 @@ def test_codes_that_kafka_does_not_know() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), acls | st.none())))
-def test_entries_come_and_go(changes: list[tuple[int, Acl | None]]) -> None:
+def test_added_and_removed_entries_leave_the_same_rules_as_a_fresh_set(changes: list[tuple[int, Acl | None]]) -> None:
     """After any history the rules are those of a fresh set with what is left."""
     rules = AclRules()
     left: dict[bytes, Acl] = {}
@@ -130,7 +130,7 @@ names = st.text("ab", min_size=1, max_size=4)
 
 
 @given(st.lists(st.tuples(names, st.sampled_from((3, 4)), st.sampled_from((2, 3)))))
-def test_some_resource_is_open_unless_a_refusal_covers_each_that_is_allowed(
+def test_some_resource_is_allowed_unless_denials_cover_all_allowed_ones(
     drawn: list[tuple[str, int, int]],
 ) -> None:
     entries = [Acl(2, name, pattern, "User:ann", "*", 4, permission) for name, pattern, permission in drawn]
@@ -162,7 +162,7 @@ class Watched(str):
         return super().startswith(*args)  # type: ignore[arg-type]
 
 
-def test_long_names_under_a_refused_prefix_are_looked_at_once_each() -> None:
+def test_long_names_under_a_denied_prefix_are_checked_once_each() -> None:
     """Each beginning of each name was looked up: with 19,000 of 1,000 characters that took four seconds."""
     rules = AclRules()
     rules.add(b"refusal", Acl(2, "x" * 1_001, 4, "User:*", "*", 2, 2))
@@ -174,7 +174,7 @@ def test_long_names_under_a_refused_prefix_are_looked_at_once_each() -> None:
     assert Watched.looks <= 100
 
 
-def test_entries_for_other_hosts_are_not_looked_at() -> None:
+def test_entries_for_other_hosts_are_not_checked() -> None:
     rules = AclRules()
     asked = 0
 

@@ -23,14 +23,14 @@ from muster.coordinator.security.authorizer import ANONYMOUS, KafkaPrincipal
 ALICE = KafkaPrincipal("User", "alice")
 
 
-def test_a_principal_reads_as_kafka_writes_it() -> None:
+def test_a_principal_has_kafkas_text() -> None:
     assert str(ANONYMOUS) == "User:ANONYMOUS"
     assert str(ALICE) == "User:alice"
 
 
 @pytest.mark.parametrize("event", TRANSITIONS)
 @pytest.mark.parametrize("state", STATES)
-def test_what_is_not_in_the_table_changes_nothing(state: str, event: str) -> None:
+def test_an_authentication_event_without_a_transition_changes_nothing(state: str, event: str) -> None:
     authentication = Authentication(state)
     target = TRANSITIONS[event].get(state)
     if target is None:
@@ -42,13 +42,13 @@ def test_what_is_not_in_the_table_changes_nothing(state: str, event: str) -> Non
         assert authentication.state is target
 
 
-def test_without_authentication_nothing_happens() -> None:
+def test_no_event_is_allowed_without_authentication() -> None:
     assert WITHOUT_AUTHENTICATION.is_complete
     assert WITHOUT_AUTHENTICATION.principal == ANONYMOUS
     assert not [event for event, states in TRANSITIONS.items() if NOT_REQUIRED in states]
 
 
-def test_two_steps_and_a_principal() -> None:
+def test_an_authentication_of_two_steps_gives_a_principal() -> None:
     authentication = Authentication()
     assert authentication.state is HANDSHAKE
     authentication.happens(MECHANISM_CHOSEN)
@@ -69,7 +69,7 @@ def test_a_rejected_client_stays_anonymous() -> None:
 
 
 @pytest.mark.parametrize(("name", "state"), [("alice", COMPLETE), ("bob", FAILED)])
-def test_who_authenticates_again_must_be_the_same(name: str, state: str) -> None:
+def test_a_client_that_authenticates_again_must_keep_its_principal(name: str, state: str) -> None:
     authentication = Authentication(COMPLETE, ALICE)
     authentication.happens(MECHANISM_CHOSEN)
     assert authentication.state is REAUTHENTICATE

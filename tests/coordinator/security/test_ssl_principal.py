@@ -33,7 +33,7 @@ def shown(line: str) -> list[str]:
     return [line[:5], *(bytes.fromhex(one.lstrip("=-")).decode("utf-8", "replace") for one in line.split(" ")[1:])]
 
 
-def test_java_answered_the_same() -> None:
+def test_principal_names_of_random_certificates_equal_javas() -> None:
     lines = FROZEN.read_text().splitlines()
     assert len(lines) > 1500
     assert {line.split(" ")[0] for line in lines} == {"name", "map"}
@@ -52,12 +52,12 @@ def test_java_answered_the_same() -> None:
         ("RULE:\\bx/x/", "not known here"),
     ],
 )
-def test_rules_that_are_refused(rules: str, why: str) -> None:
+def test_wrong_principal_mapping_rules_are_refused(rules: str, why: str) -> None:
     with pytest.raises(InvalidRules, match=why):
         SslPrincipalMapper(rules)
 
 
-def test_a_pattern_that_takes_for_ever_elsewhere_is_matched_at_once() -> None:
+def test_an_expensive_mapping_pattern_is_matched_at_once() -> None:
     mapper = SslPrincipalMapper("RULE:CN=(a+)+,O=x/$1/,DEFAULT")
     assert mapper.name("CN=" + "a" * 5000) == "CN=" + "a" * 5000
 
@@ -69,7 +69,7 @@ def test_without_a_certificate_a_client_is_anonymous() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\x30", b"\x30\x03\x02\x01", b"\x02\x01\x01", b"\x30\x84\xff\xff\xff\xff", b"x" * 50]
 )
-def test_what_is_no_certificate(data: bytes) -> None:
+def test_a_malformed_certificate_has_no_principal(data: bytes) -> None:
     with pytest.raises(BadCertificate):
         subject(data)
     with pytest.raises(NoName):

@@ -32,7 +32,7 @@ def gone(number: int = 1) -> Message:
     return RemoveAccessControlEntryRecord(number.to_bytes(16))
 
 
-def test_an_answer_is_never_stale() -> None:
+def test_a_cached_decision_is_never_stale() -> None:
     authorizer = StandardAuthorizer()
     assert not authorizer.allows(ANN, *READ, "t")
     assert not authorizer.allows_some(ANN, *READ)
@@ -50,7 +50,7 @@ def test_an_answer_is_never_stale() -> None:
     assert not authorizer.allows_some(ANN, *READ)
 
 
-def test_other_records_mean_nothing() -> None:
+def test_records_that_are_no_acls_are_ignored() -> None:
     authorizer = StandardAuthorizer()
     authorizer.update([FeatureLevelRecord(name="metadata.version"), gone(7)])
     assert not authorizer.rules.by_id
@@ -64,21 +64,21 @@ def test_super_users_may_do_everything() -> None:
     assert not authorizer.allows(ANN._replace(principal=KafkaPrincipal("User", "bob")), *READ, "t")
 
 
-def test_what_has_no_entries_may_be_for_all() -> None:
+def test_resources_without_entries_can_be_open_to_all() -> None:
     authorizer = StandardAuthorizer(allows_when_open=True)
     authorizer.update([entry("t")])
     assert authorizer.allows(ANN, *READ, "other")
     assert not authorizer.allows(ANN, Operation.WRITE, ResourceType.TOPIC, "t")
 
 
-def test_several_at_once() -> None:
+def test_several_resources_are_authorized_at_once() -> None:
     authorizer = StandardAuthorizer()
     authorizer.update([entry("a"), entry("b", number=2)])
     allowed = authorizer.allowed(ANN, *READ, ["a", "b", "c"])
     assert [name for name in ("a", "b", "c") if name in allowed] == ["a", "b"]
 
 
-def test_refusals_are_told_with_their_rule() -> None:
+def test_denials_are_reported_with_their_rule() -> None:
     told: list[Denial] = []
     authorizer = StandardAuthorizer(denied=told.append)
     authorizer.update([entry(permission=DENY)])
@@ -91,7 +91,7 @@ def test_refusals_are_told_with_their_rule() -> None:
     assert told[2].rule == "DefaultDeny"
 
 
-def test_what_is_only_left_out_is_not_told() -> None:
+def test_resources_that_are_only_omitted_are_not_reported_as_denials() -> None:
     told: list[Denial] = []
     authorizer = StandardAuthorizer(denied=told.append)
     authorizer.update([entry()])
@@ -102,7 +102,7 @@ def test_what_is_only_left_out_is_not_told() -> None:
     assert [(one.operation, one.resource_type) for one in told] == [(Operation.CREATE, ResourceType.TOPIC)]
 
 
-def test_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_cached_decisions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standard_authorizer, "MAX_KEPT", 3)
     authorizer = StandardAuthorizer()
     authorizer.update([entry("9")])
@@ -125,5 +125,5 @@ def test_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         ("", ""),
     ],
 )
-def test_addresses_as_java_writes_them(host: str, address: str) -> None:
+def test_addresses_have_javas_text(host: str, address: str) -> None:
     assert java_address(host) == address

@@ -13,7 +13,7 @@ def due(deadlines: Deadlines, mono_ms: int) -> list[str]:
     return out
 
 
-def test_nothing_is_due_in_an_empty_heap() -> None:
+def test_no_deadline_is_due_in_an_empty_heap() -> None:
     deadlines = Deadlines()
     assert deadlines.next_ms() is None
     assert deadlines.pop_due(10**12) is None
@@ -29,7 +29,7 @@ def test_a_deadline_falls_due_once_and_not_before_its_time() -> None:
     assert due(deadlines, 10**12) == []
 
 
-def test_moving_a_deadline_later_touches_no_heap() -> None:
+def test_moving_a_deadline_later_does_not_change_the_heap() -> None:
     deadlines, one = Deadlines(), Deadline("session", "g", "a")
     deadlines.set(one, 100)
     for due_ms in range(101, 200):
@@ -41,7 +41,7 @@ def test_moving_a_deadline_later_touches_no_heap() -> None:
     assert due(deadlines, 199) == ["a"]
 
 
-def test_moving_a_deadline_earlier_makes_it_fall_due_earlier_and_only_once() -> None:
+def test_a_deadline_moved_earlier_is_due_earlier_and_only_once() -> None:
     deadlines, one = Deadlines(), Deadline("session", "g", "a")
     deadlines.set(one, 300_000)
     deadlines.set(one, 10)
@@ -60,7 +60,7 @@ def test_a_cancelled_deadline_does_not_fall_due_but_can_be_set_again() -> None:
     assert due(deadlines, 20) == ["a"]
 
 
-def test_a_deadline_that_was_switched_off_by_hand_is_dropped_in_its_time() -> None:
+def test_a_deadline_switched_off_in_its_field_is_dropped() -> None:
     deadlines, one = Deadlines(), Deadline("session", "g", "a")
     deadlines.set(one, 10)
     one.due_ms = NEVER
@@ -75,7 +75,7 @@ def test_equal_times_fall_due_in_the_order_of_setting() -> None:
     assert due(deadlines, 5) == ["c", "a", "b"]
 
 
-def test_members_that_come_and_go_do_not_pile_up() -> None:
+def test_deadlines_of_members_that_left_do_not_accumulate() -> None:
     deadlines, stays = Deadlines(), Deadline("session", "g", "stays")
     deadlines.set(stays, 50)
     for i in range(10_000):
@@ -100,7 +100,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_it_does_what_a_plain_list_of_times_would(steps: list[tuple[str, int, int]]) -> None:
+def test_deadlines_behave_as_a_plain_list_of_times(steps: list[tuple[str, int, int]]) -> None:
     deadlines, ones = Deadlines(), [Deadline("session", "g", str(i)) for i in range(8)]
     model: dict[str, int] = {}
     now = 0
@@ -134,7 +134,7 @@ class Repeated(Deadline):
     every_ms = 100
 
 
-def test_of_repeated_work_only_the_last_time_is_kept() -> None:
+def test_repeated_work_keeps_only_its_last_time() -> None:
     deadlines, work, once = Deadlines(), Repeated("work", ""), Deadline("session", "g", "m")
     assert deadlines.next_once_ms() == NEVER
     deadlines.leave_out(1_000)
@@ -150,7 +150,7 @@ def test_of_repeated_work_only_the_last_time_is_kept() -> None:
     assert deadlines.next_ms() is None
 
 
-def test_before_repeated_work_nothing_is_left_out() -> None:
+def test_deadlines_before_repeated_work_are_not_skipped() -> None:
     deadlines, work, once = Deadlines(), Repeated("work", ""), Deadline("session", "g", "m")
     deadlines.set(once, 10)
     deadlines.set(work, 50)

@@ -6,14 +6,14 @@ from muster.coordinator.state_machine.interface import Now
 from tests.coordinator.groups.harness import START, GroupHarness
 
 
-def test_with_answers_that_left_at_once_patience_is_counted_from_what_was_heard() -> None:
+def test_without_late_answers_a_timeout_counts_from_the_last_request() -> None:
     assert NO_LATE_ANSWERS.until(1_000, 6_000, 7_000) == 7_000
     waits = LateAnswers()
     waits.late(100, 1_000)  # over before that
     assert waits.until(1_000, 6_000, 7_000) == 7_000
 
 
-def test_whose_own_request_was_answered_late_is_waited_for_from_then_on() -> None:
+def test_the_timeout_of_a_late_answered_client_counts_from_its_answer() -> None:
     waits = LateAnswers()
     waits.late(900, 1_500)
     waits.late(950, 1_700)
@@ -22,7 +22,7 @@ def test_whose_own_request_was_answered_late_is_waited_for_from_then_on() -> Non
     assert waits.until(1_000, 6_000, 7_000, is_own=False) == 7_000
 
 
-def test_a_request_that_still_lies_here_is_no_silence() -> None:
+def test_a_client_whose_request_waits_does_not_time_out() -> None:
     waits = LateAnswers()
     waits.since_ms = 1_000
     assert waits.until(1_000, 6_000, 7_000) == 13_000
@@ -32,7 +32,7 @@ def test_a_request_that_still_lies_here_is_no_silence() -> None:
     assert waits.until(900, 6_000, 6_900) == 6_900
 
 
-def test_while_nobody_was_answered_for_long_nobody_is_called_silent() -> None:
+def test_no_client_times_out_while_no_answers_left() -> None:
     waits = LateAnswers()
     waits.late(2_000, 5_000)
     assert waits.until(1_000, 6_000, 7_000) == 11_000
@@ -44,7 +44,7 @@ def test_while_nobody_was_answered_for_long_nobody_is_called_silent() -> None:
     assert waits.until(1_000, 1_000, 12_000) == 6_000
 
 
-def test_only_so_many_waits_are_remembered() -> None:
+def test_the_number_of_remembered_late_answers_is_bounded() -> None:
     waits = LateAnswers()
     for number in range(MAX_LATE_ANSWERS + 1):
         waits.late(number, number + 1)
@@ -62,7 +62,7 @@ def go(harness: GroupHarness, ms: int) -> None:
     harness.now = Now(harness.now.mono_ms + ms, harness.now.wall_ms + ms)
 
 
-def test_a_member_whose_answer_is_parked_stays_and_one_that_is_dead_goes_a_session_after_it() -> None:
+def test_a_member_with_a_parked_answer_stays_and_expires_a_session_after_it() -> None:
     harness, waits = GroupHarness(), LateAnswers()
     a, b = harness.stable()
     go(harness, 1_000)
@@ -91,7 +91,7 @@ def test_a_member_whose_answer_is_parked_stays_and_one_that_is_dead_goes_a_sessi
     assert list(harness.group().members) == []
 
 
-def test_on_a_disk_that_is_always_late_the_dead_are_found() -> None:
+def test_dead_members_expire_on_a_disk_that_is_always_late() -> None:
     harness, waits = GroupHarness(), LateAnswers()
     a, _ = harness.stable()
     began = harness.now.mono_ms
@@ -104,7 +104,7 @@ def test_on_a_disk_that_is_always_late_the_dead_are_found() -> None:
     del a
 
 
-def test_a_member_that_could_not_hear_that_it_must_join_is_awaited() -> None:
+def test_a_member_whose_rebalance_answer_was_late_is_waited_for() -> None:
     harness, waits = GroupHarness(), LateAnswers()
     a, b = harness.stable()
     harness.group().members[b].session_timeout_ms = harness.group().members[a].session_timeout_ms = 300_000
@@ -125,7 +125,7 @@ def test_a_member_that_could_not_hear_that_it_must_join_is_awaited() -> None:
     assert list(harness.group().members) == [a]
 
 
-def test_a_member_that_could_not_sync_is_awaited() -> None:
+def test_a_member_whose_join_answer_was_late_is_waited_for() -> None:
     harness, waits = GroupHarness(), LateAnswers()
     a, b = harness.completing()
     harness.group().members[b].session_timeout_ms = harness.group().members[a].session_timeout_ms = 300_000

@@ -40,7 +40,7 @@ def put(storage: MemoryStorage, index: int, *, topic: str = GROUP_OFFSETS_TOPIC,
 
 
 @pytest.mark.parametrize(("highest", "partitions"), [(3, 10), (49, 50)])
-def test_a_new_directory_takes_them_over_with_id_and_epochs(highest: int, partitions: int) -> None:
+def test_a_new_data_directory_adopts_copied_partitions_with_id_and_epochs(highest: int, partitions: int) -> None:
     storage = MemoryStorage()
     data = put(storage, 1), put(storage, highest, epoch=5)
     topics = make_topics(storage, offsets_topic_num_partitions=10)
@@ -72,7 +72,9 @@ def put_groups(storage: MemoryStorage, partitions: int, only: range | None = Non
     ("written", "only", "expected"),
     [(3, None, 3), (50, None, 50), (50, range(20), 50), (83, None, 83), (83, range(80), 83)],
 )
-def test_their_number_is_taken_over_unless_it_is_given(written: int, only: range | None, expected: int) -> None:
+def test_the_partition_count_of_copied_offsets_is_adopted_unless_given(
+    written: int, only: range | None, expected: int
+) -> None:
     storage = MemoryStorage()
     put_groups(storage, written, only)
     topics = make_topics(storage, partitions_are_given=False)
@@ -83,7 +85,7 @@ def test_their_number_is_taken_over_unless_it_is_given(written: int, only: range
     assert len(at_once(topics.ensuring(GROUP_OFFSETS_TOPIC)).partitions) == 120
 
 
-def test_groups_in_messages_of_old_formats_say_how_many_there_were() -> None:
+def test_the_partition_count_is_found_from_groups_in_old_formats() -> None:
     storage = MemoryStorage()
     for number in range(20):
         index = group_partition(f"group-{number}", 83)
@@ -94,7 +96,7 @@ def test_groups_in_messages_of_old_formats_say_how_many_there_were() -> None:
     assert len(at_once(topics.ensuring(GROUP_OFFSETS_TOPIC)).partitions) == 83
 
 
-def test_where_nothing_says_how_many_there_were_there_are_as_many_as_usual() -> None:
+def test_the_default_partition_count_is_used_if_none_can_be_found() -> None:
     storage = MemoryStorage()
     put(storage, 2)
     storage.make_directory(f"{GROUP_OFFSETS_TOPIC}-1")
@@ -102,7 +104,7 @@ def test_where_nothing_says_how_many_there_were_there_are_as_many_as_usual() -> 
     assert len(at_once(topics.ensuring(GROUP_OFFSETS_TOPIC)).partitions) == 50
 
 
-def test_those_put_into_a_directory_in_use_get_its_id() -> None:
+def test_partitions_copied_into_a_used_directory_get_its_topic_id() -> None:
     storage = MemoryStorage()
     topics = make_topics(storage, offsets_topic_num_partitions=3)
     own_id = at_once(topics.ensuring(GROUP_OFFSETS_TOPIC)).topic_id
@@ -120,7 +122,7 @@ def test_those_put_into_a_directory_in_use_get_its_id() -> None:
     assert bytes(storage.files[f"{GROUP_OFFSETS_TOPIC}-7/{NAME}"]) == data[1]
 
 
-def test_a_malformed_id_is_no_obstacle() -> None:
+def test_copied_partitions_with_a_malformed_topic_id_are_adopted() -> None:
     storage = MemoryStorage()
     put(storage, 0)
     for name in (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS):
@@ -130,7 +132,7 @@ def test_a_malformed_id_is_no_obstacle() -> None:
     assert partition.log.end_offset == 1
 
 
-def test_other_topics_come_with_them() -> None:
+def test_other_copied_topics_are_adopted_too() -> None:
     storage = MemoryStorage()
     data = put(storage, 0, topic="orders", epoch=3)
     storage.save(f"orders-0/{checkpoints.PARTITION_METADATA}", checkpoints.encode_topic_id(OTHER_ID))
@@ -159,7 +161,7 @@ def put_transactions(storage: MemoryStorage, partitions: int, ids: int = 20, fir
 
 
 @pytest.mark.parametrize(("written", "expected"), [(50, 50), (7, 7), (83, 83)])
-def test_transactions_are_taken_over_with_their_number(written: int, expected: int) -> None:
+def test_copied_transactions_are_adopted_with_their_partition_count(written: int, expected: int) -> None:
     storage = MemoryStorage()
     put_transactions(storage, written)
     topics = make_topics(storage, partitions_are_given=False)
@@ -169,7 +171,7 @@ def test_transactions_are_taken_over_with_their_number(written: int, expected: i
     assert len(make_topics(storage).by_name[TRANSACTION_STATE_TOPIC].partitions) == expected
 
 
-def test_an_operator_may_say_how_many_there_are() -> None:
+def test_the_partition_count_of_copied_transactions_can_be_given() -> None:
     storage = MemoryStorage()
     put_transactions(storage, 7)
     topics = make_topics(storage, transaction_state_log_num_partitions=9)
@@ -184,14 +186,14 @@ def used(storage: MemoryStorage) -> Topics:
     return topics
 
 
-def test_no_producer_id_is_given_out_that_they_know() -> None:
+def test_no_producer_id_known_to_copied_partitions_is_assigned() -> None:
     storage = MemoryStorage()
     used(storage).logs.close()
     put_transactions(storage, 3)
     assert at_once(make_topics(storage).drawing_producer_id()) == 4_020
 
 
-def test_nor_one_that_partitions_know_which_come_later() -> None:
+def test_no_producer_id_known_to_partitions_copied_later_is_assigned() -> None:
     storage = MemoryStorage()
     topics = used(storage)
     own_id = at_once(topics.ensuring(TRANSACTION_STATE_TOPIC)).topic_id
@@ -205,7 +207,7 @@ def test_nor_one_that_partitions_know_which_come_later() -> None:
     assert at_once(make_topics(storage).drawing_producer_id()) == 5_003
 
 
-def test_what_cannot_be_read_of_them_is_no_obstacle() -> None:
+def test_unreadable_copied_records_do_not_prevent_a_start() -> None:
     storage = MemoryStorage()
     used(storage).logs.close()
     put_transactions(storage, 1)
@@ -216,7 +218,7 @@ def test_what_cannot_be_read_of_them_is_no_obstacle() -> None:
     assert at_once(topics.drawing_producer_id()) == 4_020
 
 
-def test_long_batches_are_read_for_it() -> None:
+def test_producer_ids_in_long_batches_are_found() -> None:
     storage = MemoryStorage()
     used(storage).logs.close()
     put(storage, 0, topic=TRANSACTION_STATE_TOPIC)

@@ -31,7 +31,7 @@ def topic(partitions: int = -1, factor: int = -1, assignments: Sequence[tuple[in
     return NewTopic("t", b"i" * 16, partitions, factor, assignments)
 
 
-def test_a_topic_becomes_a_topic_configs_and_partitions() -> None:
+def test_a_new_topic_becomes_records_of_topic_configs_and_partitions() -> None:
     state = MetadataState()
     wanted = NewTopic("t", b"i" * 16, 2, 1, configs={"retention.ms": "5"})
     for record in decide_creation(wanted, HOME, 1, 1):
@@ -42,7 +42,7 @@ def test_a_topic_becomes_a_topic_configs_and_partitions() -> None:
     assert state.topic_configs("t") == {"retention.ms": "5"}
 
 
-def test_defaults_fill_what_is_not_said() -> None:
+def test_a_new_topic_gets_the_default_partition_count() -> None:
     assert count_partitions(topic(), 6) == 6
     assert count_partitions(topic(3, 1), 6) == 3
     assert count_partitions(topic(assignments=[(0, [1]), (1, [1])]), 6) == 2
@@ -64,7 +64,7 @@ def test_defaults_fill_what_is_not_said() -> None:
         (topic(assignments=[(0, [])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_what_cannot_be_created_is_refused(wanted: NewTopic, code: int) -> None:
+def test_a_topic_that_cannot_be_created_is_refused(wanted: NewTopic, code: int) -> None:
     with pytest.raises(ApiError) as caught:
         decide_creation(wanted, HOME, 1, 1)
     assert caught.value.error_code == code
@@ -91,7 +91,7 @@ def test_names_that_are_taken_collide_or_are_illegal_are_refused() -> None:
     check_name(state, "a-b")
 
 
-def test_partitions_are_added_behind_those_there_are() -> None:
+def test_new_partitions_are_added_after_existing_ones() -> None:
     state = with_topic("t", 2)
     records = decide_growth(state, "t", 4, None, HOME)
     for record in records:
@@ -113,7 +113,9 @@ def test_partitions_are_added_behind_those_there_are() -> None:
         ("t", 3, [], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_what_cannot_grow_is_refused(name: str, count: int, assignments: list[list[int]] | None, code: int) -> None:
+def test_a_topic_that_cannot_grow_is_refused(
+    name: str, count: int, assignments: list[list[int]] | None, code: int
+) -> None:
     with pytest.raises(ApiError) as caught:
         decide_growth(with_topic("t", 2), name, count, assignments, HOME)
     assert caught.value.error_code == code

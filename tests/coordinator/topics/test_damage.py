@@ -113,7 +113,7 @@ def served(topics: Topics, name: str) -> list[bytes | None] | None:
 
 @pytest.mark.parametrize("stopped", ["clean", "killed"])
 @pytest.mark.parametrize("path", PATHS)
-def test_no_record_goes_without_a_word(path: str, stopped: str) -> None:
+def test_no_record_is_lost_without_a_log_line(path: str, stopped: str) -> None:
     sound = CLEAN if stopped == "clean" else KILLED
     if path not in sound.files:
         return

@@ -108,7 +108,7 @@ def test_partitions_that_had_records_are_served_last() -> None:
     assert asked(follow(sessions, session_id, 2)) == [1, 2, 0]
 
 
-def test_a_parked_request_learns_that_its_session_went_on() -> None:
+def test_a_parked_fetch_notices_a_newer_request_of_its_session() -> None:
     sessions = make()
     session_id = begin(sessions, 0)
     parked = follow(sessions, session_id, 1)
@@ -117,7 +117,7 @@ def test_a_parked_request_learns_that_its_session_went_on() -> None:
     assert parked.overtaken()
 
 
-def test_a_row_is_told_when_there_is_news() -> None:
+def test_a_session_row_is_sent_when_it_has_changed() -> None:
     row = FetchRow(key(0), 0, 1000)
     assert row.note_answer(0, 5, 0, worth=False)
     assert not row.note_answer(0, 5, 0, worth=False)
@@ -129,7 +129,7 @@ def test_a_row_is_told_when_there_is_news() -> None:
     assert row.note_answer(0, 6, 2, worth=False)
 
 
-def test_when_full_only_a_larger_session_takes_an_old_ones_place() -> None:
+def test_a_full_cache_replaces_an_old_session_only_by_a_larger_one() -> None:
     sessions = make(slots=2)
     first, second = begin(sessions, 0, 1), begin(sessions, 0)
     assert begin(sessions, 0, 1, 2, now_ms=1) == 0
@@ -142,7 +142,7 @@ def test_when_full_only_a_larger_session_takes_an_old_ones_place() -> None:
     assert follow(sessions, first, 2).error_code == 0
 
 
-def test_when_full_a_session_nobody_uses_makes_way() -> None:
+def test_a_full_cache_replaces_an_unused_session() -> None:
     sessions = make(slots=1)
     first = begin(sessions, 0, 1, 2)
     assert begin(sessions, 0, now_ms=EVICTION_MS) == 0
@@ -150,11 +150,11 @@ def test_when_full_a_session_nobody_uses_makes_way() -> None:
     assert follow(sessions, first, 1).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_no_slots_no_sessions() -> None:
+def test_there_are_no_fetch_sessions_without_slots() -> None:
     assert begin(make(slots=0), 0) == 0
 
 
-def test_epochs_wrap_to_one() -> None:
+def test_fetch_session_epochs_wrap_to_one() -> None:
     assert [next_epoch(0), next_epoch(MAX_EPOCH), next_epoch(-1)] == [1, 1, -1]
 
 
@@ -162,14 +162,14 @@ def named(number: int, topics: int, characters: int = 0) -> list[FetchRow]:
     return [FetchRow((f"{number}-{topic}" + "x" * characters, ZERO, 0), 0, 1000) for topic in range(topics)]
 
 
-def test_one_that_is_too_large_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_large_fetch_session_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_SESSION_BYTES", 10_000)
     sessions = make()
     assert sessions.create(named(1, 10, 1_000), False, 0) == 0
     assert sessions.create(named(1, 10, 10), False, 0) == 1
 
 
-def test_one_that_grows_too_large_ends_as_if_it_had_made_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetch_session_that_grows_too_large_is_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_SESSION_BYTES", 10_000)
     sessions = make()
     session_id = begin(sessions, 0)
@@ -179,7 +179,7 @@ def test_one_that_grows_too_large_ends_as_if_it_had_made_way(monkeypatch: pytest
     assert sessions._bytes == 0
 
 
-def test_large_ones_make_way_for_smaller_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_fetch_sessions_are_evicted_for_smaller_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_BYTES", 50_000)
     sessions = make(1_000)
     assert sessions.create(named(1, 50), False, 0) == 1
@@ -191,7 +191,7 @@ def test_large_ones_make_way_for_smaller_ones(monkeypatch: pytest.MonkeyPatch) -
 
 
 @given(data=st.data())
-def test_sessions_never_take_more_than_they_may(data: st.DataObject) -> None:
+def test_fetch_sessions_are_bounded_in_memory(data: st.DataObject) -> None:
     sessions, known = make(5), dict[int, int]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MAX_BYTES", 20_000)

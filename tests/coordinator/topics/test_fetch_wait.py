@@ -23,7 +23,7 @@ class Parked:
         self.times += 1
 
 
-def test_an_append_wakes_once() -> None:
+def test_an_append_wakes_a_waiting_fetch_once() -> None:
     parked = Parked()
     produce(parked.second, batch(b"x"), parked.clock.now())
     produce(parked.first, batch(b"x"), parked.clock.now())
@@ -31,7 +31,7 @@ def test_an_append_wakes_once() -> None:
     assert parked.times == 1
 
 
-def test_the_clock_wakes() -> None:
+def test_the_clock_wakes_a_waiting_fetch() -> None:
     parked = Parked()
     parked.clock.advance(499)
     assert parked.times == 0
@@ -39,7 +39,7 @@ def test_the_clock_wakes() -> None:
     assert parked.times == 1
 
 
-def test_small_appends_add_up_to_the_bytes_wanted() -> None:
+def test_small_appends_add_up_to_the_minimum_bytes() -> None:
     size = len(batch(b"x"))
     parked = Parked(min_bytes=3 * size, available=size)
     produce(parked.first, batch(b"x"), parked.clock.now())
@@ -48,13 +48,13 @@ def test_small_appends_add_up_to_the_bytes_wanted() -> None:
     assert parked.times == 1
 
 
-def test_a_topic_that_goes_wakes() -> None:
+def test_a_deleted_topic_wakes_a_waiting_fetch() -> None:
     parked = Parked(min_bytes=1000)
     at_once(parked.topics.deleting(parked.topics.by_name["a"]))
     assert parked.times == 1
 
 
-def test_a_cancelled_wait_is_never_heard_of() -> None:
+def test_a_cancelled_wait_is_never_called() -> None:
     parked = Parked()
     parked.wait.cancel()
     produce(parked.first, batch(b"x"), parked.clock.now())
@@ -62,7 +62,7 @@ def test_a_cancelled_wait_is_never_heard_of() -> None:
     assert parked.times == 0
 
 
-def test_an_open_transaction_is_no_news_to_readers_of_committed_records() -> None:
+def test_an_open_transaction_does_not_wake_read_committed_fetches() -> None:
     parked = Parked(committed=True)
     data = batch(b"x", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     parked.first.log.append(0, data, wall_ms=1)
@@ -71,7 +71,7 @@ def test_an_open_transaction_is_no_news_to_readers_of_committed_records() -> Non
     assert parked.times == 1
 
 
-def test_what_a_transaction_held_back_counts_when_it_ends() -> None:
+def test_records_of_a_transaction_wake_read_committed_fetches_at_its_end() -> None:
     held = batch(b"x" * 1000, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     for before in (True, False):
         parked = Parked(min_bytes=1000, committed=True)
@@ -88,7 +88,7 @@ def test_what_a_transaction_held_back_counts_when_it_ends() -> None:
         assert (parked.times, wait.over) == (1, True)
 
 
-def test_what_the_next_transaction_holds_back_does_not_count() -> None:
+def test_records_of_the_next_open_transaction_do_not_count() -> None:
     parked = Parked(min_bytes=1000, committed=True)
     for producer_id, size in ((1, 10), (2, 1000)):
         data = batch(b"x" * size, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)

@@ -50,7 +50,7 @@ class Log:
         return place.state.leader, place.topic.leader_epoch(partition), place.state.isr
 
 
-def test_a_leader_that_is_gone_has_a_successor_and_the_epoch_grows() -> None:
+def test_a_lost_leader_is_replaced_under_a_higher_epoch() -> None:
     log = Log([1, 2], [3])
     log.fence(1, 3)
     for partition in (0, 1):
@@ -60,7 +60,7 @@ def test_a_leader_that_is_gone_has_a_successor_and_the_epoch_grows() -> None:
     assert leadership.settled(log.place(), log.live, 0) is None
 
 
-def test_what_has_no_leader_gets_one_when_a_broker_lives() -> None:
+def test_a_partition_without_leader_gets_one_when_a_broker_is_live() -> None:
     log = Log([1])
     log.fence(1, 2, 3)
     log.write(leadership.settled(log.place(), log.live, 0))
@@ -70,7 +70,7 @@ def test_what_has_no_leader_gets_one_when_a_broker_lives() -> None:
     assert log.told() == (2, 2, (2,))
 
 
-def test_preferred_leaders_come_back_when_they_live() -> None:
+def test_preferred_leaders_are_restored_when_they_are_live() -> None:
     log = Log([1, 2])
     log.fence(1)
     log.write(leadership.settled(log.place(), log.live, 0))
@@ -83,7 +83,7 @@ def test_preferred_leaders_come_back_when_they_live() -> None:
     assert log.told() == (1, 2, (1, 2))
 
 
-def test_a_start_gives_new_epochs_to_what_that_broker_leads_and_to_nothing_else() -> None:
+def test_a_started_broker_raises_the_epochs_of_only_its_own_partitions() -> None:
     log = Log([1], [2])
     before = [log.told(0)[1], log.told(1)[1]]
     log.register(2)
@@ -105,7 +105,7 @@ def test_a_start_gives_new_epochs_to_what_that_broker_leads_and_to_nothing_else(
         ([4], (1, 0, (1,))),
     ],
 )
-def test_other_replicas_are_there_at_once(replicas: list[int], told: tuple[int, int, tuple[int, ...]]) -> None:
+def test_new_replicas_are_in_sync_at_once(replicas: list[int], told: tuple[int, int, tuple[int, ...]]) -> None:
     log = Log([1], brokers=4)
     log.fence(4)
     log.write(leadership.reassigned(log.place(), replicas, log.live, b"d" * 16))
@@ -114,7 +114,7 @@ def test_other_replicas_are_there_at_once(replicas: list[int], told: tuple[int, 
     assert leadership.reassigned(log.place(), replicas, log.live, b"d" * 16) is None
 
 
-def test_brokers_that_are_not_here_any_more_lead_nothing() -> None:
+def test_missing_brokers_lead_nothing() -> None:
     log = Log([1], [2], [3])
     log.write(*leadership.fence_missing_brokers(log.state, {1: None, 2: None}))
     assert [log.told(index)[0] for index in range(3)][:2] == [1, 2]
@@ -123,7 +123,7 @@ def test_brokers_that_are_not_here_any_more_lead_nothing() -> None:
     assert leadership.fence_missing_brokers(log.state, {1: None, 2: None}) == []
 
 
-def test_a_broker_that_is_no_longer_registered_is_forgotten() -> None:
+def test_an_unregistered_broker_is_forgotten() -> None:
     log = Log([1])
     log.write(UnregisterBrokerRecord(broker_id=3))
     assert sorted(log.state.brokers) == log.live == [1, 2]

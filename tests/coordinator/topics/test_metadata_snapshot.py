@@ -135,7 +135,7 @@ def replayed(snapshot: MetadataSnapshot, most: int) -> MetadataState:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_who_replays_a_snapshot_knows_all_and_goes_on_alike(seed: int) -> None:
+def test_a_replayed_snapshot_gives_the_state_of_the_whole_log(seed: int) -> None:
     history = History(seed)
     for _ in range(history.rng.randrange(300)):
         history.take_in()
@@ -151,5 +151,5 @@ def test_who_replays_a_snapshot_knows_all_and_goes_on_alike(seed: int) -> None:
     assert told(replayed(MetadataSnapshot(again), 500)) == told(history.state)
 
 
-def test_of_nothing_there_is_no_part() -> None:
+def test_a_snapshot_of_an_empty_state_has_no_parts() -> None:
     assert list(MetadataSnapshot(MetadataState()).parts(1)) == []

@@ -23,7 +23,7 @@ def test_legal_names_have_no_fault(name: str) -> None:
         ("a/b", "ASCII alphanumerics"),
     ],
 )
-def test_illegal_names_are_told_why(name: str, words: str) -> None:
+def test_illegal_names_have_a_reason(name: str, words: str) -> None:
     assert words in (name_fault(name) or "")
 
 

@@ -46,7 +46,7 @@ class _FullAfter(FullDisk):
 
 
 @pytest.mark.parametrize("made", [0, 1, 2])
-def test_of_a_topic_that_cannot_be_made_nothing_is_there(made: int) -> None:
+def test_a_topic_that_cannot_be_created_leaves_nothing(made: int) -> None:
     disk = _FullAfter()
     topics = make_topics(disk)
     disk.room = len(disk.directories) + made
@@ -61,7 +61,7 @@ def test_of_a_topic_that_cannot_be_made_nothing_is_there(made: int) -> None:
     assert all(again.by_name["t"].is_online(index) for index in range(3))
 
 
-def test_what_a_full_disk_did_not_let_go_is_not_taken_for_a_later_topic() -> None:
+def test_folders_that_a_full_disk_could_not_delete_are_not_used_by_a_later_topic() -> None:
     disk = FullDisk()
     topics = make_topics(disk)
     with pytest.MonkeyPatch.context() as patch:
@@ -87,7 +87,7 @@ def _full(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_partitions_that_cannot_be_added_are_not_there() -> None:
+def test_partitions_that_cannot_be_added_do_not_exist() -> None:
     disk = _FullAfter()
     topics = make_topics(disk)
     add_topic(topics)
@@ -101,7 +101,7 @@ def test_partitions_that_cannot_be_added_are_not_there() -> None:
     assert [topics.by_name["t"].is_online(index) for index in range(3)] == [True] * 3
 
 
-def test_the_metadata_log_comes_back_by_itself_when_there_is_space_again() -> None:
+def test_the_metadata_log_recovers_when_there_is_space_again() -> None:
     disk, clock = FullDisk(), ManualClock()
     topics = make_topics(disk, clock)
     add_topic(topics, "before")
@@ -137,7 +137,7 @@ def test_a_metadata_log_that_has_lost_records_stays_offline() -> None:
         add_topic(topics, "other")
 
 
-def test_what_was_refused_is_cut_off_the_metadata_log() -> None:
+def test_refused_changes_are_cut_off_the_metadata_log() -> None:
     clock = ManualClock()
     topics = make_topics(clock=clock)
     version = topics.state.version
@@ -147,7 +147,7 @@ def test_what_was_refused_is_cut_off_the_metadata_log() -> None:
     assert topics.metadata_log.log.end_offset == version
 
 
-def test_a_partition_comes_back_by_itself_when_there_is_space_again() -> None:
+def test_a_partition_recovers_when_there_is_space_again() -> None:
     disk, clock = FullDisk(), ManualClock()
     topics = make_topics(disk, clock)
     partition = add_topic(topics, "t", 2)
@@ -162,7 +162,7 @@ def test_a_partition_comes_back_by_itself_when_there_is_space_again() -> None:
     assert produce(partition, batch(b"after"), NOW).base_offset == 1
 
 
-def test_the_longer_it_fails_the_more_seldom_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offline_log_is_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock()
     topics = make_topics(clock=clock)
     add_topic(topics).log.go_offline("x", OSError(5, "Input/output error"))
@@ -221,7 +221,7 @@ class _Unreadable(MemoryStorage):
         super().make_directory(path)
 
 
-def test_nothing_is_opened_after_the_end() -> None:
+def test_no_log_is_opened_after_the_end() -> None:
     storage, clock = MemoryStorage(), ManualClock()
     topics = make_topics(storage, clock)
     add_topic(topics)
@@ -255,7 +255,7 @@ def test_a_broken_partition_metadata_takes_that_one_partition_offline(data: byte
 
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 41])
-def test_what_a_power_cut_leaves_of_a_partition_metadata_is_written_anew(data: bytes) -> None:
+def test_an_empty_partition_metadata_is_written_again(data: bytes) -> None:
     storage = MemoryStorage()
     topics = make_topics(storage)
     add_topic(topics, "t", 3)
@@ -283,7 +283,7 @@ def test_a_topic_can_be_deleted_on_a_disk_that_takes_no_files() -> None:
     assert add_topic(topics).log.end_offset == 0
 
 
-def test_of_very_many_partitions_some_are_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_partitions_are_checked_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_topics, "CHECKED_AT_ONCE", 3)
     topics = make_topics(MemoryStorage())
     for name in "abc":

@@ -11,7 +11,7 @@ from muster.coordinator.topics.partition_maintenance import CHECK_EVERY_MS, MAX_
 LONG_MS = 10 * MAX_CHECKS_APART * CHECK_EVERY_MS
 
 
-def test_why_a_log_stays_offline_is_logged_once_and_when_that_changes() -> None:
+def test_the_reason_why_a_log_stays_offline_is_logged_once_and_when_it_changes() -> None:
     clock = ManualClock()
     reasons = {0: "full", 1: "full"}
     tries = 0

@@ -44,7 +44,7 @@ def values(target: Partition, offset: int = 0, *, committed: bool = False) -> li
     return [record.value for _, records in batches.read(data) for record in records]
 
 
-def test_what_is_appended_is_read() -> None:
+def test_appended_records_are_read() -> None:
     target = partition()
     assert append(target, batch(b"a", b"b"))[:2] == (0, 2)
     assert append(target, batch(b"c"))[:2] == (2, 3)
@@ -53,7 +53,7 @@ def test_what_is_appended_is_read() -> None:
     assert (target.log.durable_offset, target.last_stable_offset()) == (3, 3)
 
 
-def test_bad_batches_get_kafkas_codes() -> None:
+def test_bad_batches_are_refused_with_kafkas_errors() -> None:
     broken = bytearray(batch(b"a"))
     broken[-1] ^= 1
     assert code_of(partition(), bytes(broken)) == ErrorCode.CORRUPT_MESSAGE
@@ -79,7 +79,7 @@ def test_a_compacted_topic_needs_keys() -> None:
     assert append(target, batch(b"a")).base_offset == 0
 
 
-def test_an_answer_names_so_many_records_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_refused_records_in_an_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation, "MAX_FAULTS", 2)
     for configs, wanted in (
         ({"cleanup_policy": "compact"}, batch(b"a", b"b", b"c", key=None)),
@@ -115,7 +115,7 @@ def test_timestamps_out_of_bounds_are_refused_record_by_record() -> None:
     assert append(early, batch(b"a", at_ms=NOW.wall_ms - 1000)).base_offset == 0
 
 
-def test_log_append_time_replaces_the_producers() -> None:
+def test_log_append_time_replaces_the_producers_timestamps() -> None:
     target = partition(message_timestamp_type="LogAppendTime")
     assert append(target, batch(b"a", at_ms=5)).log_append_time_ms == NOW.wall_ms
     found = at_once(target.log.offset_of_max_timestamp())
@@ -151,7 +151,7 @@ def test_the_greatest_timestamp_is_that_of_the_records(
 
 
 @pytest.mark.parametrize("compression", ["producer", "gzip"])
-def test_a_producers_log_append_time_is_taken_back(compression: str) -> None:
+def test_a_producers_batch_with_log_append_time_is_refused_or_reset(compression: str) -> None:
     target = partition(compression_type=compression)
     data = with_header(batch(b"a", at_ms=5), attributes=8, max_timestamp=7)
     append(target, data)
@@ -171,7 +171,7 @@ def test_a_producers_log_append_time_is_taken_back(compression: str) -> None:
         )
 
 
-def test_all_faults_of_a_batch_are_told_in_kafkas_words() -> None:
+def test_all_faults_of_a_batch_are_named_in_kafkas_words() -> None:
     now = NOW.wall_ms
     target = partition(cleanup_policy="compact", message_timestamp_before_max_ms="1000")
     old = batches.build([(b"k", b"a"), (None, b"b"), (b"l", b"c")], timestamp_ms=now - 2000)
@@ -200,14 +200,14 @@ def test_all_faults_of_a_batch_are_told_in_kafkas_words() -> None:
 
 @pytest.mark.parametrize("codec", list(compression.CODECS.values()))
 @pytest.mark.parametrize("configs", [{}, {"cleanup_policy": "compact"}])
-def test_records_that_cannot_be_read_are_not_asked_for_again(codec: int, configs: dict[str, str]) -> None:
+def test_the_error_for_unreadable_records_is_not_retriable(codec: int, configs: dict[str, str]) -> None:
     good = batch(b"a")
     # right CRC, right counts, and after the header no records: CORRUPT_MESSAGE would make a client send it for ever
     junk = assemble(read_header(good)._replace(attributes=codec), b"\x12\x34\x56\x78\x90", 1)
     assert code_of(partition(**configs), junk) == ErrorCode.INVALID_RECORD
 
 
-def test_the_time_of_a_producers_batch_is_the_one_in_the_log() -> None:
+def test_a_duplicate_gets_the_timestamp_of_the_log() -> None:
     target = partition(message_timestamp_type="LogAppendTime")
     first = batch(b"a", at_ms=5, producer_id=7, producer_epoch=0, base_sequence=0)
     assert append(target, first).log_append_time_ms == NOW.wall_ms
@@ -218,7 +218,7 @@ def test_the_time_of_a_producers_batch_is_the_one_in_the_log() -> None:
 @pytest.mark.parametrize(
     ("codec", "number"), [("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4), ("uncompressed", 0)]
 )
-def test_a_topics_own_compression_is_what_is_stored(codec: str, number: int) -> None:
+def test_records_are_stored_with_the_topics_compression(codec: str, number: int) -> None:
     target = partition(compression_type=codec)
     append(target, batch(b"a" * 500, b"b", compression=1))
     assert [header.compression for header in target.log.headers()] == [number]
@@ -257,14 +257,14 @@ def test_silent_producers_are_forgotten() -> None:
     assert len(target.producers()) == 0
 
 
-def test_batches_of_a_transaction_that_nobody_verified_are_refused() -> None:
+def test_unverified_transactional_batches_are_refused() -> None:
     data = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     assert code_of(partition(), data) == ErrorCode.INVALID_TXN_STATE
     # as on Kafka, where nobody asks for a transaction without a producer id
     assert append(partition(), batch(b"a", transactional=True)).base_offset == 0
 
 
-def test_readers_of_committed_records_stop_at_an_open_transaction_and_hear_of_aborted_ones() -> None:
+def test_read_committed_readers_stop_at_an_open_transaction_and_get_aborted_ones() -> None:
     target = partition()
     log = target.log
 
@@ -286,7 +286,7 @@ def test_readers_of_committed_records_stop_at_an_open_transaction_and_hear_of_ab
     assert at_once(target.aborted(4, b"")) == target.aborted_in_memory(4, b"") == []
 
 
-def test_a_leader_epoch_that_is_not_ours_is_refused() -> None:
+def test_another_leader_epoch_is_refused() -> None:
     target = partition()
     target.check_leader_epoch(-1)
     target.check_leader_epoch(0)
@@ -314,7 +314,7 @@ def test_records_are_deleted_up_to_an_offset() -> None:
     assert refused.value.error_code == ErrorCode.POLICY_VIOLATION
 
 
-def test_a_log_that_was_opened_anew_takes_the_old_ones_place() -> None:
+def test_a_reopened_log_replaces_the_old_one() -> None:
     topics = make_topics()
     target = add_topic(topics, "t")
     first = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0)

@@ -110,7 +110,7 @@ def check(life: Life, after: Topics) -> None:
 
 @pytest.mark.parametrize("power_cut", [True, False])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_change_is_wholly_there_or_wholly_not(seed: int, power_cut: bool) -> None:
+def test_a_topic_change_survives_a_power_cut_completely_or_not_at_all(seed: int, power_cut: bool) -> None:
     ended = False
     for dies_at in range(MOST_STEPS):
         storage = FaultyStorage(seed * MOST_STEPS + dies_at, dies_at)
@@ -148,7 +148,7 @@ def test_a_disk_that_fails_refuses_and_loses_nothing_that_was_acknowledged(seed:
             assert set(life.synced.get("first", [])) <= set(held(after, "t", 0))
 
 
-def test_what_waits_is_refused_when_the_disk_fails_and_holds_when_it_works_again() -> None:
+def test_waiting_changes_are_refused_when_the_disk_fails_and_work_later() -> None:
     storage = FaultyStorage(1, 10_000)
     life = Life(storage)
     life.topics = topics = make_topics(storage, sync=life.later.sync)
@@ -170,7 +170,7 @@ def test_what_waits_is_refused_when_the_disk_fails_and_holds_when_it_works_again
     assert list(make_topics(left).by_name) == ["t"]
 
 
-def test_groups_hear_of_a_deletion_when_it_is_durable_and_files_go_then() -> None:
+def test_groups_and_files_follow_a_topic_deletion_when_it_is_durable() -> None:
     storage, later = FaultyStorage(1, 10_000), PendingResult()
     topics = make_topics(storage, sync=later.sync)
     at_once(topics.creating(NewTopic("t", topics.draw_uuid(), 1, 1)))

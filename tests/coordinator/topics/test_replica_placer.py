@@ -15,7 +15,7 @@ RACKS = st.dictionaries(st.integers(0, 9), st.sampled_from([None, "a", "b", "c"]
 
 
 @given(RACKS, st.integers(1, 40), st.integers(1, 4), st.integers(0, 99))
-def test_every_partition_has_brokers_of_its_own_and_leaders_are_spread(
+def test_replicas_are_on_different_brokers_and_leaders_are_spread(
     racks: dict[int, str | None], partitions: int, factor: int, seed: int
 ) -> None:
     factor = min(factor, len(racks))
@@ -29,13 +29,13 @@ def test_every_partition_has_brokers_of_its_own_and_leaders_are_spread(
 
 
 @given(st.integers(1, 7), st.integers(1, 60), st.integers(0, 99))
-def test_without_racks_each_broker_leads_as_many_as_the_others(brokers: int, partitions: int, seed: int) -> None:
+def test_brokers_without_racks_lead_equally_many_partitions(brokers: int, partitions: int, seed: int) -> None:
     places = replicas(dict.fromkeys(range(brokers)), (), partitions, 1, random.Random(seed).randrange)
     led = Counter(place[0] for place in places)
     assert max(led.values()) - min(led[one] for one in range(brokers)) <= 1
 
 
-def test_who_is_fenced_leads_nothing_and_is_taken_when_others_are_too_few() -> None:
+def test_a_fenced_broker_leads_nothing_and_is_used_only_if_needed() -> None:
     racks: dict[int, str | None] = {1: None, 2: None, 3: None}
     for seed in range(20):
         draw = random.Random(seed).randrange
@@ -45,7 +45,7 @@ def test_who_is_fenced_leads_nothing_and_is_taken_when_others_are_too_few() -> N
 
 
 @pytest.mark.parametrize(("fenced", "factor", "why"), [((), 3, "only 2 broker"), ((1, 2), 1, "currently fenced")])
-def test_what_cannot_be_placed_is_refused(fenced: tuple[int, ...], factor: int, why: str) -> None:
+def test_replicas_that_cannot_be_placed_are_refused(fenced: tuple[int, ...], factor: int, why: str) -> None:
     with pytest.raises(ApiError, match=why) as caught:
         replicas({1: None, 2: None}, fenced, 1, factor, random.Random(1).randrange)
     assert caught.value.error_code == ErrorCode.INVALID_REPLICATION_FACTOR

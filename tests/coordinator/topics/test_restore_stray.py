@@ -59,7 +59,7 @@ def strays(root: Path) -> list[str]:
     return sorted(path.name for path in root.iterdir() if path.name.endswith("-stray"))
 
 
-def test_strays_are_named_and_put_back_with_their_topic(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stray_folders_are_named_and_restored_with_their_topic(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     started(root).logs.close()
     assert len(strays(root)) == 3
     assert check(root, as_json=False) == 1
@@ -79,7 +79,7 @@ def test_strays_are_named_and_put_back_with_their_topic(root: Path, capsys: pyte
     topics.logs.close()
 
 
-def test_before_a_start_they_are_put_back_as_they_are(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stray_folders_are_restored_unchanged_before_a_start(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(root, as_json=True) == 1
     assert '"damaged": ["orders-0", "orders-1", "orders-2"]' in capsys.readouterr().out
     assert repair(root, "orders-0") == 0
@@ -90,7 +90,7 @@ def test_before_a_start_they_are_put_back_as_they_are(root: Path, capsys: pytest
     topics.logs.close()
 
 
-def test_another_topic_of_the_name_stays(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_topic_of_the_same_name_is_not_replaced(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     started(root, orders=1).logs.close()
     assert repair(root, strays(root)[0]) == 1
     assert re.search("another topic orders, .* is there: delete that one first", capsys.readouterr().err)
@@ -104,7 +104,7 @@ def test_another_topic_of_the_name_stays(root: Path, capsys: pytest.CaptureFixtu
     topics.logs.close()
 
 
-def test_a_wrong_id_is_named_and_written_anew(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_topic_id_is_named_and_repaired(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for index in range(3):
         shutil.rmtree(root / f"orders-{index}")
     assert check(root, as_json=False) == 0
@@ -143,7 +143,7 @@ def test_a_damaged_id_of_the_metadata_log_can_be_repaired(root: Path) -> None:
     assert path.read_bytes() == whole
 
 
-def test_what_is_in_the_way_is_not_removed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_in_the_way_of_a_restore_is_not_removed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     started(root).logs.close()
     (root / "orders-1").mkdir()
     (root / "orders-1" / f"{0:020d}.log").write_bytes(b"records")

@@ -50,13 +50,13 @@ def counts(found: Iterable[int]) -> list[int]:
     return sorted(listed.count(one) for one in set(listed))
 
 
-def test_when_all_is_well_nothing_changes() -> None:
+def test_the_leader_balancer_changes_nothing_in_a_balanced_cluster() -> None:
     state = state_of(orders=[1, 2, 3], other=[(1, 2), (2, 3)])
     assert not play(state, [1, 2, 3])
     assert not play(state_of(orders=[1]), [])
 
 
-def test_the_partitions_of_a_dead_node_go_to_the_others_and_come_back() -> None:
+def test_partitions_of_a_dead_node_move_to_others_and_return() -> None:
     state = state_of(orders=[1, 2, 3, 1, 2, 3], kept=[(1, 3)])
     play(state, [2, 3])
     assert set(leaders(state, "orders")) == {2, 3}
@@ -70,7 +70,7 @@ def test_the_partitions_of_a_dead_node_go_to_the_others_and_come_back() -> None:
     assert not play(state, [1, 2, 3])
 
 
-def test_a_new_node_gets_its_share() -> None:
+def test_a_new_node_gets_an_even_share_of_leaders() -> None:
     state = state_of(orders=[1] * 6)
     play(state, [1, 2])
     assert counts(leaders(state, "orders")) == [3, 3]
@@ -80,7 +80,7 @@ def test_a_new_node_gets_its_share() -> None:
     assert not play(state, [1, 2, 3])
 
 
-def test_the_share_of_a_new_node_costs_a_look_at_each_partition_and_not_one_for_each_that_moves() -> None:
+def test_the_share_of_a_new_node_is_computed_in_linear_time() -> None:
     """Calls of functions are counted, not time. A look at all partitions for each that moves made 175 of each partition
     here, and held a node for 1.4 s at 10,000 partitions: the square of that at more, longer than its lease.
     """
@@ -102,7 +102,7 @@ def test_the_share_of_a_new_node_costs_a_look_at_each_partition_and_not_one_for_
     assert calls < 30 * partitions
 
 
-def test_many_partitions_are_looked_at_in_steps() -> None:
+def test_many_partitions_are_balanced_in_steps() -> None:
     state = state_of(orders=[(1, 2)] * 5_000, other=[3])
     steps: list[int] = []
     calls = 0
@@ -126,18 +126,18 @@ def test_many_partitions_are_looked_at_in_steps() -> None:
     assert sum(steps) > 5_000
 
 
-def test_what_somebody_has_placed_stays() -> None:
+def test_partitions_placed_by_an_operator_stay() -> None:
     state = state_of(orders=[1, 1, 1, 1, 2])
     assert not play(state, [1, 2])
 
 
-def test_coordinators_are_always_spread() -> None:
+def test_partitions_of_coordinators_are_always_spread() -> None:
     state = state_of(__consumer_offsets=[1, 1, 1, 1, 2])
     play(state, [1, 2])
     assert counts(leaders(state, "__consumer_offsets")) == [2, 3]
 
 
-def test_without_preferences_only_dead_leaders_are_followed() -> None:
+def test_without_balancing_only_dead_leaders_are_replaced() -> None:
     state = state_of(orders=[1, 2, 1])
     play(state, [2, 3], prefers=False)
     assert 1 not in leaders(state, "orders")
@@ -146,7 +146,7 @@ def test_without_preferences_only_dead_leaders_are_followed() -> None:
     assert leaders(state, "orders") == before
 
 
-def test_a_history_is_led_by_who_leads_what_it_tells_of() -> None:
+def test_an_event_partition_is_led_by_the_leader_of_its_groups() -> None:
     state = state_of(__group_events=[1, 1, 1, 1], __consumer_offsets=[1, 1, 1, 1])
     play(state, [1, 2])
     assert leaders(state, "__group_events") == leaders(state, "__consumer_offsets")
@@ -158,13 +158,13 @@ def test_a_history_is_led_by_who_leads_what_it_tells_of() -> None:
     assert not play(alone, [2])
 
 
-def test_a_history_with_more_partitions_than_it_should_have() -> None:
+def test_an_event_topic_with_surplus_partitions_is_led() -> None:
     state = state_of(__group_events=[1, 1, 1], __consumer_offsets=[1, 1])
     play(state, [2])
     assert leaders(state, "__group_events") == [2, 2, 2]
 
 
-def test_the_dead_are_followed_at_once_and_the_rest_in_parts() -> None:
+def test_dead_leaders_are_replaced_at_once_and_others_moved_in_parts() -> None:
     topics = {f"t{number}": [1] * 4 for number in range(5)}
     state = state_of(other=[3] * 5, **topics)
     records = play(state, [1, 2], most=4)
@@ -176,7 +176,7 @@ def test_the_dead_are_followed_at_once_and_the_rest_in_parts() -> None:
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3, 5])
-def test_in_the_end_all_is_well(nodes: int) -> None:
+def test_random_cluster_changes_end_in_a_balanced_cluster(nodes: int) -> None:
     state = state_of(__consumer_offsets=[7] * 11, orders=[(7, 8)] * 4, __group_events=[9] * 11, one=[7])
     live = list(range(1, nodes + 1))
     for _ in range(3):
@@ -188,7 +188,7 @@ def test_in_the_end_all_is_well(nodes: int) -> None:
     assert max(spread) - min(spread) <= 1
 
 
-def test_who_loses_something() -> None:
+def test_the_nodes_that_lose_partitions_are_known() -> None:
     state = state_of(orders=[1, 2, 3])
     assert leader_balancer.losing_nodes(
         state, at_once(leader_balancer.changes(state, [2, 3], prefers=True, max_moves=9))

@@ -71,7 +71,7 @@ def set_id(storage: MemoryStorage, folder: str, topic_id: bytes) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_folder_of_an_unknown_topic_is_set_aside_and_told(clean: bool) -> None:
+def test_a_folder_of_an_unknown_topic_is_set_aside_and_logged(clean: bool) -> None:
     storage = storage_of(with_topics(t=1, orders=1), clean=clean)
     files = {path: bytes(data) for path, data in storage.files.items() if path.startswith("orders-0/")}
     other = storage_of(with_topics(t=1), clean=clean)
@@ -96,7 +96,7 @@ def test_a_folder_of_an_unknown_topic_is_set_aside_and_told(clean: bool) -> None
     assert folders(other) == [aside]
 
 
-def test_strays_of_one_name_do_not_meet() -> None:
+def test_stray_folders_of_one_name_do_not_collide() -> None:
     storage = storage_of(with_topics(t=1))
     for number in range(3):
         storage.make_directory("orders-0")
@@ -107,7 +107,7 @@ def test_strays_of_one_name_do_not_meet() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("position", [0, 10, 15])
-def test_a_damaged_topic_id_does_not_cost_the_records(position: int, clean: bool) -> None:
+def test_a_damaged_topic_id_loses_no_records(position: int, clean: bool) -> None:
     topics = with_topics(t=2)
     topic_id = topics.by_name["t"].topic_id
     storage = storage_of(topics, clean=clean)
@@ -123,7 +123,7 @@ def test_a_damaged_topic_id_does_not_cost_the_records(position: int, clean: bool
     assert checkpoints.decode_topic_id("", bytes(kept)) == damaged
 
 
-def test_a_deleted_topic_s_folder_goes_by_its_id_alone() -> None:
+def test_the_folder_of_a_deleted_topic_is_removed_only_by_its_id() -> None:
     topics = with_topics(gone=1, kept=1)
     gone_id = topics.by_name["gone"].topic_id
     storage = topics.logs.storage
@@ -143,7 +143,7 @@ def test_a_deleted_topic_s_folder_goes_by_its_id_alone() -> None:
     assert gone_id in topics.state.deleted
 
 
-def test_a_deletion_whose_record_is_not_there_is_undone() -> None:
+def test_a_deletion_without_its_record_is_undone() -> None:
     topics = with_topics(t=2)
     topic = topics.by_name["t"]
     topics.logs.delete("t", 0, 1, topic_id=topic.topic_id)
@@ -154,7 +154,7 @@ def test_a_deletion_whose_record_is_not_there_is_undone() -> None:
     assert folders(storage, "-delete") == told == []
 
 
-def test_a_half_deleted_folder_goes_and_one_called_deleted_by_nobody_is_kept() -> None:
+def test_a_half_deleted_folder_is_removed_and_an_unexplained_one_kept() -> None:
     topics = with_topics(t=1, u=1)
     topic_id = topics.by_name["t"].topic_id
     storage = topics.logs.storage
@@ -172,7 +172,7 @@ def test_a_half_deleted_folder_goes_and_one_called_deleted_by_nobody_is_kept() -
     assert [line["folder"] for line in told] == [aside]
 
 
-def test_what_never_held_a_record_goes() -> None:
+def test_an_empty_stray_folder_is_removed() -> None:
     topics = with_topics(t=1)
     topics.logs.open_log("unmade", 0, topic_id=b"u" * 16)
     storage = storage_of(topics)
@@ -180,7 +180,7 @@ def test_what_never_held_a_record_goes() -> None:
     assert "unmade-0" not in storage.directories
 
 
-def test_more_partitions_than_the_catalogue_says_are_set_aside() -> None:
+def test_folders_of_surplus_partitions_are_set_aside() -> None:
     topics = with_topics(t=1)
     log = topics.logs.open_log("t", 1, topic_id=topics.by_name["t"].topic_id)
     log.append(0, batch(b"kept"), wall_ms=0)
@@ -190,7 +190,7 @@ def test_more_partitions_than_the_catalogue_says_are_set_aside() -> None:
     assert folders(storage)[0].startswith("t-1.")
 
 
-def test_a_partition_without_its_folder_is_told() -> None:
+def test_a_partition_without_its_folder_is_logged() -> None:
     storage = storage_of(with_topics(t=2))
     assert misfits(storage) == []
     storage.remove_tree("t-1")
@@ -205,7 +205,7 @@ def test_a_partition_without_its_folder_is_told() -> None:
     assert [(line["topic"], line["partition"]) for line in told if "is not there" in str(line["event"])] == [("t", 1)]
 
 
-def test_thousands_of_strays_take_a_few_lines() -> None:
+def test_thousands_of_stray_folders_need_few_log_lines() -> None:
     storage = storage_of(with_topics(t=1))
     for index in range(100):
         storage.make_directory(f"s-{index}")
@@ -232,7 +232,7 @@ def test_a_folder_in_the_way_of_a_new_topic_keeps_its_records() -> None:
 
 
 @pytest.mark.parametrize("name", ["t-00", "t-+1", "t-4294967296", "backup-delete", "t-0.tmp"])
-def test_folders_of_other_names_are_left_alone(name: str) -> None:
+def test_folders_with_other_names_are_not_touched(name: str) -> None:
     storage = storage_of(with_topics(t=1))
     storage.make_directory(name)
     storage.save(f"{name}/{LOG}", b"records")
@@ -263,7 +263,7 @@ DAMAGES: dict[str, Callable[[MemoryStorage], object]] = {
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_topics_of_a_lost_metadata_log_are_made_again(damage: str, clean: bool) -> None:
+def test_topics_of_a_lost_metadata_log_are_created_again(damage: str, clean: bool) -> None:
     topics = with_topics(first=1, gone=1, orders=3)
     orders_id = topics.by_name["orders"].topic_id
     producer_id = at_once(topics.drawing_producer_id())
@@ -287,7 +287,7 @@ def test_topics_of_a_lost_metadata_log_are_made_again(damage: str, clean: bool) 
     assert (values(later, "orders", 2), told) == ([b"orders-2"], [])
 
 
-def test_what_is_not_certain_is_set_aside_when_the_metadata_log_is_lost() -> None:
+def test_doubtful_folders_are_set_aside_when_the_metadata_log_is_lost() -> None:
     storage = storage_of(with_topics(holes=3, mixed=2, sound=1))
     storage.remove_tree("holes-1")
     set_id(storage, "mixed-1", b"m" * 16)
@@ -298,7 +298,7 @@ def test_what_is_not_certain_is_set_aside_when_the_metadata_log_is_lost() -> Non
     assert sorted(str(line["folder"]) for line in told if "folder" in line) == folders(storage)
 
 
-def test_after_a_loss_not_even_what_is_called_deleted_goes() -> None:
+def test_deleted_folders_are_kept_after_a_lost_metadata_log() -> None:
     topics = with_topics(kept=1, gone=1, later=1)
     gone_id = topics.by_name["gone"].topic_id
     at_once(topics.deleting(topics.by_name["gone"]))
@@ -316,7 +316,7 @@ def test_after_a_loss_not_even_what_is_called_deleted_goes() -> None:
     assert {str(line.get("folder")) for line in told} >= {*folders(storage), *folders(storage, "-delete")}
 
 
-def test_a_damaged_id_of_the_metadata_log_is_mended() -> None:
+def test_a_damaged_topic_id_of_the_metadata_log_is_repaired() -> None:
     storage = storage_of(with_topics(t=1))
     storage.save(f"{METADATA}/{checkpoints.PARTITION_METADATA}", b"nonsense")
     topics, told = start(storage)
@@ -324,7 +324,7 @@ def test_a_damaged_id_of_the_metadata_log_is_mended() -> None:
     assert [line["event"] for line in told] == ["the id of a topic was written again"]
 
 
-def test_another_partition_s_records_in_place_of_the_metadata_log_are_refused_with_a_sentence() -> None:
+def test_records_of_another_partition_in_place_of_the_metadata_log_are_refused() -> None:
     storage = storage_of(with_topics(t=1))
     storage.save(f"{METADATA}/{LOG}", bytes(storage.files[f"t-0/{LOG}"]))
     storage.remove(checkpoints.RECOVERY_POINTS)

@@ -68,7 +68,7 @@ STEPS = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(STEPS)
-def test_replay_gives_the_live_state(steps: list[tuple[str, str, int]]) -> None:
+def test_a_replay_of_the_metadata_log_gives_the_live_state(steps: list[tuple[str, str, int]]) -> None:
     topics = make_topics()
     for what, name, number in steps:
         topic = topics.by_name.get(name)
@@ -114,7 +114,7 @@ def test_each_start_begins_a_leader_epoch() -> None:
         assert topics.image.by_name["first"].leader_epochs == (2 * start, 2 * start)
 
 
-def test_where_the_epochs_ended_is_known_before_and_after_the_first_record() -> None:
+def test_the_ends_of_leader_epochs_are_known_before_and_after_the_first_record() -> None:
     topics = make_topics()
     produce(add_topic(topics, "t", 2), batch(b"a", b"b"), NOW)
     topics = restarted(restarted(topics))
@@ -134,7 +134,7 @@ def test_where_the_epochs_ended_is_known_before_and_after_the_first_record() -> 
     assert [held.epoch_for_offset(offset) for offset in range(4)] == [0, 0, 4, 4]
 
 
-def test_records_that_come_in_the_place_of_lost_ones_have_another_epoch() -> None:
+def test_records_in_place_of_lost_ones_have_another_leader_epoch() -> None:
     # a power cut took two records and what the catalogue knew of the start that wrote them
     topics = make_topics()
     partition = add_topic(topics, "t")
@@ -170,7 +170,7 @@ def test_subscribers_get_each_new_image() -> None:
     assert images[0].by_id[images[0].by_name["a"].topic_id].name == "a"
 
 
-def test_records_outlive_a_restart_and_not_their_topic() -> None:
+def test_records_survive_a_restart_but_not_their_topic() -> None:
     topics = make_topics()
     produce(add_topic(topics, "kept"), batch(b"1"), NOW)
     produce(add_topic(topics, "gone"), batch(b"2"), NOW)
@@ -200,7 +200,7 @@ def test_configs_reach_the_logs() -> None:
     assert (partition.log.config.max_message_bytes, partition.log.config.retention_ms) == (1_048_588, 5)
 
 
-def test_what_is_set_on_the_broker_reaches_the_logs_at_once_and_after_a_restart() -> None:
+def test_broker_configs_reach_the_logs_at_once_and_after_a_restart() -> None:
     storage = MemoryStorage()
     topics = make_topics(storage, live=started_with({"log.retention.ms": "77", "message.max.bytes": "200"}))
     told: list[int] = []
@@ -224,7 +224,7 @@ def test_what_is_set_on_the_broker_reaches_the_logs_at_once_and_after_a_restart(
     assert (found.log.config.max_message_bytes, found.log.config.retention_ms) == (1_048_588, 77)
 
 
-def test_the_logs_of_many_topics_get_their_configs_in_many_turns() -> None:
+def test_logs_of_many_topics_get_their_configs_over_several_iterations() -> None:
     clock = ManualClock()
     topics = make_topics(clock=clock)
     partitions = [add_topic(topics, f"t{n}") for n in range(CONFIGURED_AT_ONCE + 1)]
@@ -235,7 +235,7 @@ def test_the_logs_of_many_topics_get_their_configs_in_many_turns() -> None:
     assert all(partition.log.config.max_message_bytes == 1000 for partition in partitions)
 
 
-def test_a_value_that_cannot_be_read_counts_for_nothing() -> None:
+def test_an_unreadable_config_value_is_ignored() -> None:
     topics = make_topics()
     at_once(topics.setting_configs(BROKER_RESOURCE, "", {"message.max.bytes": "many", "node.id": "7", "x": "y"}))
     assert add_topic(topics, "t").log.config.max_message_bytes == 1_048_588
@@ -260,7 +260,7 @@ def test_a_wrong_config_is_refused_with_kafkas_sentence() -> None:
     assert caught.value.message == "Invalid value x for configuration retention.ms: Not a number of type LONG"
 
 
-def test_the_offsets_topic_is_made_as_kafka_makes_it() -> None:
+def test_the_offsets_topic_is_created_as_by_kafka() -> None:
     topics = make_topics(offsets_topic_num_partitions=3)
     topic = at_once(topics.ensuring(GROUP_OFFSETS_TOPIC))
     assert (len(topic.partitions), topic.internal) == (3, True)
@@ -272,7 +272,7 @@ def test_the_offsets_topic_is_made_as_kafka_makes_it() -> None:
     assert at_once(topics.ensuring(GROUP_OFFSETS_TOPIC)) is topic
 
 
-def test_what_of_the_coordinator_s_own_is_compacted() -> None:
+def test_only_the_coordinators_topics_of_state_are_compacted() -> None:
     topics = make_topics(offsets_topic_num_partitions=1, transaction_state_log_num_partitions=2)
     names = [GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, *EVENTS_OF]
     found = {
@@ -282,7 +282,7 @@ def test_what_of_the_coordinator_s_own_is_compacted() -> None:
     assert found == compacted | {GROUP_EVENTS_TOPIC: [False], TRANSACTION_EVENTS_TOPIC: [False, False]}
 
 
-def test_a_history_has_as_many_partitions_as_what_it_tells_of() -> None:
+def test_an_event_topic_has_as_many_partitions_as_its_coordinator() -> None:
     topics = make_topics(transaction_state_log_num_partitions=2, muster_transaction_events_retention_ms=7)
     at_once(topics.ensuring(TRANSACTION_STATE_TOPIC))
     topics.settings = replace(topics.settings, transaction_state_log_num_partitions=5)
@@ -290,14 +290,14 @@ def test_a_history_has_as_many_partitions_as_what_it_tells_of() -> None:
     assert topics.state.topic_configs(TRANSACTION_EVENTS_TOPIC)["retention.ms"] == "7"
 
 
-def test_producer_ids_are_never_given_twice() -> None:
+def test_producer_ids_are_never_assigned_twice() -> None:
     topics = make_topics()
     before = [at_once(topics.drawing_producer_id()) for _ in range(1001)]
     after = restarted(topics)
     assert len({*before, at_once(after.drawing_producer_id()), at_once(after.drawing_producer_id())}) == 1003
 
 
-def test_the_metadata_log_is_no_topic() -> None:
+def test_the_metadata_log_is_not_listed_as_a_topic() -> None:
     assert METADATA_TOPIC not in restarted(make_topics()).by_name
 
 
@@ -311,7 +311,7 @@ def drive(job: Any, steps: int) -> Any:
     return job
 
 
-def test_a_topic_of_many_partitions_is_made_in_steps_and_seen_whole() -> None:
+def test_a_topic_of_many_partitions_is_created_in_steps_and_appears_at_once() -> None:
     topics = make_topics()
     job = drive(topics.creating(NewTopic("t", topics.draw_uuid(), 500, 1)), 300)
     assert "t" not in topics.by_name
@@ -352,7 +352,7 @@ def test_changes_of_topics_wait_for_each_other() -> None:
     assert topics.by_name == {}
 
 
-def test_a_topic_of_many_partitions_goes_in_steps_and_at_once_for_all_who_look() -> None:
+def test_a_topic_of_many_partitions_is_deleted_in_steps_and_disappears_at_once() -> None:
     topics = make_topics()
     add_topic(topics, "t", 200)
     partitions = list(topics.by_name["t"].partitions)
@@ -367,7 +367,7 @@ def test_a_topic_of_many_partitions_goes_in_steps_and_at_once_for_all_who_look()
     assert topics.image.by_name["t"].partitions == 3
 
 
-def test_an_image_has_what_is_there_however_it_came_about() -> None:
+def test_every_new_image_has_exactly_the_existing_topics() -> None:
     topics = make_topics()
     for name in ("a", "b", "c"):
         add_topic(topics, name, 2)
@@ -385,7 +385,7 @@ def test_an_image_has_what_is_there_however_it_came_about() -> None:
     assert {name: one.partitions for name, one in before.by_name.items()} == {"a": 2, "b": 2, "c": 2}
 
 
-def test_the_folders_of_a_large_topic_are_removed_over_some_turns_of_the_event_loop(
+def test_folders_of_a_large_topic_are_removed_over_several_iterations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """10,000 of them in memory in one turn took 60 ms."""

@@ -36,13 +36,13 @@ def changed(position: int, code: str, value: int, data: bytearray | None = None)
     return data
 
 
-def test_a_right_batch_passes() -> None:
+def test_a_valid_batch_passes() -> None:
     header = validate_produce(bytes(batch(b"a", b"b")), max_message_bytes=1000)
     assert header.record_count == 2
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_buffer_will_do(kind: type) -> None:
+def test_a_batch_in_any_buffer_is_validated(kind: type) -> None:
     assert validate_produce(kind(batch(b"a")), max_message_bytes=1000).record_count == 1
 
 
@@ -83,14 +83,16 @@ CASES: list[tuple[str, bytes | bytearray, type[BatchError], int, str]] = [
 @pytest.mark.parametrize(
     ("data", "error", "code", "why"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
 )
-def test_refusals(data: bytes, error: type[BatchError], code: int, why: str) -> None:
+def test_invalid_batches_are_refused_with_their_error(
+    data: bytes, error: type[BatchError], code: int, why: str
+) -> None:
     with pytest.raises(error, match=why) as refused:
         validate_produce(data, max_message_bytes=10_000)
     assert refused.value.error_code == code
     assert type(refused.value) is error or issubclass(type(refused.value), error)
 
 
-def test_max_message_bytes_counts_the_whole_batch() -> None:
+def test_max_message_bytes_limits_the_whole_batch() -> None:
     data = batch(b"a")
     validate_produce(data, max_message_bytes=len(data))
     with pytest.raises(BatchTooLarge) as refused:
@@ -98,14 +100,14 @@ def test_max_message_bytes_counts_the_whole_batch() -> None:
     assert refused.value.error_code == 10
 
 
-def test_zstd_only_when_allowed() -> None:
+def test_zstd_is_accepted_only_if_allowed() -> None:
     data = batches.build([(b"k", b"v" * 500)], timestamp_ms=NOW, compression=compression.ZSTD)
     assert validate_produce(data, max_message_bytes=1000).compression == compression.ZSTD
     with pytest.raises(UnsupportedCompression):
         validate_produce(data, max_message_bytes=1000, allow_zstd=False)
 
 
-def test_every_cut_is_refused() -> None:
+def test_a_batch_cut_at_any_byte_is_refused() -> None:
     # as by Kafka 4.3: what is cut off is no batch, and none was sent
     data = bytes(batch(b"abc", b"def"))
     for cut in range(len(data)):
@@ -113,7 +115,7 @@ def test_every_cut_is_refused() -> None:
             validate_produce(data[:cut], max_message_bytes=1000)
 
 
-def test_part_of_a_batch_behind_the_batch_is_no_part_of_it() -> None:
+def test_a_partial_batch_behind_a_batch_is_ignored() -> None:
     # Kafka 4.3 trims it
     data = bytes(batch(b"abc", b"def"))
     for cut in range(len(data)):

@@ -24,7 +24,7 @@ def opened(version: int = 2) -> TransactionHarness:
 
 
 @pytest.mark.parametrize("verify", [False, True])
-def test_who_is_refused(verify: bool) -> None:
+def test_add_partitions_refuses_unknown_ids_and_old_producers(verify: bool) -> None:
     harness = opened()
     for transactional_id, producer, error in [
         ("", P, ErrorCode.INVALID_REQUEST),
@@ -41,7 +41,7 @@ def test_who_is_refused(verify: bool) -> None:
     assert kinds == [events.REQUEST_REFUSED] * 2 + [events.FENCED] * 3
 
 
-def test_while_its_markers_are_written_an_id_is_busy() -> None:
+def test_add_partitions_is_refused_while_markers_are_written() -> None:
     harness = opened()
     harness.end(P)
     # Kafka looks at that first; the epoch of the one that only asks is looked at before
@@ -53,7 +53,7 @@ def test_while_its_markers_are_written_an_id_is_busy() -> None:
     assert len(harness.events) == told
 
 
-def test_what_is_there_already_needs_no_record() -> None:
+def test_partitions_added_twice_write_no_record() -> None:
     harness = opened()
     records, told = len(harness.records), len(harness.events)
     assert harness.add(P, {"t": [0, 0]}) == 0
@@ -63,7 +63,7 @@ def test_what_is_there_already_needs_no_record() -> None:
     assert harness.events[-1].facts == {"topics": {"t": [1], "u": [5]}, "start_ms": START.wall_ms, "partitions": 3}
 
 
-def test_only_an_open_transaction_has_partitions() -> None:
+def test_a_verification_finds_partitions_only_in_an_open_transaction() -> None:
     harness = opened()
     assert harness.add(P, {"t": [0, 1]}, verify=True) == {("t", 0): 0, ("t", 1): ErrorCode.TRANSACTION_ABORTABLE}
     harness.end(P)
@@ -72,7 +72,7 @@ def test_only_an_open_transaction_has_partitions() -> None:
     assert harness.events[-1].kind == events.COMMITTED, "that is no refusal of the whole"
 
 
-def test_a_transaction_begins_with_its_first_partitions() -> None:
+def test_a_transaction_begins_when_its_first_partitions_are_added() -> None:
     harness = TransactionHarness()
     harness.init()
     harness.advance(500)
@@ -89,7 +89,7 @@ def test_a_transaction_begins_with_its_first_partitions() -> None:
     assert harness.one().start_ms == began + 1_000
 
 
-def test_no_partitions_at_all_begin_one_too() -> None:
+def test_adding_no_partitions_begins_a_transaction_too() -> None:
     harness = TransactionHarness()
     harness.init()
     harness.ask(AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("x", *P)]))
@@ -98,7 +98,7 @@ def test_no_partitions_at_all_begin_one_too() -> None:
     assert harness.one().state == "CompleteCommit"
 
 
-def test_each_transaction_of_a_request_is_answered_by_itself() -> None:
+def test_each_transaction_of_a_request_has_its_own_answer() -> None:
     harness = TransactionHarness()
     harness.init()
     harness.init("y")
@@ -115,7 +115,7 @@ def test_each_transaction_of_a_request_is_answered_by_itself() -> None:
     ] == [("y", [ErrorCode.PRODUCER_FENCED] * 2), ("x", [0, 0]), ("x", [0, 0])]
 
 
-def test_a_record_must_fit_into_a_batch() -> None:
+def test_partitions_that_do_not_fit_into_a_batch_are_refused() -> None:
     harness = TransactionHarness()
     harness.init()
     harness.init("y")
@@ -132,7 +132,7 @@ def test_a_record_must_fit_into_a_batch() -> None:
     assert errors == [0, ErrorCode.CONCURRENT_TRANSACTIONS]
 
 
-def test_a_transaction_may_have_so_many_partitions() -> None:
+def test_the_number_of_partitions_of_a_transaction_is_limited() -> None:
     harness = TransactionHarness()
     harness.init()
     assert harness.add(P, {"t": range(50_001)}) == ErrorCode.UNKNOWN_SERVER_ERROR

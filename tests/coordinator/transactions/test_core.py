@@ -19,7 +19,7 @@ from muster.protocol.messages.write_txn_markers import WritableTxnMarker
 from tests.coordinator.transactions.harness import START, TransactionHarness
 
 
-def test_a_transaction_of_an_old_client() -> None:
+def test_a_client_of_the_old_protocol_completes_a_transaction() -> None:
     harness = TransactionHarness()
     assert harness.init() == (0, 1_001, 0)
     assert harness.add((1_001, 0), {"t": [0, 1]}) == 0
@@ -41,7 +41,7 @@ def test_a_transaction_of_an_old_client() -> None:
     ]
 
 
-def test_a_transaction_of_a_new_client_gives_the_next_epoch() -> None:
+def test_a_client_of_the_new_protocol_gets_the_next_epoch_at_the_end() -> None:
     harness = TransactionHarness()
     harness.init()
     assert harness.add((1_001, 0), version=2) == 0
@@ -70,7 +70,7 @@ def test_markers_of_another_transaction_are_ignored() -> None:
     assert harness.core.transactional_id_count == 1
 
 
-def test_what_was_about_to_end_gets_its_markers_again_after_a_load() -> None:
+def test_a_decided_transaction_sends_its_markers_again_after_a_load() -> None:
     harness = TransactionHarness()
     harness.init()
     harness.add((1_001, 0), {"t": [0], "u": [3]})
@@ -86,7 +86,7 @@ def test_what_was_about_to_end_gets_its_markers_again_after_a_load() -> None:
     assert harness.markers == {}
 
 
-def test_what_was_about_to_end_without_partitions_is_complete_after_a_load() -> None:
+def test_a_decided_transaction_without_partitions_is_complete_after_a_load() -> None:
     value = TransactionLogValue(5, 5, -1, 1, -1, 60_000, 3, [], 1, 1, 2)
     harness = TransactionHarness([(TransactionLogKey("x"), value)])
     assert harness.markers == {}
@@ -94,7 +94,7 @@ def test_what_was_about_to_end_without_partitions_is_complete_after_a_load() -> 
     assert [record.value.transaction_status for record in harness.records if record.value] == [5]
 
 
-def test_a_core_alone_has_no_producer_ids_of_its_own() -> None:
+def test_a_core_without_spare_producer_ids_asks_for_none() -> None:
     core = TransactionCore(TransactionSettings(), lambda _: lambda _: None)
     value = TransactionLogValue(5, 5, -1, 32_766, -1, 1_000, 1, [PartitionsSchema("t", [0])], 1, 1, 2)
     core.replay([(TransactionLogKey("x"), value)], START)
@@ -104,7 +104,7 @@ def test_a_core_alone_has_no_producer_ids_of_its_own() -> None:
     assert core.advance(Now(due, START.wall_ms + due)).records == []
 
 
-def test_whose_producer_ids_these_are() -> None:
+def test_the_core_knows_the_producer_ids_of_its_transactions() -> None:
     value = TransactionLogValue(5, 4, 6, 1, -1, 60_000, 2, [PartitionsSchema("t", [0])], 1, 1, 2)
     harness = TransactionHarness([(TransactionLogKey("x"), value)])
     harness.init("y")
@@ -112,20 +112,20 @@ def test_whose_producer_ids_these_are() -> None:
     assert harness.core.producers_among([3, 7]) == set()
 
 
-def test_after_resigning_nothing_falls_due() -> None:
+def test_a_resigned_core_has_no_deadlines() -> None:
     harness = TransactionHarness()
     assert harness.core.next_deadline_ms() is not None
     assert harness.core.resign(16).replies == ()
     assert harness.core.next_deadline_ms() is None
 
 
-def test_a_request_of_another_kind_is_a_mistake() -> None:
+def test_a_request_that_the_core_does_not_handle_raises_an_error() -> None:
     core = TransactionCore(TransactionSettings(), lambda _: lambda _: None)
     with pytest.raises(TypeError):
         core.handle(Command(HeartbeatRequest(), lambda _: None, Client("", "")), START)  # type: ignore[arg-type]
 
 
-def test_timeouts_are_looked_for_soon_when_expired_ids_are_not() -> None:
+def test_timeouts_are_checked_independently_of_expired_ids() -> None:
     core = TransactionCore(TransactionSettings(), TransactionHarness().send_markers, first_check_ms=3_600_000)
     core.loaded(START)
     harness = TransactionHarness()

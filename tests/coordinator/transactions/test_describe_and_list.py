@@ -20,7 +20,7 @@ def three() -> TransactionHarness:
     return harness
 
 
-def test_describe() -> None:
+def test_describe_transactions_answers_as_kafka() -> None:
     harness = three()
     start_ms = harness.now.wall_ms - 1_000
     assert harness.describe("b", "", "unknown", "a", "b") == [
@@ -40,7 +40,7 @@ def found(harness: TransactionHarness, *args: object, **kwargs: object) -> list[
     return [row.transactional_id for row in got.transaction_states]
 
 
-def test_list() -> None:
+def test_list_transactions_answers_as_kafka() -> None:
     harness = three()
     rows = harness.list().transaction_states
     assert [(row.transactional_id, row.producer_id, row.transaction_state) for row in rows] == [
@@ -50,7 +50,7 @@ def test_list() -> None:
     ]
 
 
-def test_filters() -> None:
+def test_list_transactions_filters_by_state_and_producer() -> None:
     harness = three()
     assert found(harness, ["Ongoing", "PrepareCommit"]) == ["b", "c"]
     assert found(harness, ["Dead", "PrepareEpochFence"]) == []
@@ -65,7 +65,7 @@ def test_unknown_states_are_named_once() -> None:
     assert found(three(), ["bogus"]) == []
 
 
-def test_how_long_it_is_open() -> None:
+def test_list_transactions_filters_by_duration() -> None:
     harness = three()
     assert found(harness, duration_ms=-5) == ["a", "b", "c"]
     # a transaction that never began counts as open since 1970, as on Kafka
@@ -75,5 +75,5 @@ def test_how_long_it_is_open() -> None:
     assert found(harness, duration_ms=2**62) == []
 
 
-def test_a_pattern_is_not_for_the_core() -> None:
+def test_the_core_ignores_the_pattern_of_list_transactions() -> None:
     assert found(three(), pattern="nothing") == ["a", "b", "c"]

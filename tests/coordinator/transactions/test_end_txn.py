@@ -29,7 +29,7 @@ def ended(state: str, version: int = 2) -> TransactionHarness:
     return harness
 
 
-def test_the_tables_have_every_state() -> None:
+def test_the_tables_of_end_txn_have_every_state() -> None:
     settled = {ONGOING, *IDLE}
     assert settled | ENDING == set(IN_RECORDS)
     assert set(OLD_CLIENT) == {(state, end) for state in settled for end in (COMMIT, ABORT)}
@@ -40,7 +40,7 @@ def test_the_tables_have_every_state() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_who_is_refused(version: int) -> None:
+def test_end_txn_refuses_unknown_ids_and_old_producers(version: int) -> None:
     harness = ended("Ongoing")
     for transactional_id, producer, error in [
         ("", P, ErrorCode.INVALID_REQUEST),
@@ -56,7 +56,7 @@ def test_who_is_refused(version: int) -> None:
 
 @pytest.mark.parametrize("state", ["PrepareCommit", "PrepareAbort"])
 @pytest.mark.parametrize("commit", [True, False])
-def test_while_markers_are_written_all_wait(state: str, commit: bool) -> None:
+def test_end_txn_is_refused_while_markers_are_written(state: str, commit: bool) -> None:
     busy = (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
     harness = ended(state, version=0)
     assert harness.end(P, commit=commit, version=0) == busy
@@ -77,7 +77,9 @@ def test_while_markers_are_written_all_wait(state: str, commit: bool) -> None:
         ("CompleteAbort", False, 0),
     ],
 )
-def test_an_old_client_asks_when_nothing_is_open(state: str, commit: bool, error: int) -> None:
+def test_end_txn_of_an_old_client_without_open_transaction_is_answered_as_on_kafka(
+    state: str, commit: bool, error: int
+) -> None:
     harness = ended(state, version=0)
     records = len(harness.records)
     assert harness.end(P, commit=commit, version=0) == (error, -1, -1)
@@ -93,7 +95,9 @@ def test_an_old_client_asks_when_nothing_is_open(state: str, commit: bool, error
         ("CompleteAbort", False, (0, 1_001, 1)),
     ],
 )
-def test_a_new_client_asks_once_more(state: str, commit: bool, answer: tuple[int, int, int]) -> None:
+def test_a_repeated_end_txn_of_a_new_client_gets_the_same_answer(
+    state: str, commit: bool, answer: tuple[int, int, int]
+) -> None:
     harness = ended(state)
     records = len(harness.records)
     assert harness.end(P, commit=commit) == answer
@@ -101,7 +105,7 @@ def test_a_new_client_asks_once_more(state: str, commit: bool, answer: tuple[int
 
 
 @pytest.mark.parametrize("state", ["Empty", "CompleteCommit", "CompleteAbort"])
-def test_a_new_client_aborts_nothing_and_gets_the_next_epoch(state: str) -> None:
+def test_an_abort_of_nothing_by_a_new_client_gets_the_next_epoch(state: str) -> None:
     harness = ended(state)
     epoch = harness.one().producer_epoch
     told = len(harness.events)
@@ -115,7 +119,7 @@ def test_a_new_client_aborts_nothing_and_gets_the_next_epoch(state: str) -> None
     assert harness.kinds()[told:] == [events.REQUEST_REFUSED], "no transaction was aborted"
 
 
-def test_a_new_client_ends_what_an_old_one_began() -> None:
+def test_a_new_client_ends_a_transaction_of_an_old_client() -> None:
     harness = TransactionHarness()
     harness.init()
     harness.add(P, version=0)
@@ -164,7 +168,7 @@ def test_an_old_client_keeps_its_last_epoch() -> None:
     assert (harness.one().producer_id, harness.one().producer_epoch) == (1_001, FULL)
 
 
-def test_without_a_spare_producer_id_the_last_epoch_has_to_wait() -> None:
+def test_end_txn_at_the_last_epoch_is_refused_without_a_spare_producer_id() -> None:
     harness = ended("Ongoing")
     harness.one().producer_epoch = FULL
     harness.next_producer_id = lambda: -1  # type: ignore[method-assign]
@@ -172,7 +176,7 @@ def test_without_a_spare_producer_id_the_last_epoch_has_to_wait() -> None:
     assert harness.one().state == "Ongoing"
 
 
-def test_the_events_of_an_end() -> None:
+def test_the_end_of_a_transaction_has_its_events() -> None:
     harness = TransactionHarness()
     harness.init()
     harness.add(P, {"t": [0, 1], "__consumer_offsets": [7]})

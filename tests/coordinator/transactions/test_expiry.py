@@ -27,7 +27,7 @@ def test_an_unused_id_is_removed_with_a_tombstone() -> None:
 
 
 @pytest.mark.parametrize("state", ["Ongoing", "PrepareCommit", "CompleteCommit"])
-def test_only_what_is_not_open_expires(state: str) -> None:
+def test_an_id_with_an_open_transaction_does_not_expire(state: str) -> None:
     harness = TransactionHarness(transaction_max_timeout_ms=2**31 - 2)
     harness.init(timeout_ms=2**31 - 2)
     harness.add(P)
@@ -39,7 +39,7 @@ def test_only_what_is_not_open_expires(state: str) -> None:
     assert harness.core.transactional_id_count == (state != "CompleteCommit")
 
 
-def test_each_change_begins_the_time_anew() -> None:
+def test_each_change_restarts_the_expiration_time() -> None:
     harness = TransactionHarness()
     harness.init()
     harness.advance(DAYS_7_MS - HOUR_MS)
@@ -48,7 +48,7 @@ def test_each_change_begins_the_time_anew() -> None:
     assert harness.core.transactional_id_count == 1
 
 
-def test_the_time_goes_on_over_a_restart() -> None:
+def test_the_expiration_time_continues_over_a_restart() -> None:
     harness = TransactionHarness()
     harness.init()
     harness.advance(DAYS_7_MS - HOUR_MS)
@@ -57,7 +57,7 @@ def test_the_time_goes_on_over_a_restart() -> None:
     assert harness.core.transactional_id_count == 0
 
 
-def test_a_wall_clock_that_was_set_removes_nothing_before_it_is_confirmed() -> None:
+def test_a_wall_clock_that_jumps_removes_no_id_before_it_is_confirmed() -> None:
     harness = TransactionHarness()
     harness.init()
     harness.now = Now(harness.now.mono_ms, harness.now.wall_ms + 2 * DAYS_7_MS)
@@ -67,7 +67,7 @@ def test_a_wall_clock_that_was_set_removes_nothing_before_it_is_confirmed() -> N
     assert harness.core.transactional_id_count == 0
 
 
-def test_very_many_are_removed_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_expired_ids_are_removed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeouts, "EXPIRY_SLICE", 5)
     monkeypatch.setattr(timeouts, "MAX_REMOVED", 3)
     harness = TransactionHarness()

@@ -38,7 +38,7 @@ def with_epoch(epoch: int, status: int = 0, **fields: int) -> TransactionHarness
         (InitProducerIdRequest("x", 1, 5, 0), ErrorCode.NONE),
     ],
 )
-def test_what_is_refused_whatever_the_id_is(request_: InitProducerIdRequest, error: int) -> None:
+def test_init_producer_id_refuses_malformed_requests(request_: InitProducerIdRequest, error: int) -> None:
     assert refusal(request_, TransactionSettings()) == error
     answer = TransactionHarness().ask(request_)
     assert (answer.error_code, answer.producer_id == -1) == (error, error != 0)
@@ -62,7 +62,7 @@ def test_a_new_id_gets_a_new_producer_id() -> None:
     }
 
 
-def test_another_producer_gets_the_next_epoch() -> None:
+def test_a_second_producer_gets_the_next_epoch() -> None:
     harness = TransactionHarness()
     harness.init()
     assert harness.init(timeout_ms=30_000) == (0, 1_001, 1)
@@ -72,7 +72,7 @@ def test_another_producer_gets_the_next_epoch() -> None:
     assert harness.spare == 1_001, "the spare producer id was not used"
 
 
-def test_a_producer_asks_for_its_next_epoch_and_once_more() -> None:
+def test_a_repeated_request_for_the_next_epoch_gets_the_same_answer() -> None:
     harness = TransactionHarness()
     harness.init()
     assert harness.init("x", 1_001, 0) == (0, 1_001, 1)
@@ -85,7 +85,7 @@ def test_a_producer_asks_for_its_next_epoch_and_once_more() -> None:
     assert harness.events[-1].facts["current_producer_epoch"] == 2
 
 
-def test_what_is_asked_once_more_is_forgotten_in_a_restart() -> None:
+def test_a_repeated_request_for_the_next_epoch_is_fenced_after_a_restart() -> None:
     harness = TransactionHarness()
     harness.init()
     harness.init("x", 1_001, 0)
@@ -93,7 +93,7 @@ def test_what_is_asked_once_more_is_forgotten_in_a_restart() -> None:
     assert harness.init("x", 1_001, 0) == (ErrorCode.PRODUCER_FENCED, -1, -1)
 
 
-def test_another_producer_between_two_requests_fences() -> None:
+def test_a_repeated_request_is_fenced_if_another_producer_came_between() -> None:
     harness = TransactionHarness()
     harness.init()
     harness.init("x", 1_001, 0)
@@ -102,14 +102,14 @@ def test_another_producer_between_two_requests_fences() -> None:
 
 
 @pytest.mark.parametrize("status", [0, 4, 5])
-def test_after_the_last_epoch_comes_another_producer_id(status: int) -> None:
+def test_a_new_producer_id_follows_the_last_epoch(status: int) -> None:
     harness = with_epoch(FULL, status)
     assert harness.init() == (0, 1_001, 0)
     assert harness.one().previous_producer_id == 7
     assert harness.one().last_producer_epoch == -1
 
 
-def test_after_the_last_epoch_the_same_producer_may_ask_once_more() -> None:
+def test_a_repeated_request_at_the_last_epoch_gets_the_same_answer() -> None:
     harness = with_epoch(FULL)
     assert harness.init("x", 7, FULL) == (0, 1_001, 0)
     assert harness.init("x", 7, FULL) == (0, 1_001, 0)
@@ -117,7 +117,7 @@ def test_after_the_last_epoch_the_same_producer_may_ask_once_more() -> None:
     assert harness.init("x", 7, FULL) == (ErrorCode.PRODUCER_FENCED, -1, -1)
 
 
-def test_old_epochs_of_a_producer_that_has_had_all() -> None:
+def test_an_old_epoch_of_a_replaced_producer_id_is_fenced() -> None:
     """Unlike Kafka 4.3, which finds itself unable to answer: UNKNOWN_SERVER_ERROR."""
     harness = with_epoch(FULL - 1)
     assert harness.init("x", 7, FULL - 1) == (0, 7, FULL)
@@ -127,7 +127,7 @@ def test_old_epochs_of_a_producer_that_has_had_all() -> None:
     assert harness.init("x", 7, FULL - 1) == (ErrorCode.PRODUCER_FENCED, -1, -1)
 
 
-def test_without_a_spare_producer_id_it_has_to_wait() -> None:
+def test_init_producer_id_is_refused_without_a_spare_producer_id() -> None:
     for harness in (TransactionHarness(), with_epoch(FULL), with_epoch(FULL, 1)):
         harness.next_producer_id = lambda: -1  # type: ignore[method-assign]
         assert harness.init() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
@@ -135,7 +135,7 @@ def test_without_a_spare_producer_id_it_has_to_wait() -> None:
         assert harness.markers == {}
 
 
-def test_an_open_transaction_is_taken_over() -> None:
+def test_a_new_producer_aborts_the_open_transaction() -> None:
     harness = TransactionHarness()
     harness.init()
     harness.add((1_001, 0))

@@ -51,19 +51,21 @@ FROM_KAFKA = [
 
 
 @pytest.mark.parametrize(("requests", "records"), FROM_KAFKA)
-def test_the_order_is_kafkas(requests: list[dict[str, list[int]]], records: list[list[tuple[str, list[int]]]]) -> None:
+def test_the_order_of_partitions_in_records_is_kafkas(
+    requests: list[dict[str, list[int]]], records: list[list[tuple[str, list[int]]]]
+) -> None:
     present: dict[str, dict[int, None]] = {}
     for asked, record in zip(requests, records, strict=True):
         present = with_more(present, asked.items())
         assert rows(present) == record
 
 
-def test_what_is_named_twice_is_there_once() -> None:
+def test_a_partition_named_twice_is_added_once() -> None:
     assert with_more({"t": [1]}, [("t", [1, 1]), ("t", [1])]) == {"t": {1: None}}
     assert with_more({}, []) == {}
 
 
-def test_very_many_are_not_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_partitions_are_not_ordered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(add_partitions, "MAX_ORDERED", 5)
     assert rows(with_more({"t": [4, 3]}, [("u", [1]), ("t", [0]), ("u", [9, 8])])) == [
         ("t", [4, 3, 0]),

@@ -37,6 +37,6 @@ def history(seed: int) -> list[str]:
     return [repr(one) for one in (*answers, *records, *harness.events)]
 
 
-def test_it_is_the_same_again() -> None:
+def test_the_same_commands_give_the_same_outputs() -> None:
     assert history(1) == history(1)
     assert len(history(1)) > 300

@@ -37,7 +37,7 @@ def core() -> TransactionCore:
     return TransactionCore(TransactionSettings(), lambda _: lambda _: None)
 
 
-def test_a_state_has_its_number_in_records() -> None:
+def test_each_transaction_state_has_kafkas_number_in_records() -> None:
     # Kafka's TransactionState
     assert [STATUS[state] for state in ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort")] == [0, 1, 2, 3]
     assert [STATUS[state] for state in ("CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")] == [4, 5, 6, 7]
@@ -47,7 +47,7 @@ def test_a_state_has_its_number_in_records() -> None:
     assert {state for state, event in TRANSITIONS if TRANSITIONS[state, event] == "Dead"} == IDLE
 
 
-def test_what_is_not_in_the_table_cannot_happen() -> None:
+def test_a_transition_that_is_not_in_the_table_raises_an_error() -> None:
     for state in STATES:
         for event in EVENTS:
             if (state, event) not in TRANSITIONS:
@@ -55,7 +55,7 @@ def test_what_is_not_in_the_table_cannot_happen() -> None:
                     after("x", state, event)
 
 
-def test_records_of_later_kafkas_are_left_alone() -> None:
+def test_records_of_later_kafka_versions_are_skipped() -> None:
     one = core()
     records = [
         (GroupMetadataKey("g"), None),
@@ -68,7 +68,7 @@ def test_records_of_later_kafkas_are_left_alone() -> None:
     assert one.transactional_id_count == 0
 
 
-def test_a_value_of_version_0_and_missing_partitions() -> None:
+def test_values_of_version_0_and_without_partitions_are_read() -> None:
     old = TRANSACTION_STATE.encode_value(
         TransactionLogValue(
             5, -1, -1, 3, -1, 60_000, 1, [PartitionsSchema("t", [1, 0]), PartitionsSchema("t", [2])], 7, 6
@@ -91,7 +91,7 @@ def test_a_value_of_version_0_and_missing_partitions() -> None:
     assert set(one.state.ongoing) == {"x", "y"}
 
 
-def test_a_tombstone_forgets_all_of_an_id() -> None:
+def test_a_tombstone_removes_an_id_completely() -> None:
     harness = TransactionHarness()
     harness.init()
     harness.add((1_001, 0))
@@ -100,14 +100,14 @@ def test_a_tombstone_forgets_all_of_an_id() -> None:
     assert (state.transactions, state.ongoing, state.endings) == ({}, {}, {})
 
 
-def test_batches_of_a_transaction_are_records_like_all_others() -> None:
+def test_transactional_batches_are_replayed_as_plain_records() -> None:
     one = core()
     assert one.replay_transactional(TransactionalBatch(1, 0, 0, [(KEY, TransactionLogValue())]), START) == 1
     at_once(one.end_transaction(EndTransaction(1, 0, False), START))
     assert one.transactional_id_count == 1
 
 
-def test_an_idle_id_is_small() -> None:
+def test_an_idle_transactional_id_takes_little_memory() -> None:
     """100,000 of them are to be kept in 60 MB: what the log's bytes become, measured without the bytes."""
     count = 2_000
     encoded = [

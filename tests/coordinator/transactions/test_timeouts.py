@@ -25,7 +25,7 @@ def opened(timeout_ms: int = 1_000, **settings: int) -> TransactionHarness:
     return harness
 
 
-def test_the_next_check_after_its_timeout_aborts_it() -> None:
+def test_the_next_check_after_its_timeout_aborts_a_transaction() -> None:
     harness = opened()
     harness.advance(EVERY_MS - 1)
     assert harness.one().state == "Ongoing"
@@ -41,7 +41,7 @@ def test_the_next_check_after_its_timeout_aborts_it() -> None:
 
 
 @pytest.mark.parametrize(("timeout_ms", "checks"), [(9_999, 1), (10_000, 2), (10_001, 2), (20_000, 3)])
-def test_it_must_be_over_and_not_only_reached(timeout_ms: int, checks: int) -> None:
+def test_a_transaction_exactly_at_its_timeout_is_not_aborted(timeout_ms: int, checks: int) -> None:
     harness = opened(timeout_ms)
     harness.advance(checks * EVERY_MS - 1)
     assert harness.one().state == "Ongoing"
@@ -49,7 +49,7 @@ def test_it_must_be_over_and_not_only_reached(timeout_ms: int, checks: int) -> N
     assert harness.one().state == "PrepareAbort"
 
 
-def test_checks_keep_their_times_whenever_a_transaction_begins() -> None:
+def test_timeout_checks_keep_their_schedule() -> None:
     harness = TransactionHarness()
     harness.init(timeout_ms=1_000)
     harness.advance(EVERY_MS * 5 + 8_000)
@@ -58,7 +58,7 @@ def test_checks_keep_their_times_whenever_a_transaction_begins() -> None:
     assert harness.one().state == "PrepareAbort"
 
 
-def test_when_ids_expire_says_nothing_of_timeouts() -> None:
+def test_the_expiration_setting_does_not_change_timeouts() -> None:
     harness = TransactionHarness(first_check_ms=3_600_000)
     harness.init(timeout_ms=1_000)
     harness.add(P)
@@ -66,7 +66,7 @@ def test_when_ids_expire_says_nothing_of_timeouts() -> None:
     assert harness.one().state == "PrepareAbort"
 
 
-def test_while_nothing_is_open_nothing_is_looked_for() -> None:
+def test_there_are_no_timeout_checks_without_open_transactions() -> None:
     harness = TransactionHarness()
     only_expiry_ms = START.mono_ms + harness.settings.transaction_remove_expired_transaction_cleanup_interval_ms
     assert harness.core.next_deadline_ms() == only_expiry_ms
@@ -80,7 +80,7 @@ def test_while_nothing_is_open_nothing_is_looked_for() -> None:
     assert harness.one().state == "PrepareCommit"
 
 
-def test_what_was_open_in_the_log_times_out_by_its_begin() -> None:
+def test_a_loaded_open_transaction_times_out_by_its_start_time() -> None:
     harness = opened(60_000)
     harness.restart()
     harness.advance(60_000)
@@ -89,7 +89,7 @@ def test_what_was_open_in_the_log_times_out_by_its_begin() -> None:
     assert harness.one().state == "PrepareAbort"
 
 
-def test_one_of_a_two_phase_commit_never_times_out() -> None:
+def test_a_two_phase_commit_transaction_never_times_out() -> None:
     value = TransactionLogValue(
         1, 1, -1, 0, -1, NEVER_TIMES_OUT_MS, 1, [PartitionsSchema("t", [0])], START.wall_ms, START.wall_ms - 2**40
     )
@@ -98,7 +98,7 @@ def test_one_of_a_two_phase_commit_never_times_out() -> None:
     assert harness.one().state == "Ongoing"
 
 
-def test_a_producer_at_its_last_epoch_needs_a_producer_id() -> None:
+def test_a_timeout_at_the_last_epoch_needs_a_spare_producer_id() -> None:
     harness = opened()
     harness.one().producer_epoch = 32_766
     real, harness.next_producer_id = harness.next_producer_id, lambda: -1  # type: ignore[method-assign]
@@ -111,7 +111,7 @@ def test_a_producer_at_its_last_epoch_needs_a_producer_id() -> None:
     assert (harness.one().producer_id, harness.one().producer_epoch) == (1_002, 0)
 
 
-def test_very_many_are_aborted_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_timed_out_transactions_are_aborted_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeouts, "SLICE", 5)
     monkeypatch.setattr(timeouts, "MAX_ABORTS", 3)
     harness = TransactionHarness()

@@ -26,7 +26,9 @@ def through_the_other(
 
 
 @given(st.lists(steps, max_size=5), st.booleans())
-def test_both_ways_decide_the_same(asked: list[tuple[str, int, int, bool, dict[str, list[int]]]], ends: bool) -> None:
+def test_the_servers_own_partition_request_decides_as_the_clients(
+    asked: list[tuple[str, int, int, bool, dict[str, list[int]]]], ends: bool
+) -> None:
     one, other = TransactionHarness(), TransactionHarness()
     for harness in (one, other):
         harness.init()

@@ -1,4 +1,4 @@
-"""Requests that come again and again: the same answers, records and state as when each is read anew."""
+"""Repeated requests give the same answers, records and state from the cache as when each is decoded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ int64 = st.integers(-(2**63), 2**63 - 1)
 
 @settings(max_examples=60)
 @given(st.data(), st.integers(2, 10))
-def test_commits_are_answered_and_written_as_when_each_is_read(data: st.DataObject, version: int) -> None:
+def test_cached_commits_give_the_same_answers_and_records_as_decoded_ones(data: st.DataObject, version: int) -> None:
     usual, quick = Peer(), Peer()
     rows = st.tuples(st.sampled_from(["t1", "t2", "no"]), st.integers(0, 2), int64)
     content = data.draw(st.lists(rows, min_size=1, max_size=4))
@@ -48,7 +48,7 @@ def test_commits_are_answered_and_written_as_when_each_is_read(data: st.DataObje
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_heartbeats_are_answered_as_when_each_is_read(version: int) -> None:
+def test_cached_heartbeats_give_the_same_answers_as_decoded_ones(version: int) -> None:
     peer = Peer()
     member = peer.member()
     beat = HeartbeatRequest("g", 1, member)
@@ -65,7 +65,7 @@ def test_heartbeats_are_answered_as_when_each_is_read(version: int) -> None:
     assert peer.requests.current is None
 
 
-def test_a_heartbeat_during_a_rebalance_says_so() -> None:
+def test_a_cached_heartbeat_during_a_rebalance_gets_rebalance_in_progress() -> None:
     peer = Peer()
     member = peer.member()
     for _ in range(3):
@@ -78,7 +78,7 @@ def test_a_heartbeat_during_a_rebalance_says_so() -> None:
     assert peer.met
 
 
-def test_answers_wait_for_the_disk() -> None:
+def test_answers_to_cached_requests_wait_for_the_disk() -> None:
     peer = Peer()
     member = peer.member()
     for _ in range(3):
@@ -106,7 +106,7 @@ def test_answers_wait_for_the_disk() -> None:
 
 
 @pytest.mark.parametrize("linger_ms", [0, 5])
-def test_a_failed_append_is_told(linger_ms: int) -> None:
+def test_a_cached_commit_whose_append_fails_is_refused(linger_ms: int) -> None:
     peer = Peer(linger_ms=linger_ms)
     for number in range(3):
         peer.ask(COMMIT, 9, commit(("t1", 0, number)))
@@ -126,7 +126,7 @@ def test_a_failed_append_is_told(linger_ms: int) -> None:
     assert peer.met
 
 
-def test_other_topics_other_permissions_and_a_shard_that_is_not_active_go_the_usual_way() -> None:
+def test_changed_topics_permissions_or_shards_make_cached_requests_take_the_plain_path() -> None:
     peer = Peer()
     member = peer.member()
 
@@ -152,7 +152,7 @@ def test_other_topics_other_permissions_and_a_shard_that_is_not_active_go_the_us
     assert ask() == (16, 16)
 
 
-def test_what_a_client_says_in_its_own_way_is_read_each_time() -> None:
+def test_requests_in_an_unusual_encoding_are_not_cached() -> None:
     peer = Peer()
     plain = frames.request_frame(api(COMMIT), 9, 1, commit(("t1", 0, 5)), "me")
     tagged = plain[:-1] + b"\x01\x07\x02ab"
@@ -168,7 +168,7 @@ def test_what_a_client_says_in_its_own_way_is_read_each_time() -> None:
     assert peer.requests.cached is None
 
 
-def test_what_an_interceptor_wants_goes_the_usual_way() -> None:
+def test_requests_that_an_interceptor_wants_take_the_plain_path() -> None:
     seen: list[Any] = []
     wanted: list[int] = []
 
@@ -201,7 +201,7 @@ def test_what_an_interceptor_wants_goes_the_usual_way() -> None:
         seen.clear()
 
 
-def test_an_interceptor_sees_all_unless_it_says_what_it_wants() -> None:
+def test_an_interceptor_without_a_filter_sees_all_requests() -> None:
     seen: list[Any] = []
     peer = Peer(before_handler(lambda context, request, proceed: (seen.append(request), proceed())))
     for number in range(4):
@@ -210,14 +210,14 @@ def test_an_interceptor_sees_all_unless_it_says_what_it_wants() -> None:
     assert not peer.met
 
 
-def test_no_request_is_prepared_when_that_is_switched_off() -> None:
+def test_no_request_is_cached_when_caching_is_switched_off() -> None:
     peer = Peer(caches=False)
     for number in range(4):
         peer.ask(COMMIT, 9, commit(("t1", 0, number)))
     assert peer.requests.cached is None
 
 
-def test_a_fault_costs_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_a_cached_request_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     peer = Peer()
     for number in range(3):
         peer.ask(COMMIT, 9, commit(("t1", 0, number)))
@@ -233,7 +233,7 @@ def test_a_fault_costs_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     assert peer.requests.current is None
 
 
-def test_clients_of_whom_no_request_is_like_the_last_are_left_alone_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caching_stops_for_clients_whose_requests_never_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     monkeypatch.setitem(CACHES, handle_offset_commit, lambda *_: made.append(1))
     peer = Peer()
@@ -242,7 +242,7 @@ def test_clients_of_whom_no_request_is_like_the_last_are_left_alone_soon(monkeyp
     assert len(made) < 12
 
 
-def test_an_answer_counts_once_and_not_after_the_end() -> None:
+def test_a_cached_request_is_answered_once_and_not_after_the_connection_has_ended() -> None:
     peer = Peer()
     for number in range(3):
         peer.ask(COMMIT, 9, commit(("t1", 0, number)))
@@ -257,7 +257,7 @@ def test_an_answer_counts_once_and_not_after_the_end() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_steady_heartbeats_of_consumer_groups_are_answered_as_when_each_is_read(version: int) -> None:
+def test_cached_consumer_group_heartbeats_give_the_same_answers_as_decoded_ones(version: int) -> None:
     quick, usual = Peer(), Peer(caches=False)
     for peer in (quick, usual):
         join = ConsumerGroupHeartbeatRequest(

@@ -126,7 +126,7 @@ class Pair:
                 self.heard(number, key, api(key).decode_response(version, answer, body))
 
     def heard(self, number: int, key: int, response: Any) -> None:
-        """As clients do: who has joined syncs, who is told of a rebalance joins."""
+        """As clients do: a member that has joined syncs, and a member that hears of a rebalance joins."""
         error = response.error_code
         if key == JOIN and error == 0:
             self.members[number], self.generation = response.member_id, response.generation_id
@@ -219,11 +219,11 @@ def history(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_node_that_prepares_requests_is_no_other_than_one_that_does_not(seed: int) -> None:
+def test_a_node_with_cached_requests_sends_the_same_bytes_as_one_without(seed: int) -> None:
     history(seed)
 
 
-def test_those_histories_do_prepare_requests() -> None:
+def test_the_compared_histories_use_cached_requests() -> None:
     prepared.clear()
     for seed in range(20):
         history(seed)

@@ -1,4 +1,4 @@
-"""Frames told by their bytes: what matches differs in the numbers alone."""
+"""Frames that are recognized by their bytes: two that match differ only in their numbers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def runs_of(code: str, pieces: list[bytes]) -> list[Run]:
 
 
 @given(frames(), st.binary(min_size=4, max_size=4), st.binary(max_size=5))
-def test_other_numbers_match_and_are_told(drawn: tuple, correlation: bytes, before: bytes) -> None:
+def test_a_frame_that_differs_in_numbers_matches_and_gives_the_numbers(
+    drawn: tuple, correlation: bytes, before: bytes
+) -> None:
     code, pieces, numbers, others = drawn
     made = FrameTemplate(frame_of(code, pieces, numbers), runs_of(code, pieces))
     again = frame_of(code, pieces, others, correlation)
@@ -55,7 +57,7 @@ def test_other_numbers_match_and_are_told(drawn: tuple, correlation: bytes, befo
 
 
 @given(frames(), st.data())
-def test_another_byte_elsewhere_is_another_request(drawn: tuple, data: st.DataObject) -> None:
+def test_a_frame_with_another_fixed_byte_does_not_match(drawn: tuple, data: st.DataObject) -> None:
     code, pieces, numbers, others = drawn
     made = FrameTemplate(frame_of(code, pieces, numbers), runs_of(code, pieces))
     again = bytearray(frame_of(code, pieces, others))
@@ -67,13 +69,13 @@ def test_another_byte_elsewhere_is_another_request(drawn: tuple, data: st.DataOb
 
 
 @given(frames())
-def test_runs_are_found_where_two_encodings_differ(drawn: tuple) -> None:
+def test_the_variable_bytes_are_found_where_two_encodings_differ(drawn: tuple) -> None:
     code, pieces, numbers, _ = drawn
     low, high = (frame_of(code, pieces, [(n,) * len(code) for _ in numbers]) for n in (0, -1))
     assert runs_between(low, high, CODES) == runs_of(code, pieces)
 
 
-def test_what_is_no_template() -> None:
+def test_frames_of_different_kinds_make_no_template() -> None:
     with pytest.raises(ValueError, match="not of one kind"):
         FrameTemplate(bytes(60), [(10, "qi"), (30, "q")])
     with pytest.raises(ValueError, match="not of one kind"):

@@ -21,7 +21,7 @@ STORIES = [
 AT_ONCE = 48
 
 
-def test_stories_with_the_door_closed() -> None:
+def test_stories_give_the_same_answers_without_cached_requests() -> None:
     stories = [story for story in STORIES if "txn" not in story.tags and story.broker.items() <= QUICK.items()]
     assert len(stories) > 10
 

@@ -122,7 +122,7 @@ def _entities() -> Iterable[Names]:
 EXCHANGES = list(_exchanges())
 
 
-def told(answer: Any) -> Any:
+def values_of(answer: Any) -> Any:
     """An answer as plain data; entries, their parts and quotas in the order in which they came."""
     if isinstance(answer, alter_client_quotas.AlterClientQuotasResponse):
         rows = [[_names(row), row.error_code, row.error_message] for row in answer.entries]

@@ -1,4 +1,4 @@
-"""Who has which quotas, as clients ask and set it: each answer as Kafka's, and what is left after a start."""
+"""Quotas as clients set and describe them: each answer is Kafka's, also after a restart."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import pytest
 from muster.coordinator.api import client_quotas, many_rows
 from muster.coordinator.server import Server
 from muster.protocol.errors import ErrorCode
-from tests.coordinator.api.quotas.exchanges import ALICE, EXCHANGES, RATE, alter, ask, change, kafkas, told
+from tests.coordinator.api.quotas.exchanges import ALICE, EXCHANGES, RATE, alter, ask, change, kafkas, values_of
 from tests.support.muster import connected, running
 
 
-async def test_every_answer_is_kafkas() -> None:
+async def test_every_answer_about_quotas_equals_kafkas() -> None:
     async with running() as server, connected(server) as client:
-        answers = [told(await client.ask(exchange.request, exchange.version)) for exchange in EXCHANGES]
+        answers = [values_of(await client.ask(exchange.request, exchange.version)) for exchange in EXCHANGES]
     for exchange, answer, known in zip(EXCHANGES, answers, kafkas(), strict=True):
         assert answer == known, exchange.name
 
 
-async def test_quotas_are_there_after_a_start(tmp_path: Path) -> None:
+async def test_quotas_survive_a_restart(tmp_path: Path) -> None:
     pair = (("client-id", None), ("user", "bob"))
     async with running(data_dir=tmp_path) as server, connected(server) as client:
         await client.ask(alter(change(ALICE, (RATE, 1024.0)), change(pair, ("request_percentage", 12.5))))
         await client.ask(alter(change(ALICE, ("consumer_byte_rate", 2048.0), (RATE, None))))
     async with running(data_dir=tmp_path) as server, connected(server) as client:
-        assert told(await client.ask(ask()))[2] == [
+        assert values_of(await client.ask(ask()))[2] == [
             [[["user", "alice"]], [["consumer_byte_rate", "2048.0"]]],
             [[["client-id", None], ["user", "bob"]], [["request_percentage", "12.5"]]],
         ]
 
 
-async def test_there_are_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_quota_entities_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_quotas, "MAX_ENTITIES", 2)
     async with running() as server, connected(server) as client:
         long = "x" * (client_quotas.MAX_NAME_BYTES + 1)
@@ -46,7 +46,7 @@ async def test_there_are_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (await client.ask(alter(change((("user", "c"),), (RATE, 1.0))))).entries[0].error_code == 0
 
 
-async def test_an_entity_has_not_many_types_nor_changes() -> None:
+async def test_the_types_and_changes_of_a_quota_entity_are_limited() -> None:
     async with running() as server, connected(server) as client:
         many = [(f"x{index}", "y") for index in range(101)]
         rows = [change(many, (RATE, 1.0)), change(ALICE, *[(f"x{index}", None) for index in range(101)])]
@@ -76,19 +76,19 @@ async def test_hosts_that_cannot_be_resolved_are_refused(monkeypatch: pytest.Mon
     assert asked == ["known.example", "unknown.example"]
 
 
-async def test_a_change_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+async def test_a_quota_change_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     async with running(data_dir=tmp_path) as server, connected(server) as client:
         break_disk(server)
         answer = await client.ask(alter(change(ALICE, (RATE, 1.0))))
         assert [row.error_code for row in answer.entries] == [ErrorCode.KAFKA_STORAGE_ERROR]
-        assert told(await client.ask(ask()))[2] == []
+        assert values_of(await client.ask(ask()))[2] == []
 
 
 def break_disk(server: Server) -> None:
     server.topics.metadata_log.log.go_offline("a test", OSError("the disk is gone"))
 
 
-async def test_an_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_about_quotas_has_a_maximum_size(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running() as server, connected(server) as client:
         rows = [change((("user", f"user-{number}"),), (RATE, 1.0)) for number in range(20)]
         await client.ask(alter(*rows))

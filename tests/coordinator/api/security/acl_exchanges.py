@@ -125,7 +125,7 @@ CLOSED = "closed"
 """In place of an answer: the connection was."""
 
 
-def told(answer: Any) -> Any:
+def values_of(answer: Any) -> Any:
     """An answer as plain data; entries in an order of their own, for Kafka's is that of its hashes."""
     if isinstance(answer, CreateAclsResponse):
         return [[row.error_code, row.error_message] for row in answer.results]

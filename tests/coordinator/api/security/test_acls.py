@@ -1,4 +1,4 @@
-"""The three APIs as clients meet them: each answer as Kafka's, after a start, and for who loses a right."""
+"""The three ACL APIs as clients see them: each answer is Kafka's, also after a restart and a lost permission."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.coordinator.api.security.acl_exchanges import (
     entry,
     kafkas,
     selected,
-    told,
+    values_of,
 )
 from tests.support.muster import Client, connected, running
 
@@ -63,30 +63,30 @@ async def ask_all(server: Server) -> list[Any]:
     for exchange in EXCHANGES:
         async with connected(server) as client:
             try:
-                found.append(told(await client.ask(exchange.request, exchange.version)))
+                found.append(values_of(await client.ask(exchange.request, exchange.version)))
             except asyncio.IncompleteReadError:
                 found.append(CLOSED)
     return found
 
 
 @pytest.mark.parametrize(("what", "properties"), [("with an authorizer", SUPER), ("without one", {})])
-async def test_every_answer_is_kafkas(what: str, properties: dict[str, str]) -> None:
+async def test_every_answer_about_acls_equals_kafkas(what: str, properties: dict[str, str]) -> None:
     async with running(properties) as server:
         answers = await ask_all(server)
     for exchange, answer, known in zip(EXCHANGES, answers, kafkas()[what], strict=True):
         assert answer == known, exchange.name
 
 
-async def test_entries_are_there_after_a_start(tmp_path: Path) -> None:
+async def test_acl_entries_survive_a_restart(tmp_path: Path) -> None:
     async with running(SUPER, data_dir=tmp_path) as server, connected(server) as client:
         await client.ask(create(entry(name="stays"), entry(name="goes")))
         await client.ask(delete(selected(name="goes", pattern=3)))
-        before = told(await client.ask(described()))
+        before = values_of(await client.ask(described()))
     # without an authorizer nothing of them is lost
     async with running({}, data_dir=tmp_path) as server, connected(server) as client:
-        assert told(await client.ask(described()))[0] == ErrorCode.SECURITY_DISABLED
+        assert values_of(await client.ask(described()))[0] == ErrorCode.SECURITY_DISABLED
     async with running(SUPER, data_dir=tmp_path) as server, connected(server) as client:
-        assert told(await client.ask(described())) == before == [0, "", [[2, "stays", 3, [["User:a", "*", 3, 3]]]]]
+        assert values_of(await client.ask(described())) == before == [0, "", [[2, "stays", 3, [["User:a", "*", 3, 3]]]]]
 
 
 def deny(kind: int, name: str, operation: int = 3) -> Any:
@@ -97,7 +97,7 @@ def allow_all(kind: int, name: str) -> Any:
     return entry(kind, name, principal="User:*", operation=2)
 
 
-async def test_a_member_that_loses_its_right_is_told_with_its_next_request() -> None:
+async def test_a_member_that_loses_its_permission_is_refused_at_its_next_request() -> None:
     """Also where its requests are prepared ones, which look at nothing but their own bytes."""
     refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
     with capture_logs() as lines:
@@ -125,10 +125,10 @@ async def test_a_member_that_loses_its_right_is_told_with_its_next_request() -> 
 
             for _ in range(5):
                 assert await asked() == [0, 0]
-            assert told(await admin.ask(create(deny(3, "g"), allow_all(3, "g")))) == [[0, ""]] * 2
+            assert values_of(await admin.ask(create(deny(3, "g"), allow_all(3, "g")))) == [[0, ""]] * 2
             for _ in range(5):
                 assert await asked() == [refused, refused]
-            assert told(await admin.ask(delete(selected(permission=2))))[0][0] == 0
+            assert values_of(await admin.ask(delete(selected(permission=2))))[0][0] == 0
             for _ in range(5):
                 assert await asked() == [0, 0]
     (line, *_) = [line for line in lines if line["event"] == "denied"]
@@ -142,7 +142,7 @@ async def test_a_member_that_loses_its_right_is_told_with_its_next_request() -> 
     }
 
 
-async def test_a_member_of_a_consumer_group_that_loses_a_right() -> None:
+async def test_a_consumer_group_member_that_loses_a_permission_is_refused() -> None:
     async with running(OPEN, topics=["t:1"]) as server, connected(server) as admin, from_other_host(server) as member:
         join = ConsumerGroupHeartbeatRequest("g", "m", 0, rebalance_timeout_ms=10_000, subscribed_topic_names=["t"])
         join.topic_partitions = []
@@ -169,7 +169,7 @@ async def test_a_member_of_a_consumer_group_that_loses_a_right() -> None:
         assert await asked() == [0] * 8
 
 
-async def test_topics_that_may_not_be_described_do_not_show() -> None:
+async def test_topics_without_describe_permission_are_not_shown() -> None:
     async with running(OPEN, topics=["seen:1", "hidden:1"]) as server, connected(server) as admin:
         await admin.ask(create(deny(2, "hidden", 8), allow_all(2, "hidden")))
         async with from_other_host(server) as client:
@@ -179,7 +179,7 @@ async def test_topics_that_may_not_be_described_do_not_show() -> None:
         assert "hidden" in {topic.name for topic in (await admin.ask(MetadataRequest(None))).topics}
 
 
-async def test_a_regular_expression_stands_for_topics_that_the_member_may_describe() -> None:
+async def test_a_pattern_resolves_only_to_topics_that_the_member_may_describe() -> None:
     async with (
         running(OPEN, topics=["web-a:1", "web-b:1"]) as server,
         connected(server) as admin,
@@ -197,15 +197,15 @@ async def test_a_regular_expression_stands_for_topics_that_the_member_may_descri
         assert [ids[topic.topic_id] for topic in joined.assignment.topic_partitions] == ["web-a"]
 
 
-async def test_who_may_not_change_entries() -> None:
+async def test_a_client_without_permission_cannot_change_acl_entries() -> None:
     async with running({AUTHORIZER: STANDARD}) as server, connected(server) as client:
         refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert told(await client.ask(described()))[0] == refused
-        assert [row[0] for row in told(await client.ask(create(entry(), entry())))] == [refused] * 2
-        assert [row[0] for row in told(await client.ask(delete(selected())))] == [refused]
+        assert values_of(await client.ask(described()))[0] == refused
+        assert [row[0] for row in values_of(await client.ask(create(entry(), entry())))] == [refused] * 2
+        assert [row[0] for row in values_of(await client.ask(delete(selected())))] == [refused]
 
 
-async def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_numbers_of_acl_changes_and_entries_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acls, "MAX_CREATED", 5)
     monkeypatch.setattr(acls, "MAX_ACLS", 6)
     monkeypatch.setattr(acls, "WRITTEN_AT_ONCE", 2)
@@ -225,13 +225,13 @@ async def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [row.error_code for row in too_many.filter_results] == [policy]
         too_many = await client.ask(DeleteAclsRequest([selected()] * 4))
         assert [row.error_code for row in too_many.filter_results] == [policy] * 4
-        assert len(told(await client.ask(described()))[2]) == 6
+        assert len(values_of(await client.ask(described()))[2]) == 6
         some = await client.ask(delete(selected(name="t0"), selected(), selected(name="t1")))
         assert [row.error_code for row in some.filter_results] == [0, policy, policy]
-        assert len(told(await client.ask(described()))[2]) == 5
+        assert len(values_of(await client.ask(described()))[2]) == 5
 
 
-async def test_names_have_an_end_and_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_acl_names_and_answers_have_a_maximum_size(monkeypatch: pytest.MonkeyPatch) -> None:
     long = "x" * (acls.MAX_NAME_BYTES + 1)
     async with running(SUPER) as server, connected(server) as client:
         rows = [entry(name=long), entry(principal=f"User:{long}"), entry(host=long), entry(name=long[1:], pattern=4)]
@@ -240,5 +240,5 @@ async def test_names_have_an_end_and_an_answer_too(monkeypatch: pytest.MonkeyPat
         assert [row.error_code for row in answer.results] == [*[ErrorCode.INVALID_REQUEST] * 3, 0, 0]
         assert answer.results[0].error_message == "The name of a resource, a principal and a host may have 1024 bytes."
         monkeypatch.setattr(many_rows.AnswerSize.__init__, "__defaults__", (1_000,))
-        assert told(await client.ask(described())) == [many_rows.TOO_LARGE, many_rows.TOO_LARGE_TEXT, []]
-        assert told(await client.ask(described(name="another")))[0] == 0
+        assert values_of(await client.ask(described())) == [many_rows.TOO_LARGE, many_rows.TOO_LARGE_TEXT, []]
+        assert values_of(await client.ask(described(name="another")))[0] == 0

@@ -21,7 +21,7 @@ async def describe(client: Client, *names: str) -> list[tuple[str, int, str | No
     return [(row.user, row.error_code, row.error_message) for row in answer.results]
 
 
-async def test_each_user_that_is_named_is_told_and_why_as_far_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_named_scram_user_has_a_row_until_the_answer_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"nobody-{number}" for number in range(100)]
     async with running() as server, connected(server) as client:
         whole = await describe(client, *names)
@@ -33,12 +33,12 @@ async def test_each_user_that_is_named_is_told_and_why_as_far_as_there_is_room(m
         monkeypatch.setattr(scram_credentials, "MAX_ANSWER_BYTES", 5_000)
         short = await describe(client, *names)
         assert [row[:2] for row in short] == [row[:2] for row in whole]
-        told = [row for row in short if row[2] is not None]
-        assert 1 <= len(told) < 50
-        assert all(row in whole for row in told)
+        rows_with_reason = [row for row in short if row[2] is not None]
+        assert 1 <= len(rows_with_reason) < 50
+        assert all(row in whole for row in rows_with_reason)
 
 
-async def test_all_users_are_refused_when_they_would_be_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_that_makes_too_many_scram_users_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     upsertions = [ScramCredentialUpsertion(f"user-{number}", 1, 4096, b"salt", b"p" * 32) for number in range(20)]
     async with running() as server, connected(server) as client:
         made = await client.ask(AlterUserScramCredentialsRequest([], upsertions))
@@ -47,6 +47,6 @@ async def test_all_users_are_refused_when_they_would_be_too_many(monkeypatch: py
         assert (answer.error_code, len(answer.results)) == (0, 20)
         monkeypatch.setattr(scram_credentials, "MAX_ANSWER_BYTES", 200)
         answer = await client.ask(DescribeUserScramCredentialsRequest(None))
-        told = answer.error_code, answer.error_message, list(answer.results)
-        assert told == (many_rows.TOO_LARGE, many_rows.TOO_LARGE_TEXT, [])
+        rows_with_reason = answer.error_code, answer.error_message, list(answer.results)
+        assert rows_with_reason == (many_rows.TOO_LARGE, many_rows.TOO_LARGE_TEXT, [])
         assert await describe(client, "user-1", "user-2") == [("user-1", 0, ""), ("user-2", 0, "")]

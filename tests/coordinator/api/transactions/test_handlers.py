@@ -114,23 +114,23 @@ def begun(node: Node) -> Node:
 
 
 class TestFindCoordinator:
-    def test_makes_the_topic(self, node: Node) -> None:
+    def test_find_coordinator_creates_the_transaction_topic(self, node: Node) -> None:
         assert TRANSACTION_STATE_TOPIC not in node.topics.by_name
         assert find(node, "x", "y") == [(0, 1), (0, 1)]
         assert len(node.topics.by_name[TRANSACTION_STATE_TOPIC].partitions) == 3
         assert find(node, "x") == [(0, 1)]
 
-    def test_does_not_for_those_who_may_not(self, node: Node) -> None:
+    def test_find_coordinator_without_permission_creates_no_transaction_topic(self, node: Node) -> None:
         node.authorizer = Refusing((8, 5, "x"))
         assert find(node, "x") == [(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)]
         assert TRANSACTION_STATE_TOPIC not in node.topics.by_name
 
-    def test_has_nobody_when_the_topic_cannot_be_made(self, node: Node) -> None:
+    def test_find_coordinator_finds_nobody_if_the_topic_cannot_be_created(self, node: Node) -> None:
         node.topics.metadata_log.log.go_offline("m", OSError("the disk is gone"))
         assert find(node, "x") == [(ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)]
 
 
-def test_before_that_nobody_coordinates(node: Node) -> None:
+def test_transactions_have_no_coordinator_before_their_topic_exists(node: Node) -> None:
     assert ask(node, InitProducerIdRequest("x", 1_000)).error_code == ErrorCode.NOT_COORDINATOR
     assert add(node, transaction((1, 0))) == [[("t", 0, 16), ("t", 1, 16)]]
     assert ask(node, AddOffsetsToTxnRequest("x", 1, 0, "g")).error_code == ErrorCode.NOT_COORDINATOR
@@ -145,7 +145,7 @@ class TestInitProducerId:
     def test_each_start_of_a_producer_has_its_own_epoch(self, begun: Node) -> None:
         assert [init(begun), init(begun), init(begun, "y")] == [(0, 0), (0, 1), (1, 0)]
 
-    def test_ids_without_transactions_are_others(self, begun: Node) -> None:
+    def test_producers_without_transactional_id_get_other_producer_ids(self, begun: Node) -> None:
         assert init(begun) == (0, 0)
         answer = ask(begun, InitProducerIdRequest(None))
         assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 1, 0)
@@ -160,7 +160,9 @@ class TestInitProducerId:
             (InitProducerIdRequest("x", 1_000, 5, 0), ErrorCode.PRODUCER_FENCED),
         ],
     )
-    def test_bad_requests(self, begun: Node, request_: InitProducerIdRequest, error: int) -> None:
+    def test_init_producer_id_refuses_bad_transactional_requests(
+        self, begun: Node, request_: InitProducerIdRequest, error: int
+    ) -> None:
         init(begun)
         answer = ask(begun, request_)
         assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (error, -1, -1)
@@ -172,18 +174,18 @@ class TestInitProducerId:
 
 
 class TestAddPartitions:
-    def test_each_partition_has_a_row(self, begun: Node) -> None:
+    def test_add_partitions_has_a_row_for_each_partition(self, begun: Node) -> None:
         producer = init(begun)
         assert add(begun, transaction(producer)) == [[("t", 0, 0), ("t", 1, 0)]]
 
-    def test_one_that_is_not_there_refuses_all(self, begun: Node) -> None:
+    def test_add_partitions_with_an_unknown_partition_adds_none(self, begun: Node) -> None:
         producer = init(begun)
         found = add(begun, transaction(producer, (("t", [1, 2]), ("no", [0]), ("t", [0, 1]))))
         assert found == [[("t", 1, 55), ("t", 2, 3), ("t", 0, 55), ("no", 0, 3)]]
         (row,) = ask(begun, DescribeTransactionsRequest(["x"])).transaction_states
         assert row.transaction_state == "Empty"
 
-    def test_topics_without_partitions_are_named_where_the_transaction_has_one_error(
+    def test_a_transaction_with_one_error_names_topics_without_partitions(
         self, begun: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         producer = init(begun)
@@ -209,14 +211,14 @@ class TestAddPartitions:
         assert [topic.name for topic in asked] == ["t", "t"]
         assert names((("a", []),)) == ["a"]
 
-    def test_internal_topics_are_for_brokers(self, begun: Node) -> None:
+    def test_only_brokers_may_add_internal_topics_to_a_transaction(self, begun: Node) -> None:
         at_once(begun.topics.ensuring("__consumer_offsets"))
         producer = init(begun)
         topics: Topics = (("t", [0]), ("__consumer_offsets", [1]))
         assert add(begun, transaction(producer, topics)) == [[("t", 0, 55), ("__consumer_offsets", 1, 29)]]
         assert add(begun, transaction(producer, topics), version=4) == [[("t", 0, 0), ("__consumer_offsets", 1, 0)]]
 
-    def test_brokers_ask_for_many(self, begun: Node) -> None:
+    def test_brokers_add_partitions_of_many_transactions(self, begun: Node) -> None:
         producer = init(begun)
         add(begun, transaction(producer, (("t", [1]),)))
         verified = transaction(producer)
@@ -229,7 +231,7 @@ class TestAddPartitions:
             [("t", 0, ErrorCode.INVALID_REQUEST), ("t", 1, ErrorCode.INVALID_REQUEST)],
         ]
 
-    def test_offsets(self, begun: Node) -> None:
+    def test_add_offsets_to_txn_adds_the_partition_of_the_group(self, begun: Node) -> None:
         producer = init(begun)
         assert ask(begun, AddOffsetsToTxnRequest("x", *producer, "g")).error_code == ErrorCode.NONE
         (row,) = ask(begun, DescribeTransactionsRequest(["x"])).transaction_states
@@ -242,14 +244,14 @@ class TestAddPartitions:
 
 
 class TestEndTxn:
-    def test_an_old_client_keeps_its_epoch(self, begun: Node) -> None:
+    def test_a_client_of_the_old_protocol_keeps_its_producer_epoch_at_the_end(self, begun: Node) -> None:
         producer = init(begun)
         add(begun, transaction(producer))
         assert ask(begun, EndTxnRequest("x", *producer, True), 4).error_code == ErrorCode.NONE
         (row,) = ask(begun, DescribeTransactionsRequest(["x"])).transaction_states
         assert (row.transaction_state, row.producer_epoch) == ("CompleteCommit", 0)
 
-    def test_a_new_one_gets_the_next(self, begun: Node) -> None:
+    def test_a_client_of_the_new_protocol_gets_the_next_producer_epoch_at_the_end(self, begun: Node) -> None:
         producer = init(begun)
         add(begun, transaction(producer))
         answer = ask(begun, EndTxnRequest("x", *producer, False), 5)
@@ -257,7 +259,7 @@ class TestEndTxn:
         (row,) = ask(begun, DescribeTransactionsRequest(["x"])).transaction_states
         assert (row.transaction_state, row.producer_epoch) == ("CompleteAbort", 1)
 
-    def test_nothing_to_end(self, begun: Node) -> None:
+    def test_end_txn_without_an_open_transaction_is_answered_as_on_kafka(self, begun: Node) -> None:
         producer = init(begun)
         assert ask(begun, EndTxnRequest("x", *producer, True)).error_code == ErrorCode.INVALID_TXN_STATE
         assert ask(begun, EndTxnRequest("", *producer, True)).error_code == ErrorCode.INVALID_REQUEST
@@ -271,7 +273,7 @@ class TestEndTxn:
 
 
 class TestWriteTxnMarkers:
-    def test_each_partition_has_a_row_when_its_marker_is_there(self, node: Node) -> None:
+    def test_write_txn_markers_has_a_row_for_each_partition(self, node: Node) -> None:
         topics = [WritableTxnMarkerTopic("t", [1, 5]), WritableTxnMarkerTopic("__consumer_offsets", [1])]
         marker = WritableTxnMarker(7, 3, False, topics, coordinator_epoch=2)
         answer = ask(node, WriteTxnMarkersRequest([marker, WritableTxnMarker(8)]))
@@ -283,7 +285,7 @@ class TestWriteTxnMarkers:
         ((header, (record,)),) = batches.read(partition.log.read(0, 1_000))
         assert (header.producer_id, batches.control_kind(record)) == (7, batches.CONTROL_ABORT)
 
-    def test_many_are_written_some_at_a_time(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_many_markers_are_written_in_steps(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(administration, "AT_ONCE", 3)
         waiting: list[Any] = []
 
@@ -304,7 +306,7 @@ class TestWriteTxnMarkers:
         assert codes == [0, 1, 2, 0, 1, 2, 0]
 
     @pytest.mark.parametrize(("producer", "epoch"), [(-1, 0), (7, -1)])
-    def test_one_of_no_producer_refuses_all(self, node: Node, producer: int, epoch: int) -> None:
+    def test_a_marker_without_a_producer_refuses_all_markers(self, node: Node, producer: int, epoch: int) -> None:
         nowhere = [WritableTxnMarkerTopic("t", [5]), WritableTxnMarkerTopic("no", [0])]
         markers = [WritableTxnMarker(producer, epoch, False, nowhere), WritableTxnMarker(8, 0, False, nowhere)]
         rows = [
@@ -316,12 +318,12 @@ class TestWriteTxnMarkers:
         codes = [topic.partitions[0].error_code for one in answer.markers for topic in one.topics]
         assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR] * 5
 
-    def test_no_markers(self, node: Node) -> None:
+    def test_write_txn_markers_without_markers_has_no_rows(self, node: Node) -> None:
         assert ask(node, WriteTxnMarkersRequest()).markers == []
 
 
 class TestDescribing:
-    def test_rows_are_as_asked(self, begun: Node) -> None:
+    def test_describe_transactions_has_the_rows_of_the_request(self, begun: Node) -> None:
         producer = init(begun)
         add(begun, transaction(producer))
         rows = ask(begun, DescribeTransactionsRequest(["no", "x", "", "x"])).transaction_states
@@ -340,7 +342,7 @@ class TestDescribing:
         (row,) = ask(begun, DescribeTransactionsRequest(["x"])).transaction_states
         assert (row.error_code, row.transaction_state, row.topics) == (0, "Ongoing", [])
 
-    def test_all_shards_are_asked(self, begun: Node) -> None:
+    def test_list_transactions_asks_all_shards(self, begun: Node) -> None:
         names = [f"id-{number}" for number in range(9)]
         for name in names:
             init(begun, name)
@@ -353,9 +355,7 @@ class TestDescribing:
         answer = ask(begun, ListTransactionsRequest(["Empty"], [4, 5]))
         assert [row.transactional_id for row in answer.transaction_states] == ["id-5"]
 
-    def test_a_shard_with_many_ids_is_asked_for_some_at_a_time(
-        self, begun: Node, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_list_transactions_reads_a_large_shard_in_steps(self, begun: Node, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(administration, "IDS_AT_ONCE", 2)
         names = [f"id-{number}" for number in range(30)]
         for name in names:
@@ -363,7 +363,9 @@ class TestDescribing:
         answer = ask(begun, ListTransactionsRequest())
         assert sorted(row.transactional_id for row in answer.transaction_states) == sorted(names)
 
-    def test_a_list_is_authorized_and_matched_in_slices(self, begun: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_list_transactions_authorizes_and_filters_in_steps(
+        self, begun: Node, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         names = [f"id-{number}" for number in range(1_700)]
         for name in names:
             init(begun, name)
@@ -383,7 +385,9 @@ class TestDescribing:
         answer = ask(begun, ListTransactionsRequest(transactional_id_pattern="(?P<what>id)-([0-9]*)"))
         assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
-    def test_a_list_that_is_too_large_is_refused(self, begun: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_list_transactions_refuses_an_answer_that_is_too_large(
+        self, begun: Node, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         for number in range(9):
             init(begun, f"id-{number}")
         monkeypatch.setattr(AnswerSize.__init__, "__defaults__", (200,))
@@ -391,12 +395,12 @@ class TestDescribing:
         answer = ask(begun, ListTransactionsRequest(transactional_id_pattern="id-[3-5]"))
         assert len(answer.transaction_states) == 3
 
-    def test_without_shards_filters_are_looked_at_all_the_same(self, node: Node) -> None:
+    def test_list_transactions_checks_filters_without_shards(self, node: Node) -> None:
         assert ask(node, ListTransactionsRequest(["No", "Empty", "No"])).unknown_state_filters == ["No"]
         answer = ask(node, ListTransactionsRequest(transactional_id_pattern="("))
         assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
-    def test_one_that_loads_fails_the_list_and_one_that_is_offline_does_not(self, begun: Node) -> None:
+    def test_list_transactions_is_refused_by_a_loading_shard_but_not_by_an_offline_one(self, begun: Node) -> None:
         init(begun)
         shards = begun.transactions.routing.shards
         mine = begun.transactions.routing.shard("x")
@@ -436,7 +440,7 @@ _OFFSETS = [TxnOffsetCommitRequestPartition(index) for index in range(2, MANY)]
         "producers",
     ],
 )
-def test_many_rows_take_many_turns(request_: Any, version: int) -> None:
+def test_describe_transactions_of_many_rows_takes_many_steps(request_: Any, version: int) -> None:
     """Each step is a millisecond here: the answer cannot be there before as many have gone by."""
     clock = TickingClock()
     node = made_node(clock)
@@ -451,7 +455,7 @@ def test_many_rows_take_many_turns(request_: Any, version: int) -> None:
     assert answers.one() is not None
 
 
-def test_many_filters_are_as_few(begun: Node) -> None:
+def test_list_transactions_with_many_filters_answers_as_with_few(begun: Node) -> None:
     producers = [init(begun, name)[0] for name in ("a", "b", "c")]
     many = [f"s{number}" for number in range(1_000)]
     answer = ask(begun, ListTransactionsRequest([*many, "Empty", *many], [*range(10_000, 11_000), *producers[1:]]))

@@ -17,7 +17,7 @@ from tests.coordinator.topics.support import add_topic, batch
 Row = tuple[int, bytes]
 
 
-class Bench:
+class ProduceHarness:
     """A node with a topic, and a coordinator of transactions that the test plays."""
 
     def __init__(self) -> None:
@@ -56,27 +56,29 @@ def tx(sequence: int = 0, *, producer_id: int = 1, epoch: int = 0, transactional
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def harness() -> ProduceHarness:
+    return ProduceHarness()
 
 
 @pytest.mark.parametrize(("version", "verify_only"), [(3, True), (11, True), (12, False), (13, False)])
-def test_one_question_for_all_and_none_for_what_is_open(bench: Bench, version: int, verify_only: bool) -> None:
-    assert bench.codes((0, tx()), (1, tx()), (2, tx(transactional=False)), version=version) == [0, 0, 0]
-    assert [(one[0], one[1], one[2], one[4]) for one in bench.transactions.asked] == [
+def test_all_partitions_are_verified_in_one_request_and_open_ones_in_none(
+    harness: ProduceHarness, version: int, verify_only: bool
+) -> None:
+    assert harness.codes((0, tx()), (1, tx()), (2, tx(transactional=False)), version=version) == [0, 0, 0]
+    assert [(one[0], one[1], one[2], one[4]) for one in harness.transactions.asked] == [
         ("tx", (1, 0), verify_only, {"t": [0, 1]})
     ]
-    assert bench.codes((0, tx(1)), version=version) == [0]
-    assert len(bench.transactions.asked) == 1
+    assert harness.codes((0, tx(1)), version=version) == [0]
+    assert len(harness.transactions.asked) == 1
 
 
-def test_plain_batches_ask_nobody(bench: Bench) -> None:
-    assert bench.codes((0, bytes(batch())), (1, tx(transactional=False))) == [0, 0]
-    assert bench.transactions.asked == []
+def test_batches_without_transaction_are_not_verified(harness: ProduceHarness) -> None:
+    assert harness.codes((0, bytes(batch())), (1, tx(transactional=False))) == [0, 0]
+    assert harness.transactions.asked == []
 
 
 @pytest.mark.parametrize(
-    ("told", "version", "heard"),
+    ("error", "version", "expected"),
     [
         (120, 10, (48, "Partition was not added to the transaction")),
         (120, 11, (120, None)),
@@ -88,59 +90,61 @@ def test_plain_batches_ask_nobody(bench: Bench) -> None:
                       "NOT_COORDINATOR")),
     ],
 )  # fmt: skip
-def test_each_partition_hears_its_own(bench: Bench, told: int, version: int, heard: tuple[int, str | None]) -> None:
-    bench.transactions.errors["t", 1] = told
-    code, message = heard
-    assert bench.ask((0, tx()), (1, tx()), version=version) == [(0, 0, 0, None), (1, code, -1, message)]
+def test_each_partition_gets_its_own_verification_error(
+    harness: ProduceHarness, error: int, version: int, expected: tuple[int, str | None]
+) -> None:
+    harness.transactions.errors["t", 1] = error
+    code, message = expected
+    assert harness.ask((0, tx()), (1, tx()), version=version) == [(0, 0, 0, None), (1, code, -1, message)]
 
 
-def test_new_clients_wait_for_the_end_before(bench: Bench) -> None:
-    bench.transactions.errors["t", 0] = ErrorCode.CONCURRENT_TRANSACTIONS
-    answers = bench.send((0, tx()))
-    clock: Any = bench.node.clock
+def test_a_new_client_waits_for_the_end_of_the_previous_transaction(harness: ProduceHarness) -> None:
+    harness.transactions.errors["t", 0] = ErrorCode.CONCURRENT_TRANSACTIONS
+    answers = harness.send((0, tx()))
+    clock: Any = harness.node.clock
     clock.advance(40)
     assert answers.all == []
-    bench.transactions.errors.clear()
+    harness.transactions.errors.clear()
     clock.advance(20)
     assert answers.one().responses[0].partition_responses[0].error_code == 0
 
 
-def test_more_than_one_producer_refuses_the_whole_request(bench: Bench) -> None:
+def test_more_than_one_producer_refuses_the_whole_request(harness: ProduceHarness) -> None:
     text = "Transactional records contained more than one producer ID"
     refused = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     rows = (0, tx()), (1, tx(producer_id=2)), (9, tx())
-    assert bench.ask(*rows) == [(index, refused, -1, text) for index in (0, 1, 9)]
-    assert bench.codes((0, tx()), (1, tx(producer_id=2, transactional=False))) == [0, 0]
+    assert harness.ask(*rows) == [(index, refused, -1, text) for index in (0, 1, 9)]
+    assert harness.codes((0, tx()), (1, tx(producer_id=2, transactional=False))) == [0, 0]
 
 
-def test_what_is_refused_already_is_not_verified(bench: Bench) -> None:
-    assert bench.codes((0, b"rubbish" * 10), (1, tx())) == [2, 2]
-    assert bench.codes((7, tx()), (1, tx())) == [3, 0]
-    assert [one[4] for one in bench.transactions.asked] == [{"t": [1]}]
+def test_refused_batches_are_not_verified(harness: ProduceHarness) -> None:
+    assert harness.codes((0, b"rubbish" * 10), (1, tx())) == [2, 2]
+    assert harness.codes((7, tx()), (1, tx())) == [3, 0]
+    assert [one[4] for one in harness.transactions.asked] == [{"t": [1]}]
 
 
 @pytest.mark.parametrize(("version", "asked"), [(11, 48), (12, 21)])
-def test_the_coordinator_comes_before_the_acks(bench: Bench, version: int, asked: int) -> None:
-    bench.transactions.errors["t", 0] = 48 if version < 12 else 0
-    assert bench.codes((0, tx()), version=version, acks=5) == [asked]
+def test_verification_is_before_the_check_of_acks(harness: ProduceHarness, version: int, asked: int) -> None:
+    harness.transactions.errors["t", 0] = 48 if version < 12 else 0
+    assert harness.codes((0, tx()), version=version, acks=5) == [asked]
 
 
-def test_a_marker_while_the_coordinator_is_asked_makes_it_void(bench: Bench) -> None:
-    bench.transactions.holds = True
-    answers = bench.send((0, tx()), version=11)
-    bench.mark(0)
-    bench.transactions.held.pop()()
+def test_a_marker_during_the_verification_voids_it(harness: ProduceHarness) -> None:
+    harness.transactions.holds = True
+    answers = harness.send((0, tx()), version=11)
+    harness.mark(0)
+    harness.transactions.held.pop()()
     row = answers.one().responses[0].partition_responses[0]
     assert (row.error_code, row.log_start_offset) == (ErrorCode.INVALID_TXN_STATE, 0)
 
 
-def test_a_zombie_is_fenced_by_the_log(bench: Bench) -> None:
-    bench.codes((0, tx(epoch=2)))
-    assert bench.ask((0, tx(epoch=1)), (1, tx(epoch=1))) == [(0, 47, -1, None), (1, 0, 0, None)]
-    assert bench.transactions.asked[-1][4] == {"t": [1]}
+def test_a_zombie_is_fenced_by_the_log(harness: ProduceHarness) -> None:
+    harness.codes((0, tx(epoch=2)))
+    assert harness.ask((0, tx(epoch=1)), (1, tx(epoch=1))) == [(0, 47, -1, None), (1, 0, 0, None)]
+    assert harness.transactions.asked[-1][4] == {"t": [1]}
 
 
-def test_what_the_log_refuses_says_where_it_begins(bench: Bench) -> None:
-    bench.codes((0, tx()))
-    assert bench.ask((0, tx(5))) == [(0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0, None)]
-    assert bench.ask((0, tx(1, transactional=False))) == [(0, ErrorCode.INVALID_TXN_STATE, 0, None)]
+def test_a_batch_refused_by_the_log_has_the_log_start_offset(harness: ProduceHarness) -> None:
+    harness.codes((0, tx()))
+    assert harness.ask((0, tx(5))) == [(0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0, None)]
+    assert harness.ask((0, tx(1, transactional=False))) == [(0, ErrorCode.INVALID_TXN_STATE, 0, None)]

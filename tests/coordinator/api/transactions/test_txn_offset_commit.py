@@ -39,7 +39,7 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 P = Producer(7, 3)
 
 
-class Bench:
+class TxnOffsetCommitHarness:
     """A node with a group coordinator over logs in memory, and a coordinator of transactions that the test plays."""
 
     def __init__(self, **parts: Any) -> None:
@@ -106,36 +106,36 @@ def shown(response: TxnOffsetCommitResponse) -> list[tuple[str, list[tuple[int, 
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def harness() -> TxnOffsetCommitHarness:
+    return TxnOffsetCommitHarness()
 
 
 @pytest.mark.parametrize(("version", "verify_only"), [(0, True), (4, True), (5, False)])
-def test_the_partition_of_the_group_is_verified_or_added_and_the_offsets_wait(
-    bench: Bench, version: int, verify_only: bool
+def test_the_groups_partition_is_verified_or_added_and_the_offsets_are_pending(
+    harness: TxnOffsetCommitHarness, version: int, verify_only: bool
 ) -> None:
-    assert bench.commit(("t", [0, 2]), ("u", [0]), version=version) == [("t", [(0, 0), (2, 0)]), ("u", [(0, 0)])]
-    place = {GROUP_OFFSETS_TOPIC: [bench.shard.partition]}
-    assert [(one[1], one[2], one[4]) for one in bench.transactions.asked] == [((7, 3), verify_only, place)]
-    assert bench.offset() == -1
+    assert harness.commit(("t", [0, 2]), ("u", [0]), version=version) == [("t", [(0, 0), (2, 0)]), ("u", [(0, 0)])]
+    place = {GROUP_OFFSETS_TOPIC: [harness.shard.partition]}
+    assert [(one[1], one[2], one[4]) for one in harness.transactions.asked] == [((7, 3), verify_only, place)]
+    assert harness.offset() == -1
     # it is open there: nobody is asked again
-    assert bench.commit(version=version) == [("t", [(0, 0)])]
-    assert len(bench.transactions.asked) == 1
-    bench.end()
-    assert (bench.offset(0), bench.offset(2)) == (100, 102)
+    assert harness.commit(version=version) == [("t", [(0, 0)])]
+    assert len(harness.transactions.asked) == 1
+    harness.end()
+    assert (harness.offset(0), harness.offset(2)) == (100, 102)
 
 
-def test_what_is_not_there_is_refused_by_row(bench: Bench) -> None:
-    assert bench.commit(("t", [3, 0, -1]), ("no", [0]), ("t", [7]), ("u", [0])) == [
+def test_unknown_partitions_are_refused_by_row_in_a_transactional_commit(harness: TxnOffsetCommitHarness) -> None:
+    assert harness.commit(("t", [3, 0, -1]), ("no", [0]), ("t", [7]), ("u", [0])) == [
         ("t", [(3, UNKNOWN), (-1, UNKNOWN), (7, UNKNOWN), (0, 0)]),
         ("no", [(0, UNKNOWN)]),
         ("u", [(0, 0)]),
     ]
 
 
-def test_when_nothing_is_left_nobody_is_asked(bench: Bench) -> None:
-    assert bench.commit(("no", [0]), group="", transactional_id="") == [("no", [(0, UNKNOWN)])]
-    assert bench.transactions.asked == []
+def test_a_transactional_commit_of_only_unknown_partitions_asks_nobody(harness: TxnOffsetCommitHarness) -> None:
+    assert harness.commit(("no", [0]), group="", transactional_id="") == [("no", [(0, UNKNOWN)])]
+    assert harness.transactions.asked == []
 
 
 @pytest.mark.parametrize(
@@ -146,12 +146,14 @@ def test_when_nothing_is_left_nobody_is_asked(bench: Bench) -> None:
         ({"generation_id": 3}, ErrorCode.ILLEGAL_GENERATION),
     ],
 )
-def test_refusals_stand_on_every_row_that_is_there(bench: Bench, asked: dict[str, Any], error: int) -> None:
-    assert bench.commit(("t", [0, 9]), **asked) == [("t", [(9, UNKNOWN), (0, error)])]
+def test_a_refused_transactional_commit_has_the_error_on_every_known_row(
+    harness: TxnOffsetCommitHarness, asked: dict[str, Any], error: int
+) -> None:
+    assert harness.commit(("t", [0, 9]), **asked) == [("t", [(9, UNKNOWN), (0, error)])]
 
 
 @pytest.mark.parametrize(
-    ("told", "by_version"),
+    ("coordinator_error", "by_version"),
     [
         (ErrorCode.PRODUCER_FENCED, (47, 47, 47)),
         (ErrorCode.TRANSACTION_ABORTABLE, (48, 120, 120)),
@@ -163,62 +165,64 @@ def test_refusals_stand_on_every_row_that_is_there(bench: Bench, asked: dict[str
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, (15, 15, 15)),
     ],
 )
-def test_what_each_version_hears_of_the_coordinator(bench: Bench, told: int, by_version: tuple[int, ...]) -> None:
-    bench.transactions.errors[GROUP_OFFSETS_TOPIC, bench.shard.partition] = told
-    assert tuple(bench.commit(version=version)[0][1][0][1] for version in (3, 4, 5)) == by_version
-    bench.end()
-    assert bench.offset() == -1
+def test_each_version_of_txn_offset_commit_gets_its_own_verification_error(
+    harness: TxnOffsetCommitHarness, coordinator_error: int, by_version: tuple[int, ...]
+) -> None:
+    harness.transactions.errors[GROUP_OFFSETS_TOPIC, harness.shard.partition] = coordinator_error
+    assert tuple(harness.commit(version=version)[0][1][0][1] for version in (3, 4, 5)) == by_version
+    harness.end()
+    assert harness.offset() == -1
 
 
-def test_without_transactions_their_coordinator_is_not_available(bench: Bench) -> None:
-    bench.transactions.routing.ready = False
-    assert bench.commit() == [("t", [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)])]
+def test_a_transactional_commit_without_a_transaction_coordinator_is_refused(harness: TxnOffsetCommitHarness) -> None:
+    harness.transactions.routing.ready = False
+    assert harness.commit() == [("t", [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)])]
 
 
-def test_a_zombie_is_fenced_by_the_log(bench: Bench) -> None:
-    bench.commit()
-    assert bench.commit(producer=Producer(7, 2)) == [("t", [(0, ErrorCode.INVALID_PRODUCER_EPOCH)])]
-    assert bench.shard.active
+def test_a_zombie_is_fenced_by_the_log(harness: TxnOffsetCommitHarness) -> None:
+    harness.commit()
+    assert harness.commit(producer=Producer(7, 2)) == [("t", [(0, ErrorCode.INVALID_PRODUCER_EPOCH)])]
+    assert harness.shard.active
 
 
-def test_a_marker_while_the_coordinator_is_asked_makes_it_void(bench: Bench) -> None:
-    bench.transactions.holds = True
-    answers = bench.send(version=4)
-    bench.end(is_committed=False)
-    bench.transactions.held.pop()()
-    bench.clock.advance(0)
+def test_a_marker_while_the_coordinator_is_asked_makes_it_void(harness: TxnOffsetCommitHarness) -> None:
+    harness.transactions.holds = True
+    answers = harness.send(version=4)
+    harness.end(is_committed=False)
+    harness.transactions.held.pop()()
+    harness.clock.advance(0)
     assert shown(answers.one()) == [("t", [(0, ErrorCode.INVALID_TXN_STATE)])]
 
 
-def test_what_may_not_be_done(bench: Bench) -> None:
+def test_a_transactional_commit_without_permission_is_refused(harness: TxnOffsetCommitHarness) -> None:
     no = Refusing((Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "tx"))
-    bench.node.authorizer = no
-    assert bench.commit(("t", [0]), ("no", [1])) == [("t", [(0, 53)]), ("no", [(1, 53)])]
+    harness.node.authorizer = no
+    assert harness.commit(("t", [0]), ("no", [1])) == [("t", [(0, 53)]), ("no", [(1, 53)])]
     no.refused = {(Operation.READ, ResourceType.GROUP, "g")}
-    assert bench.commit() == [("t", [(0, ErrorCode.GROUP_AUTHORIZATION_FAILED)])]
+    assert harness.commit() == [("t", [(0, ErrorCode.GROUP_AUTHORIZATION_FAILED)])]
     no.refused = {(Operation.READ, ResourceType.TOPIC, "t")}
-    assert bench.commit(("t", [0, 9]), ("u", [0])) == [("t", [(0, 29), (9, 29)]), ("u", [(0, 0)])]
+    assert harness.commit(("t", [0, 9]), ("u", [0])) == [("t", [(0, 29), (9, 29)]), ("u", [(0, 0)])]
 
 
-def test_a_shard_that_is_not_active_says_so(bench: Bench) -> None:
-    bench.shard.runtime.resign()
-    assert bench.commit() == [("t", [(0, ErrorCode.NOT_COORDINATOR)])]
-    assert bench.transactions.asked == []
+def test_a_transactional_commit_to_an_inactive_shard_is_refused(harness: TxnOffsetCommitHarness) -> None:
+    harness.shard.runtime.resign()
+    assert harness.commit() == [("t", [(0, ErrorCode.NOT_COORDINATOR)])]
+    assert harness.transactions.asked == []
 
 
-def test_many_rows_are_one_transaction(bench: Bench) -> None:
-    add_topic(bench.node.topics, "wide", 700)
-    answers = bench.send(("wide", list(range(701))))
+def test_a_transactional_commit_of_many_rows_is_one_verification(harness: TxnOffsetCommitHarness) -> None:
+    add_topic(harness.node.topics, "wide", 700)
+    answers = harness.send(("wide", list(range(701))))
     while not answers.all:
-        bench.clock.advance(1)
+        harness.clock.advance(1)
     ((name, rows),) = shown(answers.one())
     assert (name, rows[0], {error for _, error in rows[1:]}, len(rows)) == ("wide", (700, UNKNOWN), {0}, 701)
-    assert len(bench.transactions.asked) == 1
-    bench.end()
-    assert len(bench.node.routing.shard("g").committed("g")["wide"]) == 700
+    assert len(harness.transactions.asked) == 1
+    harness.end()
+    assert len(harness.node.routing.shard("g").committed("g")["wide"]) == 700
 
 
-def test_the_answers_of_a_coordinator_that_does_not_ask() -> None:
+def test_refusals_keep_the_errors_of_their_rows() -> None:
     rows = [TxnOffsetCommitRequestPartition(0, 1), TxnOffsetCommitRequestPartition(1, 1)]
     request = TxnOffsetCommitRequest("tx", "g", 7, 0, topics=[TxnOffsetCommitRequestTopic("t", rows)])
     refused: Any = refuse(request, ErrorCode.NOT_COORDINATOR)
@@ -227,9 +231,9 @@ def test_the_answers_of_a_coordinator_that_does_not_ask() -> None:
     assert shown(with_error(refused, 15)) == [("t", [(0, 16), (1, 15)])]  # type: ignore[arg-type]  # it has the same form
 
 
-@pytest.mark.parametrize(("version", "heard"), [(0, 15), (1, 15), (2, 14)])
-def test_old_producers_are_not_told_of_loading(version: int, heard: int) -> None:
+@pytest.mark.parametrize(("version", "expected"), [(0, 15), (1, 15), (2, 14)])
+def test_old_producers_get_another_error_than_coordinator_load_in_progress(version: int, expected: int) -> None:
     rows = [TxnOffsetCommitRequestPartition(0, 1)]
     request = TxnOffsetCommitRequest("tx", "g", 7, 0, topics=[TxnOffsetCommitRequestTopic("t", rows)])
     response = refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    assert shown(lower_response(28, version, response)) == [("t", [(0, heard)])]
+    assert shown(lower_response(28, version, response)) == [("t", [(0, expected)])]

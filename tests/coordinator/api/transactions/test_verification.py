@@ -34,7 +34,7 @@ P = Producer(7, 3)
 CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-class Bench:
+class VerificationHarness:
     """Two partitions, and what verifies for them. `in_steps`: the job verifies, as for many partitions."""
 
     def __init__(self, in_steps: bool = False, **settings: bool) -> None:
@@ -84,54 +84,56 @@ class Bench:
 
 
 @pytest.fixture(params=[False, True], ids=["at once", "in steps"])
-def bench(request: pytest.FixtureRequest) -> Bench:
-    bench = Bench(request.param)
-    for log in bench.logs:
+def harness(request: pytest.FixtureRequest) -> VerificationHarness:
+    harness = VerificationHarness(request.param)
+    for log in harness.logs:
         for _ in log.producers.loading():
             pass
-    return bench
+    return harness
 
 
 @pytest.mark.parametrize(("knows", "verify_only", "version"), [(OLDEST, True, 0), (OLD, True, 0), (NEW, False, 2)])
-def test_all_partitions_are_asked_for_at_once(bench: Bench, knows: Knows, verify_only: bool, version: int) -> None:
-    bench.verify(knows)
-    assert bench.transactions.asked == [("tx", (7, 3), verify_only, version, {"t": [0, 1]})]
-    guards = list(bench.found[0].values())
+def test_all_partitions_are_verified_in_one_request(
+    harness: VerificationHarness, knows: Knows, verify_only: bool, version: int
+) -> None:
+    harness.verify(knows)
+    assert harness.transactions.asked == [("tx", (7, 3), verify_only, version, {"t": [0, 1]})]
+    guards = list(harness.found[0].values())
     assert all(isinstance(guard, VerificationGuard) for guard in guards)
-    bench.write(0, guards[0])
+    harness.write(0, guards[0])
 
 
-def test_only_those_are_asked_for_where_the_transaction_is_not_open(bench: Bench) -> None:
-    bench.verify(NEW, 0)
-    bench.write(0, bench.found[0][0])
-    bench.verify(NEW)
-    assert bench.transactions.asked[1][4] == {"t": [1]}
-    assert bench.found[1][0] is None
-    bench.write(1, bench.found[1][1])
-    bench.verify(NEW)
-    assert len(bench.transactions.asked) == 2
-    assert bench.found[2] == {0: None, 1: None}
+def test_only_partitions_without_the_open_transaction_are_verified(harness: VerificationHarness) -> None:
+    harness.verify(NEW, 0)
+    harness.write(0, harness.found[0][0])
+    harness.verify(NEW)
+    assert harness.transactions.asked[1][4] == {"t": [1]}
+    assert harness.found[1][0] is None
+    harness.write(1, harness.found[1][1])
+    harness.verify(NEW)
+    assert len(harness.transactions.asked) == 2
+    assert harness.found[2] == {0: None, 1: None}
 
 
-def test_a_marker_voids_the_guard(bench: Bench) -> None:
-    bench.verify(OLD)
-    bench.logs[0].append_marker(0, EndMarker(*P, True, 0, 0), wall_ms=6)
+def test_a_marker_voids_the_verification_guard(harness: VerificationHarness) -> None:
+    harness.verify(OLD)
+    harness.logs[0].append_marker(0, EndMarker(*P, True, 0, 0), wall_ms=6)
     with pytest.raises(Exception) as refused:  # noqa: PT011 - its code is looked at
-        bench.write(0, bench.found[0][0])
+        harness.write(0, harness.found[0][0])
     assert refused.value.error_code == ErrorCode.INVALID_TXN_STATE  # type: ignore[attr-defined]
-    bench.write(1, bench.found[0][1])
+    harness.write(1, harness.found[0][1])
 
 
-def test_an_old_epoch_is_refused_without_asking(bench: Bench) -> None:
-    bench.verify(NEW)
-    bench.write(0, bench.found[0][0])
-    bench.verify(NEW, producer=Producer(7, 2))
-    assert bench.codes() == [ErrorCode.INVALID_PRODUCER_EPOCH, None]
-    assert bench.transactions.asked[-1][4] == {"t": [1]}
+def test_an_old_epoch_is_refused_without_asking(harness: VerificationHarness) -> None:
+    harness.verify(NEW)
+    harness.write(0, harness.found[0][0])
+    harness.verify(NEW, producer=Producer(7, 2))
+    assert harness.codes() == [ErrorCode.INVALID_PRODUCER_EPOCH, None]
+    assert harness.transactions.asked[-1][4] == {"t": [1]}
 
 
 @pytest.mark.parametrize(
-    ("told", "heard"),
+    ("error", "expected"),
     [
         (ErrorCode.PRODUCER_FENCED, [47, 47, 47]),
         (ErrorCode.TRANSACTION_ABORTABLE, [48, 120, 120]),
@@ -141,19 +143,21 @@ def test_an_old_epoch_is_refused_without_asking(bench: Bench) -> None:
         (ErrorCode.NOT_COORDINATOR, [16, 16, 16]),
     ],
 )
-def test_what_clients_of_each_kind_hear(bench: Bench, told: int, heard: list[int]) -> None:
-    bench.transactions.errors["t", 1] = told
+def test_each_kind_of_client_gets_its_own_verification_error(
+    harness: VerificationHarness, error: int, expected: list[int]
+) -> None:
+    harness.transactions.errors["t", 1] = error
     codes = []
     for knows in (OLDEST, OLD, NEW):
-        bench.verify(knows)
-        first, second = bench.codes()
+        harness.verify(knows)
+        first, second = harness.codes()
         assert first is None
         codes.append(second)
-    assert codes == heard
+    assert codes == expected
 
 
 @pytest.mark.parametrize(
-    ("code", "knows", "told", "text"),
+    ("code", "knows", "expected", "text"),
     [
         (48, OLDEST, 48, "Partition was not added to the transaction"),
         (120, OLD, 120, None),
@@ -166,88 +170,90 @@ def test_what_clients_of_each_kind_hear(bench: Bench, told: int, heard: list[int
         (16, OLDEST, 19, "NOT_COORDINATOR"),
     ],
 )
-def test_what_produce_makes_of_it(code: int, knows: Knows, told: int, text: str | None) -> None:
+def test_a_verification_error_becomes_the_produce_error_of_the_client(
+    code: int, knows: Knows, expected: int, text: str | None
+) -> None:
     error = as_produce_error(ApiError(code), knows)
-    assert error.error_code == told
+    assert error.error_code == expected
     assert isinstance(error, ApiError)
     assert error.message is None if text is None else (error.message or "").endswith(text)
 
 
-def test_without_a_coordinator_it_is_not_available(bench: Bench) -> None:
-    bench.transactions.routing.ready = False
-    bench.verify(NEW)
-    assert bench.codes() == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+def test_a_verification_without_a_coordinator_is_refused(harness: VerificationHarness) -> None:
+    harness.transactions.routing.ready = False
+    harness.verify(NEW)
+    assert harness.codes() == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
 
 
-def test_the_operator_may_trust_old_clients() -> None:
-    bench = Bench(transaction_partition_verification_enable=False)
-    bench.verify(OLD)
-    assert bench.transactions.asked == []
-    assert set(bench.found[0].values()) == {NOT_NEEDED}
-    bench.write(0, NOT_NEEDED)
-    bench.verify(NEW)
-    assert bench.transactions.asked[0][4] == {"t": [1]}
+def test_verification_of_old_clients_can_be_switched_off() -> None:
+    harness = VerificationHarness(transaction_partition_verification_enable=False)
+    harness.verify(OLD)
+    assert harness.transactions.asked == []
+    assert set(harness.found[0].values()) == {NOT_NEEDED}
+    harness.write(0, NOT_NEEDED)
+    harness.verify(NEW)
+    assert harness.transactions.asked[0][4] == {"t": [1]}
 
 
-def test_what_is_just_ending_is_asked_again_for_a_while(bench: Bench) -> None:
-    bench.transactions.errors["t", 1] = CONCURRENT
-    bench.verify(NEW, again=True)
-    assert bench.found == []
-    bench.clock.advance(40)
-    assert len(bench.transactions.asked) == 3
-    del bench.transactions.errors["t", 1]
-    bench.clock.advance(20)
-    assert bench.codes() == [None, None]
+def test_a_transaction_that_is_ending_is_asked_again_for_some_time(harness: VerificationHarness) -> None:
+    harness.transactions.errors["t", 1] = CONCURRENT
+    harness.verify(NEW, again=True)
+    assert harness.found == []
+    harness.clock.advance(40)
+    assert len(harness.transactions.asked) == 3
+    del harness.transactions.errors["t", 1]
+    harness.clock.advance(20)
+    assert harness.codes() == [None, None]
 
 
-def test_but_not_for_ever(bench: Bench) -> None:
-    bench.transactions.errors["t", 1] = CONCURRENT
-    bench.verify(NEW, again=True)
-    bench.clock.advance(99)
-    assert bench.found == []
-    bench.clock.advance(1)
-    assert bench.codes() == [None, CONCURRENT]
-    assert len(bench.transactions.asked) == 6
+def test_an_ending_transaction_is_not_asked_again_for_ever(harness: VerificationHarness) -> None:
+    harness.transactions.errors["t", 1] = CONCURRENT
+    harness.verify(NEW, again=True)
+    harness.clock.advance(99)
+    assert harness.found == []
+    harness.clock.advance(1)
+    assert harness.codes() == [None, CONCURRENT]
+    assert len(harness.transactions.asked) == 6
 
 
 @pytest.mark.parametrize(("knows", "again"), [(OLD, True), (NEW, False)])
-def test_nor_for_clients_that_try_again_themselves(bench: Bench, knows: Knows, again: bool) -> None:
-    bench.transactions.errors["t", 1] = CONCURRENT
-    bench.verify(knows, again=again)
-    assert bench.codes() == [None, CONCURRENT]
+def test_an_ending_transaction_is_not_asked_again_for_clients_that_retry(
+    harness: VerificationHarness, knows: Knows, again: bool
+) -> None:
+    harness.transactions.errors["t", 1] = CONCURRENT
+    harness.verify(knows, again=again)
+    assert harness.codes() == [None, CONCURRENT]
 
 
-def test_the_answer_is_awaited(bench: Bench) -> None:
-    bench.transactions.holds = True
-    bench.verify(NEW)
-    assert bench.found == []
-    bench.transactions.held.pop()()
-    assert bench.codes() == [None, None]
+def test_a_verification_waits_for_the_coordinators_answer(harness: VerificationHarness) -> None:
+    harness.transactions.holds = True
+    harness.verify(NEW)
+    assert harness.found == []
+    harness.transactions.held.pop()()
+    assert harness.codes() == [None, None]
 
 
-def test_many_partitions_are_verified_in_steps(bench: Bench) -> None:
-    wanted = [Wanted("t", index, bench.logs[index % 2], 0, NOT_LOADED) for index in range(120)]
-    asks = Verification(bench.node, bench.context, "tx", P, NEW, wanted, lambda: None, waits=False)
+def test_many_partitions_are_verified_in_steps(harness: VerificationHarness) -> None:
+    wanted = [Wanted("t", index, harness.logs[index % 2], 0, NOT_LOADED) for index in range(120)]
+    asks = Verification(harness.node, harness.context, "tx", P, NEW, wanted, lambda: None, waits=False)
     job = asks.asking()
     assert [next(job) for _ in range(2)] == [None] * 2
     assert isinstance(next(job), PendingResult)
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_what_producers_wrote_is_read_before_and_may_be_unreadable(
-    enabled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = Bench(transaction_partition_verification_enable=enabled)
-    for log in bench.logs:
+def test_an_unreadable_producer_state_refuses_the_verification(enabled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = VerificationHarness(transaction_partition_verification_enable=enabled)
+    for log in harness.logs:
         log.append(0, batch(b"v", producer_id=1, producer_epoch=0, base_sequence=0), wall_ms=5)
         assert not log.producers.is_loaded
-    bench.verify(OLD, 0)
-    assert (bench.logs[0].producers.is_loaded, bench.codes()) == (True, [None])
+    harness.verify(OLD, 0)
+    assert (harness.logs[0].producers.is_loaded, harness.codes()) == (True, [None])
 
     def broken() -> Iterator[None]:
         raise OSError("unreadable")
         yield
 
-    monkeypatch.setattr(type(bench.logs[1].producers), "loading", lambda _: broken())
-    bench.verify(OLD, 1)
-    assert bench.codes() == [ErrorCode.KAFKA_STORAGE_ERROR]
+    monkeypatch.setattr(type(harness.logs[1].producers), "loading", lambda _: broken())
+    harness.verify(OLD, 1)
+    assert harness.codes() == [ErrorCode.KAFKA_STORAGE_ERROR]

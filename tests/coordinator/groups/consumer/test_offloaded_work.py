@@ -112,7 +112,7 @@ def test_no_member_id_is_hashed_again_when_a_prepared_target_is_too_old(monkeypa
     assert not hashed
 
 
-def test_who_has_no_epoch_waits_for_the_first_target() -> None:
+def test_a_member_without_an_epoch_waits_for_its_first_target() -> None:
     harness = large()
     assert harness.first_heartbeat("A", "t") is None
     token = harness.asked

@@ -68,7 +68,7 @@ def rows_of(log: UnifiedLog) -> Iterator[tuple[int, bytes | None, bytes | None]]
                 yield from ((record.offset, record.key, record.value) for record in records)
 
 
-def test_the_latest_of_each_key_stays_at_its_offset() -> None:
+def test_compaction_keeps_the_latest_record_of_each_key_at_its_offset() -> None:
     bench = Bench()
     for index in range(100):
         bench.put((b"k%d" % (index % 7), b"v%d" % index))
@@ -85,7 +85,7 @@ def test_the_latest_of_each_key_stays_at_its_offset() -> None:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_batches_of_many_records_lose_those_that_are_outdated(codec: int) -> None:
+def test_compaction_removes_outdated_records_from_batches(codec: int) -> None:
     bench = Bench()
     first = [(b"k%d" % index, b"first") for index in range(20)]
     bench.put(*first, compression=codec)
@@ -103,7 +103,7 @@ def test_batches_of_many_records_lose_those_that_are_outdated(codec: int) -> Non
     assert after[1:] == before[1:]
 
 
-def test_the_active_segment_is_left_alone() -> None:
+def test_compaction_does_not_touch_the_active_segment() -> None:
     bench = Bench()
     bench.put((b"k", b"1"))
     bench.put((b"k", b"2"))
@@ -115,7 +115,7 @@ def test_the_active_segment_is_left_alone() -> None:
     assert bench.rows() == [(1, b"k", b"2"), (2, b"k", b"3"), (3, b"k", b"4")]
 
 
-def test_records_without_a_key_go() -> None:
+def test_compaction_removes_records_without_a_key() -> None:
     bench = Bench()
     bench.put((None, b"1"))
     bench.put((None, b"2"), (b"k", b"3"))
@@ -124,7 +124,7 @@ def test_records_without_a_key_go() -> None:
 
 
 class TestTombstones:
-    def test_one_stays_for_delete_retention_ms_from_its_first_compaction_on(self) -> None:
+    def test_a_tombstone_stays_for_delete_retention_ms_after_its_first_compaction(self) -> None:
         bench = Bench(replace(COMPACTED, delete_retention_ms=1000))
         bench.put((b"k", b"1"))
         bench.put((b"k", None), timestamp_ms=5)
@@ -149,7 +149,7 @@ class TestTombstones:
         assert bench.rows() == [(2, b"other", b"2"), (4, b"more", b"4")]
 
     @pytest.mark.parametrize("codec", [0, 4])
-    def test_among_other_records(self, codec: int) -> None:
+    def test_a_tombstone_among_other_records_expires_too(self, codec: int) -> None:
         bench = Bench(replace(COMPACTED, delete_retention_ms=1000))
         bench.put((b"a", b"1"), (b"b", None), (b"c", b"3"), compression=codec)
         bench.compact()
@@ -160,7 +160,7 @@ class TestTombstones:
         bench.compact()
         assert bench.rows() == [(0, b"a", b"1"), (2, b"c", b"3"), (3, b"more", b"4")]
 
-    def test_a_later_value_takes_its_place(self) -> None:
+    def test_a_later_value_replaces_a_tombstone(self) -> None:
         bench = Bench()
         bench.put((b"k", None))
         bench.compact()
@@ -170,7 +170,7 @@ class TestTombstones:
 
 
 class TestProducers:
-    def test_the_last_batch_of_each_stays_if_need_be_empty(self) -> None:
+    def test_the_last_batch_of_each_producer_stays_even_if_empty(self) -> None:
         bench = Bench()
         for sequence in range(3):
             bench.put((b"k", b"%d" % sequence), producer_id=7, producer_epoch=2, base_sequence=sequence)
@@ -184,7 +184,7 @@ class TestProducers:
         bench.compact()
         assert [header.base_offset for header in bench.headers()] == [3, 4]
 
-    def test_a_producer_that_is_silent_for_long_is_forgotten(self) -> None:
+    def test_the_last_batch_of_an_expired_producer_is_removed(self) -> None:
         bench = Bench()
         bench.put((b"k", b"0"), producer_id=7, producer_epoch=2, base_sequence=0)
         bench.put((b"k", b"1"))
@@ -192,7 +192,7 @@ class TestProducers:
         bench.compact()
         assert [header.base_offset for header in bench.headers()] == [1]
 
-    def test_aborted_records_go_and_do_not_hide_others(self) -> None:
+    def test_compaction_removes_aborted_records_which_hide_no_others(self) -> None:
         bench = Bench()
         bench.put((b"k", b"kept"))
         bench.put((b"k", b"aborted"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
@@ -204,7 +204,7 @@ class TestProducers:
         assert [header.base_offset for header in bench.headers() if header.is_control] == [2, 4]
 
     @pytest.mark.parametrize("is_known", [False, True])
-    def test_the_transaction_index_tells_of_what_is_left(self, is_known: bool) -> None:
+    def test_the_transaction_index_fits_the_compacted_segment(self, is_known: bool) -> None:
         bench = Bench(replace(COMPACTED, delete_retention_ms=0))
         if is_known:
             at_once(bench.log.producers.loading())
@@ -252,7 +252,7 @@ class TestProducers:
         assert [(header.base_offset, header.producer_epoch) for header in bench.headers()] == [(1, 1), (4, -1)]
 
     @pytest.mark.parametrize("is_known", [False, True])
-    def test_the_last_batch_of_a_producer_is_that_of_the_whole_log(self, is_known: bool) -> None:
+    def test_the_last_batch_of_a_producer_is_found_in_the_whole_log(self, is_known: bool) -> None:
         bench = Bench()
         if is_known:
             at_once(bench.log.producers.loading())
@@ -265,7 +265,7 @@ class TestProducers:
         # who does not know the end of the log keeps more
         assert [header.base_offset for header in bench.headers()] == ([1, 2] if is_known else [0, 1, 2])
 
-    def test_an_open_transaction_and_all_behind_it_wait(self) -> None:
+    def test_compaction_stops_before_an_open_transaction(self) -> None:
         bench = Bench()
         bench.put((b"k", b"0"))
         bench.put((b"k", b"1"))
@@ -283,7 +283,7 @@ class TestProducers:
         bench.compact()
         assert bench.rows() == [(3, b"k", b"3")]
 
-    def test_a_marker_goes_when_nothing_is_left_of_its_transaction_and_time_has_passed(self) -> None:
+    def test_a_marker_is_removed_when_its_transaction_is_gone_and_time_has_passed(self) -> None:
         bench = Bench(replace(COMPACTED, delete_retention_ms=1000))
         bench.put((b"k", b"0"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
         bench.mark(batches.CONTROL_COMMIT)
@@ -305,7 +305,7 @@ class TestProducers:
 
 
 class TestWhen:
-    def test_not_before_the_ratio_is_reached(self) -> None:
+    def test_a_log_is_not_compacted_before_the_dirty_ratio_is_reached(self) -> None:
         bench = Bench(replace(COMPACTED, min_cleanable_dirty_ratio=0.5))
         for index in range(40):
             bench.put((b"k%d" % index, b"x" * 50))
@@ -318,7 +318,7 @@ class TestWhen:
         bench.compact()
         assert len(bench.rows()) == 41
 
-    def test_records_younger_than_the_lag_wait(self) -> None:
+    def test_records_younger_than_the_minimum_lag_are_not_compacted(self) -> None:
         bench = Bench(replace(COMPACTED, min_compaction_lag_ms=1000))
         bench.put((b"k", b"1"))
         bench.put((b"k", b"2"))
@@ -328,7 +328,7 @@ class TestWhen:
         bench.compact()
         assert bench.rows() == [(1, b"k", b"2")]
 
-    def test_records_older_than_the_greatest_lag_do_not_wait_for_the_ratio(self) -> None:
+    def test_records_older_than_the_maximum_lag_are_compacted_without_the_ratio(self) -> None:
         bench = Bench(replace(COMPACTED, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000))
         bench.put((b"k", b"1"))
         bench.put((b"k", b"2"))
@@ -343,7 +343,7 @@ class TestWhen:
         bench.compact()
         assert bench.rows() == [(4, b"k", b"5")]
 
-    def test_by_the_clock_and_never_when_it_is_switched_off(self) -> None:
+    def test_the_cleaner_runs_by_the_clock_unless_switched_off(self) -> None:
         for enabled in (True, False):
             bench = Bench(log_cleaner_enable=enabled, log_cleaner_backoff_ms=100)
             bench.cleaner.start()
@@ -357,7 +357,7 @@ class TestWhen:
             bench.later.settle()
             assert len(bench.rows()) == (1 if enabled else 2)
 
-    def test_keys_that_do_not_fit_into_memory_are_taken_in_turns(self) -> None:
+    def test_keys_that_exceed_the_offset_map_are_compacted_in_several_runs(self) -> None:
         bench = Bench(log_cleaner_dedupe_buffer_size=200 * 10)
         for index in range(90):
             bench.put((b"k%d" % (index % 30), b"%d" % index))
@@ -366,7 +366,7 @@ class TestWhen:
             bench.compact()
         assert bench.rows() == [(offset, b"k%d" % (offset % 30), b"%d" % offset) for offset in range(60, 90)]
 
-    def test_a_log_that_is_not_compacted_is_left_alone(self) -> None:
+    def test_a_log_without_compaction_is_not_changed(self) -> None:
         bench = Bench(replace(COMPACTED, cleanup_policy=("delete",)))
         bench.put((b"k", b"1"))
         bench.put((b"k", b"2"))
@@ -374,7 +374,7 @@ class TestWhen:
         assert len(bench.rows()) == 2
 
 
-def test_how_far_is_noted_as_kafka_notes_it() -> None:
+def test_the_cleaner_checkpoint_is_written_as_on_kafka() -> None:
     bench = Bench()
     bench.put((b"k", b"1"))
     bench.compact()
@@ -382,7 +382,7 @@ def test_how_far_is_noted_as_kafka_notes_it() -> None:
     assert examine(bench.log, 1, NOW).dirty_bytes == 0
 
 
-def test_damage_ends_it_and_nothing_is_dropped() -> None:
+def test_damage_stops_the_compaction_and_nothing_is_dropped() -> None:
     bench = Bench()
     bench.put((b"k", b"1"))
     bench.put((b"k", b"2"))
@@ -400,7 +400,7 @@ def test_damage_ends_it_and_nothing_is_dropped() -> None:
     assert bench.later.jobs == []
 
 
-def test_records_that_do_not_hold_together_end_it() -> None:
+def test_malformed_records_stop_the_compaction() -> None:
     bench = Bench()
     bad = batches.build([(b"k", b"1"), (b"k", b"2")], timestamp_ms=NOW)
     bad[61] = 0x7F
@@ -419,7 +419,7 @@ class TestMeanwhile:
         bench.cleaner.check_logs()
         return bench
 
-    def test_the_log_is_read_and_written_between_any_two_steps(self) -> None:
+    def test_the_log_is_read_and_written_between_two_compaction_steps(self) -> None:
         bench = self.begun()
         latest = {b"k%d" % (index % 7): (index, b"v%d" % index) for index in range(60)}
         while bench.later.jobs or bench.later.outcomes:
@@ -431,7 +431,7 @@ class TestMeanwhile:
             assert {key: (at, value) for at, key, value in bench.rows()} == latest
         assert len(bench.rows()) < 20
 
-    def test_a_replay_goes_on_in_the_compacted_segments(self) -> None:
+    def test_a_replay_continues_in_the_compacted_segments(self) -> None:
         bench = self.begun()
         chunks = bench.log.replay(chunk_bytes=100)
         found = [next(chunks) for _ in range(5)]
@@ -440,7 +440,7 @@ class TestMeanwhile:
         seen = [record.offset for chunk in found for _, records in batches.read(chunk) for record in records]
         assert seen == [*range(len(seen) - 7), *range(53, 60)]
 
-    def test_segments_that_go_meanwhile_take_the_compaction_along(self) -> None:
+    def test_segments_deleted_meanwhile_end_the_compaction(self) -> None:
         bench = self.begun()
         bench.later.work()
         bench.log.delete_records_before(bench.log.segments[1].base_offset)
@@ -451,7 +451,7 @@ class TestMeanwhile:
         bench.compact()
         assert len(bench.rows()) == 7
 
-    def test_a_stop_leaves_the_log_as_it_was(self) -> None:
+    def test_a_stopped_compaction_leaves_the_log_unchanged(self) -> None:
         bench = self.begun()
         before = bench.rows()
         bench.cleaner.stop()
@@ -459,7 +459,7 @@ class TestMeanwhile:
         assert bench.rows() == before
         assert not [name for name in bench.storage.files if "clean" in name]
 
-    def test_the_log_goes_offline(self) -> None:
+    def test_a_compaction_ends_when_its_log_goes_offline(self) -> None:
         bench = self.begun()
         bench.later.work()
         bench.log.go_offline("t-0", OSError("broken"))

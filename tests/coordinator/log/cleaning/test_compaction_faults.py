@@ -9,7 +9,7 @@ from tests.coordinator.log.storms import Lost, Storm
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_no_latest_value_is_lost(block: int) -> None:
+def test_no_latest_value_is_lost_by_compaction_on_a_failing_disk(block: int) -> None:
     compactions = 0
     for seed in range(block * 60, block * 60 + 60):
         storm = Storm(seed)
@@ -23,7 +23,7 @@ def storms(count: int) -> None:
         Storm(seed).run()
 
 
-def test_a_loss_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_of_compaction_faults_notices_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_filter.OffsetMap, "latest", lambda found: set(list(found.offsets.values())[1:]))
     with pytest.raises(Lost):
         storms(60)

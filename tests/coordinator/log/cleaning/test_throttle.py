@@ -30,7 +30,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return clock
 
 
-def test_a_fifth_of_a_core_is_one_part_work_and_four_of_rest(used: list[float]) -> None:
+def test_a_share_of_a_fifth_of_a_core_rests_four_times_as_long_as_it_works(used: list[float]) -> None:
     waits = Waits()
     throttle = Throttle(waits, cpu_share=0.2, bytes_per_second=1e18)
     used[0] = 0.0005
@@ -41,7 +41,7 @@ def test_a_fifth_of_a_core_is_one_part_work_and_four_of_rest(used: list[float]) 
     assert waits.pauses == [pytest.approx(0.008)]
 
 
-def test_bytes_are_counted_as_well(used: list[float]) -> None:
+def test_bytes_are_throttled_too(used: list[float]) -> None:
     waits = Waits()
     throttle = Throttle(waits, cpu_share=1.0, bytes_per_second=1000)
     throttle.spent(100)
@@ -50,7 +50,7 @@ def test_bytes_are_counted_as_well(used: list[float]) -> None:
     assert waits.pauses == [pytest.approx(0.199)]
 
 
-def test_without_limits_there_is_no_pause(used: list[float]) -> None:
+def test_the_throttle_does_not_pause_without_limits(used: list[float]) -> None:
     waits = Waits()
     throttle = Throttle(waits, cpu_share=1.0, bytes_per_second=1e18)
     for second in range(5):
@@ -60,7 +60,7 @@ def test_without_limits_there_is_no_pause(used: list[float]) -> None:
 
 
 @pytest.mark.parametrize("share", [0.2, 1.0])
-def test_it_ends_at_once_when_told_to(used: list[float], share: float) -> None:
+def test_the_throttle_ends_at_once_when_stopped(used: list[float], share: float) -> None:
     waits = Waits()
     throttle = Throttle(waits, cpu_share=share, bytes_per_second=1e18)
     waits.set()

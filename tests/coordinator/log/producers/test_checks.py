@@ -86,18 +86,18 @@ def test_the_marker_that_raised_the_epoch_to_that_of_the_guard_ends_the_transact
     refused(lambda: append(target, epoch=2, guard=guard), InvalidProducerEpoch)
 
 
-def test_no_guard_is_needed_where_verification_is_off(target: Partition) -> None:
+def test_no_guard_is_needed_if_verification_is_switched_off(target: Partition) -> None:
     append(target, guard=NOT_NEEDED)
     assert target.last_stable_offset() == 0
 
 
-def test_an_old_epoch_is_not_even_asked_for(target: Partition) -> None:
+def test_an_old_producer_epoch_is_refused_without_verification(target: Partition) -> None:
     append(target, epoch=3, guard=NOT_NEEDED)
     refused(lambda: verify(target, epoch=2), InvalidProducerEpoch)
     refused(lambda: append(target, epoch=2, guard=NOT_NEEDED), InvalidProducerEpoch)
 
 
-def test_a_producer_with_raised_epochs_begins_at_zero_where_nothing_is_known_of_it(target: Partition) -> None:
+def test_an_unknown_producer_with_raised_epochs_begins_at_sequence_zero(target: Partition) -> None:
     guard = verify(target, 3, bumps=True)
     refused(lambda: append(target, 3, guard=guard), OutOfOrderSequence)
     # an older client may go on anywhere: what it appended may have been deleted
@@ -105,7 +105,7 @@ def test_a_producer_with_raised_epochs_begins_at_zero_where_nothing_is_known_of_
     append(other, 3, guard=verify(other, 3))
 
 
-def test_no_batch_overtakes_an_earlier_one_that_is_being_verified(target: Partition) -> None:
+def test_no_batch_overtakes_an_earlier_batch_in_verification(target: Partition) -> None:
     first = verify(target, 0)
     second = verify(target, 1)
     assert first is second
@@ -114,14 +114,14 @@ def test_no_batch_overtakes_an_earlier_one_that_is_being_verified(target: Partit
     append(target, 1, guard=second)
 
 
-def test_nothing_is_written_outside_of_a_transaction_that_is_open(target: Partition) -> None:
+def test_a_producer_with_an_open_transaction_writes_nothing_outside_of_it(target: Partition) -> None:
     append(target, guard=NOT_NEEDED)
     refused(lambda: append(target, 1, transactional=False), InvalidTxnState)
     end(target)
     append(target, 1, transactional=False)
 
 
-def test_what_was_asked_for_is_forgotten_after_a_time(target: Partition) -> None:
+def test_a_verification_guard_expires(target: Partition) -> None:
     guard = verify(target)
     at_once(target.expiring_producers(NOW._replace(wall_ms=NOW.wall_ms + 9), after_ms=10))
     append(target, guard=guard)
@@ -139,7 +139,7 @@ def test_a_marker_of_an_older_epoch_or_an_older_coordinator_is_refused(target: P
     end(target, epoch=2, coordinator_epoch=5)
 
 
-def test_with_version_2_the_epoch_of_a_marker_is_above_the_last_or_it_is_the_same_marker_again(
+def test_a_version_2_marker_needs_a_higher_epoch_unless_it_is_repeated(
     target: Partition,
 ) -> None:
     append(target, guard=NOT_NEEDED)
@@ -165,7 +165,7 @@ def test_after_a_marker_with_a_raised_epoch_sequences_begin_at_zero(target: Part
     append(target, 0, epoch=1, guard=NOT_NEEDED)
 
 
-def test_after_a_marker_of_the_same_epoch_sequences_go_on(target: Partition) -> None:
+def test_after_a_marker_of_the_same_epoch_sequences_continue(target: Partition) -> None:
     append(target, 0, guard=NOT_NEEDED)
     end(target)
     append(target, 1, guard=NOT_NEEDED)

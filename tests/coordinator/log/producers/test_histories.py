@@ -13,7 +13,7 @@ BLOCKS, SEEDS = 4, 12
 
 @pytest.mark.parametrize("block", range(BLOCKS))
 @pytest.mark.parametrize("power_cut", [False, True])
-def test_after_a_death_the_state_is_that_of_the_log(
+def test_after_a_crash_the_producer_state_is_that_of_the_log(
     block: int, power_cut: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "FEW_PRODUCERS", block % 2)  # half of the snapshots come of a thread
@@ -46,7 +46,7 @@ def copied(storage: MemoryStorage) -> MemoryStorage:
     return copy
 
 
-def test_after_a_cut_at_any_byte_the_state_is_that_of_what_is_left() -> None:
+def test_after_a_cut_at_any_byte_the_producer_state_is_that_of_the_remaining_log() -> None:
     history = History(3, dies_at=5000)
     history._open()
     while len(history.log.segments) < 3 or history.log.segments.active.size < 300:

@@ -36,7 +36,7 @@ def rows(data: bytes) -> list[bytes]:
     return sorted(row_of(producer) for part in decode("x", data) for producer in part)
 
 
-def test_what_kafka_noted_is_what_its_log_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafkas_producer_files_equal_the_state_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = brokers(tmp_path).open_log("tx", 0, config=LogConfig(retention_ms=-1))
     with monkeypatch.context() as patched:
         patched.setattr(state_manager, "segment_batches", lambda *_: pytest.fail("the log is read"))
@@ -46,7 +46,7 @@ def test_what_kafka_noted_is_what_its_log_says(tmp_path: Path, monkeypatch: pyte
     assert {path.name: path.read_bytes() for path in (tmp_path / "data" / FOLDER).glob("*.txnindex")} == INDEXES
 
 
-def test_files_made_again_are_kafkas(tmp_path: Path) -> None:
+def test_rebuilt_producer_files_equal_kafkas(tmp_path: Path) -> None:
     manager = brokers(tmp_path, without="snapshot")
     log = manager.open_log("tx", 0, config=LogConfig(retention_ms=-1))
     for path in (tmp_path / "data" / FOLDER).glob("*.txnindex"):
@@ -58,7 +58,7 @@ def test_files_made_again_are_kafkas(tmp_path: Path) -> None:
     assert rows(made.read_bytes()) == rows(SNAPSHOTS[made.name])
 
 
-def test_a_history_replayed_rolls_to_the_same_files(tmp_path: Path) -> None:
+def test_a_replayed_history_makes_the_same_producer_files(tmp_path: Path) -> None:
     theirs = brokers(tmp_path).open_log("tx", 0, config=LogConfig(retention_ms=-1))
     ours = on_files(tmp_path / "ours")
     log = ours.open_log("tx", 0, config=LogConfig(retention_ms=-1))
@@ -75,7 +75,7 @@ def test_a_history_replayed_rolls_to_the_same_files(tmp_path: Path) -> None:
     assert found == {name: rows(data) for name, data in SNAPSHOTS.items()}
 
 
-def test_markers_are_kafkas_byte_for_byte() -> None:
+def test_markers_equal_kafkas_byte_for_byte() -> None:
     count = 0
     for path in (KAFKAS / FOLDER).glob("*.log"):
         data = path.read_bytes()

@@ -55,7 +55,7 @@ def read_by_a_client(log: UnifiedLog, stable: int, draw: random.Random) -> list[
 
 
 @pytest.mark.parametrize("block", range(3))
-def test_a_client_sees_what_is_committed(block: int) -> None:
+def test_a_read_committed_client_sees_each_committed_record_once(block: int) -> None:
     for seed in range(block * 15, block * 15 + 15):
         history = History(5000 + seed, dies_at=200)
         history.live()

@@ -49,7 +49,7 @@ def refusal(producers: Producers, first: int, count: int = 1, *, epoch: int = 0)
     return caught.value.error_code
 
 
-def test_batches_in_order_are_taken_and_a_gap_is_not() -> None:
+def test_batches_in_order_are_accepted_and_a_gap_is_refused() -> None:
     producers = Producers()
     assert append(producers, 0, 3, at=0) is None
     assert append(producers, 3, 1, at=3) is None
@@ -66,7 +66,7 @@ def test_a_duplicate_is_found_among_the_last_five() -> None:
     assert refusal(producers, 0) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_the_same_first_sequence_with_another_length_is_no_duplicate() -> None:
+def test_a_batch_with_the_same_first_sequence_but_another_length_is_no_duplicate() -> None:
     producers = Producers()
     append(producers, 0, 3)
     assert refusal(producers, 0, 2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -82,11 +82,11 @@ def test_an_older_epoch_is_fenced_and_a_newer_begins_at_zero() -> None:
     assert append(producers, 0, epoch=4) == SeenBatch(0, 0, 9, 9, 1009)
 
 
-def test_a_producer_that_is_not_known_may_begin_anywhere() -> None:
+def test_an_unknown_producer_may_begin_at_any_sequence() -> None:
     assert append(Producers(), 41) is None
 
 
-def test_after_a_batch_without_an_epoch_any_sequence_will_do() -> None:
+def test_any_sequence_is_accepted_after_a_batch_without_an_epoch() -> None:
     # as on Kafka 4.3 (ProducerAppendInfo.checkSequence)
     for epoch in (-1, 0, 3):
         producers = Producers()
@@ -94,7 +94,7 @@ def test_after_a_batch_without_an_epoch_any_sequence_will_do() -> None:
         assert append(producers, 1, 2, epoch=epoch, at=3) is None
 
 
-def test_sequences_wrap() -> None:
+def test_sequences_wrap_to_zero() -> None:
     producers = Producers()
     append(producers, MAX_SEQUENCE - 1, 4, at=0)
     found = producers.get(7)
@@ -140,7 +140,7 @@ def test_a_transaction_is_unstable_until_its_marker_is_durable() -> None:
     assert producers.first_unstable_offset(32) is None
 
 
-def test_open_transactions_are_known_in_their_order_whatever_the_order_of_producers() -> None:
+def test_open_transactions_are_ordered_by_their_start() -> None:
     known = []
     for producer_id, start in ((5, 30), (6, None), (7, 10)):
         producer = Producer(producer_id, 0)
@@ -154,7 +154,7 @@ def test_open_transactions_are_known_in_their_order_whatever_the_order_of_produc
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3), st.integers(0, 2)), max_size=40))
-def test_against_a_model_that_remembers_everything(batches: list[tuple[int, int, int]]) -> None:
+def test_duplicates_and_gaps_are_found_as_by_a_model_of_all_batches(batches: list[tuple[int, int, int]]) -> None:
     """The model: a list of all batches taken; a batch is a duplicate when among the last five, else must follow on."""
     producers, taken, epoch, offset = Producers(), list[tuple[int, int, int]](), -1, 0
     for first, count, batch_epoch in batches:

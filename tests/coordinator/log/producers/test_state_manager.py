@@ -83,7 +83,7 @@ def segments(log: UnifiedLog) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
-def test_a_log_without_producers_has_no_files_of_them(storage: MemoryStorage) -> None:
+def test_a_log_without_producers_has_no_producer_files(storage: MemoryStorage) -> None:
     manager, log = started(storage)
     for _ in range(3):
         log.append(0, batch(b"x"), wall_ms=NOW)
@@ -94,7 +94,7 @@ def test_a_log_without_producers_has_no_files_of_them(storage: MemoryStorage) ->
     assert not names(storage, ".txnindex")
 
 
-def test_aborted_transactions_stand_in_the_index_of_the_segment_with_their_marker(storage: MemoryStorage) -> None:
+def test_aborted_transactions_are_in_the_index_of_the_segment_of_their_marker(storage: MemoryStorage) -> None:
     _, log = opened(storage)
     send(log, 1, 0)
     send(log, 2, 0)
@@ -112,7 +112,7 @@ def test_aborted_transactions_stand_in_the_index_of_the_segment_with_their_marke
     assert aborted(log, 6) == []
 
 
-def test_a_start_after_a_clean_stop_reads_the_snapshot_and_nothing_else(
+def test_a_start_after_a_clean_stop_reads_only_the_snapshot(
     storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager, log = opened(storage)
@@ -130,7 +130,7 @@ def test_a_start_after_a_clean_stop_reads_the_snapshot_and_nothing_else(
     assert aborted(log) == [(1, 0, 2, 3)]
 
 
-def test_a_snapshot_is_written_where_a_segment_begins_and_what_stands_behind_it_is_replayed(
+def test_a_snapshot_is_written_at_each_new_segment_and_the_rest_is_replayed(
     storage: MemoryStorage,
 ) -> None:
     manager, log = opened(storage)
@@ -146,7 +146,7 @@ def test_a_snapshot_is_written_where_a_segment_begins_and_what_stands_behind_it_
     assert index_of(storage, 1) == entries == [(1, 0, 1, 2)]
 
 
-def test_the_index_that_a_kill_left_without_its_last_entry_is_made_again(storage: MemoryStorage) -> None:
+def test_a_transaction_index_without_its_last_entry_is_rebuilt(storage: MemoryStorage) -> None:
     manager, log = opened(storage)
     for sequence in range(3):
         send(log, 1, sequence)
@@ -160,7 +160,7 @@ def test_the_index_that_a_kill_left_without_its_last_entry_is_made_again(storage
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0\1", b"\0\1\0\0\0\0\0\0\0\1" + bytes(46), b"\0\7" + bytes(40)])
-def test_a_damaged_snapshot_is_made_again(storage: MemoryStorage, damage: bytes) -> None:
+def test_a_damaged_snapshot_is_rebuilt(storage: MemoryStorage, damage: bytes) -> None:
     manager, log = opened(storage)
     send(log, 1, 0)
     log.roll(NOW)
@@ -179,7 +179,7 @@ def test_a_damaged_snapshot_is_made_again(storage: MemoryStorage, damage: bytes)
     assert state(log) == before
 
 
-def test_a_damaged_transaction_index_is_made_again(storage: MemoryStorage) -> None:
+def test_a_damaged_transaction_index_is_rebuilt(storage: MemoryStorage) -> None:
     manager, log = opened(storage)
     for sequence in range(3):
         send(log, 1, sequence)
@@ -195,7 +195,7 @@ def test_a_damaged_transaction_index_is_made_again(storage: MemoryStorage) -> No
         assert index_of(storage, 2) == [(1, 2, 3, 4)]
 
 
-def test_a_log_that_was_cut_forgets_what_lay_behind(storage: MemoryStorage) -> None:
+def test_a_truncated_log_forgets_later_producer_state(storage: MemoryStorage) -> None:
     _, log = opened(storage)
     send(log, 1, 0)
     end(log, 1)
@@ -213,7 +213,7 @@ def test_a_log_that_was_cut_forgets_what_lay_behind(storage: MemoryStorage) -> N
     assert log.producers.last_stable_offset(log.end_offset) == 2
 
 
-def test_a_cut_of_a_log_that_nobody_asked_removes_snapshots_behind_it_too(storage: MemoryStorage) -> None:
+def test_truncating_a_log_without_loaded_producers_removes_later_snapshots(storage: MemoryStorage) -> None:
     manager, log = opened(storage)
     send(log, 1, 0)
     send(log, 1, 1)
@@ -223,7 +223,7 @@ def test_a_cut_of_a_log_that_nobody_asked_removes_snapshots_behind_it_too(storag
     assert names(storage, ".snapshot") == []
 
 
-def test_files_of_producers_go_with_their_segments(storage: MemoryStorage) -> None:
+def test_producer_files_are_removed_with_their_segments(storage: MemoryStorage) -> None:
     _, log = opened(storage)
     for sequence in range(3):
         send(log, 1, sequence)
@@ -243,7 +243,7 @@ def test_files_of_producers_go_with_their_segments(storage: MemoryStorage) -> No
     assert state(log)[0][:3] == (1, 0, 2)
 
 
-def test_snapshots_that_kafka_would_remove_go_when_the_log_is_next_asked(storage: MemoryStorage) -> None:
+def test_superfluous_snapshots_are_removed_at_the_next_use(storage: MemoryStorage) -> None:
     manager, log = opened(storage)
     send(log, 1, 0)
     manager.close()
@@ -254,7 +254,7 @@ def test_snapshots_that_kafka_would_remove_go_when_the_log_is_next_asked(storage
     assert names(storage, ".snapshot") == ["00002", "00003"]
 
 
-def test_no_snapshot_counts_behind_the_recovery_point(storage: MemoryStorage) -> None:
+def test_snapshots_behind_the_recovery_point_are_not_used(storage: MemoryStorage) -> None:
     manager, log = opened(storage)
     send(log, 1, 0)
     log.roll(NOW)
@@ -263,7 +263,7 @@ def test_no_snapshot_counts_behind_the_recovery_point(storage: MemoryStorage) ->
     assert names(storage, ".snapshot") == []
 
 
-def test_many_producers_are_written_down_in_a_thread_as_they_were_when_the_segment_began(
+def test_a_large_snapshot_is_written_in_a_thread_with_the_state_at_the_segments_start(
     storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "FEW_PRODUCERS", 1)
@@ -296,7 +296,7 @@ def test_many_producers_are_written_down_in_a_thread_as_they_were_when_the_segme
     assert names(storage, ".snapshot") == ["00003"]
 
 
-def test_a_log_is_looked_at_in_small_steps(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_producer_state_is_loaded_in_small_steps(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_manager, "STEP_BATCHES", 2)
     manager, log = started(storage)
     for sequence in range(20):
@@ -317,7 +317,7 @@ def test_a_log_is_looked_at_in_small_steps(storage: MemoryStorage, monkeypatch: 
     manager.close()
 
 
-def test_what_is_not_durable_yet_is_not_stable(storage: MemoryStorage) -> None:
+def test_records_that_are_not_durable_are_not_stable(storage: MemoryStorage) -> None:
     _, log = opened(storage)
     send(log, 1, 0)
     end(log, 1, committed=True)
@@ -325,7 +325,7 @@ def test_what_is_not_durable_yet_is_not_stable(storage: MemoryStorage) -> None:
     assert log.producers.last_stable_offset(2) == 2
 
 
-def test_the_rows_of_a_snapshot_are_what_kafka_writes() -> None:
+def test_snapshot_rows_equal_kafkas() -> None:
     # tests/golden/transactions has whole files; here what these do not show
     producer = Producer(7, 3)
     producer.batches = [SeenBatch(0, 1, 10, 11, 5), SeenBatch(2**31 - 1, 2, 12, 15, 9)]
@@ -342,7 +342,7 @@ def transactions(numbers: Sequence[int]) -> list[AbortedTransaction]:
 
 
 @pytest.mark.parametrize("count", [1, 255, 256, 257, 600, 1800])
-def test_a_long_index_is_looked_up_in_its_file(count: int) -> None:
+def test_a_long_transaction_index_is_searched_in_its_file(count: int) -> None:
     storage = MemoryStorage()
     storage.make_directory("d")
     index = TransactionIndex(storage.file("d/x"))
@@ -370,7 +370,7 @@ def test_a_long_index_is_looked_up_in_its_file(count: int) -> None:
         assert again.last_offset == (10 * number - 5 if number else -1)
 
 
-def test_ends_of_transactions_are_forgotten_though_nobody_reads(storage: MemoryStorage) -> None:
+def test_ends_of_transactions_are_forgotten_without_readers(storage: MemoryStorage) -> None:
     manager, log = opened(storage)
     for number in range(2 * state_manager.MAX_ENDED):
         send(log, 7, number)
@@ -381,7 +381,9 @@ def test_ends_of_transactions_are_forgotten_though_nobody_reads(storage: MemoryS
     assert again.producers.producers.ended_count <= state_manager.MAX_ENDED
 
 
-def test_those_that_are_not_durable_are_kept(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ends_of_transactions_that_are_not_durable_are_kept(
+    storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(state_manager, "MAX_ENDED", 2)
     _, log = opened(storage)
     for number in range(6):

@@ -31,6 +31,6 @@ NO_SUCH_NAME = "assert not hasattr(sys.modules['aiokafka'], 'no_such_name')"
     ],
     ids=["alone", "before the client", "after the client", "no such name"],
 )
-def test_the_client_is_not_loaded_and_can_be(code: str) -> None:
+def test_aiokafkas_client_is_not_imported_but_can_be(code: str) -> None:
     ended = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -37,7 +37,7 @@ records = st.lists(st.tuples(blob, blob, st.lists(st.tuples(text, blob), max_siz
     st.integers(0, 2**31 - 1),
     st.booleans(),
 )
-def test_aiokafka_reads_what_we_build(
+def test_aiokafka_reads_batches_that_we_build(
     content: list, codec: int, base_offset: int, epoch: int, append_time: bool
 ) -> None:
     data = bytes(
@@ -69,7 +69,7 @@ def test_a_batch_has_at_least_one_record() -> None:
         batches.build([], timestamp_ms=NOW)
 
 
-def test_producer_fields() -> None:
+def test_a_batch_has_the_producer_fields() -> None:
     header = read_header(
         batches.build(
             [(None, b"v")], timestamp_ms=NOW, producer_id=7, producer_epoch=2, base_sequence=11, transactional=True
@@ -80,7 +80,7 @@ def test_producer_fields() -> None:
 
 
 @pytest.mark.parametrize("kind", [batches.CONTROL_ABORT, batches.CONTROL_COMMIT])
-def test_control_batches(kind: int) -> None:
+def test_control_batches_have_their_kind(kind: int) -> None:
     data = bytes(
         build_control(
             kind, timestamp_ms=NOW, producer_id=7, producer_epoch=2, coordinator_epoch=4, base_offset=10, leader_epoch=1
@@ -98,17 +98,17 @@ def test_control_batches(kind: int) -> None:
     assert batches.control_kind(record) == kind
 
 
-def test_control_kind_of_no_marker() -> None:
+def test_a_plain_batch_has_no_control_kind() -> None:
     ((_, found),) = batches.read(batch(b"v"))
     assert batches.control_kind(found[0]) == -1
 
 
-def test_read_goes_over_several_batches_and_leaves_a_part() -> None:
+def test_read_reads_several_batches_and_ignores_a_partial_one() -> None:
     data = bytes(batch(b"a", b"b") + batch(b"c", base_offset=2) + batch(b"d", base_offset=3)[:-1])
     assert values(data) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
-def test_read_checks_the_crc_unless_told_not_to() -> None:
+def test_read_checks_the_crc_unless_switched_off() -> None:
     data = batch(b"abc")
     data[-3] ^= 1
     with pytest.raises(CorruptBatch, match="CRC of the batch at offset 0"):
@@ -169,18 +169,18 @@ def check(data: bytearray, header: BatchHeader | None = None) -> list[bytes | No
     return [record.value for record in records(data, header)]
 
 
-def test_checked_records_are_those_that_clients_send() -> None:
+def test_valid_records_of_clients_pass_the_check() -> None:
     assert check(batch(b"a", None, b"c")) == [b"a", None, b"c"]
 
 
-def test_checked_records_counts() -> None:
+def test_a_batch_with_a_wrong_record_count_is_refused() -> None:
     data = batch(b"a", b"b")
     wrong = read_header(data)._replace(record_count=3)
     with pytest.raises(InvalidRecords, match="holds 2 records and says 3"):
         check(data, wrong)
 
 
-def test_checked_records_wants_consecutive_offsets() -> None:
+def test_a_batch_with_a_gap_in_its_offsets_is_refused() -> None:
     data = batch(b"a", b"b")
     # the second record's offset delta: length, attributes and timestamp delta of one byte each come before it
     second = 61 + 1 + data[61] // 2 + 3
@@ -191,7 +191,7 @@ def test_checked_records_wants_consecutive_offsets() -> None:
 
 
 @pytest.mark.parametrize("codec", list(compression.CODECS.values()))
-def test_recompress_changes_nothing_else(codec: int) -> None:
+def test_recompression_changes_only_the_codec(codec: int) -> None:
     content = [(b"k%d" % index, b"v" * 100, [("h", None)]) for index in range(5)]
     source = batches.build(
         content,
@@ -210,7 +210,7 @@ def test_recompress_changes_nothing_else(codec: int) -> None:
     assert [(r.offset, r.key, r.value, r.headers) for r in found] == [(70 + i, *row) for i, row in enumerate(content)]
 
 
-def test_gzip_is_what_kafka_makes_of_it() -> None:
+def test_gzip_output_equals_kafkas() -> None:
     # the records of a batch in a topic with compression.type=gzip, and what Kafka 4.3 stored of them
     record = bytes.fromhex("1400000001087633353700")
     kafkas = bytes.fromhex("1f8b08000000000000ff1361606060e428333635670000134a27190b000000")
@@ -218,7 +218,7 @@ def test_gzip_is_what_kafka_makes_of_it() -> None:
     assert gzip.decompress(kafkas) == record
 
 
-def test_recompress_keeps_log_append_time() -> None:
+def test_recompression_keeps_log_append_time() -> None:
     source = batches.build([(None, b"v" * 100)], timestamp_ms=NOW, compression=compression.GZIP, log_append_time=True)
     header = read_header(recompress(source, compression.LZ4))
     assert header.is_log_append_time
@@ -238,7 +238,7 @@ def parts(data: bytearray, most: int = 10**9) -> int:
     return count_parts(data, read_header(data).record_count, most)[0]
 
 
-def test_records_and_headers_are_counted_without_being_read() -> None:
+def test_records_and_headers_are_counted_without_decoding() -> None:
     assert parts(with_headers(0)) == 1
     assert parts(with_headers(3, 0, 700, filler=20_000)) == 3 + 703
     assert parts(batch(None, b"")) == 2
@@ -248,13 +248,13 @@ def test_records_and_headers_are_counted_without_being_read() -> None:
     assert parts(claims) == 1 + 63
 
 
-def test_it_is_not_counted_on_behind_the_most() -> None:
+def test_counting_stops_above_the_limit() -> None:
     assert parts(with_headers(500, 500, 500), most=600) == 3 + 1_000
 
 
 @settings(max_examples=100)
 @given(position=st.integers(61, 400), flip=st.integers(1, 255), cut=st.integers(0, 200))
-def test_of_damaged_records_no_more_is_counted_than_before_the_damage(position: int, flip: int, cut: int) -> None:
+def test_counting_stops_at_damaged_records(position: int, flip: int, cut: int) -> None:
     data = with_headers(2, 2)
     data[min(position, len(data) - 1)] ^= flip
     count_parts(data[: len(data) - cut], 2, 10**9)  # raises nothing
@@ -270,7 +270,7 @@ def test_a_batch_of_too_many_headers_is_too_large() -> None:
         batches.plain(packed, read_header(packed), SOME)
 
 
-def test_where_there_is_no_room_for_too_much_nobody_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_batches_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[int] = []
 
     def count(data: bytes, records: int, most: int) -> tuple[int, int]:
@@ -324,7 +324,7 @@ def test_large_records_are_read_without_a_copy(log_append_time: bool) -> None:
 @settings(max_examples=300, deadline=None)
 @given(position=st.integers(61, 420), flip=st.integers(1, 255), cut=st.integers(0, 60))
 @example(position=63, flip=128, cut=0)  # the attributes of a record
-def test_both_readers_refuse_the_same(position: int, flip: int, cut: int) -> None:
+def test_both_record_readers_refuse_the_same_bytes(position: int, flip: int, cut: int) -> None:
     data = batches.build(CONTENT, timestamp_ms=NOW)
     data[min(position, len(data) - 1)] ^= flip
     if cut:
@@ -335,7 +335,7 @@ def test_both_readers_refuse_the_same(position: int, flip: int, cut: int) -> Non
 
 
 @pytest.mark.parametrize("codec", list(compression.CODECS.values()))
-def test_the_records_of_a_batch_come_one_by_one(codec: int) -> None:
+def test_the_records_of_a_batch_can_be_read_one_by_one(codec: int) -> None:
     content = [*CONTENT, (None, bytes(LARGE_RECORD_BYTES + 1), [])]
     data = batches.build(content, timestamp_ms=NOW, compression=codec, base_offset=7)
     found = [*batches.each(data, read_header(data))]
@@ -355,7 +355,7 @@ def test_the_records_of_a_batch_come_one_by_one(codec: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [batches.CONTROL_ABORT, batches.CONTROL_COMMIT])
-def test_a_marker_that_is_packed_at_once_is_the_same(kind: int) -> None:
+def test_a_marker_packed_in_one_step_has_the_same_bytes(kind: int) -> None:
     for producer_id, epoch, coordinator_epoch in ((0, 0, 0), (7, 2, 4), (2**62, 2**15 - 1, 2**31 - 1)):
         made = build_marker(producer_id, epoch, NOW, is_committed=kind == 1, coordinator_epoch=coordinator_epoch)
         assert made == build_control(

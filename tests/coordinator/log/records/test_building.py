@@ -15,17 +15,17 @@ pairs = st.lists(st.tuples(blob, st.none() | blob), min_size=1, max_size=8)
 
 
 @given(pairs, st.integers(0, 2**45))
-def test_the_same_bytes_as_of_the_general_builder(content: list, timestamp_ms: int) -> None:
+def test_packed_records_give_the_bytes_of_the_general_builder(content: list, timestamp_ms: int) -> None:
     built = build_packed([pack_key_value(key, value) for key, value in content], timestamp_ms=timestamp_ms)
     assert built == batches.build(content, timestamp_ms=timestamp_ms, base_sequence=0)
 
 
-def test_many_records() -> None:
+def test_many_packed_records_give_the_bytes_of_the_general_builder() -> None:
     content = [(b"k%d" % number, b"v" * (number % 70)) for number in range(9000)]
     built = build_packed([pack_key_value(key, value) for key, value in content], timestamp_ms=5)
     assert built == batches.build(content, timestamp_ms=5, base_sequence=0)
 
 
-def test_none_at_all() -> None:
+def test_a_batch_without_records_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         build_packed([], timestamp_ms=5)

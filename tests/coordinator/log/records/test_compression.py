@@ -61,7 +61,7 @@ def unpack_all(data: bytearray, limit: int = UNPACKED_BYTES) -> bytes:
 
 @pytest.mark.parametrize("name", PACK)
 @pytest.mark.parametrize("size", [101, 70_000, 3 * MIB])
-def test_up_to_the_limit_everything_comes_out(name: str, size: int) -> None:
+def test_a_batch_is_unpacked_up_to_the_limit(name: str, size: int) -> None:
     codec, pack = PACK[name]
     data = (bytes(range(256)) * (size // 256 + 1))[:size]
     assert unpack_all(packed(codec, pack(data)), size) == data
@@ -71,7 +71,7 @@ def test_up_to_the_limit_everything_comes_out(name: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["gzip", "snappy", "snappy-java", "lz4", "zstd"])
-def test_damage_is_not_taken_for_size(name: str) -> None:
+def test_a_damaged_batch_is_not_reported_as_too_large(name: str) -> None:
     codec, pack = PACK[name]
     whole = pack(b"0123456789" * 30)
     for cut in range(1, len(whole) - 1, 7):
@@ -95,19 +95,19 @@ def test_damage_is_not_taken_for_size(name: str) -> None:
     ],
     ids=["giant", "giant block", "claims", "many blocks", "negative block", "long block", "half a size"],
 )
-def test_what_snappy_only_claims_is_not_believed(records: bytes, error: type[Exception]) -> None:
+def test_a_false_size_claim_of_snappy_is_refused(records: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
         unpack_all(packed(2, records), MIB)
 
 
-def test_other_codecs_and_none() -> None:
+def test_batches_without_a_codec_pass_and_unknown_codecs_are_refused() -> None:
     plain = batch(b"a", b"b")
     assert unpack(plain, read_header(plain), 1) is plain
     with pytest.raises(UnsupportedCompression):
         unpack_all(packed(5, b"x"))
 
 
-def test_what_comes_out_is_the_batch_without_a_codec() -> None:
+def test_an_unpacked_batch_is_the_batch_without_a_codec() -> None:
     source = batches.build([(b"k", b"v" * 500)], timestamp_ms=NOW, compression=compression.ZSTD, producer_id=7)
     header = read_header(source)
     assert read_header(unpack(source, header, MIB)) == header._replace(attributes=header.attributes & ~7)
@@ -120,7 +120,7 @@ def test_records_are_counted_before_they_are_unpacked() -> None:
         unpack_all(packed(4, b"", most + 1))
 
 
-def test_topics_that_take_large_batches_may_unpack_more() -> None:
+def test_topics_with_a_large_maximum_batch_may_unpack_more() -> None:
     assert allowed(1_048_588) == (64 * MIB, MIB)
     assert allowed(100 * MIB) == (1600 * MIB, 25 * MIB)
 
@@ -156,7 +156,7 @@ print(grown if grown > 160 else "little")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB, and RLIMIT_AS kept, on Linux")
-def test_real_bombs_take_little_memory() -> None:
+def test_compression_bombs_use_little_memory() -> None:
     # in a process of its own, whose peak nobody else has raised; the bombs hold 1 GiB, 100 MiB, 256 MiB and 15 GiB
     told = subprocess.run([sys.executable, "-c", BOMBS], capture_output=True, text=True, check=True, timeout=60).stdout
     lines = told.splitlines()

@@ -13,7 +13,7 @@ from muster.coordinator.log.records.headers import (
 from tests.coordinator.log.support import NOW, batch
 
 
-def test_a_header_says_what_the_batch_is() -> None:
+def test_a_header_has_the_fields_of_its_batch() -> None:
     header = read_header(
         batch(b"a", b"b", b"c", base_offset=7, leader_epoch=3, producer_id=9, producer_epoch=1, base_sequence=5)
     )
@@ -26,18 +26,18 @@ def test_a_header_says_what_the_batch_is() -> None:
     assert header.compression == 0
 
 
-def test_sequences_go_round() -> None:
+def test_the_last_sequence_wraps_to_zero() -> None:
     header = read_header(batch(b"a", b"b", b"c", producer_id=9, producer_epoch=1, base_sequence=2**31 - 2))
     assert header.last_sequence == 0
 
 
-def test_without_a_producer_there_is_no_sequence() -> None:
+def test_a_batch_without_a_producer_has_no_sequence() -> None:
     header = read_header(batch(b"a", b"b"))
     assert header.last_sequence == -1
     assert header.producer_id == -1
 
 
-def test_too_few_bytes_are_no_header() -> None:
+def test_too_few_bytes_for_a_header_are_refused() -> None:
     with pytest.raises(TruncatedBatch, match="61 bytes, 60 are left"):
         read_header(batch(b"a")[: HEADER_SIZE - 1])
 
@@ -50,7 +50,7 @@ def test_iterate_ends_before_a_partial_batch() -> None:
     assert [at for at, _ in iterate(first + second)] == [0, len(first)]
 
 
-def test_iterate_within_bounds() -> None:
+def test_iterate_stays_within_its_bounds() -> None:
     first, second = batch(b"a"), batch(b"b", base_offset=1)
     data = first + second
     assert [header.base_offset for _, header in iterate(data, len(first))] == [1]
@@ -60,7 +60,7 @@ def test_iterate_within_bounds() -> None:
 @pytest.mark.parametrize(
     ("position", "value", "why"), [(8, b"\0\0\0\x30", "length 48"), (16, b"\3", "magic 3"), (23, b"\xff", "delta")]
 )
-def test_iterate_refuses_what_is_no_batch(position: int, value: bytes, why: str) -> None:
+def test_iterate_refuses_malformed_batches(position: int, value: bytes, why: str) -> None:
     data = batch(b"a")
     data[position : position + len(value)] = value
     with pytest.raises(CorruptBatch, match=why):
@@ -78,7 +78,7 @@ def test_the_crc_covers_all_from_the_attributes_on() -> None:
     assert not check_crc(data[:-1], 0, header)
 
 
-def test_stamp_leaves_the_crc_right() -> None:
+def test_stamping_a_batch_updates_its_crc() -> None:
     data = batch(b"abc")
     stamp(data, 0, 123456789012, len(data) - 12, 42)
     header = read_header(data)

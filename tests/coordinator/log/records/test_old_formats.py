@@ -99,7 +99,7 @@ def as_v2(made: list[Row]) -> bytes:
 # ---- headers
 
 
-def test_a_message_is_a_header_like_any_other() -> None:
+def test_an_old_message_has_a_batch_header() -> None:
     data = messages(1, [Row(7, 1234, b"k", b"v")])
     header = read_header(data)
     assert (header.base_offset, header.last_offset, header.next_offset, header.size) == (7, 7, 8, len(data))
@@ -112,7 +112,7 @@ def test_a_message_is_a_header_like_any_other() -> None:
     assert (packed.base_offset, packed.record_count) == (5, -1)
 
 
-def test_attributes_that_old_formats_do_not_have_say_nothing() -> None:
+def test_attributes_unknown_to_old_formats_are_ignored() -> None:
     data = bytearray(messages(0, [Row(7, -1, b"k", b"v")]))
     data[17] |= 0xF8
     struct.pack_into(">I", data, 12, zlib.crc32(data[16:]))
@@ -122,7 +122,7 @@ def test_attributes_that_old_formats_do_not_have_say_nothing() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_header_needs_a_whole_message_at_least(magic: int) -> None:
+def test_a_partial_old_message_has_no_header(magic: int) -> None:
     data = messages(magic, [Row(0, 5 if magic else -1, None, None)])
     assert read_header(data).size == len(data) == (26, 34)[magic]
     for cut in range(len(data)):
@@ -131,7 +131,7 @@ def test_a_header_needs_a_whole_message_at_least(magic: int) -> None:
         assert headers_in(data[:cut]) == []
 
 
-def test_runs_of_one_format_follow_one_another() -> None:
+def test_messages_of_each_format_are_read_in_runs() -> None:
     old, new = messages(1, rows_of(1, 0, 3)), bytes(batch(b"v", base_offset=9))
     size = read_header(old).size
     assert whole_batches(old + new) == (len(old), 61, 3)
@@ -151,7 +151,7 @@ def test_runs_of_one_format_follow_one_another() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("chunk", [100, 1 << 20])
-def test_what_kafka_wrote_in_three_formats_is_all_there(clean: bool, chunk: int) -> None:
+def test_all_records_of_three_formats_of_kafka_are_read(clean: bool, chunk: int) -> None:
     storage = holding(WHOLE, clean=clean)
     log = opened(storage)
     assert (log.start_offset, log.end_offset, log.size_bytes) == (0, 359, len(WHOLE))
@@ -160,7 +160,7 @@ def test_what_kafka_wrote_in_three_formats_is_all_there(clean: bool, chunk: int)
     assert rows(log.read(0, 1 << 20)) == EXPECTED
 
 
-def test_replay_gives_batches_v2_with_a_right_crc_only() -> None:
+def test_replay_converts_old_messages_to_valid_batches_v2() -> None:
     for chunk in opened(holding(WHOLE)).replay(chunk_bytes=500):
         for _, header in iterate(chunk):
             assert header.magic == 2
@@ -182,7 +182,7 @@ def test_each_offset_is_found_in_the_batch_that_holds_it(clean: bool, interval: 
         assert log.read(offset, 1 << 20, up_to=200) == (WHOLE[at:until] if offset < 200 else b"")
 
 
-def test_the_indexes_are_made_anew_and_stay() -> None:
+def test_indexes_of_old_formats_are_rebuilt_and_kept() -> None:
     storage = holding(WHOLE)
     storage.locked = False
     manager = manage(storage)
@@ -217,13 +217,13 @@ def test_records_are_found_by_their_time_as_kafka_finds_them() -> None:
     assert at_once(log.offset_for_timestamp(0)) == TimestampOffset(BEGIN + 16037, 145, -1)
 
 
-def test_messages_without_timestamps_are_found_by_no_time() -> None:
+def test_messages_without_timestamps_are_not_found_by_time() -> None:
     log = opened(holding(messages(0, rows_of(0, 0, 9))))
     assert at_once(log.offset_for_timestamp(0)) is None
     assert at_once(log.offset_of_max_timestamp()) == TimestampOffset(-1, 0, -1)
 
 
-def test_it_goes_on_in_batches_of_today() -> None:
+def test_an_old_log_continues_in_batches_v2() -> None:
     old = messages(0, rows_of(0, 0, 3), GZIP)
     storage = holding(old)
     log = opened(storage)
@@ -234,7 +234,7 @@ def test_it_goes_on_in_batches_of_today() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_nothing_old_is_appended(magic: int) -> None:
+def test_old_formats_are_not_appended(magic: int) -> None:
     log = manage(MemoryStorage()).open_log("t", 0)
     data = messages(magic, [Row(0, 5 if magic else -1, b"k", b"v" * 60)])
     for appending in (log.append, lambda _, batch, **more: log.append_as_is(batch, **more)):
@@ -243,7 +243,7 @@ def test_nothing_old_is_appended(magic: int) -> None:
     assert log.end_offset == 0
 
 
-def test_retention_goes_by_the_time_of_the_file_where_records_have_none() -> None:
+def test_retention_uses_the_time_of_the_file_if_records_have_none() -> None:
     storage = holding(messages(0, rows_of(0, 0, 9)))
     log = opened(storage, LogConfig(retention_ms=1000))
     created_ms = log.segments[0].created_ms
@@ -268,7 +268,7 @@ def test_a_log_is_cut_at_the_batch_that_holds_an_offset() -> None:
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(sets(), st.booleans())
-def test_what_is_sound_is_all_read(made: tuple[bytes, list[Row]], mixed: bool) -> None:
+def test_all_records_of_a_sound_old_log_are_read(made: tuple[bytes, list[Row]], mixed: bool) -> None:
     data, expected = made
     if mixed:
         more = rows_of(1, expected[-1].offset + 1, 5)
@@ -309,7 +309,7 @@ def test_after_a_clean_stop_or_a_sync_nothing_is_cut() -> None:
     assert bytes(storage.files[LOG]) == data[:-5]
 
 
-def test_a_changed_byte_before_the_last_batch_is_told_and_nothing_is_cut() -> None:
+def test_a_changed_byte_before_the_last_batch_is_reported_and_nothing_is_cut() -> None:
     for data in (
         messages(0, rows_of(0, 0, 4)),
         messages(1, rows_of(1, 0, 4)),
@@ -391,7 +391,7 @@ def other_magic(magic: int, base_offset: int = 0) -> bytes:
     ],
 )
 @pytest.mark.parametrize("clean", [True, False])
-def test_an_unknown_format_is_left_as_it_is(magic: int, before: bytes, after: bytes, clean: bool) -> None:
+def test_a_log_of_an_unknown_format_is_not_changed(magic: int, before: bytes, after: bytes, clean: bool) -> None:
     data = before + other_magic(magic, base_offset=2) + after
     storage = holding(data, clean=clean)
     log, found = opening(storage)
@@ -415,7 +415,7 @@ def test_an_unknown_format_is_left_as_it_is(magic: int, before: bytes, after: by
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_a_codec_that_nobody_knows_is_left_as_it_is(magic: int) -> None:
+def test_a_log_with_an_unknown_codec_is_not_changed(magic: int) -> None:
     if magic == 2:
         packed = bytearray(batch(b"x"))
         packed[22] |= 6
@@ -436,7 +436,7 @@ def test_a_codec_that_nobody_knows_is_left_as_it_is(magic: int) -> None:
     assert bytes(storage.files[LOG]) == data
 
 
-def test_what_unpacks_to_more_than_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_message_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "UNPACKED_LIMIT", 1000)
     large = [Row(0, 5, b"k", b"x" * 2000)]
     for codec in (GZIP, SNAPPY, LZ4):
@@ -468,7 +468,7 @@ def newest(made: list[Row]) -> list[Row]:
     return [row for row in made if row.key is not None and last[row.key] == row.offset]
 
 
-def test_compaction_rewrites_what_kafka_wrote_as_batches_v2() -> None:
+def test_compaction_rewrites_old_messages_as_batches_v2() -> None:
     bench = OldBench(WHOLE)
     bench.compact()
     assert replayed(bench.log) == newest(EXPECTED)
@@ -477,7 +477,7 @@ def test_compaction_rewrites_what_kafka_wrote_as_batches_v2() -> None:
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.data())
-def test_compaction_keeps_the_newest_of_each_key(drawn: st.DataObject) -> None:
+def test_compaction_of_old_formats_keeps_the_newest_of_each_key(drawn: st.DataObject) -> None:
     data, expected = b"", []
     for _ in range(drawn.draw(st.integers(1, 4))):
         offset = expected[-1].offset + 1 if expected else 0
@@ -500,7 +500,7 @@ def test_compaction_keeps_the_newest_of_each_key(drawn: st.DataObject) -> None:
     assert bench.log.end_offset == expected[-1].offset + 1
 
 
-def test_codecs_and_kinds_of_timestamps_stay_and_so_does_what_is_not_full() -> None:
+def test_compaction_of_old_formats_keeps_codecs_and_timestamp_types() -> None:
     made = [Row(number, 7, b"k%d" % number, b"v" * 30) for number in range(4)]
     bench = OldBench(messages(1, made[:2], SNAPPY) + messages(1, made[2:], append_time_ms=9))
     bench.compact()
@@ -511,7 +511,7 @@ def test_codecs_and_kinds_of_timestamps_stay_and_so_does_what_is_not_full() -> N
     assert [row.timestamp for row in replayed(bench.log)] == [7, 7, 9, 9]
 
 
-def test_tombstones_without_a_time_get_a_horizon_and_go_after_it() -> None:
+def test_old_tombstones_without_a_time_are_removed_after_their_horizon() -> None:
     bench = OldBench(messages(0, [Row(0, -1, b"a", b"1"), Row(1, -1, b"a", None), Row(2, -1, b"b", b"2")], GZIP))
     bench.compact()
     assert replayed(bench.log) == [(1, -1, b"a", None), (2, -1, b"b", b"2")]
@@ -521,7 +521,7 @@ def test_tombstones_without_a_time_get_a_horizon_and_go_after_it() -> None:
     assert [(row.offset, row.key) for row in replayed(bench.log)] == [(2, b"b"), (3, b"c")]
 
 
-def test_a_compressed_message_larger_than_what_is_read_at_once() -> None:
+def test_a_compressed_old_message_larger_than_one_read_is_compacted() -> None:
     """Packed badly, so that it is large on the disk too."""
     draw = random.Random(1)
     noise = [Row(number, 5, b"k%d" % number, draw.randbytes(900)) for number in range(300)]
@@ -542,7 +542,7 @@ def test_a_log_that_cannot_be_read_is_not_compacted() -> None:
     assert f"byte {len(data) - len(wrapped(1, 3, 6, b'whatever'))}" in str(line)
 
 
-def test_an_offsets_index_of_a_broker_before_0_10_1_leads_there_too() -> None:
+def test_an_offset_index_of_a_broker_before_0_10_1_finds_the_offset() -> None:
     """It names the first offset of a compressed message, today's the last."""
     data = messages(1, rows_of(1, 0, 3)) + messages(1, rows_of(1, 10, 5), GZIP)
     storage = holding(data, clean=True)
@@ -554,7 +554,7 @@ def test_an_offsets_index_of_a_broker_before_0_10_1_leads_there_too() -> None:
     assert [row.offset for row in rows(log.read(12, 1 << 20))] == [10, 11, 12, 13, 15]
 
 
-def test_check_knows_the_last_stop() -> None:
+def test_the_log_check_considers_whether_the_last_stop_was_clean() -> None:
     storage = holding(messages(1, rows_of(1, 0, 3))[:-3])
     inspection = Inspection(storage, "t-0", last_stop=LastStop(was_clean=True, recovery_point=3))
     inspection.run()

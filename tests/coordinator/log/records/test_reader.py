@@ -18,7 +18,9 @@ records = st.lists(st.tuples(optional, optional, headers), min_size=1, max_size=
 
 
 @given(records)
-def test_both_readers_read_what_was_built(content: list[tuple[bytes | None, bytes | None, batches.Headers]]) -> None:
+def test_both_record_readers_read_built_batches(
+    content: list[tuple[bytes | None, bytes | None, batches.Headers]],
+) -> None:
     batch = bytes(batches.build(content, timestamp_ms=5, base_offset=3))
     header = read_header(batch)
     found = records_of(batch, 3)
@@ -34,7 +36,7 @@ def test_both_readers_read_what_was_built(content: list[tuple[bytes | None, byte
 
 
 @given(records, st.integers(-(2**40), 2**40))
-def test_a_batch_moved_in_time_holds_the_same_records(
+def test_a_batch_moved_in_time_has_the_same_records(
     content: list[tuple[bytes | None, bytes | None, batches.Headers]], moved_ms: int
 ) -> None:
     batch = bytes(batches.build(content, timestamp_ms=5))
@@ -82,7 +84,7 @@ def test_the_offset_map_has_the_latest_offsets(
     assert (offset_map.offsets, offset_map.tombstones, offset_map.end_offset) == (expected, tombstones, base)
 
 
-def test_what_is_left_of_a_batch_for_its_producers_sake() -> None:
+def test_a_batch_kept_for_its_producer_is_empty() -> None:
     batch = bytes(
         batches.build(
             [(b"k", b"v")] * 3, timestamp_ms=5, base_offset=7, producer_id=1, producer_epoch=2, base_sequence=9
@@ -96,7 +98,7 @@ def test_what_is_left_of_a_batch_for_its_producers_sake() -> None:
 
 
 @pytest.mark.parametrize("position", [HEADER_SIZE, HEADER_SIZE + 4])
-def test_records_that_do_not_hold_together_are_refused(position: int) -> None:
+def test_malformed_records_are_refused(position: int) -> None:
     batch = bytearray(batches.build([(b"k", b"v"), (b"k", b"v")], timestamp_ms=5))
     batch[position] = 0x7E
     with pytest.raises(CorruptBatch):

@@ -52,7 +52,7 @@ def note_start(storage: MemoryStorage, offset: int) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_segments_before_a_start_that_only_the_checkpoint_knows_are_kept(clean: bool) -> None:
+def test_segments_before_the_checkpointed_log_start_are_kept(clean: bool) -> None:
     storage, content = written(clean=clean)
     note_start(storage, 7)
     manager, log, told = opened(storage)
@@ -66,7 +66,7 @@ def test_segments_before_a_start_that_only_the_checkpoint_knows_are_kept(clean: 
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_start_behind_the_end_costs_no_bytes(clean: bool) -> None:
+def test_a_log_start_behind_the_end_removes_no_bytes(clean: bool) -> None:
     storage, content = written(clean=clean)
     note_start(storage, 95)
     manager, log, told = opened(storage)
@@ -85,7 +85,7 @@ def test_a_start_behind_the_end_costs_no_bytes(clean: bool) -> None:
 
 
 @pytest.mark.parametrize("byte", range(12))
-def test_a_damaged_time_index_makes_nothing_old(byte: int) -> None:
+def test_a_damaged_time_index_deletes_no_segment(byte: int) -> None:
     storage, content = written()
     storage.files[f"t-0/{0:020d}.timeindex"][byte] ^= 0x81
     manager, log, _ = opened(storage)
@@ -96,7 +96,7 @@ def test_a_damaged_time_index_makes_nothing_old(byte: int) -> None:
     assert at_once(enforcing_retention(manager.logs(), NOW + 2 * HOUR)) == 3
 
 
-def test_a_damaged_segment_is_not_given_up_by_its_age() -> None:
+def test_a_damaged_segment_is_not_deleted_by_its_age() -> None:
     storage, _ = written()
     data = storage.files[f"t-0/{0:020d}.log"]
     last = 0
@@ -113,7 +113,7 @@ def test_a_damaged_segment_is_not_given_up_by_its_age() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_segment_whose_index_alone_is_left_is_told(clean: bool) -> None:
+def test_a_missing_segment_with_an_index_is_reported(clean: bool) -> None:
     storage, content = written(clean=clean)
     storage.remove(f"t-0/{0:020d}.log")
     inspection = Inspection(storage, "t-0")
@@ -134,7 +134,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("whole_file", [True, False])
-def test_a_tail_that_no_append_leaves_is_set_aside_whole_and_told(damage: str, whole_file: bool) -> None:
+def test_a_tail_that_no_append_leaves_is_set_aside_and_reported(damage: str, whole_file: bool) -> None:
     storage, content = written(clean=False)
     storage.remove(checkpoints.RECOVERY_POINTS)
     path = f"t-0/{10:020d}.log"
@@ -161,7 +161,7 @@ def test_a_tail_that_no_append_leaves_is_set_aside_whole_and_told(damage: str, w
 
 
 @pytest.mark.parametrize("torn", ["cut short", "an empty sector"])
-def test_a_torn_append_is_cut_and_kept_beside(torn: str) -> None:
+def test_a_torn_append_is_cut_and_kept_in_a_file_beside(torn: str) -> None:
     storage, content = written(clean=False)
     storage.remove(checkpoints.RECOVERY_POINTS)
     path = f"t-0/{10:020d}.log"
@@ -195,7 +195,7 @@ def test_damage_that_cannot_be_set_aside_is_not_cut(monkeypatch: pytest.MonkeyPa
     assert bytes(storage.files[path]) == before
 
 
-def test_an_empty_compacted_segment_replaces_nothing_that_is_there() -> None:
+def test_an_empty_compacted_segment_replaces_no_records() -> None:
     storage, content = written(clean=False)
     storage.files[f"t-0/{0:020d}.log.swap"] = bytearray()
     storage.files[f"t-0/{0:020d}.replaces"] = bytearray(b"0\n10\n")
@@ -204,7 +204,7 @@ def test_an_empty_compacted_segment_replaces_nothing_that_is_there() -> None:
     assert values(log) == content
 
 
-def test_a_segment_under_a_longer_name_is_no_note_of_a_swap() -> None:
+def test_a_segment_with_a_longer_name_is_not_treated_as_a_swap_file() -> None:
     storage, _ = written(clean=False)
     storage.rename(f"t-0/{0:020d}.log", f"t-0/{0:020d}.log.replaces")
     before = bytes(storage.files[f"t-0/{0:020d}.log.replaces"])
@@ -260,7 +260,7 @@ def test_a_damaged_compacted_segment_does_not_replace_sound_ones() -> None:
     assert f"t-0/{0:020d}.log.swap.aside" in storage.files
 
 
-def test_a_batch_that_fits_nowhere_is_said_to_be_damage() -> None:
+def test_a_batch_at_a_wrong_offset_is_reported_as_damage() -> None:
     storage = MemoryStorage()
     log = manage(storage).open_log("t", 0)
     log.append(0, batch(b"one"), wall_ms=NOW)
@@ -273,7 +273,7 @@ def test_a_batch_that_fits_nowhere_is_said_to_be_damage() -> None:
 
 
 @pytest.mark.parametrize("name", [checkpoints.LEADER_EPOCHS, f"{0:020d}.index"])
-def test_a_folder_in_the_place_of_a_file_is_found(name: str) -> None:
+def test_a_folder_in_place_of_a_file_is_reported(name: str) -> None:
     storage, _ = written()
     storage.remove(f"t-0/{name}")
     storage.make_directory(f"t-0/{name}")

@@ -37,7 +37,7 @@ def flip(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
-def test_a_sound_log_is_sound(tmp_path: Path) -> None:
+def test_the_check_finds_nothing_in_a_sound_log(tmp_path: Path) -> None:
     written(tmp_path, 120)
     found = inspect(tmp_path)
     assert found.findings == []
@@ -47,20 +47,20 @@ def test_a_sound_log_is_sound(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("partition", sorted(path.name for path in (GOLDEN / "offsets-log").glob("*-*")))
-def test_segments_of_kafka_are_sound(partition: str) -> None:
+def test_the_check_finds_nothing_in_kafkas_segments(partition: str) -> None:
     inspection = Inspection(FileStorage(GOLDEN / "offsets-log"), partition)
     inspection.run()
     assert inspection.findings == []
 
 
 @pytest.mark.parametrize("partition", ["mixed-0", "stamped-0"])
-def test_so_are_the_indexes_that_kafka_wrote(partition: str) -> None:
+def test_the_check_finds_nothing_in_kafkas_indexes(partition: str) -> None:
     inspection = Inspection(FileStorage(GOLDEN / "kafka-log"), partition)
     inspection.run()
     assert [finding for finding in inspection.findings if finding.severity == DAMAGE] == []
 
 
-def test_a_torn_tail_is_only_noted(tmp_path: Path) -> None:
+def test_the_check_reports_a_torn_tail_only_as_a_note(tmp_path: Path) -> None:
     written(tmp_path, 3, clean=False)
     path = tmp_path / LOG
     path.write_bytes(path.read_bytes()[:-10])
@@ -99,7 +99,7 @@ def test_damage_in_the_middle_keeps_a_partition_offline_until_it_is_repaired(tmp
     manager.close()
 
 
-def test_a_segment_cut_short_before_others(tmp_path: Path) -> None:
+def test_the_check_reports_a_segment_that_ends_early(tmp_path: Path) -> None:
     content = written(tmp_path, 120)
     path = tmp_path / LOG
     path.write_bytes(path.read_bytes()[:-50])
@@ -113,7 +113,7 @@ def test_a_segment_cut_short_before_others(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_an_index_that_leads_astray_is_removed(tmp_path: Path) -> None:
+def test_a_repair_removes_a_wrong_index(tmp_path: Path) -> None:
     written(tmp_path, 120)
     index = tmp_path / "t-0/00000000000000000000.index"
     flip(index, 15)
@@ -124,7 +124,7 @@ def test_an_index_that_leads_astray_is_removed(tmp_path: Path) -> None:
     assert inspect(tmp_path).findings == []
 
 
-def test_an_index_that_a_power_cut_left_half_written_is_only_noted(tmp_path: Path) -> None:
+def test_the_check_reports_a_half_written_index_only_as_a_note(tmp_path: Path) -> None:
     values = written(tmp_path, 120)
     index = tmp_path / "t-0/00000000000000000000.timeindex"
     index.write_bytes(index.read_bytes()[:-1])
@@ -136,14 +136,14 @@ def test_an_index_that_a_power_cut_left_half_written_is_only_noted(tmp_path: Pat
     assert len(log.segments[0].time_index()) > 1  # made anew
 
 
-def test_what_is_in_order_is_left_alone(tmp_path: Path) -> None:
+def test_a_repair_does_not_change_a_sound_log(tmp_path: Path) -> None:
     written(tmp_path, 5)
     before = {path: path.read_bytes() for path in tmp_path.glob("t-0/*")}
     assert repair(str(tmp_path), "t-0") == ([], [], [], [], [], False, False)
     assert {path: path.read_bytes() for path in tmp_path.glob("t-0/*")} == before
 
 
-def test_a_second_repair_keeps_what_the_first_kept(tmp_path: Path) -> None:
+def test_a_second_repair_keeps_the_files_of_the_first(tmp_path: Path) -> None:
     written(tmp_path, 40)
     for _ in range(2):
         flip(tmp_path / LOG, 400)
@@ -152,7 +152,7 @@ def test_a_second_repair_keeps_what_the_first_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["cut", "cut in the header", "flipped", "zeros"])
-def test_the_end_that_a_clean_stop_left_is_damage_until_it_is_repaired(how: str, tmp_path: Path) -> None:
+def test_a_changed_end_after_a_clean_stop_is_damage_until_it_is_repaired(how: str, tmp_path: Path) -> None:
     content = written(tmp_path, 3)
     path = tmp_path / LOG
     data = path.read_bytes()
@@ -187,7 +187,9 @@ def test_the_end_that_a_clean_stop_left_is_damage_until_it_is_repaired(how: str,
 
 @pytest.mark.parametrize("left", [0, 1, 2, None])
 @pytest.mark.parametrize("was_clean", [True, False])
-def test_a_log_that_ends_before_its_recovery_point(left: int | None, was_clean: bool, tmp_path: Path) -> None:
+def test_the_check_reports_a_log_that_ends_before_its_recovery_point(
+    left: int | None, was_clean: bool, tmp_path: Path
+) -> None:
     content = written(tmp_path, 3)
     path = tmp_path / LOG
     data = path.read_bytes()
@@ -213,7 +215,7 @@ def test_a_log_that_ends_before_its_recovery_point(left: int | None, was_clean: 
     manager.close()
 
 
-def test_a_checkpoint_that_cannot_be_understood_is_passed_over(tmp_path: Path) -> None:
+def test_an_unreadable_checkpoint_is_ignored_by_the_check(tmp_path: Path) -> None:
     written(tmp_path, 3)
     (tmp_path / "recovery-point-offset-checkpoint").write_text("nonsense")
     assert read_last_stops(FileStorage(tmp_path)) == {}

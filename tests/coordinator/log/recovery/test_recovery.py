@@ -65,7 +65,7 @@ def manage_headers(data: bytes) -> list[int]:
     return [header.size for header, _ in batches.read(data)]
 
 
-def test_a_corrupted_byte_of_a_batch_is_found_wherever_it_is() -> None:
+def test_a_corrupted_byte_is_found_anywhere_in_a_batch() -> None:
     storage, content = written(4)
     whole = bytes(storage.files[LOG])
     sizes = manage_headers(whole)
@@ -94,7 +94,7 @@ def test_a_corrupted_byte_of_a_batch_is_found_wherever_it_is() -> None:
 
 
 @pytest.mark.parametrize("offset", [0, -5, 2**40])
-def test_offsets_that_do_not_rise_or_leap_out_of_the_segment(offset: int) -> None:
+def test_offsets_that_do_not_increase_or_leave_the_segment_are_damage(offset: int) -> None:
     storage, _ = written(4)
     data = storage.files[LOG]
     struct.pack_into(">q", data, manage_headers(bytes(data))[0], offset)
@@ -102,7 +102,7 @@ def test_offsets_that_do_not_rise_or_leap_out_of_the_segment(offset: int) -> Non
         killed(storage).open_log("t", 0, config=SMALL)
 
 
-def test_a_damaged_partition_is_remembered_and_others_open() -> None:
+def test_a_damaged_partition_is_offline_and_the_others_open() -> None:
     storage, _ = written(4)
     storage.files[LOG][100] ^= 1
     manager = killed(storage)
@@ -148,7 +148,7 @@ def test_a_torn_tail_before_an_empty_new_segment_is_cut() -> None:
     assert again.append(0, batch(b"x"), wall_ms=NOW).base_offset == 3
 
 
-def test_zeros_at_the_end_are_room_reserved_in_advance() -> None:
+def test_zeros_at_the_end_of_a_log_are_reserved_space() -> None:
     storage, content = written()
     for preallocate in (False, True):
         storage.files[LOG].extend(bytes(3_000_000))
@@ -159,7 +159,7 @@ def test_zeros_at_the_end_are_room_reserved_in_advance() -> None:
         assert [line["event"] for line in told] == ([] if preallocate else ["a torn tail was cut off"])
 
 
-def test_preallocated_segments(tmp_path: Path) -> None:
+def test_preallocated_segments_are_recovered(tmp_path: Path) -> None:
     config = replace(SMALL, preallocate=True)
     manager = on_files(tmp_path)
     log = manager.open_log("t", 0, config=config)
@@ -201,7 +201,7 @@ class TestRoomInAdvance:
             later.settle()
         return content
 
-    def test_the_file_does_not_grow_with_each_write(self, tmp_path: Path) -> None:
+    def test_space_is_reserved_for_many_writes_at_once(self, tmp_path: Path) -> None:
         manager, later = self.manager(tmp_path)
         log = self.synced(manager, later, replace(SMALL, segment_bytes=10_000_000))
         self.write(log, later, 1)
@@ -215,13 +215,13 @@ class TestRoomInAdvance:
         (size,) = files_of(tmp_path / "t-0")
         assert size >= log.size_bytes + RESERVED_BYTES * 3 // 4
 
-    def test_no_more_than_a_segment_takes(self, tmp_path: Path) -> None:
+    def test_no_more_space_is_reserved_than_a_segment_needs(self, tmp_path: Path) -> None:
         manager, later = self.manager(tmp_path)
         log = self.synced(manager, later)
         self.write(log, later, 60)
         assert files_of(tmp_path / "t-0") == [segment.size for segment in log.segments[:-1]] + [SMALL.segment_bytes]
 
-    def test_a_stop_gives_it_back(self, tmp_path: Path) -> None:
+    def test_a_stop_releases_the_reserved_space(self, tmp_path: Path) -> None:
         manager, later = self.manager(tmp_path)
         content = self.write(log := self.synced(manager, later), later, 60)
         manager.close()
@@ -229,7 +229,7 @@ class TestRoomInAdvance:
         again = self.synced(*self.manager(tmp_path))
         assert [value for _, value in everything(again)] == content
 
-    def test_a_killed_process_leaves_it_and_the_next_says_nothing_of_it(self, tmp_path: Path) -> None:
+    def test_reserved_space_left_by_a_killed_process_is_not_reported(self, tmp_path: Path) -> None:
         manager, later = self.manager(tmp_path)
         content = self.write(log := self.synced(manager, later), later, 60)
         manager.close(clean=False)
@@ -242,7 +242,7 @@ class TestRoomInAdvance:
         assert [value for _, value in everything(log)] == content
 
     @pytest.mark.parametrize("rolled", [False, True])
-    def test_what_a_power_cut_leaves_of_a_write_is_cut_off(self, tmp_path: Path, rolled: bool) -> None:
+    def test_a_partial_write_in_reserved_space_is_cut_off(self, tmp_path: Path, rolled: bool) -> None:
         manager, later = self.manager(tmp_path)
         content = self.write(log := self.synced(manager, later), later, 5)
         manager.close(clean=False)
@@ -255,7 +255,9 @@ class TestRoomInAdvance:
         log = self.synced(*self.manager(tmp_path))
         assert [value for _, value in everything(log)] == content
 
-    def test_a_disk_that_has_no_room_is_told_by_a_write(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_disk_without_space_to_reserve_fails_only_at_a_write(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         manager, later = self.manager(tmp_path)
         log = self.synced(manager, later)
 
@@ -269,7 +271,7 @@ class TestRoomInAdvance:
 
 
 @pytest.mark.parametrize("size", [900_000, 1_100_000, 3_000_000])
-def test_batches_larger_than_what_is_read_at_once(size: int) -> None:
+def test_batches_larger_than_one_read_are_recovered(size: int) -> None:
     storage = MemoryStorage()
     log = manage(storage).open_log("t", 0)
     content = [bytes([index]) * size for index in range(3)]
@@ -285,7 +287,7 @@ def test_batches_larger_than_what_is_read_at_once(size: int) -> None:
     assert [value for _, value in everything(killed(storage).open_log("t", 0))] == content[:2]
 
 
-def test_only_what_lies_behind_the_recovery_point_is_looked_at() -> None:
+def test_recovery_checks_only_batches_behind_the_recovery_point() -> None:
     storage = MemoryStorage()
     manager = manage(storage)
     log = manager.open_log("t", 0, config=SMALL)
@@ -304,7 +306,7 @@ def test_only_what_lies_behind_the_recovery_point_is_looked_at() -> None:
         killed(storage).open_log("t", 0, config=SMALL)
 
 
-def test_recovery_rebuilds_what_hangs_on_the_batches() -> None:
+def test_recovery_rebuilds_indexes_and_epochs() -> None:
     storage = MemoryStorage()
     log = manage(storage).open_log("t", 0, config=SMALL)
     for epoch in range(5):
@@ -319,7 +321,7 @@ def test_recovery_rebuilds_what_hangs_on_the_batches() -> None:
     assert storage.load("t-0/leader-epoch-checkpoint") == b"0\n5\n0 0\n1 20\n2 40\n3 60\n4 80\n"
 
 
-def test_epochs_of_what_was_cut_are_forgotten() -> None:
+def test_leader_epochs_of_cut_records_are_forgotten() -> None:
     storage = MemoryStorage()
     log = manage(storage).open_log("t", 0, config=SMALL)
     for epoch in range(3):
@@ -332,7 +334,7 @@ def test_epochs_of_what_was_cut_are_forgotten() -> None:
     assert killed(storage).open_log("t", 0, config=SMALL).epochs.entries() == [(0, 0), (1, 1)]
 
 
-def test_a_broken_epoch_checkpoint_is_made_anew() -> None:
+def test_a_broken_epoch_checkpoint_is_rebuilt() -> None:
     storage, _ = written()
     storage.files["t-0/leader-epoch-checkpoint"] = bytearray(b"nonsense")
     with structlog.testing.capture_logs() as told:
@@ -341,7 +343,7 @@ def test_a_broken_epoch_checkpoint_is_made_anew() -> None:
     assert [line["event"] for line in told] == ["a checkpoint is ignored: it cannot be read"]
 
 
-def test_leftovers_of_interrupted_changes_are_put_right() -> None:
+def test_leftovers_of_interrupted_changes_are_cleaned_up() -> None:
     storage, content = written(100)
     names = sorted(entry.name for entry in storage.entries("t-0"))
     second = next(name for name in names if name.endswith(".log") and name != LOG[4:])
@@ -376,7 +378,7 @@ def test_an_interrupted_swap_is_finished() -> None:
     assert [value for _, value in everything(log)] == content
 
 
-def test_offsets_are_not_given_out_twice_when_the_tail_is_lost() -> None:
+def test_offsets_are_not_assigned_twice_when_the_tail_is_lost() -> None:
     storage = MemoryStorage()
     manager = manage(storage)
     log = manager.open_log("t", 0, config=SMALL)
@@ -407,7 +409,7 @@ def test_a_clean_stop_needs_no_recovery_and_a_bad_index_is_rebuilt() -> None:
         manager.close()
 
 
-def test_a_clean_log_cut_short_behind_our_back_is_damaged() -> None:
+def test_a_log_cut_short_after_a_clean_stop_is_damaged() -> None:
     storage = MemoryStorage()
     manager = manage(storage)
     list(fill(manager.open_log("t", 0), 3))
@@ -454,7 +456,7 @@ def test_a_crc_that_hides_broken_records_is_seen_at_reading() -> None:
     assert killed(storage).open_log("t", 0).end_offset == 1
 
 
-def test_a_long_recovery_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_recovery_logs_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     storage, _ = written(100)
     monkeypatch.setattr(loader, "LONG_BYTES", 4500)
     with capture_logs() as told:
@@ -497,7 +499,7 @@ def test_a_batch_that_a_clean_stop_left_whole_is_never_cut(left: int, indexed: b
         assert bytes(storage.files[LOG]) == before
 
 
-def test_nor_is_one_whose_last_byte_is_another() -> None:
+def test_a_batch_with_a_changed_last_byte_after_a_clean_stop_is_not_cut() -> None:
     storage, positions = clean()
     storage.files[LOG][-5] ^= 1
     for kill in (False, True, False):
@@ -509,7 +511,7 @@ def test_nor_is_one_whose_last_byte_is_another() -> None:
     assert len(storage.files[LOG]) == positions[3]
 
 
-def test_nor_the_last_batch_before_an_empty_segment() -> None:
+def test_the_last_batch_before_an_empty_segment_is_not_cut_after_a_clean_stop() -> None:
     storage = MemoryStorage()
     manager = manage(storage)
     log = manager.open_log("t", 0, config=SMALL)
@@ -548,7 +550,7 @@ def test_a_replay_that_finds_no_batch_takes_the_log_offline() -> None:
 
 @pytest.mark.parametrize("was_clean", [True, False])
 @pytest.mark.parametrize("left", [0, 1, 2, None])
-def test_synced_records_that_are_gone_are_told_of_once(left: int | None, was_clean: bool) -> None:
+def test_lost_synced_records_are_reported_once(left: int | None, was_clean: bool) -> None:
     storage, positions = clean()
     for name in [name for name in storage.files if name.endswith("index")]:
         del storage.files[name]
@@ -573,7 +575,7 @@ def test_synced_records_that_are_gone_are_told_of_once(left: int | None, was_cle
     assert told == []
 
 
-def test_a_topic_made_anew_is_not_measured_by_the_old_one() -> None:
+def test_a_topic_created_again_is_not_compared_with_the_old_recovery_point() -> None:
     storage, _ = clean(50)
     manager = manage(storage)
     log = manager.open_log("t", 0, config=SMALL)

@@ -18,7 +18,7 @@ def offset_index(pairs: list[tuple[int, int]]) -> OffsetIndex:
 
 
 @given(rising, rising)
-def test_the_offset_index_is_kafkas(offsets: list[int], positions: list[int]) -> None:
+def test_the_offset_index_equals_kafkas(offsets: list[int], positions: list[int]) -> None:
     pairs = list(zip(offsets, positions, strict=False))
     data = offset_index(pairs).encode()
     assert data == b"".join(struct.pack(">ii", *pair) for pair in pairs)
@@ -51,13 +51,13 @@ def test_truncate_drops_what_begins_at_or_after() -> None:
     ],
     ids=["length", "same offset", "same position", "negative", "beyond the log", "zeros"],
 )
-def test_insane_offset_indexes(data: bytes) -> None:
+def test_invalid_offset_indexes_are_refused(data: bytes) -> None:
     with pytest.raises(InsaneIndex):
         OffsetIndex.decode(data, 100)
 
 
 @given(st.lists(st.integers(0, 2**62), unique=True, max_size=30).map(sorted), rising)
-def test_the_time_index_is_kafkas(timestamps: list[int], offsets: list[int]) -> None:
+def test_the_time_index_equals_kafkas(timestamps: list[int], offsets: list[int]) -> None:
     pairs = list(zip(timestamps, offsets, strict=False))
     index = TimeIndex()
     for timestamp, offset in pairs:
@@ -68,7 +68,7 @@ def test_the_time_index_is_kafkas(timestamps: list[int], offsets: list[int]) -> 
     assert list(zip(again.timestamps, again.offsets, strict=True)) == pairs
 
 
-def test_only_a_greater_timestamp_is_news() -> None:
+def test_only_a_greater_timestamp_is_added_to_the_time_index() -> None:
     index = TimeIndex()
     for timestamp, offset in [(-1, 0), (5, 1), (5, 2), (4, 3), (6, 4)]:
         index.maybe_append(timestamp, offset)
@@ -82,6 +82,6 @@ def test_only_a_greater_timestamp_is_news() -> None:
 @pytest.mark.parametrize(
     "data", [b"1" * 11, struct.pack(">qiqi", 5, 1, 5, 2), struct.pack(">qiqi", 5, 3, 6, 2), struct.pack(">qi", 1, -1)]
 )
-def test_insane_time_indexes(data: bytes) -> None:
+def test_invalid_time_indexes_are_refused(data: bytes) -> None:
     with pytest.raises(InsaneIndex):
         TimeIndex.decode(data)

@@ -23,14 +23,14 @@ def kafkas(tmp_path: Path) -> LogManager:
     return on_files(tmp_path / "data")
 
 
-def test_a_brokers_directory_opens(kafkas: LogManager) -> None:
+def test_the_data_directory_of_a_kafka_broker_opens(kafkas: LogManager) -> None:
     assert kafkas.folders.on_disk() == [("mixed", 0), ("stamped", 0)]
     log = kafkas.open_log("mixed", 0, config=MIXED)
     assert (log.start_offset, log.end_offset, log.epochs.entries()) == (0, 318, [(0, 0)])
     assert [segment.base_offset for segment in log.segments] == [0, 140, 280, 305]
 
 
-def test_every_codec_and_marker_is_read(kafkas: LogManager) -> None:
+def test_every_codec_and_marker_of_kafka_is_read(kafkas: LogManager) -> None:
     log = kafkas.open_log("mixed", 0, config=MIXED)
     codecs, markers = [], []
     keys = []
@@ -46,7 +46,7 @@ def test_every_codec_and_marker_is_read(kafkas: LogManager) -> None:
     assert markers == [(305, 1), (311, 0), (317, 1)]
 
 
-def test_times_are_found(kafkas: LogManager) -> None:
+def test_records_of_kafkas_segments_are_found_by_time(kafkas: LogManager) -> None:
     log = kafkas.open_log("mixed", 0, config=MIXED)
     for index in (0, 1, 59, 140, 299):
         assert at_once(log.offset_for_timestamp(NOW + index * 500)) == (NOW + index * 500, index, 0)
@@ -58,7 +58,7 @@ def test_times_are_found(kafkas: LogManager) -> None:
     assert at_once(stamped.offset_for_timestamp(first.timestamp_ms + 1)) is None
 
 
-def test_our_indexes_are_kafkas_byte_for_byte(kafkas: LogManager) -> None:
+def test_our_indexes_equal_kafkas_byte_for_byte(kafkas: LogManager) -> None:
     log = kafkas.open_log("mixed", 0, config=MIXED)
     for segment in log.segments:
         name = Path(segment.file.path).name.removesuffix(".log")
@@ -83,7 +83,7 @@ def test_appending_the_same_batches_makes_the_same_files(kafkas: LogManager, tmp
     assert len(list((tmp_path / "ours" / "mixed-0").glob("*.log"))) == 4
 
 
-def test_it_goes_on_from_where_kafka_stopped(kafkas: LogManager) -> None:
+def test_a_log_of_kafka_continues_where_kafka_stopped(kafkas: LogManager) -> None:
     log = kafkas.open_log("mixed", 0, config=MIXED)
     before = everything(log)
     assert log.append(1, batch(b"ours"), wall_ms=NOW).base_offset == 318
@@ -101,7 +101,7 @@ def test_after_a_kill_kafkas_segments_recover(tmp_path: Path) -> None:
     assert (log.end_offset, len(everything(log))) == (318, 318)
 
 
-def test_offsets_partitions_hold_what_is_expected_of_them(tmp_path: Path) -> None:
+def test_kafkas_offsets_partitions_have_the_expected_records(tmp_path: Path) -> None:
     """Only the log files were kept: no index, no checkpoint. Which records they hold is known from Kafka's own tool."""
     shutil.copytree(OFFSETS, tmp_path / "data", ignore=shutil.ignore_patterns("*.jsonl"))
     manager = on_files(tmp_path / "data")

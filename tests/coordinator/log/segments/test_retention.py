@@ -21,20 +21,20 @@ def made(config: LogConfig, *, segments: int = 4, step_ms: int = HOUR) -> Unifie
     return log
 
 
-def test_nothing_goes_without_limits() -> None:
+def test_nothing_is_deleted_without_retention_limits() -> None:
     log = made(FOREVER)
     assert log.enforce_retention(NOW * 2) == 0
     assert log.start_offset == 0
 
 
 @pytest.mark.parametrize(("age_ms", "start"), [(0, 0), (HOUR, 0), (HOUR + 1, 3), (3 * HOUR + 1, 9), (4 * HOUR, 9)])
-def test_by_time(age_ms: int, start: int) -> None:
+def test_segments_are_deleted_by_time(age_ms: int, start: int) -> None:
     log = made(replace(FOREVER, retention_ms=HOUR))
     assert log.enforce_retention(NOW + age_ms) == start // 3
     assert log.start_offset == start
 
 
-def test_an_old_active_segment_goes_too_and_offsets_go_on() -> None:
+def test_an_old_active_segment_is_deleted_and_offsets_continue() -> None:
     log = made(replace(FOREVER, retention_ms=HOUR))
     assert log.enforce_retention(NOW + 10 * HOUR) == 4
     assert (log.start_offset, log.end_offset, log.size_bytes) == (12, 12, 0)
@@ -49,13 +49,13 @@ def test_a_young_segment_keeps_those_behind_it() -> None:
 
 
 @pytest.mark.parametrize(("limit", "left"), [(10_000, 4), (1, 1), (0, 0)])
-def test_by_size_at_the_ends(limit: int, left: int) -> None:
+def test_segments_are_deleted_by_size_down_to_the_limit(limit: int, left: int) -> None:
     log = made(replace(FOREVER, retention_bytes=limit))
     log.enforce_retention(NOW)
     assert log.end_offset - log.start_offset == left * 3
 
 
-def test_by_size_the_log_never_falls_below_its_limit() -> None:
+def test_deletion_by_size_never_goes_below_the_limit() -> None:
     log = made(FOREVER)
     one = log.segments[0].size
     for limit, left in [(4 * one, 4), (4 * one - 1, 4), (3 * one + 1, 4), (3 * one, 3), (2 * one + 1, 3), (one, 1)]:
@@ -64,14 +64,14 @@ def test_by_size_the_log_never_falls_below_its_limit() -> None:
         assert log.size_bytes == left * one
 
 
-def test_compacted_topics_keep_everything() -> None:
+def test_retention_deletes_nothing_of_compacted_topics() -> None:
     log = made(replace(FOREVER, retention_ms=1, retention_bytes=1, cleanup_policy=("compact",)))
     assert log.enforce_retention(NOW + 10 * HOUR) == 0
     log.config = replace(log.config, cleanup_policy=("compact", "delete"))
     assert log.enforce_retention(NOW + 10 * HOUR) == 4
 
 
-def test_what_lies_before_the_start_goes_whatever_the_policy() -> None:
+def test_segments_before_the_log_start_are_deleted_under_every_policy() -> None:
     log = made(replace(FOREVER, cleanup_policy=("compact",)))
     log._raise_start(7)
     assert log.enforce_retention(NOW) == 2
@@ -93,7 +93,7 @@ def test_removed_segments_leave_no_file() -> None:
     assert [name for name in storage.files if name.endswith((".log", ".deleted"))] == [f"t-0/{50:020d}.log"]
 
 
-def test_after_reopening_ages_are_still_known() -> None:
+def test_segment_ages_are_known_after_reopening() -> None:
     storage = MemoryStorage()
     manager = manage(storage)
     log = manager.open_log("t", 0, config=FOREVER)
@@ -106,7 +106,7 @@ def test_after_reopening_ages_are_still_known() -> None:
     assert log.start_offset == 2
 
 
-def test_a_log_that_is_offline_is_left_alone() -> None:
+def test_retention_skips_an_offline_log() -> None:
     log = made(replace(FOREVER, retention_bytes=0))
     log.abandon()
     assert log.enforce_retention(NOW) == 0

@@ -14,12 +14,12 @@ def log() -> UnifiedLog:
     return manage(MemoryStorage()).open_log("t", 0, config=LogConfig(index_interval_bytes=100))
 
 
-def test_an_empty_log_has_no_times(log: UnifiedLog) -> None:
+def test_nothing_is_found_by_time_in_an_empty_log(log: UnifiedLog) -> None:
     assert at_once(log.offset_for_timestamp(0)) is None
     assert at_once(log.offset_of_max_timestamp()) is None
 
 
-def test_the_first_record_at_or_after_a_time(log: UnifiedLog) -> None:
+def test_the_first_record_at_or_after_a_time_is_found(log: UnifiedLog) -> None:
     for timestamp_ms in (100, 200, 150, 300):
         log.append(2, batch(b"a", b"b", timestamp_ms=timestamp_ms), wall_ms=NOW)
     assert at_once(log.offset_for_timestamp(0)) == (100, 0, 2)
@@ -29,7 +29,7 @@ def test_the_first_record_at_or_after_a_time(log: UnifiedLog) -> None:
     assert at_once(log.offset_for_timestamp(301)) is None
 
 
-def test_within_a_batch(log: UnifiedLog) -> None:
+def test_records_are_found_by_time_within_a_batch(log: UnifiedLog) -> None:
     builder = batches.DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 10_000)
     for delta, timestamp in enumerate([100, 300, 200]):
         builder.append(delta, timestamp, None, b"v", [])
@@ -38,7 +38,7 @@ def test_within_a_batch(log: UnifiedLog) -> None:
     assert at_once(log.offset_of_max_timestamp()) == (300, 1, 0)
 
 
-def test_what_lies_before_the_start_is_not_found(log: UnifiedLog) -> None:
+def test_records_before_the_log_start_are_not_found_by_time(log: UnifiedLog) -> None:
     for timestamp_ms in (100, 200, 300):
         log.append(0, batch(b"a", b"b", timestamp_ms=timestamp_ms), wall_ms=NOW)
     log.delete_records_before(3)
@@ -46,7 +46,7 @@ def test_what_lies_before_the_start_is_not_found(log: UnifiedLog) -> None:
     assert at_once(log.offset_for_timestamp(100)) == (200, 3, 0)
 
 
-def test_compressed_and_stamped_batches(log: UnifiedLog) -> None:
+def test_compressed_and_stamped_batches_are_found_by_time(log: UnifiedLog) -> None:
     data = batches.build([(b"k", b"v" * 200)] * 3, timestamp_ms=100, compression=compression.ZSTD)
     log.append(0, data, wall_ms=NOW)
     log.config = LogConfig(message_timestamp_type="LogAppendTime")
@@ -88,7 +88,7 @@ def test_the_greatest_time_is_found_beyond_the_first_entry_of_the_index(log: Uni
 
 
 @pytest.mark.parametrize(("compression", "records", "apart"), [(0, 3, 0), (0, MANY_RECORDS + 1, 1), (4, 3, 1)])
-def test_what_may_take_long_is_looked_through_in_the_thread(compression: int, records: int, apart: int) -> None:
+def test_a_long_search_by_time_runs_in_the_thread(compression: int, records: int, apart: int) -> None:
     log = manage(MemoryStorage()).open_log("t", 0)
     pairs = [(None, b"x")] * records
     log.append(0, batches.build(pairs, timestamp_ms=NOW, compression=compression), wall_ms=NOW)

@@ -35,7 +35,7 @@ def test_files_beyond_the_bound_are_closed_and_opened_again_when_they_are_used(t
     assert len(counted) == open_now(files) == 0
 
 
-def test_one_that_is_used_all_the_time_stays(tmp_path: Path) -> None:
+def test_a_file_that_is_always_used_stays_open(tmp_path: Path) -> None:
     _, files = make(tmp_path, 50, 5)
     often = files[0]
     for file in files[1:]:
@@ -45,7 +45,7 @@ def test_one_that_is_used_all_the_time_stays(tmp_path: Path) -> None:
         assert often._descriptor == before
 
 
-def test_other_threads_put_nothing_away(tmp_path: Path) -> None:
+def test_other_threads_close_no_files(tmp_path: Path) -> None:
     counted, files = make(tmp_path, 5, 2)
 
     def use() -> None:
@@ -62,7 +62,7 @@ def test_other_threads_put_nothing_away(tmp_path: Path) -> None:
     assert len(counted) == open_now(files) <= 3
 
 
-def test_one_that_was_put_away_and_removed_is_not_made_anew(tmp_path: Path) -> None:
+def test_a_closed_and_removed_file_is_not_created_again(tmp_path: Path) -> None:
     _, files = make(tmp_path, 2, 1)
     files[0].pwrite(b"x", 0)
     files[0].used = False
@@ -84,7 +84,7 @@ def test_files_whose_names_will_change_stay_open(tmp_path: Path) -> None:
     assert open_now(files) == 5
 
 
-def test_one_that_is_being_synced_stays_open(tmp_path: Path) -> None:
+def test_a_file_that_is_being_synced_stays_open(tmp_path: Path) -> None:
     _, files = make(tmp_path, 2, 1)
     files[0].pwrite(b"x", 0)
     files[0].used = False

@@ -53,7 +53,7 @@ def test_a_closed_file_opens_again(storage: Storage) -> None:
     assert file.size() == 3
 
 
-def test_small_files_are_replaced_whole(storage: Storage) -> None:
+def test_small_files_are_replaced_as_a_whole(storage: Storage) -> None:
     assert storage.load("x/small") is None
     storage.make_directory("x")
     storage.save("x/small", b"one")
@@ -62,7 +62,7 @@ def test_small_files_are_replaced_whole(storage: Storage) -> None:
     assert [entry.name for entry in storage.entries("x")] == ["small"]
 
 
-def test_directories(storage: Storage) -> None:
+def test_directories_are_made_listed_and_removed(storage: Storage) -> None:
     storage.make_directory("a/b")
     storage.make_directory("a/b")
     storage.save("a/b/f", b"12345")
@@ -78,7 +78,7 @@ def test_directories(storage: Storage) -> None:
     assert storage.entries("") == []
 
 
-def test_missing_names(storage: Storage) -> None:
+def test_missing_files_are_reported_as_not_found(storage: Storage) -> None:
     storage.remove("nothing")
     with pytest.raises(FileNotFoundError):
         storage.entries("nothing")
@@ -94,7 +94,7 @@ def test_renaming_a_file_replaces_the_other(storage: Storage) -> None:
     assert storage.load("a") is None
 
 
-def test_one_holder_at_a_time(storage: Storage) -> None:
+def test_a_storage_has_one_lock_holder_at_a_time(storage: Storage) -> None:
     lock = storage.lock()
     with pytest.raises(DirectoryLocked) as refused:
         storage.lock()
@@ -106,7 +106,7 @@ def test_one_holder_at_a_time(storage: Storage) -> None:
 # -- files only
 
 
-def test_another_process_is_told_who_holds_the_directory(tmp_path: Path) -> None:
+def test_another_process_gets_an_error_that_names_the_lock_holder(tmp_path: Path) -> None:
     script = (
         "import sys\n"
         "from muster.coordinator.log import FileStorage, DirectoryLocked\n"
@@ -180,7 +180,7 @@ def test_a_file_closed_during_a_sync_keeps_its_descriptor_until_then(
     file.close()
 
 
-def test_a_short_write_goes_on_where_it_broke_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.pwrite
 
     def short(descriptor: int, data: bytes, position: int) -> int:
@@ -200,7 +200,7 @@ def test_a_write_that_writes_nothing_fails(tmp_path: Path, monkeypatch: pytest.M
         FileStorage(tmp_path).file("f").pwrite(b"x", 0)
 
 
-def test_where_the_drive_keeps_a_cache_it_is_asked_for_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_sync_is_used_where_the_drive_has_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(files, "_FULL_SYNC", 51)  # macOS's F_FULLFSYNC
     monkeypatch.setattr(files.fcntl, "fcntl", lambda _, command: asked.append(command))
@@ -210,7 +210,7 @@ def test_where_the_drive_keeps_a_cache_it_is_asked_for_more(tmp_path: Path, monk
     assert asked == [51]
 
 
-def test_allocated_room_reads_as_zeros(tmp_path: Path) -> None:
+def test_allocated_space_reads_as_zeros(tmp_path: Path) -> None:
     file = FileStorage(tmp_path).file("f")
     file.allocate(1000)
     file.pwrite(b"abc", 0)
@@ -222,7 +222,7 @@ PATHS = st.sampled_from(["a", "a/b", "a/b/c", "ab", "ab/c", "b"])
 
 
 @given(st.lists(st.tuples(st.sampled_from(["make", "save", "remove", "tree", "rename"]), PATHS, PATHS), max_size=40))
-def test_memory_finds_what_is_in_a_directory_as_a_look_at_all_paths_would(steps: list[tuple[str, str, str]]) -> None:
+def test_memory_storage_lists_directories_as_a_search_of_all_paths_would(steps: list[tuple[str, str, str]]) -> None:
     storage = MemoryStorage()
     for what, path, other in steps:
         if what == "make":

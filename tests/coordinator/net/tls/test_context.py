@@ -32,7 +32,7 @@ def built(**changes: Any) -> TlsContext:
         (("TLSv1.1", "TLSv1.2"), (V12, V12)),
     ],
 )
-def test_versions(enabled: tuple[str, ...], versions: tuple[ssl.TLSVersion, ...]) -> None:
+def test_the_enabled_tls_versions_are_used(enabled: tuple[str, ...], versions: tuple[ssl.TLSVersion, ...]) -> None:
     made = built(ssl_enabled_protocols=enabled)
     assert (made.context.minimum_version, made.context.maximum_version) == versions
     assert bool(made.notes) == ("TLSv1.1" in enabled)
@@ -47,7 +47,9 @@ def test_versions(enabled: tuple[str, ...], versions: tuple[ssl.TLSVersion, ...]
         (TLS_1_3, (V13, V13), 0),
     ],
 )
-def test_suites(suites: tuple[str, ...], versions: tuple[ssl.TLSVersion, ...], notes: int) -> None:
+def test_the_enabled_cipher_suites_are_used(
+    suites: tuple[str, ...], versions: tuple[ssl.TLSVersion, ...], notes: int
+) -> None:
     made = built(ssl_cipher_suites=suites)
     assert (made.context.minimum_version, made.context.maximum_version) == versions
     assert len(made.notes) == notes
@@ -56,13 +58,13 @@ def test_suites(suites: tuple[str, ...], versions: tuple[ssl.TLSVersion, ...], n
         assert older == {"ECDHE-ECDSA-AES128-GCM-SHA256"}
 
 
-def test_a_part_of_the_suites_of_tls_1_3_is_kept_to_or_said() -> None:
+def test_a_partial_list_of_tls_1_3_suites_is_used_or_reported() -> None:
     made = built(ssl_cipher_suites=TLS_1_3[:1])
     names = {one["name"] for one in made.context.get_ciphers() if one["protocol"] == "TLSv1.3"}
     assert made.notes or names == set(TLS_1_3[:1])
 
 
-def test_names_are_those_that_openssl_tells() -> None:
+def test_suite_names_equal_those_of_openssl() -> None:
     if shutil.which("openssl") is None:
         pytest.skip("no openssl")
     told = subprocess.run(["openssl", "ciphers", "-stdname", "ALL:eNULL"], capture_output=True, text=True, check=True)
@@ -81,7 +83,7 @@ def test_names_are_those_that_openssl_tells() -> None:
     ]
 
 
-def test_clients_certificates() -> None:
+def test_each_mode_of_client_certificates_is_set() -> None:
     modes = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
     assert {auth: built(ssl_client_auth=auth).context.verify_mode for auth in modes} == modes
     assert built(ssl_client_auth="required").notes, "the system's authorities are trusted"

@@ -114,7 +114,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Any], None]:
     return runs
 
 
-def test_requests_and_answers_go_through(certificate: Path, run: Callable[[Any], None]) -> None:
+def test_requests_and_answers_pass_through_tls(certificate: Path, run: Callable[[Any], None]) -> None:
     async def main() -> None:
         async with serving(certificate) as served:
             reader, writer = await served.connect()
@@ -134,7 +134,7 @@ def test_requests_and_answers_go_through(certificate: Path, run: Callable[[Any],
     run(main())
 
 
-def test_what_waits_in_the_socket_is_seen_before_it_is_read(certificate: Path, run: Callable[[Any], None]) -> None:
+def test_bytes_in_the_socket_are_seen_before_they_are_read(certificate: Path, run: Callable[[Any], None]) -> None:
     """`clock.read_first`: no bytes lie between the socket and the connection while it reads."""
 
     async def main() -> None:
@@ -160,7 +160,9 @@ def test_what_waits_in_the_socket_is_seen_before_it_is_read(certificate: Path, r
     run(main())
 
 
-def test_a_client_that_goes_at_once_disturbs_nobody_who_looks(certificate: Path, run: Callable[[Any], None]) -> None:
+def test_a_client_that_disconnects_at_once_does_not_disturb_timers(
+    certificate: Path, run: Callable[[Any], None]
+) -> None:
     """Its socket is gone a turn of the loop before the connection is told: a fault there would stop all timers."""
 
     async def main() -> None:
@@ -190,7 +192,7 @@ def test_a_client_that_goes_at_once_disturbs_nobody_who_looks(certificate: Path,
     run(main())
 
 
-def test_reading_pauses_and_goes_on(certificate: Path, run: Callable[[Any], None]) -> None:
+def test_reading_over_tls_pauses_and_continues(certificate: Path, run: Callable[[Any], None]) -> None:
     async def main() -> None:
         async with serving(certificate) as served:
             reader, writer = await served.connect()
@@ -242,7 +244,7 @@ def test_beyond_max_connections_the_handshake_waits(certificate: Path, run: Call
     run(main())
 
 
-def test_a_client_that_speaks_no_tls_or_nothing_is_let_go(
+def test_a_client_without_tls_or_that_sends_nothing_is_closed(
     certificate: Path, run: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handshake, "HANDSHAKE_S", 0.2)
@@ -268,7 +270,7 @@ def test_a_client_that_speaks_no_tls_or_nothing_is_let_go(
 
 
 @pytest.mark.parametrize("end", ["close", "abort"])
-def test_the_end_of_the_listener_ends_handshakes(certificate: Path, run: Callable[[Any], None], end: str) -> None:
+def test_closing_the_listener_ends_handshakes(certificate: Path, run: Callable[[Any], None], end: str) -> None:
     async def main() -> None:
         async with serving(certificate, max_connections=1) as served:
             reader, first = await served.plain()
@@ -290,7 +292,7 @@ def test_the_end_of_the_listener_ends_handshakes(certificate: Path, run: Callabl
     run(main())
 
 
-def test_an_end_of_the_listener_at_any_moment_leaves_nothing_half_open(
+def test_closing_the_listener_at_any_moment_leaves_nothing_half_open(
     certificate: Path, run: Callable[[Any], None]
 ) -> None:
     async def main() -> None:
@@ -314,7 +316,7 @@ def test_an_end_of_the_listener_at_any_moment_leaves_nothing_half_open(
     run(main())
 
 
-def test_a_client_is_told_why_its_handshake_fails(certificate: Path, run: Callable[[Any], None]) -> None:
+def test_a_client_gets_the_reason_of_a_failed_handshake(certificate: Path, run: Callable[[Any], None]) -> None:
     """Otherwise it would try again and again."""
 
     async def main() -> None:
@@ -335,7 +337,7 @@ def test_a_client_is_told_why_its_handshake_fails(certificate: Path, run: Callab
     run(main())
 
 
-def test_of_too_many_handshakes_the_oldest_is_given_up(
+def test_the_oldest_of_too_many_handshakes_is_ended(
     certificate: Path, run: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So a crowd of clients that never finish one keeps nobody out."""
@@ -359,7 +361,7 @@ def test_of_too_many_handshakes_the_oldest_is_given_up(
     run(main())
 
 
-def test_only_so_many_handshakes_begin_in_one_turn_of_the_loop(run: Callable[[Any], None]) -> None:
+def test_a_bounded_number_of_handshakes_begins_in_one_iteration(run: Callable[[Any], None]) -> None:
     async def main() -> None:
         loop, handshakes = asyncio.get_running_loop(), handshake.Handshakes()
         turn = 0
@@ -403,7 +405,7 @@ async def held_back(served: Served) -> tuple[asyncio.StreamReader, asyncio.Strea
     return reader, writer, outgoing.read(), (incoming, tls)
 
 
-def test_handshakes_that_end_together_do_so_in_several_turns_of_the_loop(
+def test_handshakes_that_end_together_are_spread_over_iterations(
     certificate: Path, run: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand clients that held back their last bytes and sent them together held the loop for 0.4 s."""
@@ -449,7 +451,7 @@ def test_handshakes_that_end_together_do_so_in_several_turns_of_the_loop(
     run(main())
 
 
-def test_a_client_that_goes_while_its_handshake_waits_disturbs_no_other(
+def test_a_client_that_leaves_in_a_waiting_handshake_disturbs_no_other(
     certificate: Path, run: Callable[[Any], None]
 ) -> None:
     async def main() -> None:

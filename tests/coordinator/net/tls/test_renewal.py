@@ -38,20 +38,20 @@ def renewed(tls: ListenerTls, settings: TlsSettings | None = None) -> list[str]:
     return [line["event"] for line in logs]
 
 
-def test_nothing_is_read_when_nothing_changed(tls: ListenerTls) -> None:
+def test_unchanged_certificates_are_not_read_again(tls: ListenerTls) -> None:
     before = tls.now
     assert renewed(tls) == []
     assert tls.now is before
 
 
-def test_a_new_file_counts(tls: ListenerTls, path: Path) -> None:
+def test_a_new_certificate_file_is_used(tls: ListenerTls, path: Path) -> None:
     AUTHORITY.signed("CN=two").pem(path)
     assert renewed(tls) == ["certificates were read anew"]
     assert subject(tls.now.certificate) == "CN=two"
     assert renewed(tls) == []
 
 
-def test_a_link_that_leads_elsewhere_is_a_new_file(tls: ListenerTls, path: Path) -> None:
+def test_a_changed_link_counts_as_a_new_certificate_file(tls: ListenerTls, path: Path) -> None:
     other = path.with_name("other")
     AUTHORITY.signed("CN=two").pem(other)
     stat = path.stat()
@@ -62,7 +62,7 @@ def test_a_link_that_leads_elsewhere_is_a_new_file(tls: ListenerTls, path: Path)
 
 
 @pytest.mark.parametrize("bad", ["empty", "gone", "half"])
-def test_bad_ones_are_told_once_and_the_old_are_kept(tls: ListenerTls, path: Path, bad: str) -> None:
+def test_bad_certificates_are_reported_once_and_the_old_ones_stay(tls: ListenerTls, path: Path, bad: str) -> None:
     before = tls.now
     text = path.read_text()
     if bad == "gone":
@@ -76,13 +76,13 @@ def test_bad_ones_are_told_once_and_the_old_are_kept(tls: ListenerTls, path: Pat
     assert renewed(tls) == ["certificates were read anew"]
 
 
-def test_new_settings_count(tls: ListenerTls) -> None:
+def test_new_tls_settings_are_used(tls: ListenerTls) -> None:
     assert renewed(tls, TlsSettings(**KEYTOOL)) == ["certificates were read anew"]
     assert subject(tls.now.certificate) == "CN=localhost,O=Muster"
     assert renewed(tls) == []
 
 
-def test_what_a_client_may_not_set(tls: ListenerTls, path: Path) -> None:
+def test_changes_of_tls_settings_that_kafka_refuses_are_refused(tls: ListenerTls, path: Path) -> None:
     """As Kafka's SslFactory."""
     now = TlsSettings(ssl_keystore_type="PEM", ssl_keystore_location=str(path))
     tls.check(now)

@@ -45,7 +45,7 @@ def pem_file(server: Pair, path: Path, **changes: Any) -> TlsSettings:
     return settings(ssl_keystore_type="PEM", ssl_keystore_location=server.pem(path), **changes)
 
 
-def test_pem_of_a_file_and_inline(server: Pair, tmp_path: Path) -> None:
+def test_pem_stores_are_read_from_a_file_and_inline(server: Pair, tmp_path: Path) -> None:
     in_file = key_pair(pem_file(server, tmp_path / "k.pem"))
     inline = settings(
         ssl_keystore_type="PEM", ssl_keystore_key=server.key_pem(), ssl_keystore_certificate_chain=server.chain_pem
@@ -55,7 +55,7 @@ def test_pem_of_a_file_and_inline(server: Pair, tmp_path: Path) -> None:
     assert build(inline).certificate == in_file.chain[0]
 
 
-def test_pem_on_one_line_and_with_text_before_it_as_kafka_takes_it(server: Pair) -> None:
+def test_pem_on_one_line_or_with_leading_text_is_read(server: Pair) -> None:
     spaced = settings(
         ssl_keystore_type="PEM",
         ssl_keystore_key="Bag Attributes: <none>\n" + server.key_pem().replace("\n", " "),
@@ -65,7 +65,7 @@ def test_pem_on_one_line_and_with_text_before_it_as_kafka_takes_it(server: Pair)
     build(spaced)
 
 
-def test_an_encrypted_key(server: Pair) -> None:
+def test_an_encrypted_key_needs_its_password(server: Pair) -> None:
     given = settings(
         ssl_keystore_type="PEM",
         ssl_keystore_key=server.key_pem("a secret"),
@@ -79,7 +79,7 @@ def test_an_encrypted_key(server: Pair) -> None:
         build(replace(given, ssl_key_password="another"))
 
 
-def test_an_encrypted_key_as_openssl_wrote_it_before_pkcs8(server: Pair) -> None:
+def test_an_encrypted_key_in_openssls_old_form_is_read(server: Pair) -> None:
     """With the headers Proc-Type and DEK-Info, as of `openssl ec -aes256`: it was said that there is no key."""
     secret = BestAvailableEncryption(b"a secret")
     key = server.key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, secret).decode()
@@ -94,7 +94,7 @@ def test_an_encrypted_key_as_openssl_wrote_it_before_pkcs8(server: Pair) -> None
 
 
 @pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
-def test_pkcs12_also_where_jks_is_said(server: Pair, tmp_path: Path, kind: str) -> None:
+def test_a_pkcs12_store_is_read_also_if_jks_is_configured(server: Pair, tmp_path: Path, kind: str) -> None:
     given = settings(
         ssl_keystore_type=kind,
         ssl_keystore_location=server.pkcs12(tmp_path / "k.p12", "secret"),
@@ -105,7 +105,7 @@ def test_pkcs12_also_where_jks_is_said(server: Pair, tmp_path: Path, kind: str) 
 
 
 @pytest.mark.parametrize("name", ["key.p12", "old.p12"])
-def test_pkcs12_of_keytool_and_with_old_ciphers(name: str) -> None:
+def test_pkcs12_stores_of_keytool_and_with_old_ciphers_are_read(name: str) -> None:
     given = settings(
         ssl_keystore_type="PKCS12", ssl_keystore_location=str(STORES / name), ssl_keystore_password="store-secret"
     )
@@ -113,12 +113,12 @@ def test_pkcs12_of_keytool_and_with_old_ciphers(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
-def test_jks_of_keytool_also_where_pkcs12_is_said(kind: str) -> None:
+def test_a_jks_store_is_read_also_if_pkcs12_is_configured(kind: str) -> None:
     assert build(settings(ssl_keystore_type=kind, **KEYTOOL)).certificate == SERVER
 
 
 @pytest.mark.parametrize("name", ["trust.jks", "trust.p12"])
-def test_trust_stores_of_keytool(name: str) -> None:
+def test_trust_stores_of_keytool_are_read(name: str) -> None:
     given = settings(ssl_truststore_location=str(STORES / name), ssl_truststore_password="trust-secret")
     assert trusted(given) == (SERVER,)
 
@@ -127,7 +127,7 @@ def test_a_jks_trust_store_needs_no_password() -> None:
     assert trusted(settings(ssl_truststore_location=str(STORES / "trust.jks"))) == (SERVER,)
 
 
-def test_of_a_key_in_a_trust_store_only_its_own_certificate_is_trusted(server: Pair, tmp_path: Path) -> None:
+def test_only_the_own_certificate_of_a_key_in_a_trust_store_is_trusted(server: Pair, tmp_path: Path) -> None:
     (one,) = (
         trusted(
             settings(ssl_truststore_location=server.pkcs12(tmp_path / "k", "secret"), ssl_truststore_password="secret")
@@ -138,11 +138,11 @@ def test_of_a_key_in_a_trust_store_only_its_own_certificate_is_trusted(server: P
     assert trusted(settings(ssl_truststore_location=KEYTOOL["ssl_keystore_location"])) == (SERVER,)
 
 
-def test_without_a_trust_store_it_is_the_systems() -> None:
+def test_the_systems_authorities_are_trusted_without_a_trust_store() -> None:
     assert trusted(settings()) is None
 
 
-def test_pem_certificates_that_are_trusted(authority: Authority, tmp_path: Path) -> None:
+def test_trusted_pem_certificates_are_read(authority: Authority, tmp_path: Path) -> None:
     path = tmp_path / "ca.pem"
     path.write_text(authority.pem * 2)
     in_file = trusted(settings(ssl_truststore_type="PEM", ssl_truststore_location=str(path)))
@@ -186,7 +186,9 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "sentence"), MISTAKES)
-def test_mistakes(given: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_mistake_in_a_store_has_its_message(
+    given: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(STORES)
     with pytest.raises(TlsError) as caught:
         build(settings(**given))
@@ -196,7 +198,7 @@ def test_mistakes(given: dict[str, Any], sentence: str, monkeypatch: pytest.Monk
     assert "secret" not in said, "no password is in a message"
 
 
-def test_a_key_of_another_certificate(authority: Authority, server: Pair) -> None:
+def test_a_key_that_does_not_fit_the_certificate_is_refused(authority: Authority, server: Pair) -> None:
     other = authority.signed("CN=other")
     with pytest.raises(TlsError, match="is not that of its first certificate"):
         build(settings(ssl_keystore_type="PEM", ssl_keystore_key=other.key_pem(), ssl_keystore_certificate_chain=server.chain_pem))  # fmt: skip

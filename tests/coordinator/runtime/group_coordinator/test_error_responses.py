@@ -38,13 +38,13 @@ NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 @pytest.mark.parametrize(
     "request_", [JoinGroupRequest(), SyncGroupRequest(), HeartbeatRequest(), OffsetDeleteRequest()]
 )
-def test_an_empty_group_id_comes_before_the_coordinator_but_after_permission(request_: Message) -> None:
+def test_an_empty_group_id_is_refused_before_the_coordinator_but_after_permission(request_: Message) -> None:
     for code in (14, 15, 16):
         assert refuse(request_, code).error_code == ErrorCode.INVALID_GROUP_ID  # type: ignore[attr-defined]
     assert refuse(request_, 30).error_code == 30  # type: ignore[attr-defined]
 
 
-def test_a_join_refused_for_its_group_id_hears_its_member_id() -> None:
+def test_a_join_refused_for_its_group_id_has_its_member_id() -> None:
     assert refuse(JoinGroupRequest("", member_id="m"), 16) == JoinGroupResponse(
         error_code=24, protocol_name=None, member_id="m"
     )
@@ -63,7 +63,7 @@ def test_a_commit_is_refused_by_row() -> None:
     )
 
 
-def test_a_fetch_is_refused_by_group_with_rows_for_those_who_look_only_there() -> None:
+def test_an_offset_fetch_is_refused_by_group_and_by_row() -> None:
     asked = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[2])])
     refused = refuse(OffsetFetchRequest(groups=[asked, OffsetFetchRequestGroup("h", topics=None)]), 16)
     assert isinstance(refused, OffsetFetchResponse)
@@ -71,7 +71,7 @@ def test_a_fetch_is_refused_by_group_with_rows_for_those_who_look_only_there() -
     assert [row.error_code for row in refused.groups[0].topics[0].partitions] == [16]
 
 
-def test_what_no_group_is_asked_cannot_be_refused() -> None:
+def test_a_request_that_is_not_for_groups_has_no_group_refusal() -> None:
     with pytest.raises(KeyError):
         refuse(MetadataRequest(), 16)
 
@@ -111,5 +111,5 @@ def _fetched(error: int, *rows: tuple[int, int, int, str, int]) -> OffsetFetchRe
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
-def test_an_answer_whose_records_were_not_written(response: Message, with_errored: Message) -> None:
+def test_an_answer_whose_records_were_not_written_becomes_an_error(response: Message, with_errored: Message) -> None:
     assert with_error(response, NOT_COORDINATOR) == with_errored

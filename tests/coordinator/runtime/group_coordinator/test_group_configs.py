@@ -40,7 +40,7 @@ async def beat(client: Client, member: str, epoch: int = 0, group_id: str = "g")
     return await client.ask(request)
 
 
-async def test_a_group_heeds_its_configs_at_once_and_after_a_restart(tmp_path: Path) -> None:
+async def test_group_configs_apply_at_once_and_after_a_restart(tmp_path: Path) -> None:
     async with running(data_dir=tmp_path, topics=["t:2"]) as server, connected(server) as client:
         assert (await beat(client, "m")).heartbeat_interval_ms == 5_000
         assert not await alter(client, GROUP, "g", consumer_heartbeat_interval_ms="7000")
@@ -61,7 +61,7 @@ async def test_a_group_heeds_its_configs_at_once_and_after_a_restart(tmp_path: P
         assert (await beat(client, "m", 2)).heartbeat_interval_ms == 5_500
 
 
-async def test_the_brokers_own_interval_counts_for_groups_without_one(tmp_path: Path) -> None:
+async def test_the_brokers_interval_applies_to_groups_without_their_own(tmp_path: Path) -> None:
     name = "group.consumer.assignment.interval.ms"
     async with running({name: "15000"}, data_dir=tmp_path, topics=["t:2"]) as server, connected(server) as client:
         assert (await beat(client, "m")).member_epoch == 2
@@ -75,7 +75,7 @@ async def test_the_brokers_own_interval_counts_for_groups_without_one(tmp_path: 
         assert (await beat(client, "n", group_id="h")).member_epoch == 3
 
 
-def test_what_is_set_is_brought_within_the_bounds() -> None:
+def test_group_configs_are_limited_to_the_brokers_bounds() -> None:
     configs = {
         BEAT: "1",
         INTERVAL: "99999",
@@ -88,7 +88,7 @@ def test_what_is_set_is_brought_within_the_bounds() -> None:
     assert resource_configs.effective_group({BEAT: "5001"}, Live().value) == ({BEAT: 5_001}, [])
 
 
-async def test_a_broker_may_be_told_to_leave_the_protocol_alone() -> None:
+async def test_the_consumer_protocol_can_be_switched_off() -> None:
     name = "group.coordinator.rebalance.protocols"
     async with running({name: "classic,streams"}, topics=["t:2"]) as server, connected(server) as client:
         assert (await beat(client, "m")).error_code == ErrorCode.UNSUPPORTED_VERSION

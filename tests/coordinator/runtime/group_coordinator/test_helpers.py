@@ -33,7 +33,7 @@ def command(answers: list[Any]) -> ConsumerHeartbeatCommand:
     return ConsumerHeartbeatCommand(ConsumerGroupHeartbeatRequest("g", "A"), answers.append, Client("c", "/host"))
 
 
-def test_a_classic_group_is_read_and_the_core_is_told() -> None:
+def test_a_classic_group_is_decoded_offloaded_and_the_core_is_notified() -> None:
     told: list[Any] = []
     read: Any = helpers(JobQueue(ManualClock()), told.append).read
     beat = command([])
@@ -42,7 +42,7 @@ def test_a_classic_group_is_read_and_the_core_is_told() -> None:
     assert told == [UpgradePrepared(beat, "what was read"), UpgradePrepared(beat, None)]
 
 
-def test_what_is_put_off_is_told_in_the_next_turn() -> None:
+def test_a_delayed_notification_reaches_the_core_in_the_next_iteration() -> None:
     told: list[Any] = []
     clock = ManualClock()
     assert helpers(JobQueue(clock), told.append).later is None
@@ -54,7 +54,7 @@ def test_what_is_put_off_is_told_in_the_next_turn() -> None:
     assert told == [due]
 
 
-def test_who_waits_for_a_group_that_is_read_is_answered_when_the_shard_resigns() -> None:
+def test_a_request_that_waits_for_offloaded_work_is_answered_when_the_shard_resigns() -> None:
     answers: list[Any] = []
     shard = GroupShard(
         0, partial(GroupCore, GroupSettings()), lambda: None, ManualClock(), NO_TOPICS  # type: ignore[arg-type, return-value]  # it is not opened
@@ -74,13 +74,13 @@ def searched(patterns: Sequence[str], names: Sequence[str], seen: Any = None) ->
     return found.topics
 
 
-def test_the_topics_of_patterns_are_found_as_far_as_the_client_may_see_them() -> None:
+def test_a_pattern_search_finds_only_topics_that_the_client_may_describe() -> None:
     names = ["a1", "a2", "b1"]
     assert searched(["a.", "("], names) == {"a.": ["a1", "a2"], "(": []}
     assert searched(["(?P<n>.)1"], names, lambda some: {*some} - {"a1"}) == {"(?P<n>.)1": ["b1"]}
 
 
-def test_a_pattern_that_takes_too_long_takes_nothing_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_too_expensive_pattern_is_left_out_and_the_others_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.coordinator.runtime.group_coordinator.background_work.Budget", partial(Budget, 40_000))
     dear = ".*a.{90}"
     with capture_logs() as logs:

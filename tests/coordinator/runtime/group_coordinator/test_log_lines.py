@@ -21,7 +21,7 @@ def tell(kind: str, **facts: object) -> list[Line]:
     return [dict(line) for line in lines]
 
 
-def test_a_rebalance_is_told_with_its_cause_and_its_duration() -> None:
+def test_the_log_line_of_a_rebalance_has_its_cause_and_duration() -> None:
     trigger = Trigger("m", None, "c", "/1.2.3.4", "a reason")
     assert tell(events.REBALANCE_STARTED, cause=events.NEW_MEMBER, trigger=trigger, generation=4, members=2,
                 state="Stable") == [
@@ -34,19 +34,19 @@ def test_a_rebalance_is_told_with_its_cause_and_its_duration() -> None:
     ]  # fmt: skip
 
 
-def test_a_rebalance_that_nobody_triggered_names_nobody() -> None:
+def test_the_log_line_of_a_rebalance_without_a_trigger_names_nobody() -> None:
     line = tell(events.REBALANCE_STARTED, cause=events.OVER_CAPACITY, trigger=None, generation=4, members=2)[0]
     assert "trigger" not in line
 
 
-def test_a_group_that_is_empty_or_gone_is_told() -> None:
+def test_an_emptied_or_deleted_group_has_a_log_line() -> None:
     assert tell(events.GROUP_EMPTIED, generation=6, took_ms=7) == [
         {"event": "a group has no members left", "log_level": "info", "group": "g", "generation": 6, "took_ms": 7}
     ]
     assert tell(events.GROUP_DELETED) == [{"event": "a group was deleted", "log_level": "info", "group": "g"}]
 
 
-def test_who_was_put_out_is_told() -> None:
+def test_a_removed_member_has_a_log_line() -> None:
     who = {"group": "g", "member": "m", "client_id": "c", "host": "/1.2.3.4", "log_level": "info"}
     assert tell(events.MEMBER_EXPIRED, member=MEMBER) == [
         {"event": "a member was removed", "cause": "a member sent no heartbeat for its session timeout",
@@ -58,7 +58,7 @@ def test_who_was_put_out_is_told() -> None:
     assert [(line["log_level"], line["replaced"], line["instance"]) for line in fenced] == [("info", "old", "i")]
 
 
-def test_members_that_come_and_go_are_told_only_to_those_who_ask() -> None:
+def test_members_that_join_and_leave_are_logged_at_debug_level() -> None:
     joined = tell(events.MEMBER_JOINED, member=MEMBER, protocol_type="consumer", reason=None)
     left = tell(events.MEMBER_LEFT, member=MEMBER, reason="done")
     created = tell(events.GROUP_CREATED)

@@ -123,7 +123,7 @@ offsets = st.integers(-1, 2**63 - 1)
     ),
     st.booleans(),
 )
-def test_the_quick_way_reads_what_the_codec_reads(rows: list[Any], one_batch: bool) -> None:
+def test_the_fast_decoder_of_offsets_reads_what_the_codec_reads(rows: list[Any], one_batch: bool) -> None:
     pairs = [
         commit(partition, offset, version, leader_epoch=epoch, metadata=metadata, commit_timestamp=timestamp)
         for partition, offset, epoch, metadata, timestamp, version in rows
@@ -133,16 +133,16 @@ def test_the_quick_way_reads_what_the_codec_reads(rows: list[Any], one_batch: bo
     assert read(data) == read(data) == expected
 
 
-def test_what_nobody_knows_is_left_alone_and_told_of_once() -> None:
+def test_unknown_records_are_skipped_and_logged_once() -> None:
     strange = [(b"\0\x63x", b"y"), (commit()[0], b"\0\x63x"), (b"\0\x01", b""), (b"\0\x63z", None)]
     assert read(log_of(strange, [commit(1)])) == read(log_of([commit(1)]))
 
 
-def test_tombstones() -> None:
+def test_tombstones_are_read() -> None:
     assert read(log_of([(commit()[0], None)])) == [(["g", "t", 0], None)]
 
 
-def test_damage_is_not_read() -> None:
+def test_a_damaged_batch_is_refused() -> None:
     data = bytearray(log_of([commit()]))
     data[-1] ^= 1
     with pytest.raises(CorruptBatch):
@@ -155,7 +155,7 @@ def test_damage_is_not_read() -> None:
 
 
 class TestTransactions:
-    def test_batches_of_transactions_stand_between_the_others(self) -> None:
+    def test_transactional_batches_are_read_in_order_with_the_others(self) -> None:
         plain_batch = bytes(batches.build([commit(0, 6)], timestamp_ms=1, base_offset=2))
         data = in_transaction(0, commit(0, 5), commit(1, 5)) + plain_batch + marker(batches.CONTROL_COMMIT, 3)
         found = [part if isinstance(part, tuple) else list(part) for part in RecordCodec(0).reader().read(data)]
@@ -167,11 +167,11 @@ class TestTransactions:
         assert [[(key.partition, value.offset) for key, value in part] for part in found[::2]] == [[], [(0, 6)]]  # type: ignore
 
     @pytest.mark.parametrize("kind", [batches.CONTROL_ABORT, batches.CONTROL_COMMIT])
-    def test_markers(self, kind: int) -> None:
+    def test_transaction_markers_are_read(self, kind: int) -> None:
         found = [part for part in RecordCodec(0).reader().read(marker(kind, 1)) if isinstance(part, EndTransaction)]
         assert found == [EndTransaction(7, 0, kind == batches.CONTROL_COMMIT)]
 
-    def test_what_is_written_in_a_transaction_is_read_as_such(self) -> None:
+    def test_records_written_in_a_transaction_are_read_as_transactional(self) -> None:
         codec = RecordCodec(0)
         record = Record(OffsetCommitKey("g", "t", 3), OffsetCommitValue(77, topic_id=TOPIC_ID), 4)
         rows, size = codec.encode([record])
@@ -183,14 +183,14 @@ class TestTransactions:
         assert read(bytes(codec.build(rows, Now(0, 99), None))) == [(["g", "t", 3], plain(record.value))]
 
 
-def test_a_reader_knows_no_more_keys_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_cached_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_codec, "KEYS_KEPT", 10)
     reader = RecordCodec(0).reader()
     assert len(read(log_of([commit(partition) for partition in range(100)]), reader)) == 100
     assert len(reader._keys) <= 10
 
 
-def test_the_segments_of_a_kafka_end_in_what_that_kafka_answered() -> None:
+def test_kafkas_segments_give_the_offsets_that_kafka_answered() -> None:
     """Transactions of `txn-group`: committed, aborted, and one still open at the end."""
     core, reader = GroupCore(GroupSettings(), NO_TOPICS), RecordCodec(14).reader()
     data = (GOLDEN / "__consumer_offsets-14" / f"{0:020d}.log").read_bytes()

@@ -213,7 +213,7 @@ def bench() -> Bench:
 
 
 class TestSubmit:
-    def test_a_reply_without_records_leaves_at_once(self, bench: Bench) -> None:
+    def test_a_reply_without_records_is_sent_at_once(self, bench: Bench) -> None:
         assert bench.submit(HeartbeatRequest("g")).one() == HeartbeatResponse()
 
     def test_records_are_appended_under_the_leader_epoch_before_the_reply(self, bench: Bench) -> None:
@@ -238,7 +238,7 @@ class TestSubmit:
         assert code_of(second) == 0
         assert alive.one() == HeartbeatResponse()
 
-    def test_a_reply_waits_for_records_that_nobody_asked_for(self, bench: Bench) -> None:
+    def test_a_reply_waits_for_records_of_a_timer(self, bench: Bench) -> None:
         # an expiry writes, and answers nobody; what it changed must not be shown before it is durable
         bench.log.sync = True
         bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
@@ -250,7 +250,7 @@ class TestSubmit:
         bench.log.synced()
         assert alive.one() == HeartbeatResponse()
 
-    def test_events_are_told_before_the_answer_that_shows_them(self, bench: Bench) -> None:
+    def test_events_are_reported_before_the_answer_that_shows_them(self, bench: Bench) -> None:
         told: list[int] = []
         row = OffsetCommitRequestPartition(0, 5)
         request = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=[row])])
@@ -258,7 +258,7 @@ class TestSubmit:
         assert told == [1]
 
     @pytest.mark.parametrize("durable", [True, False])
-    def test_the_answers_of_a_large_group_leave_over_some_turns(self, bench: Bench, durable: bool) -> None:
+    def test_the_answers_of_a_large_group_are_spread_over_iterations(self, bench: Bench, durable: bool) -> None:
         # as a thousand at once they would hold up everybody else
         bench.log.sync = not durable
         answers = [bench.submit(JoinGroupRequest("g", session_timeout_ms=50)) for _ in range(3 * ANSWERS_AT_ONCE + 1)]
@@ -277,13 +277,13 @@ class TestSubmit:
         assert [now - before for before, now in pairwise(dict.fromkeys((0, *seen)))] == [ANSWERS_AT_ONCE] * 3 + [1]
         assert [one.one().generation_id for one in answers] == [1] * len(answers)
 
-    def test_a_shard_that_resigns_gives_the_answers_that_were_on_their_way(self, bench: Bench) -> None:
+    def test_a_resigning_shard_sends_the_answers_that_were_due(self, bench: Bench) -> None:
         answers = [bench.submit(JoinGroupRequest("g", session_timeout_ms=50)) for _ in range(2 * ANSWERS_AT_ONCE)]
         bench.clock.call_at(50, bench.shard.runtime.resign)
         bench.clock.advance(50)
         assert [one.one().generation_id for one in answers] == [1] * len(answers)
 
-    def test_a_refused_heartbeat_is_told_and_one_that_asks_to_join_again_is_not(self, bench: Bench) -> None:
+    def test_a_refused_heartbeat_is_reported_unless_it_only_asks_to_join_again(self, bench: Bench) -> None:
         bench.core.heartbeat_error = ErrorCode.REBALANCE_IN_PROGRESS
         bench.flushed = -1
         bench.submit(HeartbeatRequest("g", 1, "m"))
@@ -296,18 +296,18 @@ class TestSubmit:
         assert event.facts == {"api": "Heartbeat", "error": 25, "client_id": CLIENT.client_id, "host": CLIENT.host,
                                "member": "m", "instance": None}  # fmt: skip
 
-    def test_a_load_is_told_when_there_was_something_to_load(self, bench: Bench) -> None:
+    def test_a_load_is_reported_if_there_were_records(self, bench: Bench) -> None:
         assert bench.loads == []
         bench.commit(5)
         bench.commit(6)
         bench.load()
         assert bench.loads == [(1, 2, 0)]
 
-    def test_events_are_told_once_the_records_are_written(self, bench: Bench) -> None:
+    def test_events_are_reported_once_their_records_are_written(self, bench: Bench) -> None:
         bench.commit(5)
         assert [event.kind for event in bench.events] == ["commit"]
 
-    def test_a_reply_that_brings_the_next_request_finds_the_shard_in_order(self, bench: Bench) -> None:
+    def test_a_request_sent_during_a_reply_finds_the_shard_consistent(self, bench: Bench) -> None:
         then: list[Answers] = []
         row = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1)])
         command = Command(OffsetCommitRequest("g", topics=[row]), lambda _: then.append(bench.commit(2)), CLIENT)
@@ -330,7 +330,7 @@ class TestDeadlines:
         bench.clock.advance(20)
         assert bench.core.advanced == [20]
 
-    def test_a_deadline_that_has_moved_on_rings_once_for_nothing_and_then_in_time(self, bench: Bench) -> None:
+    def test_a_deadline_moved_later_is_checked_once_early_and_then_kept(self, bench: Bench) -> None:
         answers = bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
         bench.core.deadline = 70
         bench.clock.advance(69)
@@ -339,7 +339,7 @@ class TestDeadlines:
         bench.clock.advance(1)
         assert answers.one().generation_id == 1
 
-    def test_a_heartbeat_that_brings_a_deadline_forward_replaces_the_timer(self, bench: Bench) -> None:
+    def test_a_heartbeat_with_an_earlier_deadline_replaces_the_timer(self, bench: Bench) -> None:
         bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
         bench.submit(HeartbeatRequest("g", generation_id=20))
         bench.clock.advance(20)
@@ -354,7 +354,7 @@ class TestDeadlines:
 
 
 class TestLoading:
-    def test_what_the_log_holds_is_replayed(self, bench: Bench) -> None:
+    def test_a_load_replays_the_log(self, bench: Bench) -> None:
         bench.commit(5)
         bench.commit(6, partition=1)
         bench.load()
@@ -380,7 +380,7 @@ class TestLoading:
         assert next(steps, "done") == "done"
         assert code_of(bench.commit(7)) == 0
 
-    def test_a_load_that_was_overtaken_ends_without_effect(self) -> None:
+    def test_a_load_of_an_older_term_ends_without_effect(self) -> None:
         bench = Bench().load()
         bench.commit(5)
         steps = bench.shard.runtime.start()
@@ -389,14 +389,14 @@ class TestLoading:
         assert next(steps, "done") == "done"
         assert not bench.active()
 
-    def test_records_and_deadlines_of_a_loaded_core_are_minded(self) -> None:
+    def test_records_and_deadlines_of_a_loaded_core_are_used(self) -> None:
         bench = Bench()
         record = Record(OffsetCommitKey("g", "t", 0), OffsetCommitValue(1), 4)
         bench.after_load = Output(records=[record])
         bench.load()
         assert bench.log.rows == [record]
 
-    def test_topics_that_change_during_a_load_reach_the_new_core(self) -> None:
+    def test_topics_changed_during_a_load_reach_the_new_core(self) -> None:
         bench = Bench().load()
         bench.commit(5)
         steps = bench.shard.runtime.start()
@@ -406,7 +406,7 @@ class TestLoading:
         assert next(steps, "done") == "done"
         assert bench.core.image is image
 
-    def test_topics_that_change_reach_the_core(self, bench: Bench) -> None:
+    def test_changed_topics_reach_the_core(self, bench: Bench) -> None:
         image = TopicsImage({}, 9)
         bench.shard.topics_changed(image)
         assert bench.core.image is image
@@ -422,7 +422,7 @@ class TestLoading:
 
 
 class TestFailures:
-    def test_a_failed_append_is_answered_and_forgotten(self, bench: Bench) -> None:
+    def test_a_failed_append_is_refused_and_the_state_is_loaded_again(self, bench: Bench) -> None:
         bench.commit(5)
         bench.log.fail = StorageFailed("disk full")
         assert code_of(bench.commit(6)) == ErrorCode.NOT_COORDINATOR
@@ -432,18 +432,18 @@ class TestFailures:
         assert bench.active()
         assert bench.core.offsets == {0: 5}
 
-    def test_events_of_a_failed_append_are_not_told(self, bench: Bench) -> None:
+    def test_events_of_a_failed_append_are_not_reported(self, bench: Bench) -> None:
         bench.log.fail = StorageFailed("disk full")
         bench.commit(6)
         assert bench.events == []
 
-    def test_what_is_parked_in_the_core_is_answered_when_the_append_fails(self, bench: Bench) -> None:
+    def test_requests_parked_in_the_core_are_refused_when_an_append_fails(self, bench: Bench) -> None:
         parked = bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
         bench.log.fail = StorageFailed("disk full")
         bench.commit(6)
         assert parked.one().error_code == ErrorCode.NOT_COORDINATOR
 
-    def test_an_answer_that_brings_the_next_request_finds_a_shard_that_is_not_active(self, bench: Bench) -> None:
+    def test_a_request_sent_during_a_failure_finds_the_shard_inactive(self, bench: Bench) -> None:
         then: list[Answers] = []
         command = Command(JoinGroupRequest("g"), lambda _: then.append(bench.commit(2)), CLIENT)
         bench.shard.runtime.submit(command)
@@ -451,27 +451,27 @@ class TestFailures:
         bench.commit(6)
         assert code_of(then[0]) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    def test_errors_are_mapped_as_by_kafka(self, bench: Bench) -> None:
+    def test_append_errors_are_mapped_as_by_kafka(self, bench: Bench) -> None:
         class TooLarge(ValueError):
             error_code = ErrorCode.RECORD_LIST_TOO_LARGE
 
         bench.log.fail = TooLarge("too large")
         assert code_of(bench.commit(6)) == ErrorCode.UNKNOWN_SERVER_ERROR
 
-    def test_a_failed_sync_takes_every_parked_reply_back(self, bench: Bench) -> None:
+    def test_a_failed_sync_refuses_every_parked_reply(self, bench: Bench) -> None:
         bench.log.sync = True
         first, second = bench.commit(5), bench.commit(6)
         bench.log.synced(error=StorageFailed("i/o error"))
         assert code_of(first) == code_of(second) == ErrorCode.NOT_COORDINATOR
 
-    def test_a_reply_is_not_given_twice_when_the_sync_ends_after_the_failure(self, bench: Bench) -> None:
+    def test_a_reply_is_not_sent_twice_if_the_sync_ends_after_a_failure(self, bench: Bench) -> None:
         bench.log.sync = True
         answers = bench.commit(5)
         bench.shard.runtime.resign()
         bench.log.synced()
         assert code_of(answers) == ErrorCode.NOT_COORDINATOR
 
-    def test_failures_in_a_row_are_tried_ever_more_seldom(self, bench: Bench) -> None:
+    def test_loads_after_repeated_failures_are_tried_less_and_less_often(self, bench: Bench) -> None:
         bench.log.fail = StorageFailed("disk full")
         bench.commit(1)
         bench.clock.advance(0)
@@ -488,7 +488,7 @@ class TestFailures:
         bench.clock.advance(0)
         assert bench.active()
 
-    def test_a_state_that_is_built_anew_leaves_turns_to_others(self, bench: Bench) -> None:
+    def test_rebuilding_the_state_runs_in_steps(self, bench: Bench) -> None:
         for offset in range(3):
             bench.commit(offset, partition=offset)
         bench.log.fail = StorageFailed("disk full")
@@ -500,7 +500,7 @@ class TestFailures:
         assert (seen, bench.active()) == ([False], True)
         assert bench.core.offsets == {0: 0, 1: 1, 2: 2}
 
-    def test_damage_found_by_replay_is_left_to_the_operator(self, bench: Bench) -> None:
+    def test_damage_found_by_a_replay_is_not_retried(self, bench: Bench) -> None:
         bench.commit(5)
         bench.codec.damaged = True
         with structlog.testing.capture_logs() as told:
@@ -514,7 +514,7 @@ class TestFailures:
         assert row.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert row.error_message.startswith("data/__consumer_offsets-7/0.log is damaged at byte 90: the CRC is wrong; ")
 
-    def test_what_is_the_matter_is_told_until_it_is_over(self, bench: Bench) -> None:
+    def test_the_trouble_of_a_shard_is_shown_until_it_is_over(self, bench: Bench) -> None:
         assert bench.shard.runtime.trouble is None
         bench.log.fail = StorageFailed("disk full")
         bench.commit(1)
@@ -553,10 +553,10 @@ class TestNotActive:
             (LeaveGroupRequest(""), ErrorCode.INVALID_GROUP_ID),
         ],
     )
-    def test_what_each_request_is_told_while_loading(self, request_: Message, code: int) -> None:
+    def test_each_request_is_refused_with_its_error_while_the_shard_loads(self, request_: Message, code: int) -> None:
         assert Bench().submit(request_).one().error_code == code
 
-    def test_requests_with_rows_are_told_by_row(self) -> None:
+    def test_requests_with_rows_are_refused_by_row_while_the_shard_loads(self) -> None:
         bench, loading = Bench(), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         assert code_of(bench.commit(1)) == loading
         fetched = bench.submit(_two_groups()).one().groups
@@ -569,7 +569,7 @@ class TestNotActive:
         deleted = bench.submit(DeleteGroupsRequest(["g"])).one().results
         assert [(row.group_id, row.error_code) for row in deleted] == [("g", loading)]
 
-    def test_after_resigning_it_is_not_the_coordinator(self, bench: Bench) -> None:
+    def test_a_resigned_shard_answers_not_coordinator(self, bench: Bench) -> None:
         parked = bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
         bench.shard.runtime.resign()
         assert parked.one().error_code == ErrorCode.NOT_COORDINATOR

@@ -36,7 +36,7 @@ def answered(*answers: Answers) -> list[int]:
     return [code_of(one) for one in answers]
 
 
-def test_records_of_one_turn_are_one_batch(bench: Bench) -> None:
+def test_records_of_one_iteration_are_one_batch(bench: Bench) -> None:
     first, second = bench.commit(5), bench.commit(6, partition=1)
     assert bench.core.offsets == {0: 5, 1: 6}
     assert bench.log.epochs == first.all == second.all == []
@@ -58,7 +58,7 @@ def test_a_full_batch_is_followed_by_another(bench: Bench) -> None:
     assert [row.value.offset for row in bench.log.rows if row.value] == list(range(len(answers)))  # type: ignore[attr-defined]
 
 
-def test_what_shows_the_state_waits_for_its_records(bench: Bench) -> None:
+def test_an_answer_that_shows_the_state_waits_for_its_records(bench: Bench) -> None:
     committed, alive, listed = bench.commit(5), bench.submit(HeartbeatRequest("g")), bench.submit(ListGroupsRequest())
     assert alive.all == listed.all == []
     bench.log.sync = True
@@ -70,14 +70,14 @@ def test_what_shows_the_state_waits_for_its_records(bench: Bench) -> None:
     assert listed.one().error_code == 0
 
 
-def test_events_are_told_when_the_records_are_appended(bench: Bench) -> None:
+def test_events_are_reported_when_the_records_are_appended(bench: Bench) -> None:
     bench.commit(5)
     assert bench.events == []
     bench.clock.advance(0)
     assert [event.kind for event in bench.events] == ["commit"]
 
 
-def test_a_time_to_gather_may_be_given() -> None:
+def test_a_linger_time_gathers_records() -> None:
     bench = Bench(linger_ms=5).load()
     first = bench.commit(5)
     bench.clock.advance(4)
@@ -88,7 +88,7 @@ def test_a_time_to_gather_may_be_given() -> None:
     assert len(bench.log.epochs) == 1
 
 
-def test_a_deadline_between_joins_the_batch(bench: Bench) -> None:
+def test_records_of_a_deadline_join_the_batch(bench: Bench) -> None:
     joining = bench.submit(JoinGroupRequest("g", session_timeout_ms=0))
     committed = bench.commit(5)
     bench.clock.advance(0)
@@ -111,7 +111,7 @@ def test_a_failed_append_refuses_all_that_were_decided_since(bench: Bench) -> No
     assert code_of(again) == 0
 
 
-def test_one_that_is_too_large_takes_nobody_with_it(bench: Bench) -> None:
+def test_a_too_large_command_fails_alone(bench: Bench) -> None:
     before = bench.commit(1)
     rows = [OffsetCommitRequestPartition(0, 2)]
     large = bench.submit(OffsetCommitRequest("g" * PER_BATCH, topics=[OffsetCommitRequestTopic("t", partitions=rows)]))
@@ -131,7 +131,7 @@ def test_one_that_is_too_large_takes_nobody_with_it(bench: Bench) -> None:
     assert bench.core.offsets == {0: 1}
 
 
-def test_resigning_appends_what_was_decided(bench: Bench) -> None:
+def test_a_resigning_shard_appends_its_gathered_records(bench: Bench) -> None:
     committed = bench.commit(5)
     bench.shard.runtime.resign()
     assert code_of(committed) == 0
@@ -140,7 +140,7 @@ def test_resigning_appends_what_was_decided(bench: Bench) -> None:
     assert len(bench.log.rows) == 1
 
 
-def test_a_failed_sync_takes_what_was_gathered_meanwhile_with_it(bench: Bench) -> None:
+def test_a_failed_sync_also_refuses_records_gathered_meanwhile(bench: Bench) -> None:
     bench.log.sync = True
     first = bench.commit(5)
     bench.clock.advance(0)
@@ -150,7 +150,7 @@ def test_a_failed_sync_takes_what_was_gathered_meanwhile_with_it(bench: Bench) -
     assert [row.value.offset for row in bench.log.rows if row.value] == [5]  # type: ignore[attr-defined]
 
 
-def test_an_answer_that_brings_the_next_request_finds_the_shard_in_order(bench: Bench) -> None:
+def test_a_request_sent_during_an_answer_finds_the_batch_consistent(bench: Bench) -> None:
     then: list[Answers] = []
     events: list[Event] = []
     bench.events = events

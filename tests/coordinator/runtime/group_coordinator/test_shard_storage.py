@@ -183,7 +183,7 @@ def offset(fetched: Answers) -> int:
 
 
 class TestAFullDisk:
-    def test_what_was_acknowledged_is_there_again_and_the_rest_never_was(self) -> None:
+    def test_after_a_full_disk_only_acknowledged_commits_exist(self) -> None:
         bench = Bench()
         assert code(bench.commit(5)) == code(bench.commit(6, "h")) == ErrorCode.NONE
         bench.disk.full = True
@@ -196,7 +196,7 @@ class TestAFullDisk:
         assert code(bench.commit(8)) == ErrorCode.NONE
         assert offset(bench.fetch()) == 8
 
-    def test_members_are_still_members(self) -> None:
+    def test_members_stay_members_after_a_full_disk(self) -> None:
         bench = Bench()
         member = bench.enter()
         bench.disk.full = True
@@ -208,7 +208,7 @@ class TestAFullDisk:
         group = bench.ask(DescribeGroupsRequest(["members"])).one().groups[0]
         assert (group.group_state, [row.member_assignment for row in group.members]) == ("Stable", [b"all"])
 
-    def test_a_static_member_whose_return_was_not_written_has_not_returned(self) -> None:
+    def test_a_static_member_whose_return_was_not_written_keeps_its_old_id(self) -> None:
         bench = Bench()
         joining = bench.join(instance="i")
         bench.clock.advance(0)
@@ -226,7 +226,7 @@ class TestAFullDisk:
         assert (returned.error_code, returned.generation_id) == (ErrorCode.NONE, 1)
         assert bench.ask(HeartbeatRequest("members", 1, member, "i")).one().error_code == ErrorCode.FENCED_INSTANCE_ID
 
-    def test_those_who_wait_for_others_are_told_to_come_again(self) -> None:
+    def test_parked_joins_are_refused_when_the_disk_is_full(self) -> None:
         bench = Bench()
         member = bench.enter()
         other = bench.join().one().member_id
@@ -240,7 +240,7 @@ class TestAFullDisk:
         # of the rebalance that had begun nothing was written
         assert bench.ask(HeartbeatRequest("members", 1, member)).one().error_code == ErrorCode.NONE
 
-    def test_while_it_stays_full_the_groups_can_be_read(self) -> None:
+    def test_groups_can_be_read_while_the_disk_is_full(self) -> None:
         bench = Bench()
         bench.commit(5)
         bench.disk.full = True
@@ -262,7 +262,7 @@ class TestADiskThatIsWaitedFor:
         assert offset(bench.fetch()) == 5
 
     @pytest.mark.parametrize("what", ["OffsetFetch", "Heartbeat", "DescribeGroups", "SyncGroup", "ListGroups"])
-    def test_whatever_shows_the_state_waits_for_the_newest_position(self, what: str) -> None:
+    def test_every_answer_that_shows_the_state_waits_for_the_newest_record(self, what: str) -> None:
         bench = Bench(wait_for_sync=True)
         member = bench.enter()
         committed = bench.commit(5)  # of another group, which does not matter
@@ -279,7 +279,7 @@ class TestADiskThatIsWaitedFor:
         assert code(committed) == 0
         assert type(shown.one()).__name__ == f"{what}Response"
 
-    def test_readers_see_what_is_durable_and_no_more(self) -> None:
+    def test_readers_see_only_durable_records(self) -> None:
         bench = Bench(wait_for_sync=True)
         partition = Partition(TOPIC, b"i" * 16, 0, 0, bench.log)
         bench.commit(5)
@@ -293,7 +293,7 @@ class TestADiskThatIsWaitedFor:
         assert partition.read(durable, 10_000, True, partition.log.durable_offset) != b""
 
     @pytest.mark.parametrize("what", ["Heartbeat", "OffsetCommit", "nothing"])
-    def test_a_member_whose_answer_waits_is_not_silent(self, what: str) -> None:
+    def test_a_member_whose_answer_waits_for_the_disk_does_not_expire(self, what: str) -> None:
         bench = Bench(wait_for_sync=True)
         member = bench.enter()  # its session is 60 s
         beat = HeartbeatRequest("members", 1, member)
@@ -318,7 +318,7 @@ class TestADiskThatIsWaitedFor:
         bench.later.settle()
         assert bench.heartbeat(beat).one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_a_member_that_died_is_found_a_session_after_the_disk_has_caught_up(self) -> None:
+    def test_a_dead_member_expires_a_session_after_a_slow_sync_has_ended(self) -> None:
         bench = Bench(wait_for_sync=True)
         member = bench.enter()
         bench.clock.advance(1_000)
@@ -330,7 +330,7 @@ class TestADiskThatIsWaitedFor:
         answer = bench.heartbeat(HeartbeatRequest("members", 1, member))
         assert answer.one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_on_a_disk_that_is_never_done_a_member_that_died_is_found(self) -> None:
+    def test_a_dead_member_expires_also_if_syncs_never_end(self) -> None:
         bench = Bench(wait_for_sync=True)
         member = bench.enter()
         for number in range(130):  # there is always something on its way
@@ -341,7 +341,7 @@ class TestADiskThatIsWaitedFor:
         bench.later.settle()
         assert answer.one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
-    def test_a_failed_sync_takes_back_what_was_not_shown_yet(self) -> None:
+    def test_a_failed_sync_takes_back_unacknowledged_commits(self) -> None:
         bench = Bench(wait_for_sync=True)
         first = bench.commit(5)
         bench.later.settle()
@@ -357,7 +357,7 @@ class TestADiskThatIsWaitedFor:
         bench.later.settle()
         assert offset(again) == 5
 
-    def test_as_long_as_syncs_fail_the_log_is_read_anew_ever_more_seldom(self) -> None:
+    def test_the_log_is_loaded_less_and_less_often_while_syncs_fail(self) -> None:
         bench = Bench(wait_for_sync=True)
         bench.disk.broken = True
         waited_ms = []
@@ -384,7 +384,7 @@ class TestADiskThatIsWaitedFor:
         assert bench.shard.active
 
     @pytest.mark.parametrize("broken", [False, True])
-    def test_records_that_answer_nobody_are_waited_for_as_well(self, broken: bool) -> None:
+    def test_answers_wait_for_records_without_a_client_too(self, broken: bool) -> None:
         bench = Bench(wait_for_sync=True)
         asking = bench.join()
         bench.later.settle()
@@ -433,7 +433,7 @@ class TestATransactionThatIsLeftOpen:
     def markers(self, bench: Bench) -> list[tuple[int, int]]:
         return [(one.producer_id, one.producer_epoch) for one in bench.log.headers() if one.is_control]
 
-    def test_is_aborted_once_its_cluster_would_have(self) -> None:
+    def test_a_copied_open_transaction_is_aborted_after_its_timeout(self) -> None:
         bench = self.bench(idle_ms=1_000)
         assert self.stable(bench) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
         assert offset(bench.fetch()) == 5
@@ -450,12 +450,12 @@ class TestATransactionThatIsLeftOpen:
         assert self.markers(bench) == [(7, 3)]
         assert offset(bench.fetch()) == 5
 
-    def test_an_old_one_is_aborted_at_the_load(self) -> None:
+    def test_an_old_copied_transaction_is_aborted_at_the_load(self) -> None:
         bench = self.bench(idle_ms=self.LIMIT_MS)
         assert self.markers(bench) == [(7, 3)]
         assert self.stable(bench) == (ErrorCode.NONE, 5)
 
-    def test_is_left_to_the_coordinator_that_knows_its_producer(self) -> None:
+    def test_a_copied_transaction_of_a_known_producer_is_left_to_its_coordinator(self) -> None:
         bench = self.bench(self.LIMIT_MS, 7)
         bench.clock.advance(2 * self.LIMIT_MS)
         assert self.markers(bench) == []
@@ -479,13 +479,13 @@ class TestATransactionThatIsLeftOpen:
         assert producer is not None
         assert (producer.coordinator_epoch, producer.transaction_start) == (12, None)
 
-    def test_is_left_to_whoever_comes_after(self) -> None:
+    def test_a_copied_transaction_is_not_aborted_by_a_resigned_shard(self) -> None:
         bench = self.bench(idle_ms=0)
         bench.shard.runtime.resign()
         bench.clock.advance(2 * self.LIMIT_MS)
         assert self.markers(bench) == []
 
-    def test_a_marker_that_cannot_be_written_is_tried_again(self) -> None:
+    def test_a_marker_for_a_copied_transaction_is_tried_again(self) -> None:
         bench = self.bench(idle_ms=0)
         bench.disk.full = True
         bench.clock.advance(self.LIMIT_MS)
@@ -514,7 +514,7 @@ class TestRecordsOfATransaction:
     def guard(self, bench: Bench, producer: Producer = A) -> VerificationGuard | None:
         return bench.log.producers.verification(*producer, -1, supports_epoch_bump=False, now_ms=0)
 
-    def test_they_are_written_in_the_transaction_of_their_producer(self) -> None:
+    def test_transactional_offsets_are_written_in_their_producers_batches(self) -> None:
         bench = Bench()
         assert self.commit(bench, self.A, self.guard(bench)) == 0
         assert self.commit(bench, self.A, None) == 0
@@ -522,14 +522,14 @@ class TestRecordsOfATransaction:
             (7, 3, True)
         ] * 2
 
-    def test_an_old_epoch_costs_nobody_anything(self) -> None:
+    def test_a_transactional_commit_with_an_old_epoch_is_refused_without_a_reload(self) -> None:
         bench = Bench()
         assert self.commit(bench, self.A, self.guard(bench)) == 0
         assert self.commit(bench, Producer(7, 2), None) == ErrorCode.INVALID_PRODUCER_EPOCH
         assert bench.shard.active
         assert len(list(bench.log.headers())) == 1
 
-    def test_nor_one_that_was_not_verified(self) -> None:
+    def test_an_unverified_transactional_commit_is_refused_without_a_reload(self) -> None:
         bench = Bench()
         guard = self.guard(bench)
         assert self.commit(bench, self.A, None) == ErrorCode.INVALID_TXN_STATE
@@ -537,12 +537,12 @@ class TestRecordsOfATransaction:
         assert self.commit(bench, self.A, guard) == ErrorCode.INVALID_TXN_STATE
         assert self.commit(bench, self.A, NOT_NEEDED) == 0
 
-    def test_while_it_is_not_active_it_is_not_asked(self) -> None:
+    def test_a_transactional_commit_to_an_inactive_shard_is_not_checked(self) -> None:
         bench = Bench()
         bench.shard.runtime.resign()
         assert self.commit(bench, self.A, None) == ErrorCode.NOT_COORDINATOR
 
-    def test_the_end_is_told_and_shown(self) -> None:
+    def test_the_end_of_a_transaction_is_acknowledged_and_its_offsets_are_shown(self) -> None:
         bench = Bench()
         self.commit(bench, self.A, self.guard(bench))
         ended: list[int] = []

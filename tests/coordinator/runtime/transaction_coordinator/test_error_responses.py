@@ -52,7 +52,7 @@ def test_requests_are_refused_in_their_shape(request_: Message, answer: Message)
     assert refuse(request_, 16, OSError("no room for words")) == answer
 
 
-def test_what_no_transactional_id_is_asked_cannot_be_refused() -> None:
+def test_a_request_that_is_not_for_transactions_has_no_refusal() -> None:
     with pytest.raises(KeyError):
         refuse(MetadataRequest(), 16)
 
@@ -71,11 +71,11 @@ def test_what_no_transactional_id_is_asked_cannot_be_refused() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
-def test_an_answer_whose_records_were_not_written(response: Message, with_errored: Message) -> None:
+def test_an_answer_whose_records_were_not_written_becomes_an_error(response: Message, with_errored: Message) -> None:
     assert with_error(response, 16) == with_errored
 
 
-def test_the_servers_own_question_for_partitions() -> None:
+def test_the_servers_own_partition_request_is_refused_by_partition() -> None:
     asked = PartitionsAsked("x", 1, 0, False, {"t": [0, 1]})
     answer = refuse(asked, 16)
     assert isinstance(answer, PartitionErrors)

@@ -23,7 +23,7 @@ from tests.coordinator.history import happenings as happened
         (happened.expired(), "a transactional id expired"),
     ],
 )
-def test_what_an_operator_wants_to_know(event: Event, line: str) -> None:
+def test_important_transaction_events_are_logged_at_info_level(event: Event, line: str) -> None:
     with capture_logs() as lines:
         log_events([event])
     (told,) = lines
@@ -31,14 +31,14 @@ def test_what_an_operator_wants_to_know(event: Event, line: str) -> None:
     assert (told["transactional_id"], told["producer_id"]) == ("pay-1", 4000)
 
 
-def test_a_cause_in_words() -> None:
+def test_the_cause_of_an_abort_is_logged_in_words() -> None:
     with capture_logs() as lines:
         log_events([happened.ending(events.TIMED_OUT, is_committed=False)])
     assert lines[0]["cause"] == "it was open for longer than its timeout"
     assert "client_id" not in lines[0]
 
 
-def test_what_goes_by_itself_is_for_debugging() -> None:
+def test_ordinary_transaction_events_are_logged_at_debug_level() -> None:
     with capture_logs() as lines:
         for event in (happened.begun(), happened.ended(), happened.fenced(), happened.initialized()):
             log_events([event])

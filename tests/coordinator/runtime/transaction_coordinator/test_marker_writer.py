@@ -26,24 +26,24 @@ def write(harness: CoordinatorHarness, topic: str, index: int, marker: EndMarker
     return ended
 
 
-def test_a_partition_of_users_gets_a_control_batch(harness: CoordinatorHarness) -> None:
+def test_a_marker_for_a_user_partition_is_a_control_batch(harness: CoordinatorHarness) -> None:
     assert write(harness, "t", 1) == [ErrorCode.NONE]
     assert (harness.markers(0), harness.markers(1)) == ([], [(7, 2, True)])
 
 
 @pytest.mark.parametrize(("topic", "index"), [("t", 2), ("t", -1), ("no", 0), ("__consumer_offsets", 2)])
-def test_a_partition_that_is_not_there(harness: CoordinatorHarness, topic: str, index: int) -> None:
+def test_a_marker_for_an_unknown_partition_is_refused(harness: CoordinatorHarness, topic: str, index: int) -> None:
     assert write(harness, topic, index) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_a_partition_that_is_being_deleted(harness: CoordinatorHarness) -> None:
+def test_a_marker_for_a_partition_in_deletion_is_refused(harness: CoordinatorHarness) -> None:
     partition = harness.topics.by_name["t"].partitions[0]
     assert partition is not None
     partition.close()
     assert write(harness, "t", 0) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_a_partition_that_is_offline(harness: CoordinatorHarness) -> None:
+def test_a_marker_for_an_offline_partition_is_refused(harness: CoordinatorHarness) -> None:
     partition = harness.topics.by_name["t"].partitions[0]
     assert partition is not None
     partition.log.go_offline("t-0", OSError("the disk is gone"))
@@ -52,7 +52,7 @@ def test_a_partition_that_is_offline(harness: CoordinatorHarness) -> None:
     assert write(harness, "t", 0) == [ErrorCode.KAFKA_STORAGE_ERROR]
 
 
-def test_an_older_coordinator_and_an_older_epoch_are_refused(harness: CoordinatorHarness) -> None:
+def test_markers_of_an_older_coordinator_or_producer_epoch_are_refused(harness: CoordinatorHarness) -> None:
     assert write(harness, "t", 0) == [ErrorCode.NONE]
     assert write(harness, "t", 0, MARKER._replace(coordinator_epoch=11)) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
     assert write(harness, "t", 0, MARKER._replace(producer_epoch=1)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
@@ -60,7 +60,7 @@ def test_an_older_coordinator_and_an_older_epoch_are_refused(harness: Coordinato
 
 
 @pytest.mark.parametrize(("durability", "waits"), [("commit", True), ("os", False)])
-def test_a_marker_is_as_durable_as_the_record_that_all_are_there(
+def test_a_marker_is_as_durable_as_the_record_of_completion(
     harness: CoordinatorHarness, monkeypatch: pytest.MonkeyPatch, durability: str, waits: bool
 ) -> None:
     partition = harness.topics.by_name["t"].partitions[0]
@@ -72,7 +72,7 @@ def test_a_marker_is_as_durable_as_the_record_that_all_are_there(
     assert waiting == ([1] if waits else [])
 
 
-def test_offsets_are_ended_by_their_groups(harness: CoordinatorHarness) -> None:
+def test_a_marker_for_offsets_goes_through_the_groups_shard(harness: CoordinatorHarness) -> None:
     assert write(harness, "__consumer_offsets", 1, MARKER._replace(transaction_version=2)) == [ErrorCode.NONE]
     assert (harness.groups[0], harness.groups[1]) == ([], [(2, Producer(7, 2), True, 12)])
 
@@ -81,6 +81,6 @@ def test_offsets_are_ended_by_their_groups(harness: CoordinatorHarness) -> None:
     ("error", "told"),
     [(14, ErrorCode.NOT_LEADER_OR_FOLLOWER), (15, ErrorCode.NOT_LEADER_OR_FOLLOWER), (16, 6), (47, 47), (-1, -1)],
 )
-def test_groups_that_are_not_ready_have_no_leader(harness: CoordinatorHarness, error: int, told: int) -> None:
+def test_a_marker_for_offsets_of_a_loading_shard_is_refused(harness: CoordinatorHarness, error: int, told: int) -> None:
     harness.groups[0].error = error
     assert write(harness, "__consumer_offsets", 0) == [told]

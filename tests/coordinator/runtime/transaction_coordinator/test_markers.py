@@ -74,12 +74,12 @@ def test_each_partition_gets_the_marker_with_the_epoch_of_the_coordinator(bench:
     assert len(bench.sender) == 0
 
 
-def test_a_transaction_without_partitions_is_done(bench: Bench) -> None:
+def test_a_transaction_without_partitions_is_complete_at_once(bench: Bench) -> None:
     bench.send()
     assert bench.done == DONE
 
 
-def test_all_are_waited_for(bench: Bench) -> None:
+def test_a_transaction_is_complete_when_all_markers_are_written(bench: Bench) -> None:
     bench.writer.errors = {("t", 0): None, ("t", 1): None}
     bench.send(("t", [0, 1, 2]))
     first, second = bench.writer.waiting
@@ -89,7 +89,7 @@ def test_all_are_waited_for(bench: Bench) -> None:
     assert bench.done == DONE
 
 
-def test_what_cannot_be_written_is_tried_again_until_it_can(bench: Bench) -> None:
+def test_a_marker_that_cannot_be_written_is_tried_again(bench: Bench) -> None:
     errors = [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR]
     for index, error in enumerate(errors):
         bench.writer.errors["t", index] = error
@@ -108,13 +108,13 @@ def test_what_cannot_be_written_is_tried_again_until_it_can(bench: Bench) -> Non
     assert len(bench.writer.written) == 13
 
 
-def test_a_partition_that_is_gone_needs_no_marker(bench: Bench) -> None:
+def test_a_deleted_partition_needs_no_marker(bench: Bench) -> None:
     bench.writer.errors["t", 0] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     bench.send(("t", [0, 1]))
     assert bench.done == DONE
 
 
-def test_a_partition_that_knows_a_newer_epoch_needs_none_either(bench: Bench) -> None:
+def test_a_partition_with_a_newer_producer_epoch_needs_no_marker(bench: Bench) -> None:
     bench.writer.errors["t", 0] = ErrorCode.INVALID_PRODUCER_EPOCH
     with capture_logs() as logs:
         bench.send(("t", [0, 1]))
@@ -122,7 +122,7 @@ def test_a_partition_that_knows_a_newer_epoch_needs_none_either(bench: Bench) ->
     assert [(line["log_level"], line["transactional_id"], line["partition"]) for line in logs] == [("warning", "x", 0)]
 
 
-def test_what_a_newer_coordinator_has_ended_is_left_to_it(bench: Bench) -> None:
+def test_markers_refused_by_a_newer_coordinator_epoch_are_given_up(bench: Bench) -> None:
     bench.writer.errors = {("t", 0): ErrorCode.TRANSACTION_COORDINATOR_FENCED, ("t", 1): None}
     with capture_logs() as logs:
         bench.send(("t", [1, 0, 2]))
@@ -130,7 +130,7 @@ def test_what_a_newer_coordinator_has_ended_is_left_to_it(bench: Bench) -> None:
     assert (bench.done, len(bench.sender), len(logs), len(bench.writer.written)) == ([], 0, 1, 2)
 
 
-def test_a_newer_transaction_of_an_id_takes_the_place_of_an_older_one(bench: Bench) -> None:
+def test_a_newer_transaction_of_an_id_replaces_the_older_one(bench: Bench) -> None:
     bench.writer.errors = {("t", 0): None, ("t", 1): ErrorCode.KAFKA_STORAGE_ERROR}
     bench.send(("t", [0, 1]))
     bench.writer.errors = {}
@@ -141,7 +141,7 @@ def test_a_newer_transaction_of_an_id_takes_the_place_of_an_older_one(bench: Ben
     assert len(bench.writer.written) == 3
 
 
-def test_after_the_end_nothing_is_sent(bench: Bench) -> None:
+def test_no_marker_is_sent_after_the_end(bench: Bench) -> None:
     bench.writer.errors = {("t", 0): None, ("t", 1): ErrorCode.KAFKA_STORAGE_ERROR}
     bench.send(("t", [0, 1]))
     bench.sender.close()
@@ -152,12 +152,12 @@ def test_after_the_end_nothing_is_sent(bench: Bench) -> None:
     Bench().sender.close()
 
 
-def test_a_decision_that_was_not_written_sends_nothing(bench: Bench) -> None:
+def test_no_marker_is_sent_for_a_decision_that_was_not_written(bench: Bench) -> None:
     bench.sender.send("x")(WriteTxnMarkersResponse())
     assert (bench.writer.written, bench.done) == ([], [])
 
 
-def test_many_partitions_take_several_turns(bench: Bench) -> None:
+def test_markers_of_many_partitions_are_spread_over_iterations(bench: Bench) -> None:
     slow = bench.writer.write
 
     def write(*given: Any) -> None:
@@ -172,7 +172,7 @@ def test_many_partitions_take_several_turns(bench: Bench) -> None:
     assert bench.done == DONE
 
 
-def test_few_of_many_transactions_share_the_turns(bench: Bench) -> None:
+def test_markers_of_many_small_transactions_share_iterations(bench: Bench) -> None:
     slow = bench.writer.write
 
     def write(*given: Any) -> None:
@@ -188,7 +188,7 @@ def test_few_of_many_transactions_share_the_turns(bench: Bench) -> None:
     assert [done.transactional_id for done in bench.done] == [str(number) for number in range(20)]
 
 
-def test_a_log_that_must_be_read_first_holds_up_no_other(bench: Bench) -> None:
+def test_a_log_that_must_be_loaded_first_delays_no_other_marker(bench: Bench) -> None:
     bench.writer.errors["cold", 0] = None
     bench.send(("cold", [0]), ("t", [0]))
     assert [row[1:] for row in bench.writer.written] == [("cold", 0), ("t", 0)]
@@ -196,7 +196,7 @@ def test_a_log_that_must_be_read_first_holds_up_no_other(bench: Bench) -> None:
     assert bench.done == DONE
 
 
-def test_a_fault_is_told(bench: Bench) -> None:
+def test_a_fault_of_the_marker_sender_is_logged(bench: Bench) -> None:
     with capture_logs() as logs:
         bench.sender.fault(RuntimeError("a bug"))
     assert logs[0]["event"] == "a marker could not be sent, by a fault of the server"

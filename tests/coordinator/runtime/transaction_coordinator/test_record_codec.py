@@ -67,7 +67,7 @@ def batch_of(*records: Record, offset: int = 0, **more: Any) -> bytes:
 @pytest.mark.parametrize(
     ("name", "topic", "partition"), [("x" * 32_768, "t", 0), ("x", "t" * 32_768, 0), ("x", "t", 2**31)]
 )
-def test_what_does_not_fit_is_refused(name: str, topic: str, partition: int) -> None:
+def test_a_record_that_does_not_fit_is_refused(name: str, topic: str, partition: int) -> None:
     rows = [PartitionsSchema(topic, [partition])]
     value = TransactionLogValue(1, 1, producer_epoch=3, transaction_partitions=rows, client_transaction_version=2)
     with pytest.raises(UnrepresentableField):
@@ -75,7 +75,7 @@ def test_what_does_not_fit_is_refused(name: str, topic: str, partition: int) -> 
 
 
 @given(st.lists(st.tuples(ids, st.none() | values), min_size=1, max_size=8))
-def test_what_is_written_is_read(pairs: list[tuple[str, TransactionLogValue | None]]) -> None:
+def test_written_records_are_read_again(pairs: list[tuple[str, TransactionLogValue | None]]) -> None:
     codec = RecordCodec(0)
     rows, size = codec.encode([record(name, value, 0 if value is None else 1) for name, value in pairs])
     assert size == sum(map(len, rows))
@@ -84,7 +84,7 @@ def test_what_is_written_is_read(pairs: list[tuple[str, TransactionLogValue | No
     assert dict(read(bytes(codec.build(rows, NOW, None)))) == newest
 
 
-def test_a_batch_is_as_kafka_writes_it() -> None:
+def test_a_batch_has_kafkas_fields() -> None:
     codec = RecordCodec(0)
     rows, _ = codec.encode([record(value=TransactionLogValue(1))])
     header = read_header(codec.build(rows, NOW, None))
@@ -92,12 +92,12 @@ def test_a_batch_is_as_kafka_writes_it() -> None:
     assert (header.attributes, header.base_timestamp, header.max_timestamp) == (0, NOW.wall_ms, NOW.wall_ms)
 
 
-def test_old_values_are_read() -> None:
+def test_records_of_old_versions_are_read() -> None:
     value = TransactionLogValue(7, producer_epoch=3, transaction_status=1, transaction_partitions=[])
     assert read(batch_of(record(value=value, version=0))) == [("x", plain(value))]
 
 
-def test_of_many_records_of_an_id_the_newest_counts() -> None:
+def test_the_newest_record_of_an_id_counts() -> None:
     data = batch_of(record("a", TransactionLogValue(1)), record("b", TransactionLogValue(2)))
     data += batch_of(record("a", TransactionLogValue(3)), record("b"), offset=2)
     reader = RecordCodec(0).reader()
@@ -106,13 +106,13 @@ def test_of_many_records_of_an_id_the_newest_counts() -> None:
 
 
 @pytest.mark.parametrize("codec", range(1, 5))
-def test_compressed_batches_are_read_and_markers_say_nothing(codec: int) -> None:
+def test_compressed_batches_are_read_and_markers_skipped(codec: int) -> None:
     marker = build_control(batches.CONTROL_COMMIT, timestamp_ms=1, producer_id=1, producer_epoch=0)
     data = batch_of(record(value=TransactionLogValue(1)), compression=codec) + bytes(marker)
     assert read(data) == [("x", plain(TransactionLogValue(1)))]
 
 
-def test_a_damaged_batch() -> None:
+def test_a_damaged_batch_is_refused() -> None:
     good, bad = batch_of(record()), bytearray(batch_of(record(), offset=1))
     bad[-1] ^= 1
     reader = RecordCodec(0).reader()
@@ -121,7 +121,7 @@ def test_a_damaged_batch() -> None:
     assert reader.offset == 1
 
 
-def test_what_is_not_known_is_left_alone_and_told_once() -> None:
+def test_unknown_records_are_skipped_and_logged_once() -> None:
     key, value = encode_record(TRANSACTION_STATE, record(value=TransactionLogValue(1)))
     assert value is not None
     newer_key, newer_value = b"\0\7" + key[2:], b"\0\7" + value[2:]

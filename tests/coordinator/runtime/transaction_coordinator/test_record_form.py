@@ -51,12 +51,14 @@ def said(form: Any, *given: Any) -> Any:
 @example("x", USUAL, 1)
 @example("n" * 507, USUAL, 1)
 @example("n" * 508, USUAL, 1)
-def test_it_is_what_the_plain_way_gives(name: str, value: TransactionLogValue | None, version: int) -> None:
+def test_the_fast_encoder_gives_the_bytes_of_the_plain_one(
+    name: str, value: TransactionLogValue | None, version: int
+) -> None:
     record = Record(TransactionLogKey(name), value, version)
     assert said(packed, record) == said(pack_record, TRANSACTION_STATE, record)
 
 
-def test_the_usual_record_takes_the_quick_way(monkeypatch: Any) -> None:
+def test_the_usual_record_uses_the_fast_encoder(monkeypatch: Any) -> None:
     monkeypatch.setattr("muster.coordinator.runtime.transaction_coordinator.record_codec.pack_record", None)
     assert packed(Record(TransactionLogKey("x"), USUAL, 1)) == pack_record(
         TRANSACTION_STATE, Record(TransactionLogKey("x"), USUAL, 1)

@@ -18,7 +18,7 @@ OFFSETS = "__consumer_offsets"
 
 
 class TestTheTopic:
-    def test_before_it_is_there_nobody_coordinates(self) -> None:
+    def test_there_is_no_coordinator_before_the_topic_exists(self) -> None:
         harness = CoordinatorHarness()
         harness.transactions.start(100)
         assert not harness.transactions.routing.ready
@@ -26,7 +26,7 @@ class TestTheTopic:
         assert TRANSACTION_STATE_TOPIC not in harness.topics.by_name
         harness.transactions.stop()
 
-    def test_it_is_made_when_it_is_needed(self) -> None:
+    def test_the_transaction_topic_is_created_when_needed(self) -> None:
         harness = CoordinatorHarness(history=TRANSACTION_EVENTS_TOPIC)
         harness.transactions.start(100)
         at_once(harness.transactions.ensuring())
@@ -37,14 +37,14 @@ class TestTheTopic:
         at_once(harness.transactions.ensuring())
         assert harness.loads == 1
 
-    def test_it_may_be_made_by_others(self) -> None:
+    def test_the_transaction_topic_may_be_created_by_another_node(self) -> None:
         harness = CoordinatorHarness(history=TRANSACTION_EVENTS_TOPIC)
         harness.transactions.start(100)
         at_once(harness.topics.ensuring(TRANSACTION_STATE_TOPIC))
         assert TRANSACTION_EVENTS_TOPIC in harness.topics.by_name
         assert harness.init() == Producer(0, 0)
 
-    def test_there_may_be_no_history(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_transactions_work_without_an_event_topic(self, monkeypatch: pytest.MonkeyPatch) -> None:
         harness = CoordinatorHarness(history="not a name of a topic")
         harness.transactions.start(100)
         at_once(harness.topics.ensuring(TRANSACTION_STATE_TOPIC))
@@ -52,7 +52,7 @@ class TestTheTopic:
 
 
 class TestATransaction:
-    def test_goes_from_its_first_partition_to_the_markers(self) -> None:
+    def test_a_transaction_is_committed_with_its_markers(self) -> None:
         harness = CoordinatorHarness().begun()
         producer = harness.init()
         assert harness.add(producer, ("t", [0, 1]), (OFFSETS, [1])) == [0, 0, 0]
@@ -65,14 +65,14 @@ class TestATransaction:
         assert harness.groups[1] == [(0, producer, True, epoch)]
         assert harness.groups[0] == []
 
-    def test_is_aborted(self) -> None:
+    def test_a_transaction_is_aborted_with_its_markers(self) -> None:
         harness = CoordinatorHarness().begun()
         producer = harness.init()
         harness.add(producer, ("t", [0]))
         assert harness.end(producer, commit=False) == ErrorCode.NONE
         assert harness.markers() == [(*producer, False)]
 
-    def test_ends_when_its_last_partition_has_its_marker(self) -> None:
+    def test_a_transaction_is_complete_after_its_last_marker(self) -> None:
         harness = CoordinatorHarness().begun()
         producer = harness.init()
         harness.add(producer, ("t", [0]), (OFFSETS, [0]))
@@ -85,7 +85,7 @@ class TestATransaction:
         assert harness.state() == "CompleteCommit"
         assert harness.markers() == [(*producer, True)]
 
-    def test_that_was_decided_ends_after_the_next_start(self) -> None:
+    def test_a_decided_transaction_is_completed_after_a_restart(self) -> None:
         harness = CoordinatorHarness().begun()
         producer = harness.init()
         harness.add(producer, ("t", [0]), (OFFSETS, [0]))
@@ -103,7 +103,7 @@ class TestATransaction:
         # what the coordinator before it still waited for does nothing
         harness.groups[0].waiting[0](ErrorCode.NONE)
 
-    def test_that_was_open_stays_open(self) -> None:
+    def test_an_open_transaction_stays_open_after_a_restart(self) -> None:
         harness = CoordinatorHarness().begun()
         producer = harness.init()
         harness.add(producer, ("t", [0]))
@@ -112,7 +112,7 @@ class TestATransaction:
         assert after.end(producer) == ErrorCode.NONE
         assert after.markers() == [(*producer, True)]
 
-    def test_goes_on_when_the_log_of_its_shard_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_transaction_continues_after_its_shards_log_failed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         harness = CoordinatorHarness().begun()
         producer = harness.init()
         harness.add(producer, ("t", [0]), (OFFSETS, [0]))
@@ -134,7 +134,7 @@ class TestATransaction:
         assert harness.state() == "CompleteCommit"
         assert [end[1:3] for end in harness.groups[0]] == [(producer, True)] * 2
 
-    def test_is_not_ended_by_what_was_begun_before_its_shard_was_loaded_anew(self) -> None:
+    def test_old_markers_do_not_complete_a_transaction_after_a_reload(self) -> None:
         """A producer of the old version has the same epoch in each of its transactions."""
         harness = CoordinatorHarness().begun()
         producer = harness.init()
@@ -160,7 +160,7 @@ class TestATransaction:
 
 
 class TestProducerIds:
-    def test_one_that_is_not_used_goes_to_the_next(self) -> None:
+    def test_an_unused_producer_id_is_used_for_the_next_request(self) -> None:
         harness = CoordinatorHarness().begun()
         producer = harness.init()
         assert harness.ask("x", InitProducerIdRequest("x", 10**9)).error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
@@ -168,18 +168,18 @@ class TestProducerIds:
         assert harness.init() == Producer(producer.producer_id, 1)
         assert harness.init("y").producer_id == producer.producer_id + 1
 
-    def test_none_is_drawn_for_a_shard_that_is_not_active(self) -> None:
+    def test_no_producer_id_is_taken_for_an_inactive_shard(self) -> None:
         harness = CoordinatorHarness().begun()
         harness.transactions.stop()
         answer = harness.ask("x", InitProducerIdRequest("x", 1_000))
         assert (answer.error_code, answer.producer_id) == (ErrorCode.NOT_COORDINATOR, -1)
         assert harness.topics.state.next_producer_id == 0
 
-    def test_one_may_be_had_at_once(self) -> None:
+    def test_a_producer_id_is_available_at_once(self) -> None:
         harness = CoordinatorHarness().begun()
         assert [harness.transactions.next_producer_id() for _ in range(2)] == [0, 1]
 
-    def test_without_a_disk_there_is_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_producer_id_is_available_without_a_disk(self, monkeypatch: pytest.MonkeyPatch) -> None:
         harness = CoordinatorHarness().begun()
         harness.topics.metadata_log.log.go_offline("m", OSError("the disk is gone"))
         assert harness.transactions.next_producer_id() == -1
@@ -188,18 +188,18 @@ class TestProducerIds:
 class TestKnownProducers:
     """Which producers of transactions that lie in offsets partitions are ended from here."""
 
-    def test_none_while_there_are_no_transactions(self) -> None:
+    def test_no_producers_are_known_without_transactions(self) -> None:
         harness = CoordinatorHarness()
         harness.transactions.start(100)
         assert set(harness.transactions.known_producers({0, 7})) == set()
 
-    def test_those_of_all_shards(self) -> None:
+    def test_the_known_producers_are_those_of_all_shards(self) -> None:
         harness = CoordinatorHarness().begun()
         ids = {harness.init(f"x{number}").producer_id for number in range(6)}
         assert set(harness.transactions.known_producers({*ids, 99})) == ids
         assert {len(set(shard.transactional_ids())) for shard in harness.transactions.routing.shards} != {0}
 
-    def test_all_of_them_while_they_load(self) -> None:
+    def test_all_producers_count_as_known_while_shards_load(self) -> None:
         harness = CoordinatorHarness().begun()
         harness.init("x")
         harness.transactions.routing.shards[0].runtime.resign()

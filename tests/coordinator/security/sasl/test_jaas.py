@@ -23,7 +23,7 @@ from muster.coordinator.security.sasl.jaas import BadJaas, parse, parse_file
         ('a.b.M required k="1" k="2";', {"k": "2"}),
     ],
 )
-def test_read(text: str, options: dict[str, str]) -> None:
+def test_valid_jaas_configs_are_parsed(text: str, options: dict[str, str]) -> None:
     module = parse(text)
     assert (module.name, dict(module.options)) == ("a.b.M", options)
 
@@ -43,7 +43,7 @@ def test_read(text: str, options: dict[str, str]) -> None:
         ("a.b.M required; a.b.M required;", "it has more than one login module"),
     ],
 )
-def test_refused(text: str, why: str) -> None:
+def test_malformed_jaas_configs_are_refused_without_their_secrets(text: str, why: str) -> None:
     with pytest.raises(BadJaas) as caught:
         parse(text)
     assert why in str(caught.value)
@@ -51,14 +51,14 @@ def test_refused(text: str, why: str) -> None:
 
 
 @given(st.text(alphabet="aM .=;\"'\\/*-1\n", max_size=30))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_jaas_text_is_parsed_or_refused(text: str) -> None:
     try:
         parse("a.b.M required " + text)
     except BadJaas:
         return
 
 
-def test_a_file_with_sections() -> None:
+def test_a_jaas_file_with_sections_is_parsed() -> None:
     sections = parse_file(
         """
         // of all listeners
@@ -91,7 +91,7 @@ def test_a_file_with_sections() -> None:
         ("K {}; K {};", "the section K is there twice"),
     ],
 )
-def test_a_file_that_cannot_be_read(text: str, why: str) -> None:
+def test_a_malformed_jaas_file_is_refused(text: str, why: str) -> None:
     with pytest.raises(BadJaas) as caught:
         parse_file(text)
     assert why in str(caught.value)

@@ -28,7 +28,7 @@ RFC_NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
     ("token", "user"),
     [("\0alice\0a secret", "alice"), ("alice\0alice\0a secret", "alice"), ("\0bob\0b", "bob"), ("\0é\0ü", "é")],
 )
-def test_plain(token: str, user: str) -> None:
+def test_plain_authenticates_users(token: str, user: str) -> None:
     exchange = PlainExchange(USERS)
     assert exchange.evaluate(token.encode()) == b""
     assert (exchange.is_complete, exchange.user) == (True, user)
@@ -51,7 +51,7 @@ def test_plain(token: str, user: str) -> None:
         (b"\xff\0\xff\0\xff", "Authentication failed: Invalid username or password"),
     ],
 )  # fmt: skip
-def test_plain_refuses(token: bytes, told: str) -> None:
+def test_plain_refuses_wrong_tokens(token: bytes, told: str) -> None:
     exchange = PlainExchange(USERS)
     with pytest.raises(AuthenticationFailed) as caught:
         exchange.evaluate(token)
@@ -98,7 +98,7 @@ def exchange(
     return ScramExchange(Credentials(MECHANISMS[name], users.get, lambda: nonce, secret))
 
 
-def test_the_example_of_the_rfc() -> None:
+def test_scram_gives_the_messages_of_the_rfc() -> None:
     server = exchange("SCRAM-SHA-256", {"user": credential("SCRAM-SHA-256", "pencil")})
     challenge = server.evaluate(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
     assert challenge == b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -115,7 +115,7 @@ def test_the_example_of_the_rfc() -> None:
 @pytest.mark.parametrize("name", MECHANISMS)
 @pytest.mark.parametrize("user", ["alice", "a,b=c", "x y"])
 @pytest.mark.parametrize("extension", ["", ",tokenauth=false,other=x"])
-def test_scram(name: str, user: str, extension: str) -> None:
+def test_scram_authenticates_users(name: str, user: str, extension: str) -> None:
     server, client = exchange(name, {user: credential(name, "päss")}), Client(name, user, "päss", extension=extension)
     assert server.evaluate(client.final(server.evaluate(client.first()))) == client.verifier
     assert (server.is_complete, server.user) == (True, user)
@@ -135,7 +135,7 @@ def test_a_wrong_password_and_a_wrong_user_look_the_same(name: str) -> None:
     assert told == [None, None]
 
 
-def test_the_salt_of_a_user_that_there_is_not_is_always_the_same() -> None:
+def test_the_salt_of_an_unknown_user_is_always_the_same() -> None:
     def salt(user: str, secret: bytes) -> bytes:
         return (
             exchange("SCRAM-SHA-256", {}, secret=secret)
@@ -159,7 +159,7 @@ def test_the_salt_of_a_user_that_there_is_not_is_always_the_same() -> None:
          "Authentication failed: Client requested an authorization id that is different from username"),
     ],
 )  # fmt: skip
-def test_first_messages_that_fail(first: bytes, told: str | None) -> None:
+def test_malformed_first_scram_messages_are_refused(first: bytes, told: str | None) -> None:
     with pytest.raises(AuthenticationFailed) as caught:
         exchange("SCRAM-SHA-256", {"alice": credential("SCRAM-SHA-256", "p")}).evaluate(first)
     assert caught.value.answer == told
@@ -174,7 +174,7 @@ def test_first_messages_that_fail(first: bytes, told: str | None) -> None:
         lambda final: final.partition(b",p=")[0] + b",p=AAAA",
     ],
 )  # fmt: skip
-def test_final_messages_that_fail(change: object) -> None:
+def test_wrong_final_scram_messages_are_refused(change: object) -> None:
     name = "SCRAM-SHA-512"
     server, client = exchange(name, {"a": credential(name, "p")}), Client(name, "a", "p")
     final = client.final(server.evaluate(client.first()))
@@ -186,7 +186,7 @@ def test_final_messages_that_fail(change: object) -> None:
 
 
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=3))
-def test_nothing_else_is_raised_and_nobody_comes_in(tokens: list[bytes]) -> None:
+def test_random_messages_are_refused_without_other_errors(tokens: list[bytes]) -> None:
     for one in (PlainExchange(USERS), exchange("SCRAM-SHA-256", {"a": credential("SCRAM-SHA-256", "p")})):
         for token in tokens:
             try:
@@ -197,7 +197,7 @@ def test_nothing_else_is_raised_and_nobody_comes_in(tokens: list[bytes]) -> None
 
 
 @pytest.mark.parametrize("head", [b"n,,n=", b"n,,n=ann,r="])
-def test_a_message_has_an_end(head: bytes) -> None:
+def test_too_long_scram_messages_are_refused(head: bytes) -> None:
     """Of 512 KB, a user's name was read for 68 ms."""
     rest = b",r=abc" if head.endswith(b"n=") else b""
     name = b"a" * (MAX_MESSAGE_BYTES - len(head) - len(rest))

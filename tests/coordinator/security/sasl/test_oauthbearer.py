@@ -110,31 +110,31 @@ def expected_of(case: Case) -> tuple[str | None, str, int | None]:
     ],
     ids=lambda one: one.name if isinstance(one, Case) else type(one).__name__,
 )
-def test_tokens(check: Check, case: Case) -> None:
+def test_each_token_is_accepted_or_refused_as_expected(check: Check, case: Case) -> None:
     assert told(check, f"n,,\1auth=Bearer {KEYS.token(case, NOW_S)}\1\1") == expected_of(case)
 
 
 @pytest.mark.parametrize("message", [*MESSAGES, ANOTHER_SCHEME], ids=lambda one: one.name)
-def test_messages(message: Message) -> None:
+def test_each_message_is_answered_as_expected(message: Message) -> None:
     text = message.text.replace("{token}", KEYS.token(Case("good"), NOW_S))
     assert told(STRICT, text)[0] == message.told
 
 
-def test_a_client_may_bring_another_token_after_a_bad_one() -> None:
+def test_a_client_may_send_another_token_after_a_bad_one() -> None:
     exchange = OAuthBearerExchange(STRICT)
     assert exchange.evaluate(b"n,,\1auth=Bearer x\1\1") == b'{"status":"invalid_token"}'
     assert exchange.evaluate(f"n,,\1auth=Bearer {KEYS.token(Case('good'), NOW_S)}\1\1".encode()) == b""
     assert exchange.is_complete
 
 
-def test_a_token_that_is_too_large() -> None:
+def test_a_too_large_token_is_refused() -> None:
     token = KEYS.token(Case("", {"more": "x" * 40_000}), NOW_S)
     assert told(STRICT, f"n,,\1auth=Bearer {token}\1\1")[0] is None
     token = KEYS.token(Case("", {"more": "x" * 50_000}), NOW_S)
     assert told(STRICT, f"n,,\1auth=Bearer {token}\1\1")[0] == INVALID
 
 
-def test_it_is_asked_for_a_key_that_is_not_there() -> None:
+def test_a_missing_key_is_requested_from_the_source() -> None:
     source = Source(KEYS.jwks("rsa", "p256", "p384"))
     check = JwtCheck(source, Expected(), now)
     for case in Case("", kid="new", signer="rsa"), Case("", kid=None, alg="ES512", signer="p256", signed_as="ES256"):
@@ -143,7 +143,7 @@ def test_it_is_asked_for_a_key_that_is_not_there() -> None:
     assert source.asked == ["new", ""]
 
 
-def test_names_of_claims_may_be_others() -> None:
+def test_the_names_of_claims_can_be_configured() -> None:
     check = JwtCheck(SOURCE, Expected(frozenset([AUDIENCE]), None, "roles", "email", 0), now)
     token = KEYS.token(Case("", {"email": "a@b", "scope": "", "roles": "x", "sub": 5}), NOW_S)
     assert check(token) == BearerToken("a@b", (NOW_S + 300) * 1000)
@@ -153,7 +153,7 @@ def test_names_of_claims_may_be_others() -> None:
         check(KEYS.token(Case("", {"email": "a@b", "iat": 5, "exp": NOW_S}), NOW_S))
 
 
-def test_a_reason_has_nothing_of_the_token() -> None:
+def test_the_reason_of_a_refusal_contains_nothing_of_the_token() -> None:
     for case in TOKENS:
         if case.told is not None:
             token = KEYS.token(case, NOW_S)
@@ -175,7 +175,7 @@ def test_a_reason_has_nothing_of_the_token() -> None:
         (json.dumps({"keys": [{}] * 1001}), "it has more than 1000 keys"),
     ],
 )  # fmt: skip
-def test_a_document_without_keys(text: str, why: str) -> None:
+def test_a_jwks_document_without_keys_is_refused(text: str, why: str) -> None:
     with pytest.raises(BadKeys) as caught:
         JwkSet(text)
     assert str(caught.value) == why
@@ -199,7 +199,7 @@ def test_keys_that_cannot_be_used_refuse_tokens() -> None:
         ({"AllowableClockSkewMs": "9999999999"}, "AllowableClockSkewMs is not a whole number of at least 0"),
     ],
 )
-def test_options_that_cannot_be_used(options: dict[str, str], why: str) -> None:
+def test_wrong_options_of_unsecured_tokens_are_refused(options: dict[str, str], why: str) -> None:
     with pytest.raises(BadOption) as caught:
         UnsecuredOptions.read({f"unsecuredValidator{name}": text for name, text in options.items()})
     assert str(caught.value) == f"unsecuredValidator{why}"
@@ -216,7 +216,7 @@ def test_any_bytes_are_refused_or_challenged(message: bytes) -> None:
 
 @settings(max_examples=200)
 @given(st.data())
-def test_no_bit_of_a_token_may_be_another(data: st.DataObject) -> None:
+def test_a_token_with_any_changed_bit_is_refused(data: st.DataObject) -> None:
     token = KEYS.token(Case("good"), NOW_S)
     # but in the last letter: some of its bits belong to no byte
     at = data.draw(st.integers(0, len(token) - 2))

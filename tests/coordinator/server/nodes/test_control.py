@@ -18,7 +18,7 @@ async def asked(directory: Path, do: str, node: object = None) -> Any:
     return await asyncio.to_thread(ask, directory, {"do": do, "node": node})
 
 
-async def test_nodes_are_told_what_to_do_by_a_socket_in_the_data_directory(
+async def test_nodes_are_controlled_by_a_socket_in_the_data_directory(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with three(tmp_path) as cluster:
@@ -51,7 +51,9 @@ async def test_nodes_are_told_what_to_do_by_a_socket_in_the_data_directory(
     assert not (tmp_path / NAME).exists()
 
 
-async def test_without_such_a_server_the_command_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_nodes_command_says_that_no_server_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with running(data_dir=tmp_path):
         # one broker has no such socket
         assert await asyncio.to_thread(main, ["nodes", "stop", "1", "--data-dir", str(tmp_path)]) == 1

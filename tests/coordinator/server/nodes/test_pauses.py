@@ -28,7 +28,7 @@ async def answers(task: asyncio.Task[object]) -> bool:
     return task.done()
 
 
-async def test_others_lead_what_it_led_and_it_is_there_again() -> None:
+async def test_other_brokers_lead_a_paused_brokers_partitions_until_it_continues() -> None:
     async with three() as cluster:
         server = cluster.server
         group = cluster.group_of(2)
@@ -64,7 +64,7 @@ async def test_others_lead_what_it_led_and_it_is_there_again() -> None:
         assert await committed(cluster, 2, group) == 42
 
 
-async def test_a_short_pause_is_noticed_by_nobody_but_who_waits() -> None:
+async def test_a_short_pause_affects_only_waiting_clients() -> None:
     async with three(broker_session_timeout_ms=FOR_EVER) as cluster:
         group = cluster.group_of(3)
         member = await join(cluster, 3, group)
@@ -84,7 +84,7 @@ async def test_a_short_pause_is_noticed_by_nobody_but_who_waits() -> None:
         new.writer.close()
 
 
-async def test_what_may_be_done_to_one_that_is_paused() -> None:
+async def test_a_paused_broker_can_be_stopped_killed_and_continued() -> None:
     async with three(broker_session_timeout_ms=FOR_EVER) as cluster:
         nodes = cluster.server.cluster
         with pytest.raises(WrongNode, match="node 1 is up: the action resume is not possible"):
@@ -103,14 +103,14 @@ async def test_what_may_be_done_to_one_that_is_paused() -> None:
         nodes.pause_node(2)
 
 
-async def test_the_only_node_of_a_server_in_use_is_not_paused() -> None:
+async def test_the_only_node_of_a_server_cannot_be_paused() -> None:
     async with running() as server:
         with pytest.raises(WrongNode, match="node 1 is the only one: it is paused by kill -STOP"):
             server.cluster.pause_node(1)
         assert server.cluster.states[1] is NodeState.UP
 
 
-def test_timers_of_one_that_is_paused_ring_after_a_while() -> None:
+def test_timers_of_a_paused_broker_fire_after_it_continues() -> None:
     process = ManualClock(mono_ms=0)
     clock, rung = NodeClock(process), []
     for at_ms in (100, 200, 5_000):

@@ -146,7 +146,7 @@ async def committed(cluster: Cluster, node_id: int, group: str) -> int:
     return offset
 
 
-async def test_every_node_tells_the_same_cluster() -> None:
+async def test_every_node_describes_the_same_cluster() -> None:
     async with three() as cluster:
         ports = [node.bound[0].port for node in cluster.server.nodes]
         assert len(set(ports)) == 3
@@ -163,7 +163,7 @@ async def test_every_node_tells_the_same_cluster() -> None:
             assert sorted(led) == [1, 1, 2, 2, 3, 3]
 
 
-async def test_who_does_not_lead_says_who_does() -> None:
+async def test_a_node_that_does_not_lead_names_the_leader() -> None:
     async with three() as cluster:
         leader, epoch = (await cluster.leaders())[0]
         other = leader % 3 + 1
@@ -184,7 +184,7 @@ async def test_who_does_not_lead_says_who_does() -> None:
         assert answer.error_code == ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_stop_hands_over_at_once_and_members_go_on() -> None:
+async def test_a_stopped_broker_hands_over_at_once_and_members_continue() -> None:
     async with three() as cluster:
         group = cluster.group_of(2)
         member = await join(cluster, 2, group)
@@ -236,7 +236,7 @@ async def test_a_stop_hands_over_at_once_and_members_go_on() -> None:
         assert (await cluster.ask(2, HeartbeatRequest(group, member[1], member[0]))).error_code == 0
 
 
-async def test_a_kill_is_found_out_after_the_session_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+async def test_a_killed_broker_is_replaced_after_its_session_without_loss(tmp_path: Path) -> None:
     async with three(tmp_path, muster_offsets_durability="os") as cluster:
         server = cluster.server
         group = cluster.group_of(3)
@@ -273,7 +273,7 @@ async def test_a_kill_is_found_out_after_the_session_and_nothing_acknowledged_is
         assert len((await cluster.ask(3, DescribeClusterRequest())).brokers) == 3
 
 
-async def test_nobody_is_told_of_a_leader_that_is_not_among_the_brokers() -> None:
+async def test_metadata_names_no_leader_that_is_not_among_the_brokers() -> None:
     """Found dead, and not yet followed by another one: kafka-python's producer would wait for it and ask nobody."""
     async with three() as cluster:
         before = await cluster.leaders()
@@ -316,7 +316,7 @@ async def test_leadership_survives_a_restart_and_fewer_nodes(tmp_path: Path) -> 
         alone.clients[1].writer.close()
 
 
-async def test_each_has_its_rack_and_replicas_are_in_different_ones() -> None:
+async def test_replicas_are_placed_in_different_racks() -> None:
     async with three(muster_nodes_racks="a,b,a") as cluster:
         answer = await cluster.ask(1, DescribeClusterRequest())
         assert [row.rack for row in answer.brokers] == ["a", "b", "a"]
@@ -328,7 +328,7 @@ async def test_each_has_its_rack_and_replicas_are_in_different_ones() -> None:
         assert len(racks) == 1
 
 
-async def test_replicas_are_names_for_one_log() -> None:
+async def test_all_replicas_share_one_log() -> None:
     async with three() as cluster:
         wanted = CreateTopicsRequest([CreatableTopic("r", 3, 3), CreatableTopic("no", 1, 4)], 5_000)
         answer = await cluster.ask(2, wanted)
@@ -348,7 +348,7 @@ async def test_replicas_are_names_for_one_log() -> None:
         assert list(row.offline_replicas) == [leader]
 
 
-async def test_partitions_are_moved_by_name() -> None:
+async def test_leaders_are_moved_by_a_reassignment_or_an_election() -> None:
     async with three() as cluster:
         leader, epoch = (await cluster.leaders())[0]
         target = leader % 3 + 1
@@ -374,7 +374,7 @@ async def test_partitions_are_moved_by_name() -> None:
         assert codes == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
 
 
-async def test_the_quorum_and_a_broker_that_is_taken_out() -> None:
+async def test_the_quorum_is_described_and_a_broker_can_be_unregistered() -> None:
     async with three() as cluster:
         asked = DescribeQuorumRequest(
             [DescribeQuorumRequestTopicData("__cluster_metadata", [DescribeQuorumRequestPartitionData(0)])]
@@ -396,7 +396,7 @@ async def test_the_quorum_and_a_broker_that_is_taken_out() -> None:
         assert [row.broker_id for row in (await cluster.ask(3, DescribeClusterRequest())).brokers] == [2, 3]
 
 
-async def test_preferred_leaders_come_back_by_themselves() -> None:
+async def test_preferred_leaders_are_restored_automatically() -> None:
     async with three(leader_imbalance_check_interval_seconds="1") as cluster:
         before = await cluster.leaders()
         await cluster.server.cluster.stop_node(2)
@@ -413,7 +413,7 @@ async def test_preferred_leaders_come_back_by_themselves() -> None:
         )
 
 
-async def test_the_last_node_may_stop_too() -> None:
+async def test_the_last_node_may_be_stopped_too() -> None:
     async with three() as cluster:
         for node_id in (1, 2, 3):
             await cluster.server.cluster.stop_node(node_id)

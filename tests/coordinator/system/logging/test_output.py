@@ -27,7 +27,7 @@ def as_before() -> Iterator[None]:
     root.setLevel(level)
 
 
-def test_json() -> None:
+def test_log_lines_are_json_objects() -> None:
     out = io.StringIO()
     log = output.configure("info", stream=out)
     structlog.get_logger("muster.test").info("it happened", group="g\n\x1b[2J", count=3)
@@ -43,7 +43,7 @@ def test_json() -> None:
     }
 
 
-def test_terminal() -> None:
+def test_log_lines_on_a_terminal_are_readable_and_escaped() -> None:
     out = io.StringIO()
     log = output.configure("info", stream=out, terminal=True)
     structlog.get_logger("muster.test").warning("it happened", client="x\x1b[2J\nforged")
@@ -54,7 +54,7 @@ def test_terminal() -> None:
     assert "\x1b[2J" not in text
 
 
-def test_levels() -> None:
+def test_the_log_level_filters_lines() -> None:
     out = io.StringIO()
     log = output.configure("warning", stream=out)
     structlog.get_logger("a").info("no")
@@ -63,7 +63,7 @@ def test_levels() -> None:
     assert [json.loads(line)["event"] for line in out.getvalue().splitlines()] == ["yes"]
 
 
-def test_levels_may_be_changed_for_each_logger() -> None:
+def test_the_level_of_each_logger_can_be_changed() -> None:
     out = io.StringIO()
     log = output.configure("info", stream=out)
     mine, other = structlog.get_logger("muster.groups"), structlog.get_logger("muster.log")
@@ -95,7 +95,7 @@ def test_every_logger_of_the_server_can_be_configured() -> None:
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_exceptions(terminal: bool) -> None:
+def test_exceptions_are_logged_with_their_traceback(terminal: bool) -> None:
     out = io.StringIO()
     log = output.configure("info", stream=out, terminal=terminal)
     try:
@@ -107,7 +107,7 @@ def test_exceptions(terminal: bool) -> None:
     assert terminal or out.getvalue().count("\n") == 1
 
 
-def test_what_libraries_log_comes_too() -> None:
+def test_log_lines_of_libraries_are_included() -> None:
     out = io.StringIO()
     log = output.configure("info", stream=out)
     logging.getLogger("asyncio").warning("slow %s", "callback")
@@ -122,20 +122,20 @@ class Gone(io.StringIO):
         raise BrokenPipeError
 
 
-def test_nobody_reads_the_log() -> None:
+def test_logging_to_a_closed_stream_raises_nothing() -> None:
     log = output.configure("info", stream=Gone())
     structlog.get_logger("a").info("into the void")
     assert log.close()
 
 
-def test_the_process_was_started_without_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logging_without_stderr_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     log = output.configure("info")
     structlog.get_logger("a").info("into the void")
     assert log.close()
 
 
-def test_what_a_client_chose_is_cut() -> None:
+def test_values_chosen_by_clients_are_shortened() -> None:
     out = io.StringIO()
     log = output.configure("info", stream=out)
     structlog.get_logger("a").info("refused", client_id="x" * 30_000, properties="y" * 30_000)
@@ -145,7 +145,7 @@ def test_what_a_client_chose_is_cut() -> None:
     assert line["properties"] == "y" * 30_000
 
 
-def test_the_same_again_and_again_is_counted() -> None:
+def test_repeated_log_lines_are_counted() -> None:
     out = io.StringIO()
     log = output.configure("info", stream=out)
     for number in range(5_000):
@@ -163,7 +163,7 @@ def test_the_same_again_and_again_is_counted() -> None:
     assert "peer" not in told
 
 
-def test_lines_that_nobody_read_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropped_log_lines_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "MAX_LINES", 3)
     gate = threading.Event()
 

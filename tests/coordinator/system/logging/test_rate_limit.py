@@ -49,7 +49,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_of_one_cause_some_lines_are_told_and_the_others_are_counted(bench: Bench) -> None:
+def test_the_first_lines_of_a_cause_are_logged_and_the_others_counted(bench: Bench) -> None:
     assert bench.say_often(5_000, why="no size") == MAX_OF_A_CAUSE
     assert bench.woken == 1
     assert bench.limiter.due() == ([], WINDOW_MS / 1000)
@@ -66,7 +66,7 @@ def test_of_one_cause_some_lines_are_told_and_the_others_are_counted(bench: Benc
     assert bench.woken == 2
 
 
-def test_another_cause_is_told_in_the_midst_of_a_flood(bench: Bench) -> None:
+def test_a_line_of_another_cause_is_logged_during_a_flood(bench: Bench) -> None:
     bench.say_often(100, why="frame of 17 bytes")
     assert not bench.say(why="frame of 18 bytes")  # a number makes no other cause
     assert bench.say(why="not UTF-8")
@@ -77,12 +77,12 @@ def test_another_cause_is_told_in_the_midst_of_a_flood(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("name", ["group", "partition", "path", "topic", "api"])
-def test_what_a_line_is_about_makes_it_another_one(bench: Bench, name: str) -> None:
+def test_lines_about_different_objects_have_different_causes(bench: Bench, name: str) -> None:
     for number in range(9):
         assert bench.say_often(30, **{name: f"g-{number}"}) == MAX_OF_A_CAUSE
 
 
-def test_who_changes_the_cause_each_time_is_bounded_too(bench: Bench) -> None:
+def test_lines_with_ever_new_causes_are_bounded_too(bench: Bench) -> None:
     causes = [chr(97 + number // 26) + chr(97 + number % 26) for number in range(600)]
     told = [why for why in causes * 3 if bench.say(why=why)]
     assert len(told) == MAX_OF_A_KIND
@@ -95,33 +95,33 @@ def test_who_changes_the_cause_each_time_is_bounded_too(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("name", ["path", "partition"])
-def test_what_is_said_of_data_is_told_of_each_file(bench: Bench, name: str) -> None:
+def test_lines_about_data_files_are_logged_for_each_file(bench: Bench, name: str) -> None:
     for number in range(10 * MAX_OF_A_KIND):
         assert bench.say("a torn tail was cut off", logger="log", **{name: f"data/t-{number}/0.log"})
     assert bench.say_often(100, **{name: "data/t-1/0.log"}) == MAX_OF_A_CAUSE
 
 
-def test_many_causes_without_others_are_told_shortly(bench: Bench) -> None:
+def test_many_causes_are_summed_up_shortly(bench: Bench) -> None:
     for number in range(MAX_CAUSES - 1):
         bench.say_often(MAX_OF_A_CAUSE + number, group=f"g{number}")
     bench.now_ms = WINDOW_MS
     assert [more for _, more in bench.due()] == list(range(MAX_CAUSES - 2, 0, -1))
 
 
-def test_long_reasons_do_not_fill_the_memory(bench: Bench) -> None:
+def test_long_reasons_are_bounded_in_memory(bench: Bench) -> None:
     bench.say(why="x" * 100_000, group="g" * 100_000)
     ((cause, _),) = bench.limiter._kinds["net", "closed a connection"].causes.items()
     assert sum(map(len, cause)) < 2 * ALIKE + 50
 
 
-def test_a_window_that_is_over_begins_anew_when_nothing_was_left_out(bench: Bench) -> None:
+def test_a_window_without_suppressed_lines_is_restarted(bench: Bench) -> None:
     assert bench.say_often(MAX_OF_A_CAUSE) == MAX_OF_A_CAUSE
     bench.now_ms = WINDOW_MS
     assert bench.say_often(MAX_OF_A_CAUSE) == MAX_OF_A_CAUSE
     assert bench.woken == 0
 
 
-def test_until_it_is_told_what_was_left_out_counting_goes_on(bench: Bench) -> None:
+def test_counting_continues_until_suppressed_lines_are_reported(bench: Bench) -> None:
     bench.say_often(100)
     bench.now_ms = 2 * WINDOW_MS
     assert not bench.say()
@@ -129,13 +129,13 @@ def test_until_it_is_told_what_was_left_out_counting_goes_on(bench: Bench) -> No
     assert (line["more"], line["seconds"]) == (101 - MAX_OF_A_CAUSE, 20)
 
 
-def test_at_the_end_all_is_told(bench: Bench) -> None:
+def test_all_suppressed_lines_are_reported_at_the_end(bench: Bench) -> None:
     bench.say_often(100)
     assert bench.due() == []
     assert bench.due(all_of_them=True) == [("", 100 - MAX_OF_A_CAUSE)]
 
 
-def test_debug_lines_and_summaries_are_not_counted(bench: Bench) -> None:
+def test_debug_lines_and_summaries_are_not_rate_limited(bench: Bench) -> None:
     assert all(bench.say(level="debug") for _ in range(1_000))
     event = {"event": "x", "level": "warning", "logger": "net", SUMMARY: True}
     for _ in range(1_000):
@@ -143,7 +143,7 @@ def test_debug_lines_and_summaries_are_not_counted(bench: Bench) -> None:
     assert bench.limiter._kinds == {}
 
 
-def test_lines_of_any_text_do_not_fill_the_memory(bench: Bench) -> None:
+def test_lines_of_many_texts_are_bounded_in_memory(bench: Bench) -> None:
     bench.say_often(100)
     for number in range(3 * MAX_KINDS):
         bench.say(f"text {number}")
@@ -152,7 +152,7 @@ def test_lines_of_any_text_do_not_fill_the_memory(bench: Bench) -> None:
     assert ("", 100 - MAX_OF_A_CAUSE) in bench.due()
 
 
-def test_too_many_kinds_that_are_all_floods_are_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_flooding_kinds_are_counted_as_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_limit, "MAX_KINDS", 3)
     for text in "abcde":
         bench.say_often(MAX_OF_A_CAUSE + 1, text=text)

@@ -66,7 +66,7 @@ def to(pipe: Pipe) -> Callable[[bytes], object]:
     return lambda data: write_all(pipe.write_end, data)
 
 
-def test_all_lines_leave_in_their_order(pipe: Pipe) -> None:
+def test_all_lines_are_written_in_their_order(pipe: Pipe) -> None:
     out = LineWriter(to(pipe))
     for number in range(5_000):
         out.put(f"line {number}")
@@ -77,7 +77,7 @@ def test_all_lines_leave_in_their_order(pipe: Pipe) -> None:
     assert reading.lines == [f"line {number}" for number in range(5_000)]
 
 
-def test_nobody_waits_for_a_pipe_that_is_not_read_and_what_is_lost_is_counted(pipe: Pipe) -> None:
+def test_an_unread_pipe_blocks_nobody_and_lost_lines_are_counted(pipe: Pipe) -> None:
     told: list[int] = []
 
     def lost(count: int) -> None:
@@ -102,7 +102,7 @@ def test_nobody_waits_for_a_pipe_that_is_not_read_and_what_is_lost_is_counted(pi
     assert sum(told) == 3 * MAX_LINES + 100 - len(reading.lines)
 
 
-def test_lines_that_wait_are_bounded_by_their_bytes(pipe: Pipe) -> None:
+def test_waiting_lines_are_bounded_in_bytes(pipe: Pipe) -> None:
     out = LineWriter(to(pipe))
     for _ in range(100):
         out.put("x" * (MAX_BYTES // 4))
@@ -116,7 +116,7 @@ def test_lines_that_wait_are_bounded_by_their_bytes(pipe: Pipe) -> None:
     assert not thread.is_alive()
 
 
-def test_one_line_is_taken_however_long_it_is(pipe: Pipe) -> None:
+def test_a_single_line_of_any_length_is_written(pipe: Pipe) -> None:
     out = LineWriter(to(pipe))
     reading = Reading(pipe)
     out.put("x" * 2 * MAX_BYTES)
@@ -126,7 +126,7 @@ def test_one_line_is_taken_however_long_it_is(pipe: Pipe) -> None:
     assert [len(line) for line in reading.lines] == [2 * MAX_BYTES]
 
 
-def test_after_a_loss_lines_are_taken_again(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_accepted_again_after_a_loss(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "MAX_LINES", 2)
     gate, began, known = threading.Event(), threading.Event(), threading.Event()
     written: list[bytes] = []
@@ -153,7 +153,7 @@ def test_after_a_loss_lines_are_taken_again(pipe: Pipe, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), OSError(9, "Bad file descriptor"), ValueError("closed")])
-def test_a_stream_that_is_closed_is_no_reason_to_stop(error: Exception) -> None:
+def test_a_closed_stream_does_not_stop_the_writer(error: Exception) -> None:
     calls = []
 
     def write(data: bytes) -> None:
@@ -168,20 +168,20 @@ def test_a_stream_that_is_closed_is_no_reason_to_stop(error: Exception) -> None:
     assert calls == [b"a\n"]
 
 
-def test_nothing_was_said() -> None:
+def test_a_writer_without_lines_starts_no_thread() -> None:
     out = LineWriter(writer(None))
     assert out._thread is None
     assert out.close()
 
 
-def test_streams_in_memory_and_none_at_all() -> None:
+def test_the_writer_accepts_streams_in_memory_and_none() -> None:
     stream = io.StringIO()
     writer(stream)("é\n".encode())
     assert stream.getvalue() == "é\n"
     writer(None)(b"nobody")
 
 
-def test_a_pipe_that_does_not_block_is_waited_for(pipe: Pipe) -> None:
+def test_a_nonblocking_pipe_is_waited_for(pipe: Pipe) -> None:
     os.set_blocking(pipe.write_end, False)
     out = LineWriter(to(pipe))
     lines = ["x" * 1_000] * 500  # more than a pipe holds
@@ -197,7 +197,7 @@ def test_a_pipe_that_does_not_block_is_waited_for(pipe: Pipe) -> None:
     assert reading.lines == lines
 
 
-def test_it_ticks_as_often_as_it_is_asked_to() -> None:
+def test_the_writer_thread_calls_its_timer_as_often_as_asked() -> None:
     ticks: list[float | None] = [0.001, 0.001, None]
     over = threading.Event()
 
