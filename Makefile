@@ -61,15 +61,20 @@ try: $(VENV)/.try ## run a PostgreSQL and several nodes over it (ARGS='--nodes 5
 
 venv: $(VENV)/.test ## set up .venv with the muster command and the test tools
 
-# two processes share the tests out: the files, and all that needs Spark, are kept together (tests/conftest.py)
-SHARED_OUT ?= -n 2 --dist loadgroup
+# two processes share the tests out (tests/support/sharing_out.py)
+SHARED_OUT ?= -n 2 --dist loadfile --no-loadscope-reorder
+CORE := tests/coordinator/groups tests/coordinator/transactions tests/coordinator/state_machine
+CORE_TESTS = export PYTHONHASHSEED=1 COVERAGE_FILE=$(VENV)/.coverage; \
+	$(BIN)/python -m coverage run -m pytest -q $(CORE) && $(BIN)/python -m coverage report && \
+	$(BIN)/python -m pytest -q tests/stories/test_virtual.py::test_story_on_the_core tests/protocol/test_generated.py
 
 # No decision may follow set or hash order: what could is run under a second hash seed.
+# What pytest compiles is kept, also where Python is told to keep nothing: each process would compile all tests anew.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: venv ## run the tests; those of the core must take every branch of it
-	@PYTHONHASHSEED=1 COVERAGE_FILE=$(VENV)/.coverage $(BIN)/python -m coverage run -m pytest -q tests/coordinator/groups tests/coordinator/transactions tests/coordinator/state_machine
-	@COVERAGE_FILE=$(VENV)/.coverage $(BIN)/python -m coverage report
-	@PYTHONHASHSEED=1 $(BIN)/python -m pytest -q tests/stories/test_virtual.py::test_story_on_the_core tests/protocol/test_generated.py
-	@PYTHONHASHSEED=2 $(BIN)/python -m pytest -q $(SHARED_OUT)
+	@($(CORE_TESTS)) >$(VENV)/core.log 2>&1 & core=$$!; \
+	PYTHONHASHSEED=2 $(BIN)/python -m pytest -q $(SHARED_OUT); all=$$?; \
+	wait $$core; core=$$?; cat $(VENV)/core.log; exit $$((all + core))
 
 simulate: venv ## play random histories of many groups, with faults (ARGS='--seeds 20000 --start 0', with --consumers, --nodes, --brokers or --cluster)
 	@$(BIN)/python -m tests.simulation $(ARGS)

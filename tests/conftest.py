@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import unseen_faults
+from tests.support import sharing_out, unseen_faults
 from tests.support.postgres import running_postgres
 
 # how long an example takes on a busy machine says nothing
@@ -23,12 +24,15 @@ def postgres() -> Iterator[str]:
         yield url
 
 
-# before pytest-xdist reads the marks, so not last
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of a file stay together, so that what they share is made once; all that need Spark share one."""
-    for item in items:
-        needs = getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("spark" if "spark" in needs else str(item.path)))
+    """What lasts longest comes first, so that no process ends long before the other."""
+    items.sort(key=lambda item: sharing_out.rank(item.path))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> sharing_out.FileScheduling:
+    """How two processes share out the tests."""
+    return sharing_out.FileScheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
