@@ -222,10 +222,6 @@ class LastStops:
             start_offset=self._start_offsets.get(partition, 0),
         )
 
-    def known(self) -> dict[Partition, LastStop]:
-        """Return the facts of each partition in the recovery point checkpoint."""
-        return {partition: self.of(partition) for partition in self._recovery_points}
-
     def note(self, partition: Partition, recovery_point: int, start_offset: int) -> None:
         """Note the present offsets of a log."""
         self._recovery_points[partition] = recovery_point
@@ -246,11 +242,7 @@ class LastStops:
             self.forget(partition)
 
     def is_forgotten(self, partition: Partition) -> bool:
-        """Whether the files have offsets of an earlier log of this name.
-
-        Write the files before a new log gets this name. Otherwise a start after a kill compares it with the old
-        offsets.
-        """
+        """Whether the files have offsets of an earlier log of this name: `save` comes before a new log of it."""
         return partition in self._forgotten
 
     def save(self, *, sync: bool = False) -> None:
@@ -269,7 +261,8 @@ class LastStops:
 
 def read_last_stops(storage: Storage) -> dict[Partition, LastStop]:
     """Return the facts of each partition that the checkpoints have. Raises OSError when one cannot be read."""
-    return LastStops(storage, quiet=True).known()
+    stops = LastStops(storage, quiet=True)
+    return {partition: stops.of(partition) for partition in load_offsets(storage, RECOVERY_POINTS, quiet=True)}
 
 
 def lower_recovery_point(storage: Storage, partition: Partition, offset: int) -> None:

@@ -55,10 +55,8 @@ class DiskDurability:
         self._syncing = False
         self._syncs_until_check = 1
         self._cut_at = MAX_INT64
-        """The lowest offset that was cut since the running sync began. The sync covers no later appends from there on.
-        """
+        """The lowest cut since the running sync began: that sync covers no later appends from there on."""
         self._unsynced: list[File] = []
-        """Files of segments that are no longer appended to."""
         if self.waits_for_sync:
             # bytes of a killed process may be in the page cache only
             self.durable_offset = min(recovery_point, segments.end_offset)
@@ -68,14 +66,12 @@ class DiskDurability:
         self._room_end = 0
         """The end of the reserved room of the active segment's file; 0: no room was reserved."""
         self._unflushed = 0
-        """Records appended since the last sync began."""
         self._flush_to = 0
         """`flush.messages` requires a sync up to this offset before appends up to it are acknowledged."""
         if sync is not None and segments.config.flush_messages < MAX_INT64:
             self._flush_to = segments.end_offset  # bytes that an earlier log could not sync
         self._flush_waiters = Waiters()
         self._clean_ms = 0
-        """The monotonic time (ms) when `sync_if_older` last found nothing left to sync."""
 
     def when_durable(self, position: int, callback: Waiter) -> None:
         """Call `callback(None)` once all before `position` is durable, or `callback(error)` when it cannot be."""

@@ -1,7 +1,6 @@
-"""Whether a log can be written, how far it is durable, and which listeners learn of appends.
+"""Whether a log can be written, how far it is durable (`Durability`), and which listeners learn of appends.
 
-`Durability` is what a log needs of its engine. `disk_durability` uses the disk of the data directory; another `Engine`
-makes logs durable elsewhere.
+`disk_durability` uses the disk of the data directory; another `Engine` makes logs durable elsewhere.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Availability:
         self._partition = partition
         self.failure: LogOffline | None = None
         """Why nothing can be appended any more; None while the log works."""
-        self.when_offline: Callable[[LogOffline], object] = _nothing
+        self.when_offline: Callable[[LogOffline], object] = lambda _: None
 
     def fail(self, path: str, error: OSError) -> LogOffline:
         """Take the log offline, unless it is offline already. Returns the error to raise."""
@@ -67,12 +66,8 @@ class Availability:
         """Note that the log is closed. Returns the error for callers that still wait."""
         if self.failure is None:
             self.failure = LogOffline(path, "it is closed")
-        self.when_offline = _nothing  # a closed log stays in no reference cycle
+        self.when_offline = lambda _: None  # a closed log stays in no reference cycle
         return self.failure
-
-
-def _nothing(_: LogOffline) -> None:
-    """Do nothing: no one waits for the log."""
 
 
 class AppendListeners:

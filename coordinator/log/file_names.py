@@ -17,17 +17,13 @@ SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDE
 """The files that a segment may have in its directory."""
 
 DELETED_SUFFIX: Final = ".deleted"
-"""The file is to be removed."""
 TEMPORARY_SUFFIX: Final = ".tmp"
-"""The file is being written."""
 CLEANED_SUFFIX: Final = ".cleaned"
-"""A compaction is writing the file."""
 SWAP_SUFFIX: Final = ".swap"
 """A compaction has written the whole file: it is valid, and replaces other segments."""
 REPLACES_SUFFIX: Final = ".replaces"
 """The note beside a `.log.swap`: the offset up to which it replaces segments. Kafka has no such note."""
 ASIDE_SUFFIX: Final = ".aside"
-"""The file was taken out of a log, and is kept."""
 _DIGITS: Final = 20
 
 
@@ -68,7 +64,6 @@ DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 """The folder belongs to no existing topic; it is left alone."""
 MAX_BYTES: Final = 255
-"""The limit of file systems for a name."""
 _OTHER_NAME = re.compile(
     r"(?P<topic>.+)-(?P<index>\d{1,10})\.(?P<uuid>[0-9a-f]{32})(?P<suffix>-delete|-stray)", re.ASCII
 )

@@ -1,7 +1,6 @@
 """The folders of partitions in a data directory: their topic ids, their names, and the syncs of new ones.
 
-The file `partition.metadata` has the topic's id (KIP-516; Kafka: PartitionMetadataFile). A topic is acknowledged only
-when its partitions' folders, with that file in them, would survive a power cut.
+`partition.metadata` has the topic's id (KIP-516). A topic is acknowledged when that file is on the disk.
 """
 
 from __future__ import annotations
@@ -152,7 +151,7 @@ class PartitionFolders:
         self.files_lock = Lock()
         """Held while another thread changes the segments in a directory, or a log is opened."""
         self._sync = sync
-        self._new_folders = NewFolders(storage, sync)
+        self.new = NewFolders(storage, sync)
         self.draw_uuid: Callable[[], bytes]
 
     def on_disk(self) -> list[Partition]:
@@ -171,25 +170,17 @@ class PartitionFolders:
     def note_topic_id(self, topic: str, partition: int, topic_id: bytes) -> None:
         """Write a topic id into a partition's directory. Raises OSError."""
         write_topic_id(self._storage, f"{topic}-{partition}", topic_id, sync=self._sync is None)
-        self._new_folders.add(f"{topic}-{partition}")
+        self.new.add(f"{topic}-{partition}")
 
     def ensure_topic_id(self, topic: str, partition: int, topic_id: bytes, *, was_clean: bool) -> None:
         """Make sure that a log's directory has the topic's id. Raises DamagedLog for an unreadable id, and OSError."""
         folder = f"{topic}-{partition}"
         if ensure_topic_id(self._storage, folder, topic_id, was_clean=was_clean, sync=self._sync is None):
-            self._new_folders.add(folder)
+            self.new.add(folder)
 
     def leader_epoch_on_disk(self, topic: str, partition: int) -> int:
         """Return the newest leader epoch in a partition's directory; -1 when it has none."""
         return load_epochs(self._storage, f"{topic}-{partition}").latest
-
-    def when_folders_durable(self, callback: Waiter) -> None:
-        """Call `callback(None)` once the folders of all logs made so far are on the disk, or `callback(error)`."""
-        self._new_folders.when_synced(callback)
-
-    def sync_new(self) -> bool:
-        """Wait until all new folders are on the disk. False when that is not sure. Raises OSError."""
-        return self._new_folders.sync_now()
 
     def has_folder(self, topic: str, partition: int) -> bool:
         """Whether a partition has a folder."""

@@ -35,8 +35,7 @@ def identify(
 ) -> Identity:
     """Return the identity of a data directory. Missing values are drawn and written.
 
-    `cluster_id`: the expected cluster, or None for any. `has_logs`: the directory has partitions. Raises
-    WrongDirectory, MalformedCheckpoint or OSError.
+    `cluster_id`: the expected cluster, or None. Raises WrongDirectory, MalformedCheckpoint or OSError.
     """
     path = f"{storage.root}/{checkpoints.META_PROPERTIES}"
     data = storage.load(checkpoints.META_PROPERTIES)

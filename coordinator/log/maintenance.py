@@ -1,9 +1,8 @@
 """Regular work on a data directory, by the Clock: retention, checkpoints, syncs by age, and the check of the directory.
 
-An operator may remove, move or replace the directory or a log's files while the server runs. The system still accepts
-writes into files without a name. So `DirectoryMonitor` checks each second, in a thread. While the directory is missing
-every log is offline. When it is back, the logs go on with their open files. A log whose own files were removed stays
-offline.
+The system accepts writes into removed files, so `DirectoryMonitor` checks each second, in a thread. While the directory
+is missing every log is offline. When it is back, the logs go on with their open files. A log whose own files were
+removed stays offline.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from muster.coordinator.system.jobs import Job
 _logger = structlog.get_logger("muster.log")
 
 SEGMENTS_AT_ONCE: Final = 100
-"""Segments of one log that retention removes in one step."""
 CHECK_EVERY_MS: Final = 1_000
 LOGS_EACH: Final = 200
 """The number of logs in one check; the next check continues after them."""
@@ -140,7 +138,7 @@ class DirectoryMonitor:
         logs = self._manager.logs()
         some = list(islice(logs, self._next, self._next + LOGS_EACH))
         self._next = self._next + LOGS_EACH if self._next + LOGS_EACH < len(logs) else 0
-        files = [(log, log.active_file) for log in some if log.failure is None]
+        files = [(log, log.segments.active.file) for log in some if log.failure is None]
         removed: list[UnifiedLog] = []
 
         def job() -> None:
@@ -153,8 +151,8 @@ class DirectoryMonitor:
             if failure is None or isinstance(failure, DirectoryGone):
                 self._manager.directory_is(failure)
             for log in removed:
-                if failure is None and any(log is one and file is log.active_file for one, file in files):
-                    log.go_offline(log.active_file.path, OSError(REMOVED))
+                if failure is None and any(log is one and file is log.segments.active.file for one, file in files):
+                    log.go_offline(log.segments.active.file.path, OSError(REMOVED))
             self.start()
 
         self._sync.run(job, checked)

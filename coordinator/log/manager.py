@@ -28,7 +28,6 @@ from muster.coordinator.system.jobs import Job, at_once
 _logger = structlog.get_logger("muster.log")
 
 LOGS_AT_ONCE: Final = 100
-"""Logs in one step of a walk that does little for each: some 50 us."""
 
 
 class LogManager:
@@ -70,8 +69,7 @@ class LogManager:
     def open(self, *, cluster_id: str | None, node_id: int, draw_uuid: Callable[[], bytes]) -> Identity:
         """Take the directory, after creating it if necessary. Find out its identity and how the last stop ended.
 
-        `cluster_id`: the expected cluster; None accepts any. Raises DirectoryLocked, WrongDirectory,
-        MalformedCheckpoint or OSError.
+        `cluster_id`: see `identify`. Raises DirectoryLocked, WrongDirectory, MalformedCheckpoint or OSError.
         """
         self.folders.draw_uuid = draw_uuid
         self.storage.make_directory("")
@@ -140,8 +138,7 @@ class LogManager:
     ) -> UnifiedLog:
         """Open the log of a partition; create or recover it if necessary.
 
-        `wait_for_sync`: durable means synced (needs a SharedSync). Raises DamagedLog, which `offline` keeps too, or
-        LogOffline for a failure of the disk that may end.
+        `wait_for_sync`: see `DiskDurability`. Raises DamagedLog, or LogOffline for a failure of the disk that may end.
         """
         key = (topic, partition)
         held = self._logs.get(key)
@@ -160,7 +157,7 @@ class LogManager:
         last_stop: LastStop,
         topic_id: bytes | None,
         wall_ms: int,
-        wait_for_sync: bool,
+        waits: bool,
         absent: Sequence[SegmentFigures] = (),
     ) -> UnifiedLog:
         directory = f"{key[0]}-{key[1]}"
@@ -171,16 +168,7 @@ class LogManager:
             if topic_id is not None:
                 self.folders.ensure_topic_id(*key, topic_id, was_clean=self._last_stops.was_clean)
             loader = LogLoader(
-                self.storage,
-                directory,
-                *key,
-                config,
-                last_stop,
-                wall_ms=wall_ms,
-                sync=self._sync,
-                wait_for_sync=wait_for_sync,
-                engine=self._engine,
-                absent=absent,
+                self.storage, directory, *key, config, last_stop, wall_ms, self._sync, waits, self._engine, absent
             )
             with self.folders.files_lock:
                 log = loader.load()
@@ -203,8 +191,8 @@ class LogManager:
     def _raise_if_removed(self, key: Partition) -> None:
         """Raises DamagedLog when the files of a log are missing: it must not begin again at offset 0."""
         folder = f"{key[0]}-{key[1]}"
-        there = self.storage.is_directory(folder) and self.storage.entries(folder)
-        if not any(entry.name.endswith(LOG_SUFFIX) for entry in there or ()):
+        entries = self.storage.entries(folder) if self.storage.is_directory(folder) else ()
+        if not any(entry.name.endswith(LOG_SUFFIX) for entry in entries):
             place = Place(f"{self.storage.root}/{folder}/", 0)
             damage = DamagedLog(place, "its files were removed while the server ran")
             self._set_offline(key, damage)
@@ -240,9 +228,9 @@ class LogManager:
         self._raise_if_removed(key)
         del self._logs[key]
         old.abandon()
-        self._last_stops.note(key, old.recovery_point, old.start_offset)
-        last_stop = LastStop(was_clean=False, recovery_point=old.recovery_point, start_offset=old.start_offset)
-        waits = old.durability.waits_for_sync
+        recovery_point, waits = old.durability.recovery_point, old.durability.waits_for_sync
+        self._last_stops.note(key, recovery_point, old.start_offset)
+        last_stop = LastStop(was_clean=False, recovery_point=recovery_point, start_offset=old.start_offset)
         try:
             log = self._open(key, old.config, last_stop, None, wall_ms, waits)
             if waits:
@@ -327,7 +315,7 @@ class LogManager:
         """`checkpoint` as a job, with the writes in a thread. Raises OSError."""
         for number, (key, log) in enumerate(list(self._logs.items()), 1):
             if self._logs.get(key) is log:  # else it was deleted meanwhile
-                self._last_stops.note(key, log.recovery_point, log.start_offset)
+                self._last_stops.note(key, log.durability.recovery_point, log.start_offset)
             if not number % LOGS_AT_ONCE:
                 yield None
         yield from self._last_stops.saving()
@@ -343,7 +331,7 @@ class LogManager:
     def checkpoint(self, *, sync: bool = False) -> None:
         """Write recovery points and start offsets. Closed logs keep their old ones. `sync`: wait for the disk."""
         for key, log in self._logs.items():
-            self._last_stops.note(key, log.recovery_point, log.start_offset)
+            self._last_stops.note(key, log.durability.recovery_point, log.start_offset)
         self._last_stops.save(sync=sync)
 
     def flush(self) -> None:
@@ -355,8 +343,7 @@ class LogManager:
     def close(self, *, clean: bool = True) -> None:
         """Release the directory. `clean`: first sync and note everything, so that the next start needs no recovery.
 
-        The stop is not clean when a log cannot be synced or is damaged, or a checkpoint cannot be written. With
-        `clean=False` the files stay as a kill would leave them.
+        The stop is not clean when a log is damaged, or a sync or a checkpoint fails.
         """
         if self._lock is None:
             return
@@ -369,7 +356,7 @@ class LogManager:
                 # recovered.
                 unseen = self.needs_recovery and not self._logs.keys() >= set(self.folders.on_disk())
                 is_clean = all(log.closed_cleanly for log in self.logs()) and not self.offline and not unseen
-                if is_clean and self.folders.sync_new():
+                if is_clean and self.folders.new.sync_now():
                     self.storage.save(checkpoints.CLEAN_SHUTDOWN, checkpoints.encode_clean_shutdown(), sync=True)
             else:
                 for log in self.logs():

@@ -48,7 +48,6 @@ class LogSettings:
     message_max_bytes: int = 1024 * 1024 + 12
     compression_type: str = "producer"
     producer_id_expiration_ms: int = 24 * HOUR_MS
-    """Compaction forgets a producer that wrote nothing for so long."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,6 @@ from muster.coordinator.log.segments.log_segments import LogSegments, count_give
 from muster.coordinator.log.segments.reading import TimestampOffset
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.settings import MAX_INT64, LogConfig
-from muster.coordinator.log.storage.interfaces import File
 from muster.coordinator.log.storage.shared_sync import SharedSync, Waiter
 from muster.coordinator.system.jobs import Job
 
@@ -126,11 +125,6 @@ class UnifiedLog:
         return self.durability.durable_offset
 
     @property
-    def recovery_point(self) -> int:
-        """The log is known to be on the disk up to this offset: recovery begins here."""
-        return self.durability.recovery_point
-
-    @property
     def leader_epoch(self) -> int:
         """The newest leader epoch that the log has seen; -1 when it has seen none."""
         return self.epochs.latest
@@ -158,15 +152,6 @@ class UnifiedLog:
     def knows_producers(self) -> bool:
         """Whether `producers` was created and has read the log."""
         return self._producers is not None and self._producers.is_loaded
-
-    def size_up_to(self, offset: int) -> int:
-        """Return the bytes of the batches before the batch of an offset. Raises LogOffline."""
-        return reading.size_up_to(self.segments, offset)
-
-    @property
-    def active_file(self) -> File:
-        """The file that is appended to."""
-        return self.segments.active.file
 
     @property
     def failure(self) -> LogOffline | None:
@@ -347,14 +332,6 @@ class UnifiedLog:
     def _store_epochs(self) -> None:
         with self._availability.failing(f"{self.directory}/{LEADER_EPOCHS}"):
             store_epochs(self.segments.storage, self.directory, self.epochs)
-
-    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
-        """Return the greatest known epoch not above `epoch`, and its end; (-1, -1) when unknown (KIP-101)."""
-        return self.epochs.end_offset(epoch, self.end_offset)
-
-    def epoch_for_offset(self, offset: int) -> int:
-        """Return the epoch under which `offset` was appended; -1 when unknown."""
-        return self.epochs.epoch_of(offset)
 
     # -- reading
 

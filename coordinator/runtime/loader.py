@@ -1,7 +1,6 @@
 """Loads the state of a shard from its log, in steps, and runs all loads of a start.
 
-A part of the loads runs before the server listens. The rest runs one step in each iteration of the event loop. Records
-that a load cannot decode stay in the log, and are logged.
+Some loads run before the server listens, the others one step in each iteration of the event loop.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What waits in a shard: records that are to be appended, and replies that wait for the log.
+"""What waits in a shard: records to be appended (`AppendQueue`), replies, and the timer for the next deadline.
 
-Decided records are gathered into batches of many commands (`AppendQueue`). A reply waits until the log is durable up to
-what the reply shows (`PendingReplies`).
+A reply waits until the log is durable up to what the reply shows (`PendingReplies`).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from muster.coordinator.state_machine.deadlines import NEVER, LateAnswers
 from muster.coordinator.state_machine.interface import Producer, Reply
-from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.clock import Clock, Timer
 from muster.protocol.errors import ErrorCode
 
 _APPEND_ERRORS: Final = {
@@ -58,11 +57,7 @@ class Batch:
 
 
 class AppendQueue:
-    """The batches to be appended, in their order.
-
-    The queue calls `flush` when it is time to append them. With `at_once` the caller appends each addition at once;
-    only `flush_within` lets an addition wait.
-    """
+    """The batches to be appended, in their order. With `at_once` the caller calls `flush`, otherwise the queue."""
 
     __slots__ = ("_clock", "_flush", "_is_timed", "_linger_ms", "at_once", "batches")
 
@@ -105,7 +100,6 @@ class AppendQueue:
 
 
 LATE_MS: Final = 100
-"""An answer that waits longer than this for the log is late."""
 ANSWERS_AT_ONCE: Final = 300
 """How many answers of one command leave in one iteration of the event loop: some 5 ms. The others follow later."""
 
@@ -181,3 +175,34 @@ class PendingReplies:
         """How long answers waited, with those that are parked now, or gathered since `gathered_since_ms`."""
         self._waits.since_ms = self.parked[0].began_ms if self.parked else gathered_since_ms
         return self._waits
+
+
+class ShardTimer:
+    """The timer of a shard. `due_ms`: when it fires (monotonic ms); NEVER when it is off."""
+
+    __slots__ = ("_clock", "_ring", "_timer", "due_ms")
+
+    def __init__(self, clock: Clock, ring: Callable[[], object]) -> None:
+        self._clock = clock
+        self._ring = ring
+        self._timer: Timer | None = None
+        self.due_ms = NEVER
+
+    def set(self, deadline_ms: int | None) -> None:
+        """Fire at that deadline, or before: a deadline that has moved on leaves the timer as it is."""
+        if deadline_ms is None:
+            self.cancel()
+        elif deadline_ms < self.due_ms:
+            self.cancel()
+            self.due_ms = deadline_ms
+            self._timer = self._clock.call_at(deadline_ms, self._rang)
+
+    def cancel(self) -> None:
+        """Switch the timer off."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self.due_ms = None, NEVER
+
+    def _rang(self) -> None:
+        self._timer, self.due_ms = None, NEVER
+        self._ring()

@@ -1,7 +1,6 @@
-"""Finds the shard that serves a key, and the shards that are active on a node.
+"""Finds the shard that serves a key, as Kafka does it, and the shards that are active on a node.
 
-`Routing` places group ids and transactional ids on partitions as Kafka does it. `check_placement` logs keys on a wrong
-partition, after copies from a cluster with another number of partitions. `Leaderships` has the active shards of a node.
+`check_placement` logs keys on a wrong partition, after copies from another cluster.
 """
 
 from __future__ import annotations
@@ -142,7 +141,7 @@ class Leaderships:
 
     def take(self, leaders: Sequence[Leader]) -> None:
         """Start the shards of the partitions that the node leads now and did not lead before."""
-        loader = Loader(self._clock, self._what, _nothing)
+        loader = Loader(self._clock, self._what, lambda: None)
         for shard in self.new(leaders):
             loader.add(shard.start(), 0)
         loader.run_for(LOAD_AT_ONCE_MS)
@@ -185,7 +184,3 @@ class LeaderShards(Generic[S]):
             return
         for partition in range(len(self)):
             yield self[partition]
-
-
-def _nothing() -> None:
-    pass

@@ -18,8 +18,7 @@ from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.log.unified_log import UnifiedLog
 from muster.coordinator.runtime.interfaces import ErrorResponses, Observer, RecordCodec, StateMachine
 from muster.coordinator.runtime.loader import in_background, replay
-from muster.coordinator.runtime.replies import AppendQueue, PendingReplies, append_error
-from muster.coordinator.runtime.timer import ShardTimer
+from muster.coordinator.runtime.replies import AppendQueue, PendingReplies, ShardTimer, append_error
 from muster.coordinator.state_machine.deadlines import NEVER
 from muster.coordinator.state_machine.interface import Command, EndTransaction, Now, Output, Producer, Reply, Respond
 from muster.coordinator.system.clock import Clock
@@ -91,7 +90,6 @@ class CoordinatorShard(Generic[S]):
         """Changes with each load and each end of leadership. Callbacks and steps of an earlier term do nothing."""
         self._failures = 0
         self._logged = ("", "")
-        """What failed last, and why, as it was logged."""
 
     # ---- commands
 

@@ -1,8 +1,7 @@
 """The catalogue: the topics that the metadata log names, and their open partitions.
 
-A change is written here, and is in force at once: logs are opened and closed as its records say. `PendingChanges` waits
-until it is durable. Only then groups get the new image and clients their answer, and files of deleted topics are
-removed. So no client relies on a change that a power cut may undo.
+A change is in force at once. When it is durable (`PendingChanges`), groups get the new image and clients their answer,
+and files are removed. So no client relies on a change that a power cut may undo.
 """
 
 from __future__ import annotations
@@ -58,7 +57,6 @@ class PendingChanges:
         self._is_syncing = False
         self._is_published = True
         self._published = 0
-        """The version of the newest image that was published."""
         self._waiters = Waiters()
         self._unneeded: deque[tuple[int, Sequence[str]]] = deque()
 
@@ -128,7 +126,6 @@ class PendingChanges:
 
 
 CLOSED_AT_ONCE: Final = 20
-"""Partitions of a deleted topic whose logs are closed and renamed in one step."""
 REMOVED_AT_ONCE: Final = 1_000
 """Folders of deleted topics that are removed in one iteration of the event loop: in memory 1,000 take 4 ms."""
 
@@ -277,7 +274,7 @@ class Catalogue:
             if len(failures) == 2:
                 callback(failures[0] or failures[1])
 
-        self.logs.folders.when_folders_durable(ended)
+        self.logs.folders.new.when_synced(ended)
         log.when_durable(log.end_offset, ended)
 
     def reopen_metadata_log(self) -> None:

@@ -1,8 +1,7 @@
 """The image of the cluster: its brokers, and the leader of each partition.
 
-Each answer that names brokers and leaders is made from the image. So are the checks whether this node leads a
-partition. An image never changes; a new image replaces it in all nodes of the process at once. (New topics are added to
-the mapping of leaders; a change of leaders makes a new mapping.)
+An image never changes; a new one replaces it in all nodes of the process at once. Only new topics are added to the
+mapping of leaders.
 """
 
 from __future__ import annotations
@@ -21,11 +20,9 @@ class Endpoint(NamedTuple):
 
 
 class Broker(NamedTuple):
-    """One broker of the cluster.
+    """One broker of the cluster. If it is `fenced`, it leads nothing, and answers to clients do not name it.
 
-    `endpoints`: where clients of each listener reach the broker. It is empty for this node, whose connections know its
-    address. `epoch`: each start of the broker has a new one. A broker that is `fenced` leads nothing, and answers to
-    clients do not name it.
+    `endpoints`: by listener; empty for this node, whose connections know its address. `epoch`: of its present start.
     """
 
     broker_id: int
@@ -91,8 +88,7 @@ class ClusterImage(NamedTuple):
     def reachable(self, requester: Requester, *, also_fenced: bool = False) -> list[tuple[Broker, Endpoint]]:
         """Return the brokers that clients of the requester's listener reach, and their addresses.
 
-        The list has at least this node, even if this node is fenced or unregistered. After an empty list librdkafka 2.x
-        forgets all brokers and never asks again. `also_fenced`: fenced brokers too, with their last addresses.
+        At least this node: after an empty list librdkafka 2.x never asks again. `also_fenced`: fenced brokers too.
         """
         found = []
         for broker in self.brokers.values():

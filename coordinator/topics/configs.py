@@ -1,8 +1,4 @@
-"""The configs of topics: whether they may be set, and the `LogConfig` that they and the broker's properties make.
-
-`coordinator.properties` has the definitions, types and ranges. `DynamicConfigs` applies configs that change while the
-broker runs.
-"""
+"""The configs of topics, and the `LogConfig` that they and the broker's properties make (`coordinator.properties`)."""
 
 from __future__ import annotations
 
@@ -27,7 +23,6 @@ _FIELDS = tuple((field.name, field.name.replace("_", ".")) for field in dataclas
 
 
 MAX_MADE: Final = 1_000
-"""So many `LogConfig`s are cached, one for each different set of configs; others are made again on demand."""
 
 
 class TopicConfigs:
@@ -68,7 +63,6 @@ class TopicConfigs:
 
 
 CONFIGURED_AT_ONCE: Final = 200
-"""Topics whose logs get a new config in one iteration of the event loop."""
 
 
 class DynamicConfigs:

@@ -1,7 +1,6 @@
-"""Decides on new topics and new partitions: returns the metadata records of the change, or refuses it.
+"""Decides on new topics and new partitions: returns the metadata records of the change, or refuses it. Pure.
 
-Pure. Rules, error codes and sentences are those of Kafka's ReplicationControlManager. All brokers share the logs, so
-that replicas are names for one log (docs/brokers.md). `internal_topic` has the coordinators' own topics.
+Rules, error codes and sentences are those of Kafka's ReplicationControlManager. Replicas are names for one log.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ def _first(_: int) -> int:
 class Home:
     """Where replicas can be: the brokers of this cluster, and the one data directory (16 bytes) that they share.
 
-    `node_id`: the broker that adopts topics in the directory. `fenced`: brokers that lead nothing now. `draw`: returns
-    a random number below its argument.
+    `node_id`: the broker that adopts topics. `draw`: returns a random number below its argument.
     """
 
     node_id: int
@@ -212,7 +210,6 @@ def decide_growth(
 EVENTS_SEGMENT_BYTES = 16 * 1024 * 1024
 """Of __group_events and __transaction_events: small segments keep `retention.bytes` exact to within an eighth."""
 EVENTS_FLUSH_MS = 1_000
-"""How many milliseconds of events a power cut may lose."""
 
 
 def internal_topic(name: str, topic_id: bytes, settings: TopicSettings, told_partitions: int | None) -> NewTopic | None:

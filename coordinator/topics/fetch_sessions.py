@@ -1,7 +1,6 @@
 """Incremental fetch sessions (KIP-227): a reader names its partitions once, and later only those that change.
 
-Pure: the caller passes the time and the random session ids. Session ids, epochs and the number of slots are as in
-Kafka's FetchManager, FetchSession and FetchSessionCacheShard. Stale sessions are evicted first, then smaller ones.
+As Kafka's FetchManager, FetchSession and FetchSessionCacheShard. Pure: time and random ids are passed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ EVICTION_MS = 120_000
 MAX_BYTES = 64 << 20
 """The limit of memory for all sessions. Kafka limits only their number; a request may name 250,000 partitions."""
 MAX_SESSION_BYTES = MAX_BYTES // 4
-"""The limit of memory for one session: some 40,000 partitions."""
 ROW_BYTES = 400
 
 Key = tuple[str, bytes, int]

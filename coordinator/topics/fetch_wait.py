@@ -7,12 +7,12 @@ from contextlib import suppress
 from typing import Final
 
 from muster.coordinator.log import LogError
+from muster.coordinator.log.segments.reading import size_up_to
 from muster.coordinator.system.clock import Clock
 from muster.coordinator.system.jobs import Job, at_once
 from muster.coordinator.topics.partition import Partition
 
 WATCHED_AT_ONCE: Final = 100
-"""Partitions that a reader begins to wait for in one step."""
 
 
 class FetchWait:
@@ -67,7 +67,7 @@ class FetchWait:
         log = partition.log
         if self._committed and bound < log.durable_offset:
             with suppress(LogError):  # the reader gets this error when it reads
-                return log.size_up_to(bound)
+                return size_up_to(log.segments, bound)
         return log.size_bytes
 
     def _grew(self, partition: Partition) -> None:

@@ -1,7 +1,6 @@
 """Folders that do not fit the metadata log, for `muster log check` and `muster log repair`.
 
-`misfits` finds them, and only reads. `restore_stray` puts a stray folder back in its place and creates a topic for it.
-No server may use the data directory meanwhile.
+`misfits` only reads. No server may use the data directory during `restore_stray`.
 """
 
 from __future__ import annotations

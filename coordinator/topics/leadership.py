@@ -1,7 +1,6 @@
 """Returns the records that change leaders: for a broker that stops, dies or returns, or for a chosen leader. Pure.
 
-All brokers of the cluster share the logs, so that any broker can lead a partition at once. As on Kafka, one of the
-partition's replicas leads it if a replica is alive. Otherwise another broker leads it until a replica is alive.
+A live replica leads, as on Kafka. Without one another broker does: all brokers share the logs.
 """
 
 from __future__ import annotations
@@ -101,8 +100,7 @@ def reassigned(
 ) -> PartitionChangeRecord | None:
     """Return the record that gives a partition other replicas; None when nothing changes.
 
-    The leader stays if it is one of the replicas and alive, or if no replica is alive. Otherwise the first live replica
-    leads.
+    A leader outside of the live replicas is replaced by the first live replica, if there is one.
     """
     now = place.state
     leader = now.leader

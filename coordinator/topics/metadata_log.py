@@ -1,7 +1,6 @@
 """The metadata log `__cluster_metadata-0`, and the state that the log describes.
 
-Each change is decided (by pure functions such as `creation`) and appended as one batch of Kafka's own records. Then the
-function that replays the log takes the records in.
+Each change is appended as one batch of Kafka's own records. Then the replay takes the records in.
 """
 
 from __future__ import annotations
@@ -27,11 +26,9 @@ from muster.protocol.records import UnknownRecord, decode_metadata, encode_metad
 METADATA_VERSION = 30
 """The metadata.version of Kafka 4.3 (4.3-IV0): the record versions written here are those of this level."""
 METADATA_LOG_CONFIG = LogConfig(retention_ms=-1, retention_bytes=-1, cleanup_policy=())
-"""No record of the log is ever dropped."""
 LEADER_EPOCH = 1
 """This node is the only controller since the first record. Kafka's first controller has epoch 1 too."""
 DECODED_AT_ONCE = 200
-"""Records that are decoded in one step."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 _VERSIONS = {
     "PartitionRecord": 2,
@@ -73,11 +70,7 @@ class MetadataLog:
         """Base offset and bytes of batches that are in force and may not be on the disk yet."""
 
     def load(self, now: Now, min_insync_replicas: str | None = None) -> None:
-        """Replay the log. A new log gets its first records: the metadata.version, and `min.insync.replicas` of all
-        brokers.
-
-        Kafka also fixes `min.insync.replicas` in a cluster with eligible leader replicas (KIP-966).
-        """
+        """Replay the log. A new one gets the metadata.version and `min.insync.replicas` (KIP-966)."""
         self.replay()
         if not self.state.features:
             self.write(first_records(min_insync_replicas), now)
@@ -211,11 +204,7 @@ def read_state(storage: Storage) -> MetadataState:
 
 
 def topic_id_of(storage: Storage, name: str) -> bytes | None:
-    """Return the id of a topic, by the metadata log of a data directory; None without it. No server may use the
-    directory.
-
-    Raises OSError.
-    """
+    """Return the id of a topic, by the metadata log of a directory that no server uses. Raises OSError."""
     if name == METADATA_TOPIC:
         return METADATA_TOPIC_ID
     topic = read_state(storage).topics.get(name)

@@ -1,7 +1,6 @@
 """Snapshots of the metadata log: the records that describe the state at an offset, as Kafka's. Pure.
 
-A log that is shortened begins with a snapshot. A replay of the snapshot, and of the log after it, makes the same state
-as the whole log. Each registered broker has one record, and its partitions have their present leader epochs.
+A log that is shortened begins with one. Its replay, and that of the log after it, makes the same state.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The topics of the cluster as the metadata log describes them: the state that records change, and its immutable image.
 
-Pure. The state changes only by `evolve`, live and at replay. `evolve` never refuses a record. Records are those of
-Kafka's KRaft metadata log (KIP-500, KIP-631). Types without a meaning here are skipped.
+Pure. The state changes only by `evolve`, which never refuses a record of Kafka's KRaft log (KIP-500, KIP-631).
 """
 
 from __future__ import annotations
@@ -123,18 +122,14 @@ class MetadataState:
         self.resource_characters = 0
         """Characters of the names of groups and client metrics that have configs, and of these configs."""
         self.acls: dict[bytes, Message] = {}
-        """The records of access control entries, by id."""
         self.deleted: dict[bytes, str] = {}
-        """Deleted topics: name by id."""
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
         self.quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = {}
         """The quotas of clients. The key has the types and names of an entity, in the order of the types."""
         self.scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
-        """The SCRAM credentials, by user and type of the mechanism."""
         self.tokens: dict[str, DelegationTokenRecord] = {}
         self.token_characters = 0
-        """Characters of the owners, requesters and renewers of tokens."""
         self.brokers: dict[int, BrokerState] = {}
         self._starts: dict[int, int] = {}
         self.version = 0

@@ -20,7 +20,6 @@ EVENTS_OF = {GROUP_EVENTS_TOPIC: GROUP_OFFSETS_TOPIC, TRANSACTION_EVENTS_TOPIC: 
 """The histories, each with the topic whose events it has. Both have the same number of partitions."""
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = b"\0" * 15 + b"\1"
-"""Uuid.METADATA_TOPIC_ID."""
 
 INTERNAL_TOPICS = frozenset((GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC, *EVENTS_OF))
 """Topics that Metadata and DescribeTopicPartitions call internal: clients may read them, not write or delete them."""

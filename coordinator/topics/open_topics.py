@@ -1,8 +1,4 @@
-"""The topics of this node with their open partitions.
-
-`OpenTopics` opens partitions, opens a failed log again, and gives partitions to their next leader. It decides nothing
-and writes no record.
-"""
+"""The topics of this node with their open partitions. This module decides nothing and writes no record."""
 
 from __future__ import annotations
 
@@ -116,10 +112,9 @@ class OpenTopics:
         self._set_leaders(topic)
 
     def hand_over(self, state: TopicState, indexes: Iterable[int], *, anew: bool = False) -> list[Partition]:
-        """Replace partitions whose leaders have new epochs: the old `Partition` objects refuse appends.
+        """Replace partitions whose leaders have new epochs; return the old objects, which refuse appends.
 
-        Returns the old objects. The caller wakes their readers when all brokers know the new leaders. `anew`: the old
-        leader died, so that the log is read again from its files.
+        The caller wakes their readers later. `anew`: read the log again, because the old leader died.
         """
         topic = self.by_id[state.topic_id]
         left: list[Partition] = []

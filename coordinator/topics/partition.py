@@ -69,21 +69,13 @@ class Partition:
         return checked(batch, header, self.log.config, now.wall_ms, self.topic, self.index, limits)
 
     def loading_producers(self) -> Job[None]:
-        """A job after which the state of producers is in memory: then appends with a producer id take no time.
-
-        The same holds for reads of committed records and for markers. Without this job they may read the whole log at
-        once. Raises an error of the log.
-        """
+        """A job that loads the state of producers, so that an append need not. Raises an error of the log."""
         producers = self.log.producers
         if not producers.is_loaded:
             yield from producers.loading()
 
     def append(self, batch: Batch, header: BatchHeader, now: Now, guard: VerificationGuard | None = None) -> Appended:
-        """Append a checked batch of a client.
-
-        `guard`: of `log.producers.verification`, for a batch of a transaction. Raises `ApiError`, or an error of the
-        log.
-        """
+        """Append a checked batch of a client, with its guard. Raises `ApiError`, or an error of the log."""
         if self.closed:
             raise ApiError(self.refusal)
         log = self.log
@@ -150,11 +142,11 @@ class Partition:
         noted = log.leader_epoch
         if epoch != NO_EPOCH and epoch < self.leader_epoch and (noted < epoch or noted < 0):
             return epoch if noted < 0 else noted, log.end_offset
-        return log.epoch_end_offset(epoch)
+        return log.epochs.end_offset(epoch, log.end_offset)
 
     def epoch_for_offset(self, offset: int) -> int:
         """Return the leader epoch of the record at `offset`, or of the next record; -1 when unknown."""
-        return self.leader_epoch if offset >= self.log.end_offset else self.log.epoch_for_offset(offset)
+        return self.leader_epoch if offset >= self.log.end_offset else self.log.epochs.epoch_of(offset)
 
     def delete_records(self, before: int) -> int:
         """Delete the records before an offset (-1: all records); return the new start of the log.
@@ -191,13 +183,9 @@ class Partition:
         """Refuse everything from now on. Waiting readers are not woken yet."""
         self.closed, self.refusal = True, refusal
         self._forget()
-        self._forget = _nothing  # a closed partition stays in no reference cycle
+        self._forget = lambda: None  # a closed partition stays in no reference cycle
 
     def wake(self) -> None:
         """Wake waiting readers of a partition that is `closed`."""
         self._advanced()
         self._waiting.clear()
-
-
-def _nothing() -> None:
-    pass

@@ -1,7 +1,6 @@
 """Regular work on the open partitions: failed logs are opened again, and old producers expire.
 
-`OfflineRetry` decides when to try a log that is offline, for example because the disk was full. A damaged log waits for
-an operator. Shards and journals open their own logs again.
+A damaged log waits for an operator. Shards and journals open their own logs again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Places the replicas of new partitions, as Kafka's StripedReplicaPlacer does. Pure, apart from the given `draw`.
 
-It takes the racks in turn, and the brokers of each rack in turn, from a random start. A fenced broker gets no leader.
-It may get another replica when the other brokers are too few.
+A fenced broker gets no leader, and another replica only when the other brokers are too few.
 """
 
 from __future__ import annotations

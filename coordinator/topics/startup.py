@@ -213,7 +213,6 @@ def _chunks(file: File) -> Iterator[bytes]:
 
 
 KEEP_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""The configs of a topic that was created again."""
 MAX_NAMES: Final = 100
 
 Folders = Mapping[str, Mapping[int, bytes | None]]
@@ -346,8 +345,7 @@ def load_own(
 ) -> None:
     """Replay the metadata log, and make it and the folders of partitions agree. No partition is open yet.
 
-    `internal`: returns how an internal topic is created. `partitions_are_given`: an operator has set the number of
-    partitions, whatever is on the disk.
+    `internal`: makes an internal topic. `partitions_are_given`: whether an operator has set their number.
     """
     logs, clock, draw_uuid = catalogue.logs, catalogue.clock, catalogue.draw_uuid
     log, lost = open_metadata_log(logs)

@@ -1,7 +1,6 @@
 """The topics of this node: the interface for the other packages.
 
-`Topics` connects the modules of this package. It decides the records of a change, lets the catalogue write them, and
-gives every subscriber the new immutable image.
+`Topics` decides the records of a change, lets the catalogue write them, and gives every subscriber the new image.
 """
 
 from __future__ import annotations
@@ -55,7 +54,6 @@ PRODUCER_ID_BLOCK = 1_000
 """Producer ids taken from the metadata log at once (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
 
 _OF_COORDINATORS = frozenset((GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
-"""Topics whose records are answers on which clients rely."""
 
 _OF_LEADERS = frozenset(
     (
@@ -152,8 +150,7 @@ class Topics:
     ) -> Job[tuple[int, int]]:
         """Create a topic; the result is its number of partitions and of replicas. Raises `ApiError`.
 
-        `charge`: called with the number of new (or deleted) partitions, once nothing else forbids them; may raise
-        `ApiError`.
+        `charge`: called with the number of new (or deleted) partitions; it may refuse them.
         """
         return self._changes.run(self._creating(topic, validate_only, charge))
 

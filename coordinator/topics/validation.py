@@ -64,8 +64,7 @@ class Checked(NamedTuple):
 def first_batch(data: Buffer) -> BatchHeader | None:
     """Return the header of the first batch in a row of Produce; None without a whole batch v2.
 
-    Kafka checks it first: is it part of a transaction (RequestUtils.flag)? Raises CorruptBatch, in Kafka's words, for
-    bytes that no batch could be: the whole request is refused then.
+    Kafka checks it first (RequestUtils.flag). Raises CorruptBatch: the whole request is refused then.
     """
     if len(data) >= HEADER_SIZE:
         header = BatchHeader._make(unpack_header(data))
@@ -79,8 +78,8 @@ def first_batch(data: Buffer) -> BatchHeader | None:
 def only_batch(data: Buffer, header: BatchHeader | None, *, allow_zstd: bool = True) -> BatchHeader:
     """Return the header of the one batch v2 of a row in Produce v3+ (ProduceRequest.validateRecords).
 
-    `header`: from `first_batch`. As on Kafka, bytes after the batch that are less than a batch are ignored:
-    `header.size` is what to append. `allow_zstd`: Produce v7+. Raises a BatchError.
+    `header`: from `first_batch`. `allow_zstd`: Produce v7+. Raises a BatchError. Part of a batch may follow, as on
+    Kafka.
     """
     if header is None:
         raise _no_batch(data)
@@ -102,8 +101,7 @@ def _no_batch(data: Buffer) -> InvalidRecords:
 def _size_of_batch(data: Buffer, position: int) -> int | None:
     """Return the size of the batch at `position`, of any magic; None when the bytes end before the batch does.
 
-    To Kafka such bytes are no batch (ByteBufferLogInputStream.nextBatchSize). Raises CorruptBatch for bytes that no
-    batch could be.
+    Kafka: ByteBufferLogInputStream.nextBatchSize. Raises CorruptBatch for bytes that no batch could be.
     """
     left = len(data) - position
     if left < LENGTH_OVERHEAD:

@@ -143,7 +143,7 @@ async def test_the_next_term_finds_the_log_as_it_was(store: TableStore) -> None:
         log = node.open()
         assert content(log) == before
         assert [segment.base_offset for segment in log.segments] == segments
-        assert (log.durable_offset, log.leader_epoch, log.epoch_for_offset(9)) == (20, 2, 1)
+        assert (log.durable_offset, log.leader_epoch, log.epochs.epoch_of(9)) == (20, 2, 1)
         append(log, b"more", epoch=3)
     assert len(store.tables.logs) == 1
     async with seated(store) as node:

@@ -149,7 +149,7 @@ async def test_only_the_tail_is_read(store: Counting) -> None:
         assert await store.segments_read() == 1
         assert (log.start_offset, log.end_offset, log.durable_offset, len(log.segments)) == (0, 40, 40, len(rows))
         assert log.size_bytes == sum(row.size for row in rows[:-1]) + log.segments.active.size
-        assert (log.leader_epoch, log.epoch_for_offset(3), log.epoch_for_offset(20)) == (2, 0, 1)
+        assert (log.leader_epoch, log.epochs.epoch_of(3), log.epochs.epoch_of(20)) == (2, 0, 1)
         with pytest.raises(SegmentAbsent):
             log.read(0, 100)
         assert log.read(39, 100)

@@ -1,7 +1,6 @@
-"""One compaction of one log, without the event loop (Kafka: Cleaner).
+"""One compaction of one log (Kafka: Cleaner). It finds the latest record of each key, and drops the others.
 
-It finds the latest record of each key, and then writes the segments again without the other records. It runs in a
-thread, and uses the files of the log, but no object of it. `Throttle` makes it pause (Kafka: Throttler).
+It runs in a thread, and uses the files of the log, but no object of it. `Throttle` makes it pause (Kafka: Throttler).
 """
 
 from __future__ import annotations
@@ -73,7 +72,6 @@ class Part(NamedTuple):
     """The path of its files without a suffix."""
     base_offset: int
     next_base: int
-    """The base offset of the next segment."""
     size: int
     created_ms: int
 
@@ -87,7 +85,6 @@ class Plan(NamedTuple):
     config: LogConfig
     now_ms: int
     capacity: int
-    """The number of keys that fit in memory."""
     producers_since_ms: int
     """Producers without a batch since this time (wall ms) are forgotten."""
     last_record_of: LastRecordOf | None = None

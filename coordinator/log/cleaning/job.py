@@ -32,7 +32,6 @@ class LogToClean(NamedTuple):
     segments: tuple[Segment, ...]
     """All segments that may be compacted, the clean ones too."""
     first_dirty: int
-    """The offset from which nothing was compacted yet."""
     clean_bytes: int
     dirty_bytes: int
     is_overdue: bool
@@ -142,7 +141,6 @@ class CleaningJob:
         self._index: TransactionIndex | None = None
         self._group: list[Part] = []
         self._swapped: Segment | None = None
-        """The new segment in the log, while its files do not have their final names."""
         self._is_renamed = False
         self._ended = ended
 

@@ -1,8 +1,7 @@
 """What a compaction knows of a log before it writes: the latest record of each key, and the producers.
 
-`OffsetMap` has the part that was not compacted yet. Keys are kept whole, not as digests as in Kafka's SkimpyOffsetMap:
-two different keys are never mixed up. `ProducersInLog` knows the aborted transactions (Kafka:
-CleanedTransactionMetadata) and the last batch of each producer (lastRecordsOfActiveProducers).
+Keys are kept whole, not as digests as in Kafka's SkimpyOffsetMap. `ProducersInLog` is Kafka's
+CleanedTransactionMetadata and lastRecordsOfActiveProducers.
 """
 
 from __future__ import annotations
@@ -67,7 +66,6 @@ class ProducersInLog:
         self._markers: dict[int, tuple[list[int], list[bool]]] = {}
         self._open_from: dict[int, int] = {}
         self._aborted: dict[int, AbortedTransaction] = {}
-        """By the offset of the marker."""
         self._state = Producers()
 
     def _read_once(self) -> None:
@@ -160,7 +158,6 @@ class OffsetMap:
         self.tombstones: set[int] = set()
         """Base offsets of batches with tombstones, which are filtered record by record."""
         self.end_offset = 0
-        """All batches before this offset were read."""
         self.is_full = False
 
     def latest(self) -> set[int]:
@@ -168,11 +165,7 @@ class OffsetMap:
         return set(self.offsets.values())
 
     def add(self, data: bytes) -> int:
-        """Read the whole batches v2 in `data`; return how many bytes they have.
-
-        It stops when no more keys fit (`is_full`), and at a batch of another format. Raises CorruptBatch: damaged bytes
-        must not cause the removal of records.
-        """
+        """Read the whole batches v2 in `data`, while keys fit; return how many bytes they have. Raises CorruptBatch."""
         offsets, tombstones, capacity, first_offset = self.offsets, self.tombstones, self.capacity, self.first_offset
         at, stop = 0, len(data)
         while stop - at >= HEADER_SIZE:

@@ -56,7 +56,6 @@ class RecordFilter:
         self.keep_aborted: Callable[[AbortedTransaction], object]
         """Called with each transaction that readers must know as aborted. The caller sets it first."""
         self.rewritten = 0
-        """The number of batches that were kept with changes."""
         self._in_transaction: set[int] = set()
         """Producers with a batch of data in their present transaction."""
 

@@ -1,8 +1,7 @@
-"""Checks what a producer may append (Kafka: ProducerAppendInfo, UnifiedLog.analyzeAndValidateProducerState).
+"""Checks what a producer may append (Kafka: ProducerAppendInfo, UnifiedLog.analyzeAndValidateProducerState). Pure.
 
-A transaction's coordinator has to confirm its first batch (KIP-890; Kafka: VerificationGuard and
-VerificationStateEntry). The caller gets a guard, asks the coordinator, and appends with the guard. A marker in between
-makes the guard invalid: the confirmed transaction has ended. Pure.
+A transaction's coordinator has to confirm its first batch (KIP-890; Kafka: VerificationGuard). The caller gets a guard,
+asks the coordinator, and appends with the guard. A marker in between makes the guard invalid.
 """
 
 from __future__ import annotations
@@ -126,11 +125,7 @@ def is_in_transaction(producer: Producer | None, epoch: int) -> bool:
 
 
 def check_sequence(producer: Producer | None, header: BatchHeader, verified: VerificationState | None) -> None:
-    """Raises OutOfOrderSequence for a gap, or for a batch older than all remembered ones.
-
-    A producer that is unknown here may begin with any sequence. `verified`: the batches whose verification it has
-    requested.
-    """
+    """Raises OutOfOrderSequence for a gap, or for an old batch. `verified`: the batches to verify."""
     producer_id, sequence = header.producer_id, header.base_sequence
     if verified is not None:
         if verified.supports_epoch_bump and sequence != 0 and (producer is None or not producer.batches):
@@ -173,8 +168,7 @@ def check_not_in_transaction(producer: Producer | None, header: BatchHeader) -> 
 def check_end_marker(producer: Producer | None, marker: EndMarker) -> None:
     """Raises InvalidProducerEpoch or TransactionCoordinatorFenced.
 
-    With transaction version 2 the marker has a raised epoch. An equal epoch is right in two cases. The transaction has
-    ended here already, so that the marker is a repetition; or the epoch cannot be raised.
+    With transaction version 2 an equal epoch is right for a repeated marker, or if the epoch cannot be raised.
     """
     known = NO_PRODUCER_EPOCH if producer is None else producer.epoch
     epoch, version = marker.producer_epoch, marker.transaction_version

@@ -30,7 +30,6 @@ FEW_PRODUCERS: Final = 100
 """A larger snapshot is written in a thread."""
 _logger = structlog.get_logger("muster.log")
 InBackground = Callable[[Callable[[], object], Callable[[], object]], object]
-"""Runs a job in a thread, and then calls the other function."""
 
 
 class ProducerFiles:
@@ -46,7 +45,6 @@ class ProducerFiles:
         self.indexes: dict[int, TransactionIndex] = {}
         """Base offset -> transaction index, for the segments with aborted transactions, in their order."""
         self.snapshots: list[int] = []
-        """The offsets of the snapshots, in order."""
         self._pending: _Pending | None = None
 
     @property

@@ -13,7 +13,6 @@ from muster.coordinator.log.producers.state import MAX_SEQUENCE, Producer, SeenB
 
 VERSION: Final = 1
 PRODUCERS_AT_ONCE: Final = 500
-"""Producers that are encoded between two steps of a job: half a millisecond."""
 _HEAD = Struct(">hI")
 """Version, and CRC of all following bytes."""
 _COUNT = Struct(">i")

@@ -1,7 +1,6 @@
 """The producers of one log (KIP-98; Kafka: ProducerStateManager, ProducerStateEntry): last batches, open transactions.
 
-Pure. `append_checks` decides what may be appended. The log calls `appended` and `marked` after each append, and again
-when it is read back. So replay gives the live state.
+Pure. Replay gives the live state: `appended` and `marked` are called in both.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ KEPT_BATCHES = 5
 """As many as may be in flight (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 
 CHECKED_AT_ONCE: Final = 500
-"""Producers that are checked for expiration in one step."""
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_COORDINATOR_EPOCH = -1
@@ -53,7 +51,6 @@ class Producer:
         self.epoch = epoch
         self.batches: list[SeenBatch] = []
         self.next_sequence = 0
-        """The sequence of the batch that follows the newest one."""
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp_ms = -1
         self.transaction_start: int | None = None
@@ -76,7 +73,6 @@ class Producers:
         self._ended: list[tuple[int, int]] = []
         """First and last offset of transactions whose marker was not durable when it was appended."""
         self.before_change: Callable[[Producer], object] | None = None
-        """Called with a producer that is about to change."""
 
     def __len__(self) -> int:
         return len(self._by_id)

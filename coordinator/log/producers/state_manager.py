@@ -1,7 +1,7 @@
 """The producers' state of one log (Kafka: ProducerStateManager).
 
-It is loaded when a caller first needs it, from the newest snapshot and the records after it. Each append keeps it up to
-date from then on. A log without producers with an id, and without readers of committed records, costs nothing.
+A caller that needs it loads it, from the newest snapshot and the records after it. From then on each append keeps it up
+to date. A log without producers with an id costs nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 from muster.coordinator.system.jobs import Job
 
 STEP_BATCHES: Final = 500
-"""Batches that one step of loading reads: half a millisecond."""
 FEW_ABORTED: Final = 100
 """With fewer aborted transactions of one index, a job does not pause."""
 MUCH_BYTES: Final = 64 * 1024 * 1024

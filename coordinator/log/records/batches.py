@@ -1,8 +1,7 @@
-"""Builds and reads record batches v2, with their records. Reads messages of old formats as batches.
+"""Builds and reads record batches v2, with their records. Reads messages of old formats (magic 0 and 1) as batches.
 
 aiokafka's compiled builder and reader process the records. This module sets the fields that they cannot set: leader
-epoch, base offset, log-append time, control batches. Only this module converts messages of old formats (magic 0 and 1).
-Nothing is written in an old format.
+epoch, base offset, log-append time, control batches.
 """
 
 from __future__ import annotations
@@ -149,7 +148,6 @@ class Plain(NamedTuple):
     data: Buffer
     header: BatchHeader
     has_large: bool
-    """Whether a record is too large to be copied."""
 
 
 def plain(data: Buffer, header: BatchHeader, limits: Allowed) -> Plain:
@@ -252,10 +250,9 @@ def runs(messages: Buffer) -> list[tuple[int, int]]:
 
 
 def as_batch(run: Buffer) -> bytes:
-    """Return one of the `runs` as a batch v2, not compressed, with the same offsets and timestamps.
+    """Return one of the `runs` as an uncompressed batch v2, with the same offsets and timestamps.
 
-    Raises CorruptBatch or UnsupportedCompression, or BatchTooLarge for a message that unpacks to more than
-    `UNPACKED_LIMIT`.
+    Raises CorruptBatch, UnsupportedCompression, or BatchTooLarge beyond `UNPACKED_LIMIT`.
     """
     try:
         batch = message_sets.as_batch(run, lambda codec, packed: unpack_set(codec, packed, UNPACKED_LIMIT))

@@ -27,7 +27,6 @@ from muster.coordinator.log.records.reader import LogRecord
 from muster.protocol.wire import UVARINTS, uv
 
 _OUTSIDE = (0, NO_PRODUCER_ID, -1)
-"""Attributes, producer id and epoch of a batch outside of transactions."""
 _ONE_BYTE = 64
 """A smaller number is one byte as a zigzag varint."""
 _DELTAS = [uv(2 * n) for n in range(_ONE_BYTE)]

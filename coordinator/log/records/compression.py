@@ -24,7 +24,6 @@ UNPACKED_BYTES: Final = 64 * 1024 * 1024
 UNPACKED_TIMES: Final = 16
 """The limit for topics with large batches, as a multiple of `max.message.bytes`."""
 UNPACKED_LIMIT: Final = 1 << 30
-"""The limit for the unpacked bytes of a compressed batch in the log."""
 BYTES_PER_RECORD: Final = 64
 """A batch may have one record or header for each so many bytes that it may unpack to."""
 REQUEST_UNPACKED_BYTES: Final = 256 * 1024 * 1024
@@ -47,9 +46,7 @@ class Allowed(NamedTuple):
     """The limits of a client's unpacked batch."""
 
     unpacked_bytes: int
-    """The limit for the bytes of compressed records."""
     parts: int
-    """The limit for records and headers together."""
 
 
 SMALL: Final = Allowed(1024 * 1024, 2_000)
@@ -90,10 +87,9 @@ class Unpacking:
 
 
 def unpack(batch: Buffer, header: BatchHeader, limit: int) -> Buffer:
-    """Return the batch with uncompressed records, and its old length and CRC. An uncompressed batch is returned itself.
+    """Return the batch with uncompressed records, and its old length and CRC.
 
-    It takes little more memory than `limit` (twice that for zstd). Raises MoreThanAllowed when the records take more
-    than `limit` bytes, or are more than fit there. Raises CorruptBatch when the codec refuses them, or
+    Raises MoreThanAllowed for more than `limit` bytes, or more records than fit there; CorruptBatch;
     UnsupportedCompression.
     """
     codec = header.compression

@@ -1,8 +1,7 @@
 """The header of a record batch v2 (KIP-98): the only module that knows the layout of its 61 bytes.
 
-It knows nothing of records. A message of an old format (magic 0 and 1, `protocol.message_sets`) is read as the header
-of a batch too. All fields are big-endian, in the order of `BatchHeader`. The length counts the bytes after it. The
-CRC-32C covers the bytes after it.
+All fields are big-endian, in the order of `BatchHeader`. The length counts, and the CRC-32C covers, the bytes after it.
+A message of an old format (`protocol.message_sets`) is read as the header of a batch too.
 """
 
 from __future__ import annotations

@@ -164,10 +164,8 @@ class View(NamedTuple):
 
 
 def views_of(data: Buffer, header: BatchHeader) -> Iterator[View]:
-    """Yield the records of a batch without copying bytes: for large records.
-
-    Raises ValueError or IndexError for records that are not valid. So are attributes above 127: aiokafka's reader takes
-    them for a varint of two bytes.
+    """Yield the records of a batch without copying bytes. Raises ValueError or IndexError, for attributes above 127
+    too.
     """
     view, at = memoryview(data), HEADER_SIZE
     for _ in range(header.record_count):

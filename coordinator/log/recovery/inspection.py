@@ -54,7 +54,7 @@ class Stretch(NamedTuple):
     problem: str
     """Why the bytes are no valid batch; "" for bytes that were reserved and never written."""
     unknown_offset: int = -1
-    """The offset of a batch of an unknown format, or -1. Such a batch may be valid and must be left alone."""
+    """The offset of a batch of an unknown format, which may be valid; or -1."""
     is_misplaced: bool = False
     """Whether it is a batch with a right CRC and an impossible offset."""
     is_torn: bool = False
@@ -137,7 +137,6 @@ class Inspection:
         self.lost: range | None = None
         """Offsets that were synced and are not in the files any more."""
         self.has_bad_topic_id = False
-        """Whether the topic id cannot be read, so that the partition's topic is unknown."""
         self.is_unknown = False
         """Whether the partition has batches of an unknown format, which a repair must not remove."""
         self.exchanged = ""

@@ -34,7 +34,6 @@ from muster.coordinator.log.storage.interfaces import Entry, Storage
 _logger = structlog.get_logger("muster.log")
 _LOG_SWAP = LOG_SUFFIX + SWAP_SUFFIX
 _SWAPPED = (*(suffix for suffix in SUFFIXES[1:] if suffix != SNAPSHOT_SUFFIX), LOG_SUFFIX)
-"""The suffixes, in the order in which the files get their final names."""
 
 
 def clear(storage: Storage, directory: str, absent: Collection[int] = ()) -> None:

@@ -1,10 +1,8 @@
 """Opens a partition's log (Kafka: LogLoader): finds its segments and its end, and recovers it after an unclean stop.
 
-After a clean stop only the newest segment is checked, and only behind its last index entry. Otherwise everything from
-the recovery point on is read, and every CRC is checked.
-
-What a clean stop left, and what is below the recovery point, was whole and on the disk. Bytes there that are no whole
-batches are damage and are never cut. A tail behind the recovery point may be an append that a kill cut short.
+After a clean stop only the newest segment is checked, behind its last index entry. Otherwise everything from the
+recovery point on is read, with every CRC. What a clean stop left, and what is below the recovery point, was whole:
+damage there is never cut. A tail behind may be an append that a kill cut short.
 """
 
 from __future__ import annotations

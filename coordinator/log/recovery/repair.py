@@ -43,7 +43,6 @@ class Repair(NamedTuple):
 
     losses: list[Loss]
     kept_beside: list[str]
-    """The damaged files, under their new names."""
     indexes: list[str]
     gone: list[range]
     """Offsets that were synced and that no file has. The log goes on without them."""

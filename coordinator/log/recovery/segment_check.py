@@ -1,8 +1,7 @@
 """Reads a segment batch by batch after an unclean stop: finds the valid batches, and the reason for their end.
 
-The bytes after the last whole batch are of two kinds. They are a *torn tail* when an incomplete append may have left
-them; they are cut. Other bytes are *damage*; they are set aside first. When a whole batch follows, the *middle* is
-damaged and nothing is cut: a cut would drop acknowledged records. Batches of an unknown format are left unchanged too.
+The bytes after the last whole batch are a *torn tail* when an incomplete append may have left them. They are cut. Other
+bytes are *damage*; they are set aside first. When a whole batch follows, or the format is unknown, nothing is cut.
 """
 
 from __future__ import annotations
@@ -46,7 +45,6 @@ class Checked(NamedTuple):
     """The result of `check_segment`."""
 
     next_offset: int
-    """The offset after the last whole batch."""
     left: int
     """Bytes after the last whole batch; 0 when the file ends with it."""
     reason: str
@@ -54,18 +52,15 @@ class Checked(NamedTuple):
     is_short: bool
     """Whether an append did not reach the disk: its bytes end early, or are zeros to the end."""
     is_torn: bool
-    """Whether the remaining bytes may be an incomplete append."""
     is_unknown: bool
-    """Whether the remaining bytes begin with a batch of an unknown format."""
 
 
 def check_segment(
     segment: Segment, file_size: int, next_offset: int, note: Callable[[BatchHeader], object], *, has_room: bool = False
 ) -> Checked:
-    """Rebuild `segment` from its file, up to the first batch that is not valid. Every CRC is checked.
+    """Rebuild `segment` from its file, up to the first batch that is not valid.
 
-    `next_offset`: the lowest offset of its first batch. `note` is called with each batch. `has_room`: zeros at the end
-    are reserved room.
+    `next_offset`: the lowest offset of its first batch. `note` gets each batch. `has_room`: zeros at the end are room.
     """
     segment.reset_indexes()
     file = segment.file
@@ -170,10 +165,9 @@ def _is_torn_in_room(file: File, position: int, end: int, base_offset: int) -> b
 
 
 def check_batch(data: bytes, at: int, left: int, next_offset: int, base_offset: int) -> tuple[BatchHeader | None, str]:
-    """Check the batch at `at` of a segment that begins at `base_offset`.
+    """Check the batch at `at` of `data`, from whose start on the file has `left` bytes.
 
-    The file has `left` bytes from the start of `data` on. Returns the header of a whole and valid batch. Otherwise
-    returns None and the reason, or None and "" when `data` ends too early.
+    Returns the header of a whole and valid batch, or None and the reason; "" when `data` ends too early.
     """
     rest = len(data) - at
     if rest >= HEADER_SIZE:

@@ -1,7 +1,6 @@
-"""Segments whose file is not on this machine: their known figures, and a file that raises `SegmentAbsent`.
+"""Segments whose file is not on this machine: their figures, and a file that raises `SegmentAbsent`.
 
-A log whose segments are copies need not have all of them here (`durability.Engine`). Each read of an absent segment
-raises `SegmentAbsent`, so that no caller takes it for empty. The caller has it fetched first.
+The segments of a copied log may be elsewhere (`durability.Engine`). The reader has them fetched first.
 """
 
 from __future__ import annotations
@@ -15,10 +14,7 @@ from muster.coordinator.system.jobs import Job, PendingResult
 
 T = TypeVar("T")
 FetchSegment = Callable[[int, Callable[[Exception | None], object]], Callable[[], object]]
-"""`fetch(base_offset, then)`: fetch the file of that segment, then call `then(None)` or `then(error)`.
-
-If the file is here, it calls `then` at once. It returns a function that ends the wait.
-"""
+"""`fetch(base_offset, then)` fetches a segment, and calls `then(None)` or `then(error)`; the result ends the wait."""
 
 
 class SegmentFigures(NamedTuple):
@@ -31,7 +27,6 @@ class SegmentFigures(NamedTuple):
     max_timestamp: int
     """The greatest timestamp; -1 when no record has one."""
     max_timestamp_offset: int
-    """The last offset of the batch with that timestamp."""
 
 
 class AbsentFile:

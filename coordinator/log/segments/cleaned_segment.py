@@ -53,7 +53,6 @@ class CleanedFile:
         self.index = OffsetIndex()
         self.time_index = TimeIndex()
         self.aborted: list[AbortedTransaction] = []
-        """The transactions whose markers were kept."""
         self.first_timestamp = -1
         self.max_timestamp = -1
         self.max_timestamp_offset = base_offset

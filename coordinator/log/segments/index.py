@@ -1,7 +1,6 @@
 """The two sparse indexes of a segment (Kafka: OffsetIndex, TimeIndex), and the search for a batch from an entry on.
 
-An index file is written whole (on roll, flush and close), and read whole when it is first needed. A missing or insane
-file is rebuilt from the log, so nothing here must survive a crash.
+A missing or insane index file is rebuilt from the log, so nothing here must survive a crash.
 """
 
 from __future__ import annotations
@@ -202,10 +201,9 @@ def batch_size(data: bytes, at: int) -> int:
 
 
 def find_offset(data: bytes, offset: int, file: File, position: int) -> int:
-    """Return where the first batch in `data` begins that ends at `offset` or after it.
+    """Return where the first batch in `data` begins that ends at `offset` or after it. Raises CorruptBatch.
 
-    Without such a batch, return the negated number of searched bytes. `data` begins with a batch, at byte `position` of
-    `file`. Raises CorruptBatch.
+    Without such a batch, return the negated number of searched bytes. `data` is from `position` of `file`.
     """
     at, stop = 0, len(data) - HEADER_SIZE
     while at <= stop:

@@ -1,7 +1,6 @@
 """The segments of one log in order, and the range of offsets that may be read (Kafka: LogSegments, LocalLog).
 
-`LogSegments` begins, cuts and removes segments. The functions after it say which segments are given up by age or by
-size (Kafka: UnifiedLog.deleteOldSegments).
+Functions say which segments age or size gives up (Kafka: UnifiedLog.deleteOldSegments).
 """
 
 from __future__ import annotations
@@ -47,10 +46,8 @@ class LogSegments(Sequence[Segment]):
         self.end_offset = end_offset
         """The offset of the next record."""
         self.active = segments[-1]
-        """The segment that is appended to."""
         self.roll_bytes = MAX_INT64
-        """A segment with more bytes is rolled, whatever `segment.bytes` is; a larger batch gets a segment of its own.
-        """
+        """A segment with more bytes is rolled, whatever `segment.bytes` is, but for one large batch."""
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._sealed_bytes = -1
@@ -138,8 +135,7 @@ class LogSegments(Sequence[Segment]):
     def take_out(self, first: int, last: int) -> list[Segment]:
         """Take the segments `[first:last]` out of the log. The caller removes their files in the order of the result.
 
-        So a crash leaves no gap: files are removed from the start on, or from the end backwards. When the last segment
-        is removed, `append` or `cut_last` must follow.
+        So a crash leaves no gap. When the last segment is removed, `append` or `cut_last` must follow.
         """
         removed = self._segments[first:last]
         if last == len(self._segments):

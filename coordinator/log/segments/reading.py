@@ -144,7 +144,6 @@ class TimestampOffset(NamedTuple):
     timestamp_ms: int
     offset: int
     leader_epoch: int
-    """The epoch of the record's batch; -1 when it has none."""
 
 
 Found = TimestampOffset | None

@@ -1,7 +1,6 @@
 """One segment: a file of record batches, its two sparse indexes, and the search for an offset in it.
 
-Positions are bytes from the start of the file, offsets are absolute. Beside Kafka's sparse index, the active segment
-keeps the offset of each of its newest batches (`_tail_offsets`). So readers near the end need no scan.
+The active segment also keeps the offsets of its newest batches, so that readers near the end need no scan.
 """
 
 from __future__ import annotations

@@ -17,9 +17,7 @@ ENTRY: Final = Struct(">hqqqq")
 """Version, producer id, first offset, last offset, last stable offset."""
 ENTRY_SIZE: Final = ENTRY.size
 ENTRIES_AT_ONCE: Final = 1000
-"""Entries that are read between two steps of a job: half a millisecond."""
 MAX_KEPT: Final = 512
-"""The most entries of one segment in memory."""
 _KEPT: Final = MAX_KEPT // 2
 """At least so many of the newest entries are in memory, and at most twice as many."""
 _LAST_OFFSET: Final = attrgetter("last_offset")
@@ -31,9 +29,7 @@ class AbortedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """The offset of the marker."""
     last_stable_offset: int
-    """The log's last stable offset after the end of this transaction."""
 
 
 def encode(aborted: AbortedTransaction) -> bytes:
@@ -136,8 +132,7 @@ class TransactionIndex:
     def add_from_memory(self, found: list[AbortedTransaction], offset: int, end: int) -> bool | None:
         """Add the entries for a reader from `offset` to `end` to `found`, if they are in memory.
 
-        The last one is the first with a last stable offset at or above `end`. True: that entry was found. None: read
-        the entries from the file.
+        True: the last such entry was found. None: read the entries from the file.
         """
         newest = self._newest
         first = bisect_left(newest, offset, key=_LAST_OFFSET)

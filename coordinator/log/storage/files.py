@@ -255,18 +255,6 @@ class DiskFile:
             os.close(descriptor)
 
 
-class LockedDirectory:
-    """A data directory that was taken."""
-
-    def __init__(self, lock: DirectoryLock, place: Place) -> None:
-        self._lock = lock
-        self._place = place
-
-    def release(self) -> None:
-        self._lock.release()
-        self._place.leave()
-
-
 def _facts_of(entry: os.DirEntry[str]) -> os.stat_result | None:
     """Size and time of a directory's entry. None: it was removed, or is a symbolic link without a target."""
     try:
@@ -280,11 +268,7 @@ def _facts_of(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 
 class FileStorage:
-    """A `storage.Storage` in a directory of the file system.
-
-    After `lock` all paths begin at the very directory that was locked, whatever happens to its name. A directory that
-    has replaced it is neither read nor written.
-    """
+    """A `storage.Storage` in the file system. After `lock` it stays in the very directory that was locked."""
 
     def __init__(self, root: str | Path, *, read_only: bool = False) -> None:
         """`root`: the data directory. `read_only`: no right to write is necessary."""
@@ -370,7 +354,7 @@ class FileStorage:
         finally:
             os.close(descriptor)
 
-    def lock(self) -> LockedDirectory:
-        lock = DirectoryLock(self.root)
+    def lock(self) -> DirectoryLock:
+        lock = DirectoryLock(self.root, self._place.leave)
         self._place.take()
-        return LockedDirectory(lock, self._place)
+        return lock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from muster.coordinator.log.errors import DirectoryLocked
@@ -18,8 +19,9 @@ _locked_here: set[str] = set()
 class DirectoryLock:
     """A data directory held by this process until `release`."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, released: Callable[[], object] = lambda: None) -> None:
         """Raises DirectoryLocked when another server, in this process or elsewhere, holds `directory`."""
+        self._released = released
         self._key = os.path.realpath(directory)
         if self._key in _locked_here:
             raise DirectoryLocked(directory, os.getpid())
@@ -43,6 +45,7 @@ class DirectoryLock:
             os.close(self._descriptor)
             self._descriptor = -1
             _locked_here.discard(self._key)
+            self._released()
 
 
 def _holder(descriptor: int) -> int | None:

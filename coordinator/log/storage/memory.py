@@ -134,14 +134,6 @@ class _Directories(set[str]):
         _forget(self.of, str(path))
 
 
-class _MemoryLock:
-    def __init__(self, storage: MemoryStorage) -> None:
-        self._storage = storage
-
-    def release(self) -> None:
-        self._storage.locked = False
-
-
 class MemoryStorage:
     """A `storage.Storage` that is a dictionary from path to bytes."""
 
@@ -236,8 +228,11 @@ class MemoryStorage:
     def sync_directory(self, path: str) -> None:
         """Do nothing: memory cannot become more durable."""
 
-    def lock(self) -> _MemoryLock:
+    def lock(self) -> MemoryStorage:
         if self.locked:
             raise DirectoryLocked(self.root, None)
         self.locked = True
-        return _MemoryLock(self)
+        return self
+
+    def release(self) -> None:
+        self.locked = False

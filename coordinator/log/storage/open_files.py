@@ -1,7 +1,6 @@
-"""A limit for the open files of logs. Each partition that is written or read has an open file.
+"""A limit for the open files of logs, so that partitions leave descriptors to connections.
 
-Beyond the limit, files that were not used lately are closed until their next use. Otherwise partitions and connections
-would take the descriptors from each other.
+Beyond the limit, files that were not used lately are closed until their next use.
 """
 
 from __future__ import annotations
@@ -18,17 +17,15 @@ class Open(Protocol):
     """A file that is open."""
 
     used: bool
-    """Whether it was used again since it was opened, or since this was last reset."""
 
     def close_until_used(self) -> bool:
         """Close it until its next use. False when that is not possible now."""
 
 
 class OpenFiles:
-    """The open files of this process. `limit()`: the present limit; None when no limit exists.
+    """The open files of this process, and their `limit()`; None when no limit exists.
 
-    Files may be opened in any thread. They are closed only in the event loop's thread, which created this object. That
-    thread uses no file at that moment.
+    They are opened in any thread, and closed only in the event loop's thread, which created this object.
     """
 
     def __init__(self, limit: Callable[[], int] | None = None) -> None:

@@ -20,7 +20,6 @@ FEW: Final = 2
 Sync = tuple[Callable[[], object], Callable[["OSError | None"], object]]
 """A function that syncs some files, and a function that gets the result."""
 GATHER_MS: Final = 5
-"""The longest time that a sync of many files waits for other requests."""
 QUIET_ITERATIONS: Final = 2
 """After so many iterations of the event loop without another request for a sync, none is expected."""
 Waiter = Callable[[LogOffline | None], object]
@@ -77,7 +76,6 @@ class SharedSync:
         self._sync_all: Callable[[], object] | None = None
         self._clock: Clock | None = None
         self.wanted = 0
-        """The number of requests for a sync, of all logs."""
         self._seen = self._quiet = self._until_ms = 0
         self._waiting: list[tuple[Callable[[], Sync], Callable[[], int]]] = []
         self._in_round = False
@@ -88,11 +86,10 @@ class SharedSync:
         self._sync_all, self._clock = sync_all, clock
 
     def sync(self, begin: Callable[[], Sync], files: Callable[[], int] = lambda: 1) -> None:
-        """Sync files in a thread; one `sync_all` may serve many callers. `begin` returns the arguments of `run`.
+        """Sync files in a thread; one `sync_all` may serve many callers or many `files`. `begin`: the arguments of
+        `run`.
 
-        `sync_all` is used when many callers request a sync at the same time, or for many `files`. Rounds follow each
-        other: a request during a round belongs to the next one. A round first waits for more requests, above all from
-        clients that the last round has answered.
+        A request during a round belongs to the next one, which first waits for more requests.
         """
         if self._clock is None:
             self.run(*begin())

@@ -34,7 +34,6 @@ log = structlog.get_logger("muster.groups")
 Notify = Callable[[Any], object]
 """Gives the core of the shard an AssignmentComputed, TopicsFound, AnswersDue, or UpgradePrepared."""
 NAMES_AT_ONCE = 200
-"""Topics for which the authorizer is asked between two steps of a search."""
 
 
 class NoClient:
@@ -56,10 +55,9 @@ def helpers(
     assignors: Mapping[str, Assignor] | None = None,
     call_soon: Callable[[Callable[[], object]], object] | None = None,
 ) -> Helpers:
-    """The helpers that do such work for one shard.
+    """The helpers that do such work for one shard. `assignors`: None stands for Muster's own.
 
-    `assignors`: by name, with those of users; None stands for Muster's own. `call_soon` calls a function in the next
-    iteration of the event loop. Without it nothing is postponed.
+    `call_soon` calls a function in the next iteration of the event loop. Without it nothing is postponed.
     """
 
     def run(job: Callable[[Any], Job[Any]], wanted: Message) -> None:
@@ -143,7 +141,6 @@ def _seen(seen: Callable[[Sequence[str]], Container[str]], topics: Sequence[str]
 FEW_TOPICS: Final = 500
 """At most this many new topics are left to the group that needs their hashes: 2 ms."""
 HASHED_AT_ONCE: Final = 50
-"""Topics that are hashed in one step of the job."""
 
 
 class TopicHasher:
@@ -162,7 +159,9 @@ class TopicHasher:
         if count - self._seen > FEW_TOPICS:
             self._seen = count
             self._slices.run(
-                self._hash(image), _done, NoClient("topics could not be hashed; groups do it when they need it")
+                self._hash(image),
+                lambda _: None,
+                NoClient("topics could not be hashed; groups do it when they need it"),
             )
 
     def _hash(self, image: TopicsImage) -> Job[None]:
@@ -170,7 +169,3 @@ class TopicHasher:
             hash_of_topic(topic, self._rack)
             if not number % HASHED_AT_ONCE:
                 yield None
-
-
-def _done(_: object) -> None:
-    pass

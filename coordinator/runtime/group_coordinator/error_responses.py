@@ -1,7 +1,6 @@
 """The answers of a coordinator that does not ask the groups. It loads, is not active, or could not write its decision.
 
-`refuse` makes the answer to a request. `with_error` replaces an answer that may not be sent. Both have the shape that
-Kafka uses: an error of the whole answer, or an error in each row.
+They have Kafka's shape: an error of the whole answer, or an error in each row.
 """
 
 from __future__ import annotations

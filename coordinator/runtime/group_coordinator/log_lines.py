@@ -95,4 +95,3 @@ _LINES: Final[dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]]]
         lambda facts: {"replaced": facts["replaced"], **_who(facts["member"])},
     ),
 }  # fmt: skip
-"""The kinds that are logged at info: the line, and its fields."""

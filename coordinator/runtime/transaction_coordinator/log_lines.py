@@ -1,7 +1,6 @@
 """Log lines about transactional ids.
 
-The usual events are logged at debug: a transaction was begun, committed, or aborted by its client. An abort by the
-coordinator, and a producer that was replaced, are logged at info.
+Aborts by the coordinator, and producers that were replaced, are logged at info, all other events at debug.
 """
 
 from __future__ import annotations

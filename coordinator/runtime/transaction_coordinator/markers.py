@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
@@ -153,21 +154,13 @@ _DONE: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 """The codes that end the wait: the marker is written, or its partition was deleted. This node has all partitions."""
 
 
+@dataclass(slots=True, eq=False)
 class _Ending:
     """One transaction that is about to end. `left`: how many of its partitions have no marker yet."""
 
-    __slots__ = ("left", "marker", "transactional_id")
-
-    def __init__(self, transactional_id: str, marker: EndMarker, left: int) -> None:
-        self.transactional_id = transactional_id
-        self.marker = marker
-        self.left = left
-
-
-class _Again(NamedTuple):
-    ending: _Ending
-    topic: str
-    partition: int
+    transactional_id: str
+    marker: EndMarker
+    left: int
 
 
 class MarkerSender:
@@ -188,7 +181,7 @@ class MarkerSender:
         self._coordinator_epoch = coordinator_epoch
         self._written = written
         self._endings: dict[str, _Ending] = {}
-        self._again: list[_Again] = []
+        self._again: list[tuple[_Ending, str, int]] = []
         self._timer: Timer | None = None
         self.closed = False
 
@@ -223,7 +216,7 @@ class MarkerSender:
         if not ending.left:
             self._complete(ending)
         elif ending.left > FEW or not self._slices.run_small(partial(self._write_few, ending, topics)):
-            self._slices.run(self._writing(ending, topics), _nothing, self)
+            self._slices.run(self._writing(ending, topics), lambda _: None, self)
 
     def _write_few(self, ending: _Ending, topics: _Rows) -> None:
         """Do the work of `_writing` at once: this saves a twentieth of a transaction's cost."""
@@ -235,7 +228,7 @@ class MarkerSender:
                 if writer.is_ready(topic, index):
                     writer.write(ending.marker, topic, index, partial(self._ended, ending, topic, index))
                 else:
-                    self._slices.run(self._write(ending, topic, index), _nothing, self)
+                    self._slices.run(self._write(ending, topic, index), lambda _: None, self)
 
     def _writing(self, ending: _Ending, topics: _Rows) -> Job[None]:
         for topic, indexes in topics:
@@ -261,16 +254,16 @@ class MarkerSender:
                        "left to it")  # fmt: skip
             del self._endings[ending.transactional_id]
         else:
-            self._again.append(_Again(ending, topic, index))
+            self._again.append((ending, topic, index))
             if self._timer is None:
                 self._timer = self._clock.machine.call_at(self._clock.machine.mono_ms() + RETRY_MS, self._try_again)
 
     def _try_again(self) -> None:
         self._timer = None
         again, self._again = self._again, []
-        self._slices.run(self._writing_again(again), _nothing, self)
+        self._slices.run(self._writing_again(again), lambda _: None, self)
 
-    def _writing_again(self, again: Sequence[_Again]) -> Job[None]:
+    def _writing_again(self, again: Sequence[tuple[_Ending, str, int]]) -> Job[None]:
         for one in again:
             yield from self._write(*one)
 
@@ -290,7 +283,3 @@ class MarkerSender:
         log.warning(what, transactional_id=ending.transactional_id, topic=topic, partition=index,
                     producer_id=marker.producer_id, producer_epoch=marker.producer_epoch,
                     coordinator_epoch=marker.coordinator_epoch)  # fmt: skip
-
-
-def _nothing(_: object) -> None:
-    pass

@@ -36,11 +36,9 @@ from muster.protocol.wire import UVARINTS, put_many, uv
 _SHORT: Final = len(UVARINTS) // 2 - 1
 _VERSION: Final = 1
 _KEY: Final = Struct(">hH").pack
-"""Type of the record, length of the id."""
 _HEAD: Final = Struct(">hqhib").pack
 """Version; producer id and epoch, timeout, status."""
 _TIMES: Final = Struct(">qq").pack
-"""The time of the last update, and of the start."""
 _TAGS: Final = Struct(">3sq2sh").pack
 _TWO_TAGS: Final = b"\x02\x00\x08"
 """The number of tagged fields; then number and size of the first: the previous producer id."""
@@ -125,15 +123,10 @@ class RecordReader:
 
     def __init__(self, partition: int) -> None:
         self.offset = -1
-        """The offset of the batch that was read last."""
         self._unreadable = Unreadable(partition)
 
     def read(self, chunk: bytes) -> Iterator[Iterator[Decoded]]:
-        """The content of the chunk. Raises CorruptBatch when a batch is damaged.
-
-        Only the newest record of each key is decoded, because it has the whole state of its transactional id. A log
-        that was not compacted yet has three records for each transaction.
-        """
+        """The newest record of each key in the chunk: it has the whole state of its id. Raises CorruptBatch."""
         newest: dict[bytes, bytes | None] = {}
         at = 0
         while at < len(chunk):

@@ -1,7 +1,6 @@
 """The transaction coordinator of a node: its shards, once they exist, and producer ids for their decisions.
 
-As on Kafka, the first client that asks for the coordinator of a transactional id creates the topic __transaction_state.
-Until then this object is all of transactions in memory.
+As on Kafka, the first client that asks for a coordinator creates the topic __transaction_state.
 """
 
 from __future__ import annotations
@@ -32,14 +31,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger("muster.transactions")
 
 _LOAD_NEW_MS: Final = 20
-"""How long the shards of a new topic may load at once."""
 NO_ID: Final = -1
 _SPARE_IDS: Final = 100
 """Producer ids that were drawn and not used, and are kept for later commands."""
-
-
-def _nobody(_: int) -> None:
-    return None
 
 
 class Transactions:
@@ -53,7 +47,7 @@ class Transactions:
         groups: ByPartition[GroupShard],
         settings: Callable[[], TransactionSettings],
         *,
-        observe: Callable[[int], Observer | None] = _nobody,
+        observe: Callable[[int], Observer | None] = lambda _: None,
         linger_ms: int = 0,
         history: str | None = None,
         loaded: Callable[[], object] = lambda: None,

@@ -75,7 +75,7 @@ def test_one_sync_serves_all_waiting_callers() -> None:
     assert calls == []
     later.deliver()
     assert [name for name, _ in calls] == ["a", "b"]
-    assert log.durable_offset == log.recovery_point == 2
+    assert log.durable_offset == log.durability.recovery_point == 2
     assert len(later.jobs) == 1, "those that came meanwhile share the next one"
     later.settle()
     assert [name for name, _ in calls] == ["a", "b", "c"]
@@ -94,7 +94,7 @@ def test_a_rolled_segment_is_synced_with_the_new_one() -> None:
     log.when_durable(60, calls.named("a"))
     later.settle()
     assert calls == [("a", None)]
-    assert log.recovery_point == 60
+    assert log.durability.recovery_point == 60
 
 
 def test_rolling_moves_the_recovery_point_also_without_waiting_for_syncs() -> None:
@@ -102,8 +102,8 @@ def test_rolling_moves_the_recovery_point_also_without_waiting_for_syncs() -> No
     log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=SMALL)
     list(fill(log, 60))
     later.settle()
-    assert log.recovery_point >= log.segments[-1].base_offset
-    assert log.recovery_point <= 60
+    assert log.durability.recovery_point >= log.segments[-1].base_offset
+    assert log.durability.recovery_point <= 60
 
 
 def test_an_acknowledgement_waits_for_the_sync_of_flush_messages() -> None:
@@ -179,7 +179,7 @@ def test_flush_messages_asks_for_a_sync() -> None:
     assert later.jobs == []
     list(fill(log, 1))
     later.settle()
-    assert log.recovery_point == 3
+    assert log.durability.recovery_point == 3
 
 
 def test_records_truncated_during_a_sync_are_not_durable() -> None:
@@ -191,7 +191,7 @@ def test_records_truncated_during_a_sync_are_not_durable() -> None:
     list(fill(log, 4))
     later.work()
     later.deliver()
-    assert log.durable_offset == log.recovery_point == 2
+    assert log.durable_offset == log.durability.recovery_point == 2
     assert calls == []
     later.settle()
     assert log.durable_offset == 6

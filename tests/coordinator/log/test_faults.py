@@ -136,7 +136,7 @@ def test_a_clean_stop_is_marked_only_after_new_folders_are_synced(seed: int, *, 
     manager = manage(disk, sync=later.sync)
     manager.open_log("t", 0, topic_id=TOPIC_ID, wait_for_sync=True)
     if is_begun:
-        manager.folders.when_folders_durable(lambda _: None)
+        manager.folders.new.when_synced(lambda _: None)
         assert later.jobs, "a thread is to sync the folder"
     manager.close()
     again = manage(disk.left_behind(power_cut=True))
@@ -166,7 +166,7 @@ def test_no_stop_is_clean_after_a_failed_sync_of_new_folders() -> None:
     manager = manage(disk, sync=later.sync)
     manager.open_log("t", 0, topic_id=TOPIC_ID, wait_for_sync=True)
     disk.fails_at = frozenset({disk.steps + 1})
-    manager.folders.when_folders_durable(failures.append)
+    manager.folders.new.when_synced(failures.append)
     later.settle()
     assert failures != [None]
     manager.close()

@@ -130,9 +130,9 @@ def test_an_older_epoch_is_fenced(log: UnifiedLog) -> None:
     log.append(4, batch(b"b"), wall_ms=NOW)
     assert log.leader_epoch == 4
     assert log.epochs.entries() == [(3, 0), (4, 1)]
-    assert log.epoch_end_offset(3) == (3, 1)
-    assert log.epoch_end_offset(4) == (4, 2)
-    assert [log.epoch_for_offset(offset) for offset in (0, 1)] == [3, 4]
+    assert log.epochs.end_offset(3, log.end_offset) == (3, 1)
+    assert log.epochs.end_offset(4, log.end_offset) == (4, 2)
+    assert [log.epochs.epoch_of(offset) for offset in (0, 1)] == [3, 4]
     assert [read_header(log.read(offset, 1)).leader_epoch for offset in (0, 1)] == [3, 4]
 
 
@@ -291,7 +291,7 @@ def test_truncation_removes_records_and_epochs_from_an_offset_on(log: UnifiedLog
     assert [value for _, value in everything(log)] == kept
     log.append(2, batch(b"new"), wall_ms=NOW)
     assert everything(log)[-1] == (min(offset, 100), b"new")
-    assert log.epoch_end_offset(2) == (2, min(offset, 100) + 1)
+    assert log.epochs.end_offset(2, log.end_offset) == (2, min(offset, 100) + 1)
 
 
 def test_truncation_removes_whole_batches(log: UnifiedLog) -> None:

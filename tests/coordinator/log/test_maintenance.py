@@ -45,7 +45,7 @@ def test_logs_are_synced_by_age_when_the_scheduler_is_on() -> None:
     assert later.jobs == []
     clock.advance(1000)
     later.settle()
-    assert log.recovery_point == 1
+    assert log.durability.recovery_point == 1
     clock.advance(10_000)
     assert later.jobs == []
 

@@ -372,7 +372,7 @@ def test_a_flush_syncs_all_logs_that_work() -> None:
     first.abandon()
     list(fill(second, 3))
     manager.flush()
-    assert (first.recovery_point, second.recovery_point) == (0, 3)
+    assert (first.durability.recovery_point, second.durability.recovery_point) == (0, 3)
 
 
 def test_fifty_empty_partitions_take_no_descriptors(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from muster.coordinator.runtime.timer import ShardTimer
+from muster.coordinator.runtime.replies import ShardTimer
 from muster.coordinator.state_machine.deadlines import NEVER
 from muster.coordinator.system.clock import ManualClock
 

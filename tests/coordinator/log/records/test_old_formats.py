@@ -230,7 +230,7 @@ def test_an_old_log_continues_in_batches_v2() -> None:
     log.append(0, batch(b"new"), wall_ms=log.segments[0].created_ms)
     assert bytes(storage.files[LOG][: log.size_bytes]) == old + log.read(3, 1 << 20)
     assert [row.value for row in replayed(log)] == [*(row.value for row in rows_of(0, 0, 3)), b"new"]
-    assert log.epoch_for_offset(0) == -1
+    assert log.epochs.epoch_of(0) == -1
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -299,7 +299,7 @@ def test_recovery_checks_only_batches_behind_the_recovery_point() -> None:
     storage.files[LOG][200] ^= 1  # no recovery looks here
     again = killed(storage).open_log("t", 0, config=SMALL)
     assert again.end_offset == 65
-    assert again.recovery_point == 60
+    assert again.durability.recovery_point == 60
     newest = f"t-0/{60:020d}.log"
     storage.files[newest][90] ^= 1
     with pytest.raises(DamagedLog):

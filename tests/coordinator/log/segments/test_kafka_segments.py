@@ -90,7 +90,7 @@ def test_a_log_of_kafka_continues_where_kafka_stopped(kafkas: LogManager) -> Non
     kafkas.close()
     again = on_files(Path(kafkas.storage.root)).open_log("mixed", 0, config=MIXED)
     assert everything(again) == [*before, (318, b"ours")]
-    assert again.epoch_end_offset(0) == (0, 318)
+    assert again.epochs.end_offset(0, again.end_offset) == (0, 318)
 
 
 def test_after_a_kill_kafkas_segments_recover(tmp_path: Path) -> None:
