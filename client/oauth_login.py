@@ -82,7 +82,6 @@ class InlineToken(NamedTuple):
     token: str
 
     def fetch(self) -> str:
-        """Return a token."""
         return self.token
 
 
@@ -92,7 +91,6 @@ class FileToken(NamedTuple):
     path: str
 
     def fetch(self) -> str:
-        """Return a token."""
         try:
             with Path(self.path).open("rb") as file:
                 return file.read(MAX_TOKEN_BYTES).decode()
@@ -107,7 +105,6 @@ class UnsecuredToken(NamedTuple):
     lifetime_s: int
 
     def fetch(self) -> str:
-        """Return a token."""
         now_s = wall_now_ms() // 1000
         claims = {"iat": now_s, "exp": now_s + self.lifetime_s, **self.claims}
         parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
@@ -125,7 +122,6 @@ class TokenEndpoint(NamedTuple):
     context: ssl.SSLContext | None = None
 
     def fetch(self) -> str:
-        """Return a token."""
         form = {"grant_type": "client_credentials"} | ({} if self.scope is None else {"scope": self.scope})
         pair = [self.client_id, self.client_secret]
         if self.quotes:

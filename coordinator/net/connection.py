@@ -13,6 +13,7 @@ from muster.coordinator.api.layers import Answer, CloseConnection, Requests, Wra
 from muster.coordinator.net.connection_core import (
     HANDSHAKE,
     LENGTH_BYTES,
+    MEMORY,
     MUTE,
     MUTED,
     NODE,
@@ -137,7 +138,7 @@ class Connection(asyncio.Protocol):
                 return
         self._requests = self._shared.open_requests(channel, self)
         if self._limits.is_paused:
-            core.pause()
+            core.wait_for(NODE)
         if channel.authentication.is_complete:
             core.open()
         else:
@@ -183,14 +184,14 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The peer reads too slowly: its further requests wait."""
-        self.core.peer_reads_slowly()
+        self.core.wait_for(PEER)
         self._limits.unsent.hold(self)
         self._settle()
 
     def resume_writing(self) -> None:
         """The peer has read enough: its requests continue."""
         self.alive = True
-        self.core.peer_caught_up()
+        self.core.wait_no_more(PEER)
         self._pump()
         if not self.core.waits_for & (REST | PEER):
             self._limits.unsent.release(self)
@@ -245,12 +246,12 @@ class Connection(asyncio.Protocol):
 
     def pause(self) -> None:
         """The node is paused: nothing is read, handled or sent."""
-        self.core.pause()
+        self.core.wait_for(NODE)
         self._settle()
 
     def resume(self) -> None:
         """The node continues. This connection continues in a separate iteration of the event loop."""
-        self.core.resume()
+        self.core.wait_no_more(NODE)
         asyncio.get_running_loop().call_soon(self._pump)
 
     def unmute(self) -> None:
@@ -266,7 +267,7 @@ class Connection(asyncio.Protocol):
 
     def memory_granted(self) -> None:
         """Memory for more of the unfinished request is available."""
-        self.core.memory_granted()
+        self.core.wait_no_more(MEMORY)
         self._settle()
 
     # ---- the requests' calls ----

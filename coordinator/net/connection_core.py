@@ -280,21 +280,13 @@ class ConnectionCore:
         self._output = [divided[left:], *output[at + 1 :]]
         return [*output[:at], divided[:left]] if left else output[:at]
 
-    def pause(self) -> None:
-        """The node is paused."""
-        self.waits_for |= NODE
+    def wait_for(self, reason: int) -> None:
+        """The connection waits for this: `NODE` or `PEER`."""
+        self.waits_for |= reason
 
-    def resume(self) -> None:
-        """The node continues."""
-        self.waits_for &= ~NODE
-
-    def peer_reads_slowly(self) -> None:
-        """The peer has not read much of what was sent: no further request is handled."""
-        self.waits_for |= PEER
-
-    def peer_caught_up(self) -> None:
-        """The peer has read what was sent."""
-        self.waits_for &= ~PEER
+    def wait_no_more(self, reason: int) -> None:
+        """The connection waits no more for this: `NODE`, `PEER` or `MEMORY`."""
+        self.waits_for &= ~reason
 
     # ---- memory for large requests (queued.max.request.bytes)
 
@@ -316,16 +308,12 @@ class ConnectionCore:
         return whole + self._decoding_bytes, received, awaited
 
     def counted(self, size: int, *, may_read_on: bool) -> None:
-        """So many bytes are counted. A connection that may not read on waits for `memory_granted`."""
+        """So many bytes are counted. A connection that may not read on waits for `MEMORY`."""
         self.counted_bytes = size
         if may_read_on:
             self.waits_for &= ~MEMORY
         else:
             self.waits_for |= MEMORY
-
-    def memory_granted(self) -> None:
-        """The connection may continue reading."""
-        self.waits_for &= ~MEMORY
 
     def decoding(self, size: int) -> None:
         """A thread still decodes the present request of so many bytes; 0: this has ended."""

@@ -44,7 +44,6 @@ class JwksFile:
         self._keys = read_file(path)
 
     def now(self) -> JwkSet:
-        """See `KeySource`."""
         try:
             stamp = _stamp(self._path)
             if stamp != self._seen:
@@ -94,7 +93,6 @@ class FetchThread:
         self._closed = False
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
-        """See `Worker`."""
         threading.Thread(target=self._run, args=(work, done), name="muster-keys", daemon=True).start()
 
     def _run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
@@ -103,7 +101,6 @@ class FetchThread:
             self._post(lambda: done(result, error))
 
     def close(self) -> None:
-        """See `Worker`."""
         self._closed = True
 
 
@@ -134,7 +131,6 @@ class JwksUrl:
         self._refresh()
 
     def now(self) -> JwkSet:
-        """See `KeySource`."""
         if self._keys is None:
             raise InvalidToken("the keys for tokens could not be fetched yet")
         return self._keys

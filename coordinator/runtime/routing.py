@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 import structlog
 
 from muster.coordinator.runtime.loader import Loader
+from muster.coordinator.system.bounded_names import BoundedNames
 from muster.coordinator.system.clock import Clock
-from muster.coordinator.system.memory import BoundedNames
 from muster.coordinator.topics.cluster_image import Leader
 from muster.protocol.hashing import group_partition, partitions_of
 

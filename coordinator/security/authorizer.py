@@ -112,28 +112,22 @@ class AllowAll:
         return True
 
     def allows(  # noqa: D102
-        self,
-        requester: Requester,  # noqa: ARG002
-        operation: int,  # noqa: ARG002
-        resource_type: int,  # noqa: ARG002
-        name: str,  # noqa: ARG002
-        *,
-        log_denied: bool = True,  # noqa: ARG002
+        self, requester: Requester, operation: int, resource_type: int, name: str, *, log_denied: bool = True
     ) -> bool:
         return True
 
     def allowed(  # noqa: D102
         self,
-        requester: Requester,  # noqa: ARG002
-        operation: int,  # noqa: ARG002
-        resource_type: int,  # noqa: ARG002
-        names: Iterable[str],  # noqa: ARG002
+        requester: Requester,
+        operation: int,
+        resource_type: int,
+        names: Iterable[str],
         *,
-        log_denied: bool = True,  # noqa: ARG002
+        log_denied: bool = True,
     ) -> Container[str]:
         return self
 
-    def allows_some(self, requester: Requester, operation: int, resource_type: int) -> bool:  # noqa: ARG002, D102
+    def allows_some(self, requester: Requester, operation: int, resource_type: int) -> bool:  # noqa: D102
         return True
 
 

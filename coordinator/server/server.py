@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -282,28 +283,19 @@ class Server:
             node.apply_properties()
 
     def _groups_loaded(self) -> None:
-        groups = (
-            [
-                [group_id for node in self.nodes for group_id in node.routing.shards[index].group_ids()]
-                for index in range(len(self.routing.shards))
-            ]
-            if len(self.nodes) > 1
-            else [shard.group_ids() for shard in self.routing.shards]
-        )
-        number = PARTITIONS_PROPERTIES[GROUP_OFFSETS_TOPIC]
-        check_placement(groups, "groups", GROUP_OFFSETS_TOPIC, number, "their members and offsets cannot be found")
-        self._loaded()
+        names = [[shard.group_ids() for shard in node.routing.shards] for node in self.nodes]
+        self._check_placement(GROUP_OFFSETS_TOPIC, "groups", names, "their members and offsets cannot be found")
 
     def _transactions_loaded(self) -> None:
         self._to_load -= 1
-        if self._to_load:
-            return
-        ids = [
-            [one for node in self.nodes for one in node.transactions.routing.shards[index].transactional_ids()]
-            for index in range(len(self.transactions.routing.shards))
-        ]
-        number = PARTITIONS_PROPERTIES[TRANSACTION_STATE_TOPIC]
-        check_placement(ids, "transactional ids", TRANSACTION_STATE_TOPIC, number, "their producers begin anew")
+        if not self._to_load:
+            names = [[shard.transactional_ids() for shard in node.transactions.routing.shards] for node in self.nodes]
+            self._check_placement(TRANSACTION_STATE_TOPIC, "transactional ids", names, "their producers begin anew")
+
+    def _check_placement(self, topic: str, what: str, names: list[list[Iterable[str]]], lost: str) -> None:
+        """Check the names of each partition of each node, and report that they are loaded."""
+        here = names[0] if len(names) == 1 else [[*chain(*of_nodes)] for of_nodes in zip(*names, strict=True)]
+        check_placement(here, what, topic, PARTITIONS_PROPERTIES[topic], lost)
         self._loaded()
 
     async def _listen(self) -> None:

@@ -73,15 +73,12 @@ class LoopClock:
         self._moment: Now | None = None
 
     def now(self) -> Now:
-        """The present time."""
         return Now(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
 
     def mono_ms(self) -> int:
-        """The monotonic half of `now`."""
         return time.monotonic_ns() // 1_000_000
 
     def mono_us(self) -> int:
-        """The same in microseconds."""
         return time.monotonic_ns() // 1_000
 
     def moment(self) -> Now:
@@ -120,17 +117,14 @@ class LoopClock:
             self._moment = None
 
     def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
-        """Call back once, as soon as `now().mono_ms >= mono_ms`."""
         del every_ms  # no test moves the machine's time
         return LoopTimer(self._loop, self._late, mono_ms, callback)
 
     def read_first(self, input_waits: Callable[[], bool]) -> None:
-        """Call `input_waits` before a late timer runs."""
         self._late.input_waits = input_waits
 
     @property
     def machine(self) -> LoopClock:
-        """The clock itself: it is the machine's."""
         return self
 
 
@@ -153,19 +147,15 @@ class ManualClock:
         self._order = itertools.count()
 
     def now(self) -> Now:
-        """The present time."""
         return self._now
 
     def moment(self) -> Now:
-        """The present time."""
         return self._now
 
     def mono_ms(self) -> int:
-        """The monotonic half of `now`."""
         return self._now.mono_ms
 
     def mono_us(self) -> int:
-        """The same in microseconds."""
         return self._now.mono_ms * 1_000
 
     def call_soon(self, callback: Callable[[], object]) -> None:
@@ -184,7 +174,6 @@ class ManualClock:
 
     @property
     def machine(self) -> ManualClock:
-        """The clock itself: no other time exists."""
         return self
 
     def advance(self, ms: int) -> None:

@@ -82,7 +82,7 @@ class LateTimers:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.input_waits: Callable[[], bool] = _nothing_waits
+        self.input_waits: Callable[[], bool] = lambda: False
         self.holds = False
         """Whether no timer may run now, not even a punctual one."""
         self._loop = loop
@@ -139,10 +139,6 @@ class LateTimers:
                 timer.arm(self._grace_until_ms)
             else:
                 timer.ring_soon()
-
-
-def _nothing_waits() -> bool:
-    return False
 
 
 def _nothing() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 WORTH_IT_BYTES: Final = 1 << 20
 """The settings are made before the first block of this size. So a server without large blocks never loads ctypes."""
@@ -72,34 +72,7 @@ def limit_collections() -> None:
 
 def _after_collection(phase: str, run: dict[str, Any]) -> None:
     """Freeze all objects, if they are many. After a collection no young cycle exists, so none is frozen."""
-    if phase == "stop" and run["generation"] >= _OLDEST_GENERATION and _old_objects() > MAX_OBJECTS:
-        gc.freeze()
-
-
-def _old_objects() -> int:
-    return sum([len(gc.get_objects(generation)) for generation in (1, 2)])
-
-
-_K = TypeVar("_K")
-_V = TypeVar("_V")
-
-
-class BoundedNames(dict[_K, _V]):
-    """A dictionary that `keep` fills, and that is cleared when it becomes too large."""
-
-    __slots__ = ("_bytes", "_most", "_most_bytes")
-
-    def __init__(self, most: int, most_bytes: int) -> None:
-        """At most `most` entries, with `most_bytes` bytes of names together."""
-        super().__init__()
-        self._most = most
-        self._most_bytes = most_bytes
-        self._bytes = 0
-
-    def keep(self, key: _K, value: _V, size: int) -> None:
-        """Remember a new entry, whose name has `size` bytes."""
-        self._bytes += size
-        if len(self) >= self._most or self._bytes > self._most_bytes:
-            self.clear()
-            self._bytes = size
-        self[key] = value
+    if phase == "stop" and run["generation"] >= _OLDEST_GENERATION:
+        old_objects = sum([len(gc.get_objects(generation)) for generation in (1, 2)])
+        if old_objects > MAX_OBJECTS:
+            gc.freeze()

@@ -15,7 +15,7 @@ from muster.coordinator.properties.lookup import BROKER, DYNAMIC_ONLY
 from muster.coordinator.properties.lookup import TOPIC as TOPIC_PROPERTIES
 from muster.coordinator.properties.resource_configs import list_append, list_subtract
 from muster.coordinator.security.authorizer import CLUSTER_NAME, ResourceType
-from muster.coordinator.system.logging.levels import LEVELS, LOGGERS, NUMBERS, ROOT
+from muster.coordinator.system.logging.output import LEVELS, LOGGERS, NUMBERS, ROOT
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.messages.incremental_alter_configs import AlterableConfig

@@ -31,11 +31,6 @@ _SUITE_NAME: Final = re.compile(
 _EXCHANGES: Final[Mapping[str, str]] = MappingProxyType({"RSA": ""})
 
 
-def is_suite_name(name: str) -> bool:
-    """Whether it could be the name of a suite that Java knows."""
-    return re.fullmatch(r"(TLS|SSL)_[A-Z0-9a-z_]+", name) is not None
-
-
 def openssl_name(name: str) -> str | None:
     """OpenSSL's name of a suite of TLS 1.2, or None if OpenSSL does not have it."""
     found = _SUITE_NAME.fullmatch(name)
@@ -191,7 +186,7 @@ def _set_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> Iterator[str
     wanted = settings.ssl_cipher_suites
     if not wanted:
         return
-    wrong = [name for name in wanted if not is_suite_name(name)]
+    wrong = [name for name in wanted if not re.fullmatch(r"(TLS|SSL)_[A-Z0-9a-z_]+", name)]
     if wrong:
         raise TlsError(f"ssl.cipher.suites: '{wrong[0]}' is no suite; expected names as {TLS_1_3[0]}")
     newest = [name for name in wanted if name in TLS_1_3]

@@ -24,9 +24,7 @@ from muster.coordinator.topics.topics import Topics
 if TYPE_CHECKING:
     from muster.coordinator.runtime.transaction_coordinator.markers import Peers
     from muster.coordinator.server.histories import Histories
-    from muster.coordinator.topics.leadership import Place
     from muster.coordinator.topics.metadata_log import SharedMetadataLogWriter
-    from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ class WrongNode(Exception):
     """The node does not exist, or its state does not allow the action."""
 
 
-class Membership(Protocol):
+class Membership(Controller, Protocol):
     """This process as one node of a cluster of several processes. (See `postgres.membership`.)"""
 
     @property
@@ -96,15 +94,6 @@ class Membership(Protocol):
 
     async def listening(self, endpoints: Mapping[str, Endpoint]) -> None:
         """The node listens at these endpoints. Raises `ApiError`."""
-
-    def catching_up(self) -> Job[None]:
-        """See `api.node.Controller`."""
-
-    def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
-        """See `api.node.Controller`."""
-
-    def unregistering(self, broker_id: int) -> Job[None]:
-        """See `api.node.Controller`."""
 
     def stop(self) -> None:
         """Stop following the metadata log."""

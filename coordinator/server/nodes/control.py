@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -100,18 +100,16 @@ class Control:
             return
         if not isinstance(node_id, int):
             raise WrongNode("the request names no node")
-        if what == "stop":
-            await self._cluster.stop_node(node_id)
-        elif what == "kill":
-            self._cluster.kill_node(node_id)
-        elif what == "pause":
-            self._cluster.pause_node(node_id)
-        elif what == "resume":
-            await self._cluster.resume_node(node_id)
-        elif what == "return":
-            await self._cluster.return_node(node_id)
-        else:
+        cluster = self._cluster
+        actions: dict[object, Callable[[int], Any]] = {
+            "stop": cluster.stop_node, "kill": cluster.kill_node, "pause": cluster.pause_node,
+            "resume": cluster.resume_node, "return": cluster.return_node,
+        }  # fmt: skip
+        if what not in actions:
             raise WrongNode(f"nodes have no action {what}")
+        done = actions[what](node_id)
+        if done is not None:
+            await done
 
     def _rows(self) -> list[dict[str, Any]]:
         cluster = self._cluster

@@ -47,19 +47,15 @@ class NodeClock:
             timer.put_off()
 
     def now(self) -> Now:
-        """See `Clock`."""
         return self.clock.now()
 
     def mono_ms(self) -> int:
-        """See `Clock`."""
         return self.clock.mono_ms()
 
     def mono_us(self) -> int:
-        """See `Clock`."""
         return self.clock.mono_us()
 
     def moment(self) -> Now:
-        """See `Clock`."""
         return self.clock.moment()
 
     def call_soon(self, callback: Callable[[], object]) -> None:
@@ -67,11 +63,9 @@ class NodeClock:
         self.clock.call_soon(callback)
 
     def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
-        """See `Clock`."""
         return NodeTimer(self, mono_ms, callback, every_ms)
 
     def read_first(self, input_waits: Callable[[], bool]) -> None:
-        """See `Clock`."""
         self.clock.read_first(input_waits)
 
 
@@ -101,7 +95,6 @@ class NodeTimer:
         self._timer = self._node.clock.call_at(self._node.grace_until_ms, self._ring)
 
     def cancel(self) -> None:
-        """See `Timer`."""
         self._timer.cancel()
         if self._node.held is not None:
             self._node.held.pop(self, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -197,12 +197,10 @@ class RunningNode:
         """Accept connections at the configured ports; after a restart, at the previous ones. Raises OSError."""
         common = self._common
         settings = self.config.settings(NetSettings, self.live.value)
-        most: Callable[[], int] | None = None
         PROCESS_FILES.join(self)
-        if common.is_bounded:
-            most = partial(_most_connections, self)
+        max_files = partial(_max_connections, self) if common.is_bounded else None
         connections = self._connections
-        limits = Limits(settings, self._clock.machine, most, self._unsent, connections.resolve_host)
+        limits = Limits(settings, self._clock.machine, max_files, self._unsent, connections.resolve_host)
         connections.limits = limits
         dispatcher = self._dispatcher = common.open_dispatcher(self.node)
         self.live.checks.append(connections.check)
@@ -334,7 +332,7 @@ class RunningNode:
         PROCESS_FILES.leave(self)
 
 
-def _most_connections(node: RunningNode) -> int:
+def _max_connections(node: RunningNode) -> int:
     return PROCESS_FILES.most_connections(node, len(OF_THIS_PROCESS))
 
 

@@ -1,4 +1,4 @@
-"""Log lines go to stderr: readable on a terminal, otherwise one JSON object in each line.
+"""Log lines go to stderr, from the level of their logger on: readable on a terminal, otherwise as JSON.
 
 Other packages only call `structlog.get_logger(name)`. The server never waits for a reader of the lines (`writer`), and
 repeated lines are limited (`rate_limit`).
@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
+from types import MappingProxyType
 from typing import Any, Final, TextIO
-
-from muster.coordinator.system.logging.levels import LEVELS, ROOT
 
 # structlog loads rich when it finds it (40 ms), to format tracebacks; here they are formatted plainly
 _hidden = "rich" not in sys.modules
@@ -25,6 +24,65 @@ if _hidden:
 from muster.coordinator.system.clock import mono_ms  # noqa: E402
 from muster.coordinator.system.logging.rate_limit import SUMMARY, Limiter  # noqa: E402
 from muster.coordinator.system.logging.writer import CLOSE_S, LineWriter, writer  # noqa: E402
+
+ROOT: Final = "root"
+LOGGERS: Final = (
+    ROOT,
+    "muster",
+    "muster.api",
+    "muster.authorizer",
+    "muster.cluster",
+    "muster.config",
+    "muster.events",
+    "muster.groups",
+    "muster.log",
+    "muster.metrics",
+    "muster.net",
+    "muster.nodes",
+    "muster.server",
+    "muster.shard",
+    "muster.testcontrol",
+    "muster.topics",
+    "muster.transactions",
+)
+"""The loggers whose level can be set."""
+NUMBERS: Final[Mapping[str, int]] = MappingProxyType(
+    {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50}
+)
+"""The levels by Kafka's names, with the numbers of Python's logging; lines below the number are dropped."""
+_NAMES: Final = {number: name for name, number in NUMBERS.items()}
+
+
+class Levels:
+    """The level of each logger, which requests for broker loggers (KIP-412) change until the process ends.
+
+    Its hierarchy is not the process's own one: there libraries have their levels.
+    """
+
+    def __init__(self) -> None:
+        root = logging.RootLogger(NUMBERS["INFO"])
+        self._hierarchy = root.manager = logging.Manager(root)
+
+    def logger(self, name: str) -> logging.Logger:
+        """What says whether lines of a logger are enabled. No line goes to it."""
+        return self._hierarchy.root if name == ROOT else self._hierarchy.getLogger(name)
+
+    def name(self, logger: str) -> str:
+        """The effective level, by Kafka's name."""
+        return _NAMES[self.logger(logger).getEffectiveLevel()]
+
+    def set(self, logger: str, level: str) -> None:
+        """Set the level of a logger, by Kafka's name. Raises KeyError for an unknown level."""
+        self.logger(logger).setLevel(NUMBERS[level])
+
+    def unset(self, logger: str) -> None:
+        """Let a logger inherit its level again; not the root."""
+        if logger != ROOT:
+            self.logger(logger).setLevel(logging.NOTSET)
+
+
+LEVELS: Final = Levels()
+"""The levels of this process."""
 
 OPTIONS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
 """The levels of --log-level, from the most lines to the fewest, by Kafka's names for them."""

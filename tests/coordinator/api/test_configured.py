@@ -16,7 +16,7 @@ from muster.coordinator.api import many_rows
 from muster.coordinator.api.configs import alter_configs
 from muster.coordinator.api.configs.alter_configs import MAX_BROKER_PROPERTIES, MAX_CHANGES
 from muster.coordinator.api.node import Node
-from muster.coordinator.system.logging.levels import LEVELS, ROOT
+from muster.coordinator.system.logging.output import LEVELS, ROOT
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages import alter_configs as full
 from muster.protocol.messages import incremental_alter_configs as incremental

@@ -20,8 +20,10 @@ from muster.coordinator.net.connection_core import (
     INPUT,
     INPUT_HIGH_BYTES,
     LOST,
+    MEMORY,
     MUTE,
     MUTED,
+    NODE,
     OPENED,
     PEER,
     READY,
@@ -214,13 +216,13 @@ class TestInput:
 
     def test_no_request_is_handled_for_a_peer_that_reads_slowly(self) -> None:
         core = core_in(READY)
-        core.peer_reads_slowly()
+        core.wait_for(PEER)
         core.receive_data(frame(b"x" * INPUT_HIGH_BYTES))
         assert core.waits_for == PEER | INPUT
         assert core.next_request() is None
         assert not core.has_requests
         assert not core.wants_input
-        core.peer_caught_up()
+        core.wait_no_more(PEER)
         assert core.has_requests
         assert core.wants_input
 
@@ -234,7 +236,7 @@ class TestInput:
         core.counted(10, may_read_on=False)
         assert not core.wants_input
         assert core.reads_on
-        core.memory_granted()
+        core.wait_no_more(MEMORY)
         assert core.wants_input
         core.receive_data(frame(b"y" * 2 * SMALL_BYTES)[10:])
         assert core.large_requests() == (2 * SMALL_BYTES, 0, 0), "whole requests are counted without their size"
@@ -254,20 +256,20 @@ class TestInput:
 def test_a_paused_node_reads_handles_and_sends_nothing() -> None:
     core = core_in(ANSWERING)
     core.receive_data(frame(b"next"))
-    core.pause()
+    core.wait_for(NODE)
     core.answered(b"answer")
     core.keep(b"more")
     assert not core.wants_input
     assert not core.has_requests
     assert core.next_request() is None
     assert core.data_to_send() == []
-    core.resume()
+    core.wait_no_more(NODE)
     assert core.wants_input
     assert core.has_requests
     assert core.data_to_send() == [b"answer", b"more"]
     assert core.next_request() is not None
     # whoever ends it sends what was ready
     core.answered(b"last")
-    core.pause()
+    core.wait_for(NODE)
     core.close()
     assert core.data_to_send() == [b"last"]

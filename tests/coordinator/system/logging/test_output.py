@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from muster.coordinator.system.logging import output, writer
-from muster.coordinator.system.logging.levels import LEVELS, LOGGERS, ROOT
+from muster.coordinator.system.logging.output import LEVELS, LOGGERS, ROOT
 from muster.coordinator.system.logging.rate_limit import MAX_OF_A_CAUSE
 
 
