@@ -126,7 +126,6 @@ def _is_of(client: KafkaClient, directory: Path) -> bool:
 
 
 def _rows(client: KafkaClient) -> list[dict[str, Any]]:
-    """What any Kafka reports about its brokers that are up."""
     answer = client.bootstrap.ask(ApiKey.METADATA, MetadataRequest(None, allow_auto_topic_creation=False))
     leads = Counter(one.leader_id for topic in answer.topics for one in topic.partitions)
     coordinates = Counter(one.leader_id for topic in answer.topics if topic.name == OFFSETS for one in topic.partitions)

@@ -129,17 +129,23 @@ class Control:
         return answer
 
 
-def run_with_control(command: str, options: argparse.Namespace, do: Callable[[Control], int]) -> int:
-    """Run a command that uses the control; exit status 1 when the server refuses, 2 for a wrong value."""
-    try:
-        control = Control(options)
-        return printing(command, lambda: do(control))
-    except ControlFailed as failure:
-        for line in str(failure).splitlines():
-            say(f"{command}: {line}", sys.stderr)
-        return failure.status
-    except KeyboardInterrupt:
-        return 130
+def with_control(do: Callable[[Control, argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """Make a command that uses the control. Exit status 1 when the server refuses, 2 for a wrong value."""
+
+    @wraps(do)
+    def run(options: argparse.Namespace) -> int:
+        command = f"muster {options.command} {options.verb}"
+        try:
+            control = Control(options)
+            return printing(command, lambda: do(control, options))
+        except ControlFailed as failure:
+            for line in str(failure).splitlines():
+                say(f"{command}: {line}", sys.stderr)
+            return failure.status
+        except KeyboardInterrupt:
+            return 130
+
+    return run
 
 
 def show(answer: Mapping[str, Any], *, in_json: bool) -> None:

@@ -188,7 +188,6 @@ def _run(
 def _run_cluster(
     config: Config, options: argparse.Namespace, ready: Callable[[str, int], None], metrics: tuple[str, int] | None
 ) -> tuple[int, str]:
-    """As `_run`, with the log in a database."""
     from muster.postgres.url import MissingExtra, check
 
     try:

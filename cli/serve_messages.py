@@ -30,7 +30,7 @@ def config_summary(config: Config, file: Path | None) -> Iterator[str]:
     warnings: list[str] = [f"warning: {note}" for note in config.notes]
     live = Live(config)
     for listener in config.listeners:
-        where = show(listener.host, listener.port) + (" (every address of this machine)" * _is_open(listener))
+        where = show(listener.host, listener.port) + (" (every address of this machine)" * (listener.host in WILDCARDS))
         advertised = "at which they arrived"
         if listener.advertised_host is not None:
             port = listener.advertised_port or listener.port
@@ -53,7 +53,8 @@ def config_summary(config: Config, file: Path | None) -> Iterator[str]:
     yield _authorization(config)
     if config.value(TOKEN_SECRET):
         yield "Delegation tokens are made for clients that have authenticated, and used with SCRAM."
-        if not any(_has_scram(listener, live) for listener in config.listeners):
+        mechanisms = [live.of_listener(one.name, "sasl.enabled.mechanisms") for one in config.listeners if one.has_sasl]
+        if not any("SCRAM" in str(one) for one in mechanisms):
             warnings.append(f"warning: {TOKEN_SECRET} is given, but no listener has SCRAM: no token can be used")
     warnings += files_of_others(config, file)
     yield from warnings
@@ -80,11 +81,6 @@ def _in_the_clear(listener: Listener, live: Live) -> list[str]:
     mechanisms = sasl_settings(listener, live).mechanisms
     kinds = {"PLAIN": "the passwords of PLAIN", "OAUTHBEARER": "the tokens of OAUTHBEARER"}
     return [what for mechanism, what in kinds.items() if mechanism in mechanisms]
-
-
-def _has_scram(listener: Listener, live: Live) -> bool:
-    mechanisms = live.of_listener(listener.name, "sasl.enabled.mechanisms")
-    return listener.has_sasl and "SCRAM" in str(mechanisms)
 
 
 def _authorization(config: Config) -> str:
@@ -172,10 +168,6 @@ def _others_may(what: int, path: str) -> bool:
         return False
 
 
-def _is_open(listener: Listener) -> bool:
-    return listener.host in WILDCARDS
-
-
 def _is_loopback(host: str) -> bool:
     return host in _LOOPBACK or host.startswith("127.")
 
@@ -222,7 +214,6 @@ def _named(error: CannotListen, config: Config) -> tuple[str, str]:
 
 
 def _listeners(config: Config) -> Iterator[tuple[int, Listener]]:
-    """The listeners of each broker of the process, with the broker's index from 0."""
     for place in range(config.nodes):
         for one in of_node(config.listeners, place):
             yield place, one

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from muster.cli.options.servers import REQUEST_FILTERS
 from muster.cli.output import as_json, print_json, print_table, say
-from muster.cli.running_server import WRONG, Control, ControlFailed, path, run_with_control, show
+from muster.cli.running_server import WRONG, Control, ControlFailed, path, show, with_control
 
 SCENARIO_S: Final = 60.0
 ADVANCE_S: Final = 600.0
@@ -44,12 +44,9 @@ def _then(options: argparse.Namespace) -> dict[str, Any]:
     return {"do": next(name for name in plain if getattr(options, name)).replace("_", "-")}
 
 
-def run_faults(options: argparse.Namespace) -> int:
-    """Run the command with the control; exit status 1 when the server refuses, 2 when a value is wrong."""
-    return run_with_control(f"muster faults {options.verb}", options, lambda control: _faults(options, control))
-
-
-def _faults(options: argparse.Namespace, control: Control) -> int:
+@with_control
+def run_faults(control: Control, options: argparse.Namespace) -> int:
+    """Run `muster faults …`, and return the exit status."""
     verb, in_json = options.verb, options.json
     if verb == "add":
         show(control.ask("POST", path("faults"), rule_of(options)), in_json=in_json)
@@ -118,12 +115,9 @@ def _rows(rows: list[dict[str, Any]], names: tuple[str, ...], *, in_json: bool) 
     )
 
 
-def run_time(options: argparse.Namespace) -> int:
-    """Run the command with the control; exit status 1 when the server refuses."""
-    return run_with_control(f"muster time {options.verb}", options, lambda control: _time(options, control))
-
-
-def _time(options: argparse.Namespace, control: Control) -> int:
+@with_control
+def run_time(control: Control, options: argparse.Namespace) -> int:
+    """Run `muster time …`, and return the exit status."""
     if options.verb == "show":
         answer = control.ask("GET", path("time"))
     elif options.verb == "advance":
@@ -139,12 +133,9 @@ def _time(options: argparse.Namespace, control: Control) -> int:
     return 0
 
 
-def run_group(options: argparse.Namespace) -> int:
-    """Run the command with the control; exit status 1 when the server refuses, or a wait fails."""
-    return run_with_control(f"muster groups {options.verb}", options, lambda control: _group(options, control))
-
-
-def _group(options: argparse.Namespace, control: Control) -> int:
+@with_control
+def run_group(control: Control, options: argparse.Namespace) -> int:
+    """Run `muster groups …`, and return the exit status."""
     where = path("groups", options.group, options.verb)
     if options.verb == "wait-stable":
         given = {"members": options.members, "partitions": options.partitions, "timeout_ms": options.timeout_ms}

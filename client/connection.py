@@ -108,13 +108,13 @@ class Connection:
             from muster.client import hints
 
             self._socket.close()
-            hint = hints.of_tls(self._place) or "is it a listener of SSL or SASL_SSL?"
+            is_plain = hints.speaks_plainly(self._place)
+            hint = hints.SPEAKS_NO_TLS if is_plain else "is it a listener of SSL or SASL_SSL?"
             raise RequestFailed(
                 f"{self.address} cannot be spoken to with TLS: {getattr(error, 'reason', None) or error}; {hint}"
             ) from error
 
     def _log_in(self) -> None:
-        """Authenticate if the security has a user, and again after a while (KIP-368)."""
         if self._security is None or self._security.user is None:
             return
         # imported here: a client of a listener without SASL need not wait for the import
@@ -233,7 +233,6 @@ class Connection:
             ) from error
 
     def _hint(self, error: Exception) -> str:
-        """What to do when the server closes the connection, or is silent."""
         security = self._security
         protocol = "PLAINTEXT" if security is None else security.protocol
         hint = None
@@ -258,7 +257,6 @@ class Connection:
 
 
 def _looks_like(start: bytes) -> str:
-    """What kind of server begins an answer in this way."""
     if start[:2] == b"\x15\x03":  # a TLS alert
         return ": it speaks TLS; give security.protocol=SSL or SASL_SSL in the file of --command-config"
     if start == b"HTTP":

@@ -17,7 +17,10 @@ ALERT: Final = b"\x15\x03"
 _API_VERSIONS: Final = struct.pack(">hhih", 18, 0, 1, -1)
 _SASL_HANDSHAKE: Final = struct.pack(">hhihh", 17, 1, 2, -1, 0)
 _WITH_TLS: Final = "security.protocol=SSL or SASL_SSL in the file of --command-config"
-_WITHOUT_TLS: Final = "security.protocol=PLAINTEXT or SASL_PLAINTEXT in the file of --command-config"
+SPEAKS_NO_TLS: Final = (
+    "it speaks no TLS: give security.protocol=PLAINTEXT or SASL_PLAINTEXT in the file of --command-config, or the port "
+    "of a listener with TLS"
+)
 
 
 def of_silence(address: Address, protocol: str, context: ssl.SSLContext | None) -> str | None:
@@ -31,13 +34,6 @@ def of_silence(address: Address, protocol: str, context: ssl.SSLContext | None) 
             f"it serves only clients that say who they are (by {', '.join(mechanisms)}): give security.protocol="
             f"{wanted} and sasl.mechanism in the file of --command-config"
         )
-    return None
-
-
-def of_tls(address: Address) -> str | None:
-    """What to do when TLS cannot be established with a listener; None if the cause is not known."""
-    if speaks_plainly(address):
-        return f"it speaks no TLS: give {_WITHOUT_TLS}, or the port of a listener with TLS"
     return None
 
 
@@ -79,7 +75,6 @@ def _framed(body: bytes) -> bytes:
 
 
 def _answer(address: Address, request: bytes, max_bytes: int, context: ssl.SSLContext | None = None) -> bytes:
-    """The first bytes of an answer, up to `most`; empty if no server answers."""
     try:
         with socket.create_connection(address, TIMEOUT_S) as connection:
             if context is not None:

@@ -146,7 +146,6 @@ def of(properties: Mapping[str, str], where: str) -> ClientSecurity:
 
 
 def _checks_names(properties: Mapping[str, str]) -> bool:
-    """Whether the client compares the name in the server's certificate, as Kafka's clients do by default."""
     given = properties.get(_IDENTIFICATION, "https").strip()
     if given.lower() not in ("", "https"):
         raise ConfigError(f"{_IDENTIFICATION}={given} is not known; expected https, or nothing for no comparison")

@@ -151,7 +151,6 @@ def delete_offsets(
 
 
 def _committed_in(client: KafkaClient, there: Any, chosen: Sequence[Chosen] | None) -> list[tuple[str, int]]:
-    """The committed partitions of these topics, also of a topic that no longer exists."""
     if chosen is None:
         return list(there)
     gone = {topic for topic, _ in there} - set(client.topics(sorted({one.topic for one in chosen})))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from muster.cli.groups.option_values import as_csv, check_form, check_groups, group_names, output_form
 from muster.cli.groups.read_groups import Description, NoGroup, all_groups, find_group, share_offsets, why_refused
@@ -60,43 +60,49 @@ def fetch_committed(client: KafkaClient, group_id: str) -> dict[Partition, Commi
 
 def commit(client: KafkaClient, group_id: str, offsets: Mapping[Partition, int]) -> dict[Partition, str]:
     """Commit for an inactive group, without being a member. Returns why partitions were refused."""
-    refused: dict[Partition, str] = {}
-    for some in _slices(sorted(offsets)):
-        topics = [
+
+    def part(topics: Mapping[str, list[int]]) -> Any:
+        rows = [
             OffsetCommitRequestTopic(topic, partitions=[
                 OffsetCommitRequestPartition(number, offsets[topic, number]) for number in numbers
             ])
-            for topic, numbers in by_topic(some).items()
+            for topic, numbers in topics.items()
         ]  # fmt: skip
-        request = OffsetCommitRequest(group_id, topics=topics)
         _, answer = client.ask_coordinator(
-            group_id, ApiKey.OFFSET_COMMIT, request,
+            group_id, ApiKey.OFFSET_COMMIT, OffsetCommitRequest(group_id, topics=rows),
             lambda answer: [one.error_code for topic in answer.topics for one in topic.partitions],
         )  # fmt: skip
-        for topic in answer.topics:
-            for one in topic.partitions:
-                if one.error_code:
-                    refused[topic.name, one.partition_index] = _why(one.error_code)
-    return refused
+        return answer
+
+    return _refused(sorted(offsets), part)
 
 
 def delete(client: KafkaClient, group_id: str, partitions: Sequence[Partition]) -> dict[Partition, str]:
     """Delete committed offsets. Returns the reason for each refused partition. Raises RequestFailed if all are."""
-    refused: dict[Partition, str] = {}
-    for some in _slices(partitions):
-        topics = [
+
+    def part(topics: Mapping[str, list[int]]) -> Any:
+        rows = [
             OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(number) for number in numbers])
-            for topic, numbers in by_topic(some).items()
+            for topic, numbers in topics.items()
         ]
-        request = OffsetDeleteRequest(group_id, topics)
+        request = OffsetDeleteRequest(group_id, rows)
         _, answer = client.ask_coordinator(group_id, ApiKey.OFFSET_DELETE, request, lambda answer: [answer.error_code])
         if answer.error_code:
             raise RequestFailed(f"offsets of group {group_id} cannot be deleted: {_why(answer.error_code)}")
-        for topic in answer.topics:
-            for one in topic.partitions:
-                if one.error_code:
-                    refused[topic.name, one.partition_index] = _why(one.error_code)
-    return refused
+        return answer
+
+    return _refused(partitions, part)
+
+
+def _refused(partitions: Sequence[Partition], ask: Callable[[Mapping[str, list[int]]], Any]) -> dict[Partition, str]:
+    """Ask for `AT_ONCE` partitions at a time, and collect why some are refused."""
+    return {
+        (topic.name, one.partition_index): _why(one.error_code)
+        for start in range(0, len(partitions), AT_ONCE)
+        for topic in ask(by_topic(partitions[start : start + AT_ONCE])).topics
+        for one in topic.partitions
+        if one.error_code
+    }
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
@@ -114,11 +120,6 @@ def say_refused(command: str, group_id: str, done: str, refused: Mapping[Partiti
         reasons.setdefault((topic, why), []).append(number)
     for (topic, why), numbers in reasons.items():
         say(f"{command}: offsets of {group_id} in {topic}:{ranges(numbers)} were not {done}: {why}", sys.stderr)
-
-
-def _slices(partitions: Sequence[Partition]) -> Iterator[Sequence[Partition]]:
-    for start in range(0, len(partitions), AT_ONCE):
-        yield partitions[start : start + AT_ONCE]
 
 
 def _why(error_code: int) -> str:
@@ -181,7 +182,6 @@ def offsets(client: KafkaClient, group_ids: Sequence[str] | None, *, form: str) 
 
 
 def _rows(client: KafkaClient, group_id: str) -> list[Row]:
-    """The committed offsets of a group, by topic and partition. Raises RequestFailed."""
     committed = fetch_committed(client, group_id)
     try:
         found = find_group(client, group_id)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, NamedTuple
 
@@ -161,28 +161,22 @@ def find_group(client: KafkaClient, group_id: str) -> Description | None:
 
 def _of_another_type(node: Connection, group_id: str, classic: Any) -> Description | None:
     """A group that DescribeGroups does not know; None if it does not exist. Raises RequestFailed."""
-    found = _consumer_group(node, group_id) or share_group(node, group_id) or streams_group(node, group_id)
-    if found is None and classic.error_message and "not a classic group" in classic.error_message:
+    for group_type, (key, request, member_of) in _NEWER.items():
+        if not node.supports(key):
+            continue
+        (row,) = node.ask(key, request([group_id])).groups
+        switched_off = row.error_code == ErrorCode.UNSUPPORTED_VERSION and group_type != "consumer"
+        if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND or switched_off:
+            continue
+        if row.error_code:
+            raise RequestFailed(f"group {group_id} cannot be described: {sentence(row.error_code, row.error_message)}")
+        members = [member_of(one) for one in row.members]
+        assignor = "" if group_type == STREAMS else row.assignor_name
+        return Description(group_id, group_type, row.group_state, group_type, assignor, row.group_epoch,
+                           row.assignment_epoch, members)  # fmt: skip
+    if classic.error_message and "not a classic group" in classic.error_message:
         raise RequestFailed(f"{classic.error_message.rstrip('.')}: muster groups list shows its type and state")
-    return found
-
-
-def _consumer_group(node: Connection, group_id: str) -> Description | None:
-    row = _row(node, ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest([group_id]), group_id)
-    if row is None:
-        return None
-    members = [
-        Member(one.member_id, one.instance_id, one.client_id, one.client_host, _by_topic(one.assignment),
-               PROTOCOLS.get(one.member_type), one.member_epoch, _by_topic(one.target_assignment),
-               list(one.subscribed_topic_names), one.subscribed_topic_regex)
-        for one in row.members
-    ]  # fmt: skip
-    return _described(row, "consumer", row.assignor_name, members)
-
-
-def _described(row: Any, group_type: str, protocol: str, members: list[Member]) -> Description:
-    return Description(row.group_id, group_type, row.group_state, group_type, protocol, row.group_epoch,
-                       row.assignment_epoch, members)  # fmt: skip
+    return None
 
 
 def _assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] | None:
@@ -194,32 +188,30 @@ def _assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] | None:
         return None
 
 
-def share_group(node: Connection, group_id: str) -> Description | None:
-    """A share group; None if none has that name, or the server has no share groups. Raises RequestFailed."""
-    request = ShareGroupDescribeRequest([group_id])
-    row = _row(node, ApiKey.SHARE_GROUP_DESCRIBE, request, group_id, ErrorCode.UNSUPPORTED_VERSION)
-    if row is None:
-        return None
-    members = [
-        Member(one.member_id, None, one.client_id, one.client_host, _by_topic(one.assignment), SHARE, one.member_epoch,
-               None, list(one.subscribed_topic_names))
-        for one in row.members
-    ]  # fmt: skip
-    return _described(row, SHARE, row.assignor_name, members)
+def _consumer_member(one: Any) -> Member:
+    return Member(one.member_id, one.instance_id, one.client_id, one.client_host, _by_topic(one.assignment),
+                  PROTOCOLS.get(one.member_type), one.member_epoch, _by_topic(one.target_assignment),
+                  list(one.subscribed_topic_names), one.subscribed_topic_regex)  # fmt: skip
 
 
-def streams_group(node: Connection, group_id: str) -> Description | None:
-    """A Streams group; its members have tasks, SUBTOPOLOGY:PARTITION. None and errors are as in `share_group`."""
-    request = StreamsGroupDescribeRequest([group_id])
-    row = _row(node, ApiKey.STREAMS_GROUP_DESCRIBE, request, group_id, ErrorCode.UNSUPPORTED_VERSION)
-    if row is None:
-        return None
-    members = [
-        Member(one.member_id, one.instance_id, one.client_id, one.client_host, _active(one.assignment),
-               "classic" if one.is_classic else STREAMS, one.member_epoch, _active(one.target_assignment))
-        for one in row.members
-    ]  # fmt: skip
-    return _described(row, STREAMS, "", members)
+def _share_member(one: Any) -> Member:
+    return Member(one.member_id, None, one.client_id, one.client_host, _by_topic(one.assignment), SHARE,
+                  one.member_epoch, None, list(one.subscribed_topic_names))  # fmt: skip
+
+
+def _streams_member(one: Any) -> Member:
+    """A member of a Streams group. It has tasks, SUBTOPOLOGY:PARTITION."""
+    return Member(one.member_id, one.instance_id, one.client_id, one.client_host, _active(one.assignment),
+                  "classic" if one.is_classic else STREAMS, one.member_epoch,
+                  _active(one.target_assignment))  # fmt: skip
+
+
+_NEWER: Final[Mapping[str, tuple[int, Callable[[list[str]], Any], Callable[[Any], Member]]]] = {
+    "consumer": (ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest, _consumer_member),
+    SHARE: (ApiKey.SHARE_GROUP_DESCRIBE, ShareGroupDescribeRequest, _share_member),
+    STREAMS: (ApiKey.STREAMS_GROUP_DESCRIBE, StreamsGroupDescribeRequest, _streams_member),
+}
+"""The types of groups that have their own API: its key, its request, and how a member is read."""
 
 
 def share_offsets(client: KafkaClient, group_id: str) -> dict[Partition, tuple[int, int | None]]:
@@ -238,18 +230,6 @@ def share_offsets(client: KafkaClient, group_id: str) -> dict[Partition, tuple[i
         for one in sorted(topic.partitions, key=lambda one: one.partition_index)
         if not one.error_code and one.start_offset != NOT_KNOWN
     }
-
-
-def _row(node: Connection, key: int, request: Any, group_id: str, *absent: int) -> Any:
-    """The row of a group; None if the server does not know the group or the API. `absent`: more errors for None."""
-    if not node.supports(key):
-        return None
-    (row,) = node.ask(key, request).groups
-    if row.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, *absent):
-        return None
-    if row.error_code:
-        raise RequestFailed(f"group {group_id} cannot be described: {sentence(row.error_code, row.error_message)}")
-    return row
 
 
 def _by_topic(assignment: Any) -> dict[str, list[int]]:

@@ -61,7 +61,6 @@ class Supervisor:
         self._database.kill()
 
     async def _while_up(self, database: asyncio.Task[str], work: Awaitable[object]) -> None:
-        """Wait for the work, as long as the database runs. Raises `Failed`."""
         task = asyncio.ensure_future(work)
         try:
             await asyncio.wait({task, database}, return_when=asyncio.FIRST_COMPLETED)
@@ -76,7 +75,6 @@ class Supervisor:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _look_after(self, node: NodeProcess) -> None:
-        """Report the end of the node, and start it again if that is wanted."""
         while True:
             status = await node.wait()
             what = f"node {node.node_id} ({node.address}) {'has stopped' if status == 0 else ended(status)}"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from muster.cli.log.files import (
     OFFSETS_TOPIC,
-    FileProblem,
+    PUT_BACK,
     Place,
     WrongPath,
     broken_folders,
@@ -23,7 +23,7 @@ from muster.cli.log.files import (
 from muster.cli.output import Progress, fail, printing
 from muster.coordinator.log.checkpoints import UNKNOWN, LastStop, Partition, read_last_stops
 from muster.coordinator.log.file_names import LOG_SUFFIX
-from muster.coordinator.log.recovery.inspection import DAMAGE, Inspection
+from muster.coordinator.log.recovery.inspection import DAMAGE, Finding, Inspection
 from muster.coordinator.log.storage.files import FileStorage
 from muster.coordinator.topics.folder_repair import Misfit, misfits
 
@@ -41,7 +41,7 @@ class Found(NamedTuple):
 
     inspections: list[tuple[Place, Inspection]]
     misfits: list[Misfit]
-    files: list[FileProblem]
+    files: list[Finding]
 
     @property
     def damaged(self) -> list[tuple[Place, Inspection]]:
@@ -51,7 +51,7 @@ class Found(NamedTuple):
     @property
     def damaged_names(self) -> list[str]:
         """The names of their folders, and of folders that do not fit the metadata log."""
-        files = [Path(one.finding.file).name for one in self.files if one.finding.severity == DAMAGE]
+        files = [Path(one.file).name for one in self.files if one.severity == DAMAGE]
         folders = [place.name for place, _ in self.damaged] + [one.folder for one in self.misfits]
         return list(dict.fromkeys(files + folders))
 
@@ -85,7 +85,7 @@ def check(directory: Path, *, as_json: bool) -> int:
 
 def _inspect_directory(directory: Path) -> Found:
     unfit: list[Misfit] = []
-    files: list[FileProblem] = []
+    files: list[Finding] = []
     places = partitions_in(directory)
     # before the segments: a running server moves the checkpoints on
     stops = _last_stops(places[0].folder.resolve().parent)
@@ -93,7 +93,7 @@ def _inspect_directory(directory: Path) -> Found:
         # a copy of some folders has no meta.properties
         files = list(of_directory(directory, has_logs=(directory / METADATA_FOLDER).is_dir()))
         places = sorted([*places, *_emptied(directory, stops)])
-        unfit = _misfits(directory, are_known=any(one.finding.severity == DAMAGE for one in files))
+        unfit = _misfits(directory, are_known=any(one.severity == DAMAGE for one in files))
     total = sum(_size(file) for place in places for file in segment_files(place.folder))
     with Progress("checking", total) as progress:
         inspections = [
@@ -167,7 +167,7 @@ def _inspect(place: Place, last_stop: LastStop, progress: Progress) -> Inspectio
 
 def _lines(found: Found) -> Iterator[str]:
     for file in found.files:
-        yield f"{Path(file.finding.file).name}: {file.finding.severity}: {file.finding.file}: {file.finding.problem}"
+        yield f"{Path(file.file).name}: {file.severity}: {file.file}: {file.problem}"
     for place, inspection in found.inspections:
         for finding in inspection.findings:
             where = "" if finding.position is None else f" at byte {finding.position}"
@@ -178,7 +178,7 @@ def _lines(found: Found) -> Iterator[str]:
     totals = ", ".join(f"{count} {what}" for what, count in found.totals.items())
     yield f"{totals}: " + (f"{len(damaged)} damaged" if damaged else "all sound")
     for file in found.files:
-        yield f"  {Path(file.finding.file).name}: {file.what_to_do}"
+        yield f"  {Path(file.file).name}: {PUT_BACK}"
     for place, inspection in found.damaged:
         yield f"  {advice(place, inspection)}"
     for one in found.misfits:
@@ -187,7 +187,7 @@ def _lines(found: Found) -> Iterator[str]:
 
 def _rows(found: Found) -> Iterator[str]:
     for file in found.files:
-        yield json.dumps({"partition": None, **file.finding._asdict(), "advice": file.what_to_do})
+        yield json.dumps({"partition": None, **file._asdict(), "advice": PUT_BACK})
     for place, inspection in found.inspections:
         for finding in inspection.findings:
             row: dict[str, object] = {"partition": place.name, **finding._asdict()}

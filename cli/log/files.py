@@ -68,13 +68,6 @@ def partitions_in(directory: Path) -> list[Place]:
     return places
 
 
-class FileProblem(NamedTuple):
-    """A problem of a file of the data directory itself."""
-
-    finding: Finding
-    what_to_do: str
-
-
 def obstacle(path: Path) -> str | None:
     """What is in the place of a file. None: a readable file, or nothing."""
     try:
@@ -123,12 +116,12 @@ def broken_folders(directory: Path) -> Iterator[tuple[str, str]]:
             yield path.name, "the folder cannot be read: Permission denied"
 
 
-def of_directory(directory: Path, *, has_logs: bool) -> Iterator[FileProblem]:
+def of_directory(directory: Path, *, has_logs: bool) -> Iterator[Finding]:
     """Problems of the files that belong to no partition."""
     for name in (checkpoints.META_PROPERTIES, checkpoints.CLEAN_SHUTDOWN, *_OFFSETS):
         problem = obstacle(directory / name)
         if problem is not None:
-            yield FileProblem(Finding(DAMAGE, str(directory / name), None, problem), PUT_BACK)
+            yield Finding(DAMAGE, str(directory / name), None, problem)
     yield from _meta_properties(directory / checkpoints.META_PROPERTIES, has_logs=has_logs)
     was_clean = (directory / checkpoints.CLEAN_SHUTDOWN).exists()
     for name, meaning in _OFFSETS.items():
@@ -139,24 +132,24 @@ def _read(path: Path) -> bytes | None:
     return path.read_bytes() if path.is_file() and os.access(path, os.R_OK) else None
 
 
-def _meta_properties(path: Path, *, has_logs: bool) -> Iterator[FileProblem]:
+def _meta_properties(path: Path, *, has_logs: bool) -> Iterator[Finding]:
     data = _read(path)
     if data is None:
         if has_logs and obstacle(path) is None:
             problem = "it is not there, although there are logs: the next start writes it anew, with a new cluster.id"
-            yield FileProblem(Finding(NOTE, str(path), None, problem), PUT_BACK)
+            yield Finding(NOTE, str(path), None, problem)
         return
     try:
         mended = problem_of(str(path), data)
     except MalformedCheckpoint as error:
         problem = str(error).removeprefix(f"{path} ")
-        yield FileProblem(Finding(DAMAGE, str(path), None, f"it {problem}"), PUT_BACK)
+        yield Finding(DAMAGE, str(path), None, f"it {problem}")
         return
     if mended:
-        yield FileProblem(Finding(NOTE, str(path), None, f"{mended} at the next start"), PUT_BACK)
+        yield Finding(NOTE, str(path), None, f"{mended} at the next start")
 
 
-def _offsets(path: Path, meaning: str, *, was_clean: bool) -> Iterator[FileProblem]:
+def _offsets(path: Path, meaning: str, *, was_clean: bool) -> Iterator[Finding]:
     data = _read(path)
     if data is None:
         return
@@ -166,4 +159,4 @@ def _offsets(path: Path, meaning: str, *, was_clean: bool) -> Iterator[FileProbl
         # a power cut may leave an empty one
         severity = DAMAGE if was_clean or data.strip(b"\0") else NOTE
         problem = str(error).removeprefix("it ")
-        yield FileProblem(Finding(severity, str(path), None, f"it {problem}; {meaning}"), PUT_BACK)
+        yield Finding(severity, str(path), None, f"it {problem}; {meaning}")

@@ -31,9 +31,6 @@ class _Limited:
             return 0
         return min(self.rate.excess_ms(self.max_rate, now_ms), self.rate.windows.size_ms)
 
-    def uncount(self, now_ms: int) -> None:
-        self.rate.record(-1, now_ms)
-
 
 class ConnectionRates:
     """See the module. A server has it when it has such a limit, or had one."""
@@ -93,5 +90,5 @@ class ConnectionRates:
         refused_ms = counted.record(now_ms)
         if refused_ms:
             for limited in (counted, self._server, self._of_listener(listener)):
-                limited.uncount(now_ms)
+                limited.rate.record(-1, now_ms)
         return refused_ms

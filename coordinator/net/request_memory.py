@@ -246,7 +246,6 @@ class RequestMemory:
             self._serve_soon()
 
     def _serve_soon(self) -> None:
-        """Memory was released: serve the waiting ones, in a separate iteration of the event loop."""
         self._refused = 0
         if self._queue and not self._serves_soon:
             self._serves_soon = True
@@ -315,7 +314,6 @@ class RequestMemory:
         holder.close_stalled()
 
     def _end_largest(self) -> None:
-        """End the connection with most missing bytes, of the address with most bytes."""
         address = max(self._addresses.values(), key=lambda one: one.held)
         some = islice(address.accounts, AT_ONCE)
         self._end(max(some, key=lambda one: (one.missing > 0, not one.deadline_ms, one.missing)))

@@ -187,7 +187,6 @@ class AclSelection:
         return table
 
     def _concerning(self, name: str) -> Generator[None, None, dict[tuple[int, str], None]]:
-        """The patterns that match a resource, by pattern type and name."""
         if self._lengths is None:
             prefixes = yield from self._sorted((_PATTERN, _NAME))
             self._lengths = sorted({len(text) for pattern, text in prefixes if pattern == PREFIXED})

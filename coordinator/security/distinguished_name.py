@@ -104,11 +104,8 @@ def _fields(certificate: bytes) -> list[tuple[int, bytes]]:
 
 def name(rdn_sequence: bytes) -> str:
     """The text of a Name, from the content of its SEQUENCE in DER. Raises ValueError or IndexError."""
-    return ",".join(reversed([_relative_name(value) for _, value in parts(rdn_sequence)]))
-
-
-def _relative_name(attributes: bytes) -> str:
-    return "+".join(_attribute(value) for _, value in parts(attributes))
+    names = ["+".join(_attribute(value) for _, value in parts(attributes)) for _, attributes in parts(rdn_sequence)]
+    return ",".join(reversed(names))
 
 
 def _attribute(encoded: bytes) -> str:

@@ -33,6 +33,7 @@ _POSIX: Final[Mapping[str, str]] = MappingProxyType(
 )
 _LINE_ENDS: Final = "\\n\\r\u0085\u2028\u2029"
 _SPACE: Final = r" \t\n\x0B\f\r"
+_BLANKS_OF_JAVA: Final = " \\t\u00a0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000"
 _TOKEN: Final = re.compile(
     r"\\Q(?P<quoted>.*?)(?:\\E|\Z)"
     r"|\\(?P<sign>[pP])(?:\{(?P<property>\w+)\}|(?P<short>\w))"
@@ -125,16 +126,12 @@ def _escape(pattern: str, char: str, in_class: bool) -> str:
             raise BadPattern(f"{pattern!r} has \\S in a class, which is not known here")
         return _SPACE if in_class else f"[{'^' if char == 'S' else ''}{_SPACE}]"
     if char == "h":
-        return " \\t\u00a0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000" if in_class else _escape_class(char)
+        return _BLANKS_OF_JAVA if in_class else f"[{_BLANKS_OF_JAVA}]"
     if char == "e":
         return "\\x1B"
     if char in _REFUSED or (char.isascii() and char.isalpha() and char not in "tnrfadDwWAxu"):
         raise BadPattern(f"{pattern!r} has \\{char}, which is not known here")
     return f"\\{char}"
-
-
-def _escape_class(char: str) -> str:
-    return f"[{_escape('', char, True)}]"
 
 
 DEFAULT: Final = "DEFAULT"

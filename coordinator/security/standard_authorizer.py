@@ -83,7 +83,6 @@ class _OfType:
                 del self.lengths[length]
 
     def concerning(self, name: str) -> Iterator[ByWhom]:
-        """The entries for this name, for all names, and for prefixes of this name."""
         literal = self.literal
         found = literal.get(name)
         if found:

@@ -86,8 +86,6 @@ class Data:
 
 
 class _Walks:
-    """The `Owner` of walks over all logs. No client waits for them, and they end with the job queue."""
-
     closed = False
 
     def fault(self, error: Exception) -> None:

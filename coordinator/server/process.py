@@ -69,7 +69,6 @@ def stopping_at_signals() -> asyncio.Event:
 
 
 def _signals_to_stop() -> list[signal.Signals]:
-    """SIGTERM, SIGINT, and SIGHUP unless it is ignored (nohup) or unknown (Windows)."""
     stopping = [signal.SIGTERM, signal.SIGINT]
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:

@@ -269,7 +269,6 @@ class Server:
         return self._make_dispatcher(node, intercept_point=self.intercept_points[node.cluster.node_id])
 
     def _live_of(self, config: Config) -> Live:
-        """The configuration of a further node, which follows properties that are set while it runs."""
         live = Live(config)
         self.topics.dynamic_configs.also(config.node_id, live, self._reconfigured, self.topics.state)
         return live

@@ -149,7 +149,6 @@ class _Client:
         """A read that began while an answer was made: it notices that the client has disconnected."""
 
     def _hurry(self) -> Timer:
-        """Disconnect the client when it takes too long."""
         return self._clock.call_at(self._clock.mono_ms() + self._limits.patience_ms, self._writer.transport.abort)
 
     async def read(self) -> Request | None:
@@ -203,7 +202,6 @@ class _Client:
 
     @property
     def goes_on(self) -> bool:
-        """Whether another request may follow."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.cli.groups import read_groups, show_groups
+from muster.cli.groups import show_groups
 from muster.cli.groups.delete_groups import check_inactive, consumer_groups, find_consumer_group
 from muster.cli.groups.offsets import offsets
 from muster.cli.groups.read_groups import find_group
@@ -132,7 +132,6 @@ def test_members_of_a_streams_group_have_tasks(capsys: pytest.CaptureFixture[str
 def test_what_a_server_does_not_know_is_said_so() -> None:
     with pytest.raises(RequestFailed, match="Group shared is not a classic group: muster groups list shows its type"):
         find_group(Kafka(without=OLD), "shared")  # type: ignore[arg-type]
-    assert read_groups.share_group(Kafka(without=OLD), "shared") is None  # type: ignore[arg-type]
 
 
 def test_where_a_share_group_begins(capsys: pytest.CaptureFixture[str]) -> None:

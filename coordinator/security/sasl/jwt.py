@@ -209,7 +209,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_times(claims: dict[str, Any], now_s: int, skew_s: int) -> int:
-    """When the token expires, in seconds. Raises InvalidToken."""
     expires_s, issued_s, begins_s = (_time(claims, name) for name in ("exp", "iat", "nbf"))
     if expires_s is None or issued_s is None:
         raise InvalidToken("it does not say when it was issued (iat) and when it expires (exp)")
@@ -247,7 +246,6 @@ def _check_audience(named: object, expected: frozenset[str]) -> None:
 
 
 def _check_scopes(value: object, name: str) -> None:
-    """Check that scopes are well formed. A broker checks nothing else of them."""
     scopes = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     if not all(isinstance(one, str) and one.strip() for one in scopes):
         raise InvalidToken(f"a scope ({name}) is empty or no text")

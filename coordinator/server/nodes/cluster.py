@@ -174,7 +174,6 @@ class Cluster:
         log.info("a node continues", node=node_id)
 
     async def _rejoin(self, node_id: int) -> None:
-        """A live broker that was found dead may lead again, with the same registration. Raises `ApiError`."""
         registered = self._topics.state.brokers.get(node_id)
         if registered is None or not registered.fenced:
             return

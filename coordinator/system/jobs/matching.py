@@ -7,7 +7,6 @@ the thread: RE2 does not hold Python's lock while it matches.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import partial
 from itertools import islice
 from typing import Final, Protocol, TypeVar
 
@@ -75,14 +74,12 @@ def matching(pattern: Matcher, things: Collection[T], name: Callable[[T], str], 
 
 
 def _matched(pattern: Matcher, some: list[T], name: Callable[[T], str], dearest: int) -> Job[list[T]]:
-    work = partial(_those_that_match, pattern, some, name)
+    def work() -> list[T]:
+        return [one for one in some if pattern.matches(name(one))]
+
     if dearest > DEAR:
         result: list[T] = yield OffloadedWork(work)
         return result
     done = work()
     yield None
     return done
-
-
-def _those_that_match(pattern: Matcher, some: list[T], name: Callable[[T], str]) -> list[T]:
-    return [one for one in some if pattern.matches(name(one))]

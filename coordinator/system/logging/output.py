@@ -138,8 +138,6 @@ def _log_all(lines: list[dict[str, Any]]) -> None:
 
 
 class _Lines:
-    """Takes formatted lines; `name` is that of the logger."""
-
     __slots__ = ("_log", "is_enabled", "name")
 
     def __init__(self, log: Log, name: str) -> None:
@@ -154,8 +152,6 @@ class _Lines:
 
 
 class _Bridge(logging.Handler):
-    """Takes the lines that libraries log through the standard library."""
-
     def emit(self, record: logging.LogRecord) -> None:
         structlog.get_logger(record.name).log(record.levelno, record.getMessage(), exc_info=record.exc_info)
 
