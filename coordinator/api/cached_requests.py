@@ -73,10 +73,7 @@ _VARIED: Final = re.compile(b"\xff+")
 
 
 class FrameTemplate:
-    """A frame in which some numbers may vary. Every other byte but the correlation id must be equal.
-
-    `size` is its length in bytes, without the size field. It knows no API.
-    """
+    """A frame in which some numbers may vary. Every other byte but the correlation id must be equal. Knows no API."""
 
     __slots__ = ("_constants", "_every", "_unpack", "size")
 
@@ -219,9 +216,7 @@ def _cache_heartbeat(
 def _cache_consumer_heartbeat(
     node: Node, route: Route, context: RequestContext, frame: bytes, body: int
 ) -> CachedHeartbeat | None:
-    """None, unless the sender is a permitted member that owns its target assignment, and no change is pending or
-    requested.
-    """
+    """None, unless the sender is a permitted member that owns its target assignment, without any change."""
     # imported here: the first heartbeat of a consumer group has loaded it
     from muster.coordinator.api.groups.consumer_groups import may_send_heartbeat
 
@@ -337,9 +332,6 @@ def _set_all(request: OffsetCommitRequest, number: int) -> int:
     for row in rows:
         row.committed_offset = row.committed_leader_epoch = number
     return len(rows)
-
-
-# ---- all
 
 
 def _may_read_group(node: Node, context: RequestContext, group_id: str) -> bool:

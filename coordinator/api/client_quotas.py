@@ -34,7 +34,6 @@ from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
-    AlterClientQuotasRequestEntityData,
     AlterClientQuotasRequestEntryData,
     AlterClientQuotasResponse,
     AlterClientQuotasResponseEntityData,
@@ -150,9 +149,7 @@ def _filter_of(request: DescribeClientQuotasRequest) -> Job[EntityFilter]:
 def handle_alter_client_quotas(
     node: Node, context: RequestContext, request: AlterClientQuotasRequest
 ) -> Job[AlterClientQuotasResponse]:
-    """Make the valid changes. If an entity is named twice, the first changes count, but the answer is an error, as on
-    Kafka.
-    """
+    """Make the valid changes. For an entity that is named twice, the first changes count, but it has an error."""
     if not node.authorizer.allows(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return AlterClientQuotasResponse(entries=(yield from _refuse_all(request, code, error_message(code))))
@@ -209,14 +206,11 @@ def _refuse_all(request: AlterClientQuotasRequest, code: int, message: str) -> J
     rows: list[_Answer] = []
     for row in request.entries:
         # the parts of an entity keep the order of the request (AlterClientQuotasRequest.getErrorResponse)
-        entity = [AlterClientQuotasResponseEntityData(*_part(one)) for one in row.entity[:MAX_PARTS]]
+        parts = row.entity[:MAX_PARTS]
+        entity = [AlterClientQuotasResponseEntityData(part.entity_type, part.entity_name) for part in parts]
         rows.append(_Answer(code, message, entity))
         yield None
     return rows
-
-
-def _part(one: AlterClientQuotasRequestEntityData) -> tuple[str, str | None]:
-    return one.entity_type, one.entity_name
 
 
 def _refused(fault: str) -> ApiError:

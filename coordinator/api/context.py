@@ -51,20 +51,9 @@ class Channel:
     """
 
     __slots__ = (
-        "_end",
-        "_on_close",
-        "authentication",
-        "closed",
-        "endpoint",
-        "host",
-        "large_answer",
-        "large_request",
-        "listener",
-        "peer",
-        "software_name",
-        "software_version",
-        "throttle",
-    )
+        "_end", "_on_close", "authentication", "closed", "endpoint", "host", "large_answer", "large_request",
+        "listener", "peer", "software_name", "software_version", "throttle",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -32,8 +32,8 @@ AT_ONCE: Final = 10
 
 
 class Decoded:
-    """The memory of one request. It is released at the latest when nothing refers to this object any more. That may be
-    long after its connection has ended, and in any thread.
+    """The memory of one request, until nothing refers to this object: perhaps after its connection, and in any
+    thread.
     """
 
     __slots__ = ("_all", "_begin", "bytes", "host")
@@ -112,9 +112,7 @@ class DecodedRequests:
         return decoded
 
     def park(self, decoded: Decoded, end: Callable[[], object]) -> Callable[[], object]:
-        """The request waits for others from now on. `end` ends the wait early, when memory is needed. The returned
-        function cancels this.
-        """
+        """The request waits for others. `end` ends the wait early, when memory is needed. The result cancels this."""
         self._parked[decoded] = end
         if self._waiting or self.bytes > self._most:
             self._ask()

@@ -97,14 +97,10 @@ class Exchange:
         self.route = route
         self.correlation = correlation
         self.large_request: tuple[Message | None, Decoded] | None = None
-        """A request that was decoded in the thread, which also frees it, and its memory. The request is None when other
-        code holds its parts.
-        """
+        """A request that the thread decoded and frees (None: other code holds its parts), and its memory."""
 
     def __call__(self, response: Message | None) -> None:
-        """Encode the response and hand it to the connection. Only the first call, on a connection that has not ended,
-        counts.
-        """
+        """Encode the response and hand it to the connection. Only the first call counts, before the connection ends."""
         requests = self._requests
         if requests.current is not self:
             requests.not_awaited(self.route)
@@ -132,9 +128,7 @@ class Exchange:
             requests.sink.answer(frame)
 
     def of_many_rows(self, response: Message | None) -> None:
-        """Answer a request that was itself large. An answer with many rows is encoded in the thread, however quick its
-        job was.
-        """
+        """Answer a request that was itself large: an answer of many rows is encoded in the thread."""
         requests = self._requests
         if response is not None and requests.current is self and _has_many_rows(response):
             self._encode_in_thread(response)
@@ -173,8 +167,6 @@ class Exchange:
         other = Route(route.api.key, version, route.head, route.client_bytes, route.client_id)
         return self._requests.open(other, self.correlation)
 
-    # ---- inside
-
     def _encode_in_thread(self, response: Message) -> None:
         """Encode a large answer in the thread. An answer whose memory is not counted yet waits while others wait."""
         requests = self._requests
@@ -192,8 +184,8 @@ class Exchange:
             encode()
 
     def _large(self, response: Message) -> Answer | None:
-        """Encode a large answer, in the thread. The thread also frees the request, and a response whose parts nobody
-        keeps.
+        """Encode a large answer in the thread, which also frees request and response, unless others keep their
+        parts.
         """
         self._free_request()
         requests: Any = self._requests

@@ -10,9 +10,7 @@ from typing import Any, Protocol
 
 
 class CloseConnection(Exception):
-    """The connection has to be closed. `reason` is its one log line; `facts` are the fields of that line (api, version
-    …).
-    """
+    """The connection has to be closed, with one log line: `reason`, and `facts` as fields (api, version …)."""
 
     def __init__(self, reason: str, **facts: object) -> None:
         super().__init__(reason)

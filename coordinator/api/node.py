@@ -129,25 +129,10 @@ class Node:
     """This node, as handlers see it."""
 
     __slots__ = (
-        "_most_sessions",
-        "authorizer",
-        "clock",
-        "cluster",
-        "config",
-        "controller",
-        "decoded_requests",
-        "delegation_tokens",
-        "draw_uuid",
-        "draw_uuid_text",
-        "quotas",
-        "routing",
-        "serves_consumer_groups",
-        "sessions",
-        "slices",
-        "topics",
-        "transactions",
-        "unsent",
-    )
+        "_most_sessions", "authorizer", "clock", "cluster", "config", "controller", "decoded_requests",
+        "delegation_tokens", "draw_uuid", "draw_uuid_text", "quotas", "routing", "serves_consumer_groups", "sessions",
+        "slices", "topics", "transactions", "unsent",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -63,8 +63,6 @@ class ObservedRequests(Layer):
         self._request_bytes = self._arrived_us = self._handled_us = 0
         self._error_counts: Mapping[int, int] | None = None
 
-    # ---- the connection's calls ----
-
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Handle a request: see `dispatch.ConnectionRequests`."""
         self._arrived_us, self._handled_us = self._clock.mono_us(), 0
@@ -78,14 +76,10 @@ class ObservedRequests(Layer):
             self._handled_us = self._clock.mono_us()
         return answer
 
-    # ---- the requests' calls: a sink ----
-
     def answer(self, answer: Answer | None) -> None:
         """The present request is answered."""
         self._report(answer)
         self.sink.answer(answer)
-
-    # ---- inside ----
 
     def _note_response(self, response: Message | None) -> None:
         self._error_counts = {} if response is None else error_counts(self._api[0], response)

@@ -55,8 +55,6 @@ class ThrottledRequests(Layer):
         requests.sink = self
         channel.throttle = self
 
-    # ---- the connection's calls
-
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Handle a request: see `dispatch.ConnectionRequests`."""
         self._api_key = int.from_bytes(data[start : start + 2], "big")
@@ -77,7 +75,7 @@ class ThrottledRequests(Layer):
         throttle_ms = self._count(answer)
         if not throttle_ms:
             return answer
-        self.sink.answer(self._with_throttle_time(answer, throttle_ms))
+        self.sink.answer(with_throttle_time(answer, self._api_key, self._version, throttle_ms))
         self.sink.mute(throttle_ms)
         return None
 
@@ -89,8 +87,6 @@ class ThrottledRequests(Layer):
     def wrapped(self, _: Callable[[Any, Any], Any]) -> Any:
         """These requests are already wrapped."""
         return self
-
-    # ---- attributes that the observer reads
 
     @property
     def cached(self) -> Any:
@@ -106,18 +102,16 @@ class ThrottledRequests(Layer):
     def note_response(self, note: Any) -> None:
         self._requests.note_response = note
 
-    # ---- the requests' calls: a sink
-
     def answer(self, answer: Answer | None) -> None:
         """The present request is answered."""
         if self._is_inside:
             self._end_inside()
         throttle_ms = self._count(answer)
-        self.sink.answer(answer if answer is None or not throttle_ms else self._with_throttle_time(answer, throttle_ms))
+        if answer is not None and throttle_ms:
+            answer = with_throttle_time(answer, self._api_key, self._version, throttle_ms)
+        self.sink.answer(answer)
         if throttle_ms:
             self.sink.mute(throttle_ms)
-
-    # ---- the handlers' calls
 
     def used(self, used_us: int) -> None:
         """See `context.Throttle` (`JobQueue.meter`)."""
@@ -185,8 +179,6 @@ class ThrottledRequests(Layer):
         elif is_strict:
             sensor.meter.record(partitions, bound, now_ms)
 
-    # ---- inside
-
     def _end_inside(self) -> None:
         self._is_inside = False
         self._used_us += self._clock.mono_us() - self._begun_us
@@ -231,10 +223,6 @@ class ThrottledRequests(Layer):
         self._sensors[place] = quotas.version, sensor
         return sensor
 
-    def _with_throttle_time(self, answer: Answer, throttle_ms: int) -> Answer:
-        """The answer, with the time that the client has to wait."""
-        return with_throttle_time(answer, self._api_key, self._version, throttle_ms)
-
 
 def meter(owner: Any, used_us: int) -> None:
     """A job of a request used so much time (`JobQueue.meter`)."""
@@ -253,9 +241,7 @@ def _record(sensor: Sensor, value: float, now_ms: int) -> int:
 
 
 def with_throttle_time(answer: Answer, key: int, version: int, throttle_ms: int) -> Answer:
-    """The answer with this `throttle_time_ms`. Where that is not the first field, the answer is small and is encoded
-    again.
-    """
+    """The answer with this `throttle_time_ms`. If that is not the first field, the answer is encoded again."""
     served = api(key)
     where = _place(key, version)
     if where is None:

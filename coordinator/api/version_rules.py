@@ -89,7 +89,5 @@ _REFUSES_CHANGES: Final[Mapping[int, int]] = {
 
 
 def refuses_changes(api_key: int, version: int) -> bool:
-    """Whether changes above the quota are refused with THROTTLING_QUOTA_EXCEEDED (KIP-599). Older clients wait
-    afterwards.
-    """
+    """Whether changes above the quota are refused with THROTTLING_QUOTA_EXCEEDED (KIP-599). Else clients wait."""
     return version >= _REFUSES_CHANGES[api_key]

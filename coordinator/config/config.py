@@ -33,10 +33,7 @@ class Authorization(NamedTuple):
 
 
 def authorization_of(text: Callable[[str], str | None]) -> Authorization | None:
-    """The settings. None means that no authorizer is configured, and everybody may do everything. Raises ConfigError.
-
-    `text`: returns a property's value as it was given.
-    """
+    """The settings, or None without an authorizer. `text` returns a property as it was given. Raises ConfigError."""
     name = (text(AUTHORIZER) or "").strip()
     if not name:
         return None
@@ -286,9 +283,7 @@ _READ_LATER = (
 
 
 def _bases(name: str) -> tuple[str, ...]:
-    """The property itself, or the properties that a listener's own one may override. Its name may begin with a
-    mechanism.
-    """
+    """The property itself, or the properties that a listener's own one may override."""
     if not name.startswith(LISTENER_PREFIX):
         return (name,)
     own = name.removeprefix(LISTENER_PREFIX).partition(".")[2]

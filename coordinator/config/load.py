@@ -267,10 +267,7 @@ ASSIGNORS: Final = "group.consumer.assignors"
 
 
 def assignors_named(words: Sequence[str]) -> Mapping[str, Assignor]:
-    """The strategies by the names that members may choose. The first is the default. Raises ConfigError.
-
-    Kafka's two are given by name or by class, and the user's by class.
-    """
+    """The strategies that members may choose, by name, the default first: Kafka's, and classes. Raises ConfigError."""
     # imported here: not needed without this property
     from muster.assignors import custom
     from muster.assignors.builtin import SERVER_ASSIGNORS

@@ -103,9 +103,7 @@ def _bearer(listener: Listener, module: LoginModule | None, live: Live) -> Beare
 def _module(
     listener: Listener, mechanism: str, live: Live, sections: Mapping[str, Sequence[LoginModule]]
 ) -> LoginModule | None:
-    """The login module of a mechanism. The listener's own property comes before the file's section for it, or
-    for all.
-    """
+    """The login module of a mechanism: the listener's own property, else the file's section for it or for all."""
     name = _jaas_name(listener, mechanism)
     text = live.value(name)
     if text is None:
@@ -146,10 +144,10 @@ def stamp(listener: Listener, live: Live) -> object:
     return own, None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev)
 
 
-def sasl_refusal(listener: Listener, error: ConfigError) -> InvalidProperty:
+def refusal(listener: Listener, why: object) -> InvalidProperty:
     """The error for a client that sets unusable properties of a listener, in Kafka's form."""
     name = f"{LISTENER_PREFIX}{listener.name.lower()}"
-    what = f"Invalid value org.apache.kafka.common.config.ConfigException: {error}"
+    what = f"Invalid value org.apache.kafka.common.config.ConfigException: {why}"
     return InvalidProperty(name, None, f"{what} for configuration Invalid dynamic configuration")
 
 
@@ -215,9 +213,7 @@ def tls_settings(listener: Listener, live: Live) -> TlsSettings:
 
 
 def check_security(config: Config) -> None:
-    """Check that keys and certificates can be used, and that authentication is configured clearly. Raises
-    ConfigError.
-    """
+    """Check that keys, certificates and the configuration of authentication can be used. Raises ConfigError."""
     live = Live(config)
     for listener in config.listeners:
         if listener.has_tls or listener.has_sasl:
@@ -240,11 +236,3 @@ def _check_classes(listener: Listener, live: Live) -> None:
         default = BROKER[name].default if name in BROKER else None
         if given is not None and given != default:
             raise ConfigError(f"{name}={given} is a class of Java, which cannot run here; leave it out")
-
-
-def tls_refusal(listener: Listener, error: TlsError) -> InvalidProperty:
-    """The error for a client that sets unusable properties of a listener, in Kafka's form."""
-    name = f"{LISTENER_PREFIX}{listener.name.lower()}"
-    why = f"Validation of dynamic config update of SSLFactory failed: {error}"
-    what = f"Invalid value org.apache.kafka.common.config.ConfigException: {why}"
-    return InvalidProperty(name, None, f"{what} for configuration Invalid dynamic configuration")

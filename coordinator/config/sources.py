@@ -22,10 +22,7 @@ def decode_properties(data: bytes) -> str:
 
 
 def parse_properties(text: str, where: str = "properties") -> dict[str, str]:
-    """Names and values in the order of the file. If a name occurs twice, the later value counts.
-
-    Raises ConfigError, which names `where`, for a malformed \\u escape.
-    """
+    """Names and values. The later of two values counts. Raises ConfigError for a malformed \\u escape."""
     found: dict[str, str] = {}
     for line in _logical_lines(text):
         start = _START.match(line)

@@ -13,8 +13,9 @@ from typing import NamedTuple
 INTEGER_LIMITS = {"SHORT": 2**15 - 1, "INT": 2**31 - 1, "LONG": 2**63 - 1}
 """Greatest value of each integer type."""
 
-Raw = bool | int | float | str | tuple[str, ...] | None
-Rule = Callable[[str, Raw], str | None]
+Value = bool | int | float | str | tuple[str, ...] | None
+"""A parsed value: LIST is a tuple, CLASS and PASSWORD are text. None occurs only where Kafka's default is null."""
+Rule = Callable[[str, Value], str | None]
 """Checks a value of the right type: property name and value -> Kafka's message, or None for a valid value."""
 
 _REPLICAS = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
@@ -41,13 +42,13 @@ def java_double(value: float) -> str:
     return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
 
 
-def _shown(value: Raw) -> str:
+def _shown(value: Value) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(value) + "]"
     return java_double(value) if isinstance(value, float) else str(value)
 
 
-def _refusal(name: str, value: Raw, why: str) -> str:
+def _refusal(name: str, value: Value, why: str) -> str:
     return f"Invalid value {_shown(value)} for configuration {name}: {why}"
 
 
@@ -61,7 +62,7 @@ def _range(text: str) -> Rule:
     least = _number(low)
     greatest = None if high in ("", ",") else _number(high.lstrip(","))
 
-    def check(name: str, value: Raw) -> str | None:
+    def check(name: str, value: Value) -> str | None:
         if not isinstance(value, int | float):
             return None
         if value < least:
@@ -73,13 +74,13 @@ def _range(text: str) -> Rule:
     return check
 
 
-def _gzip_level(name: str, value: Raw) -> str | None:
+def _gzip_level(name: str, value: Value) -> str | None:
     """GzipCompression's levels: 1 to 9, or -1 for the default of zlib."""
     fine = isinstance(value, int) and (value == -1 or 1 <= value <= 9)
     return None if fine else _refusal(name, value, "Value must be between 1 and 9 or equal to -1")
 
 
-def _one_of(values: list[str], any_case: bool, name: str, value: Raw) -> str | None:
+def _one_of(values: list[str], any_case: bool, name: str, value: Value) -> str | None:
     """ConfigDef.ValidString, or CaseInsensitiveValidString."""
     word = value.upper() if any_case and isinstance(value, str) else value
     if word in values:
@@ -88,7 +89,7 @@ def _one_of(values: list[str], any_case: bool, name: str, value: Raw) -> str | N
     return _refusal(name, value, f"String must be one of{note}: {', '.join(values)}")
 
 
-def _list_of(values: list[str], empty_allowed: bool, name: str, value: Raw) -> str | None:
+def _list_of(values: list[str], empty_allowed: bool, name: str, value: Value) -> str | None:
     """ConfigDef.ValidList: any words when `values` is empty."""
     if not isinstance(value, tuple):
         return None
@@ -103,12 +104,12 @@ def _list_of(values: list[str], empty_allowed: bool, name: str, value: Raw) -> s
     return None
 
 
-def _non_empty(name: str, value: Raw) -> str | None:
+def _non_empty(name: str, value: Value) -> str | None:
     """ConfigDef.NonEmptyString."""
     return _refusal(name, value, "String must be non-empty") if value == "" else None
 
 
-def _throttled_replicas(name: str, value: Raw) -> str | None:
+def _throttled_replicas(name: str, value: Value) -> str | None:
     """ThrottledReplicaListValidator: `*`, or pairs partition:broker."""
     if not isinstance(value, tuple) or value == ("*",) or not any(value) or all(map(_REPLICAS.fullmatch, value)):
         return None
@@ -117,14 +118,14 @@ def _throttled_replicas(name: str, value: Raw) -> str | None:
     return _refusal(name, value, why)
 
 
-def _quorum_voters(name: str, value: Raw) -> str | None:
+def _quorum_voters(name: str, value: Value) -> str | None:
     """QuorumConfig's voters: id@host:port."""
     if isinstance(value, tuple) and all(map(_VOTER.fullmatch, value)):
         return None
     return f"Invalid configuration value for {name}. Each entry should be in the form `{{id}}@{{host}}:{{port}}`."
 
 
-def _offset_reset(name: str, value: Raw) -> str | None:
+def _offset_reset(name: str, value: Value) -> str | None:
     """ShareGroupAutoOffsetResetStrategy: earliest, latest, or an age as an ISO 8601 duration."""
     if isinstance(value, str) and (value in ("earliest", "latest") or _AGE.fullmatch(value)):
         return None
@@ -161,20 +162,8 @@ def rule_of(valid: str) -> Rule:
     return partial(_list_of, words, empty != "not empty")
 
 
-Value = bool | int | float | str | tuple[str, ...] | None
-"""A parsed value: LIST is a tuple, CLASS and PASSWORD are text. None occurs only where Kafka's default is null."""
-
-WIRE_TYPES = {
-    "BOOLEAN": 1,
-    "STRING": 2,
-    "INT": 3,
-    "SHORT": 4,
-    "LONG": 5,
-    "DOUBLE": 6,
-    "LIST": 7,
-    "CLASS": 8,
-    "PASSWORD": 9,
-}
+_TYPES = ("BOOLEAN", "STRING", "INT", "SHORT", "LONG", "DOUBLE", "LIST", "CLASS", "PASSWORD")
+WIRE_TYPES = {name: number for number, name in enumerate(_TYPES, 1)}
 """DescribeConfigsResponse.ConfigType of each type (KIP-569)."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -269,9 +258,7 @@ def _read(prop: Property, text: str) -> Value:
 
 
 def _parts(text: str) -> tuple[str, ...]:
-    """Split a text at its commas and remove the blanks beside them. (A regular expression took a second for 32,000
-    blanks.)
-    """
+    """Split a text at its commas. A regular expression for the blanks took a second for 32,000 of them."""
     first, *others = text.split(",")
     if not others:
         return (first,)

@@ -122,9 +122,7 @@ OF_MECHANISMS = (
 
 
 def base_of(name: str) -> str:
-    """The broker property of a listener's own one: `y` for `listener.name.x.y`, without a mechanism. Or the name
-    itself.
-    """
+    """The broker property of a listener's own one: `y` for `listener.name.x.y`. Others are returned themselves."""
     if not name.startswith(LISTENER_PREFIX):
         return name
     base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]

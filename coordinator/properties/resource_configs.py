@@ -90,6 +90,13 @@ def _java_split(text: str) -> list[str]:
     return words if text else [""]
 
 
+def is_beyond(value: Value, word: str, limit: Value) -> bool:
+    """Whether a number is not "greater" (or "less") than, or equal to, its limit."""
+    if not (isinstance(value, int) and isinstance(limit, int)):
+        return False
+    return value < limit if word == "greater" else value > limit
+
+
 def validate_group(configs: Mapping[str, str], broker: Callable[[str], Value]) -> None:
     """Raises InvalidProperty with Kafka's text. `broker`: returns the value of a broker property."""
     for name in configs:
@@ -103,12 +110,7 @@ def validate_group(configs: Mapping[str, str], broker: Callable[[str], Value]) -
         else:
             values[name] = prop.default_value if above is None else broker(above)
     for name, word, bound, limit in _bounds(broker):
-        value = values[name]
-        if (
-            isinstance(value, int)
-            and isinstance(limit, int)
-            and (value < limit if word == "greater" else value > limit)
-        ):
+        if is_beyond(values[name], word, limit):
             raise InvalidProperty(name, configs.get(name), f"{name} must be {word} than or equal to {bound}")
     for kind in ("consumer", "share", "streams"):
         session, beat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
@@ -131,12 +133,7 @@ def effective_group(configs: Mapping[str, str], broker: Callable[[str], Value]) 
             values[name] = value
     outside: list[str] = []
     for name, word, _, limit in _bounds(broker):
-        value = values.get(name)
-        if (
-            isinstance(value, int)
-            and isinstance(limit, int)
-            and (value < limit if word == "greater" else value > limit)
-        ):
+        if isinstance(limit, int) and is_beyond(values.get(name), word, limit):
             values[name] = limit
             outside.append(name)
     return values, outside

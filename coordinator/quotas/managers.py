@@ -241,9 +241,7 @@ class QuotaManager:
         return _ABSENT, client_id
 
     def _bound(self, names: tuple[str, str]) -> float | None:
-        """The quota of clients that are counted under these names. Kafka's precedence: named before any, user before
-        client id.
-        """
+        """The quota of clients that are counted under these names, in Kafka's order of precedence."""
         user, client_id = names
         if user and client_id:
             order: tuple[_Names, ...] = (names, (user, _ANY), (_ANY, client_id), (_ANY, _ANY))

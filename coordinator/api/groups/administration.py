@@ -27,9 +27,7 @@ _SKIPPED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 def handle_describe_groups(
     node: Node, context: RequestContext, request: DescribeGroupsRequest
 ) -> Job[DescribeGroupsResponse]:
-    """The shard of each group describes it. Groups that the client may not describe stand first, as on Kafka, then the
-    groups of each coordinator.
-    """
+    """The shard of each group describes it. Groups that the client may not describe stand first, as on Kafka."""
     found: dict[str, tuple[DescribedGroup, int]] = {}
     answer_size = AnswerSize(node, context)
     # before v6 an unknown group is no error, and has operations like any other

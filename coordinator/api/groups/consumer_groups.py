@@ -234,9 +234,7 @@ def _too_large(group_id: str) -> DescribedGroup:
 
 
 def _may_describe_topics(node: Node, context: RequestContext, members: Sequence[Snapshot]) -> Job[bool]:
-    """Whether the client may describe all topics of these members. Else the group is shown without members, as on
-    Kafka.
-    """
+    """Whether the client may describe all topics of these members. Else the group is shown without members."""
     seen: set[int] = set()
     for one in members:
         by_id = one.image.by_id

@@ -181,9 +181,7 @@ def _merging(refused: list[OffsetCommitResponseTopic], respond: Respond) -> Resp
 
 @in_steps
 def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDeleteRequest) -> Job[Message]:
-    """Refuse unknown partitions by row. The group is asked even without other rows, for its own errors, which end the
-    request.
-    """
+    """Refuse unknown partitions by row. The group is asked even without other rows: its own errors count first."""
     if not node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
         return refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     refused: dict[str, OffsetDeleteResponseTopic] = {}

@@ -50,9 +50,7 @@ class _Group:
 
 
 class _Piece(NamedTuple):
-    """The topics (None: all) that are fetched in one step. `goes_on`: the piece continues the last topic of the piece
-    before.
-    """
+    """Topics (None: all) to fetch in one step. `goes_on`: it continues the last topic of the piece before."""
 
     group: _Group
     topics: Sequence[OffsetFetchRequestTopics] | None

@@ -69,16 +69,8 @@ class _Row:
     """A row of a request. Only the last row of a partition is appended, if the row is accepted."""
 
     __slots__ = (
-        "answer",
-        "checked",
-        "header",
-        "log_start_offset",
-        "partition",
-        "produce",
-        "records",
-        "topic",
-        "wanted",
-    )
+        "answer", "checked", "header", "log_start_offset", "partition", "produce", "records", "topic", "wanted",
+    )  # fmt: skip
 
     def __init__(
         self, produce: _Produce, topic: Topic, records: Batch, header: BatchHeader, answer: PartitionProduceResponse
@@ -281,8 +273,8 @@ class _Produce:
     # ---- transactions
 
     def _verification(self) -> Verification | None:
-        """The question to the transaction coordinator, about partitions in which the transaction is not open; or None.
-        Raises `ApiError` for batches of more than one producer.
+        """The question to the transaction coordinator, if it must be asked. Raises `ApiError` for batches of two
+        producers.
         """
         knows, now_ms = produce_knows(self._context.api_version), self._now.wall_ms
         producer: Producer | None = None
@@ -402,9 +394,7 @@ class _Produce:
         return with_leaders(self._node, self._context, response) if self._has_moved else response
 
     def _end_connection_on_error(self) -> None:
-        """End the connection if a row was refused: the client expects no answer (KafkaApis.sendResponseCallback of
-        Produce).
-        """
+        """End the connection if a row was refused: the client expects no answer (KafkaApis.handleProduceRequest)."""
         failed = [(key, row) for key, rows in self._answers.items() for row in rows.values() if row.error_code]
         if failed:
             (name, topic_id), row = failed[0]

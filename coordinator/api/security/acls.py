@@ -145,9 +145,7 @@ MAX_CREATED: Final = 10_000
 MAX_ACLS: Final = 20_000
 """A cluster may have so many entries. Kafka has no limit. The limit keeps an answer small that lists all entries."""
 MAX_NAME_BYTES: Final = 1_024
-"""The longest name of a resource, a principal and a host, in bytes. Kafka has no limit. Muster looks up each prefix of
-a resource name.
-"""
+"""The longest name of a resource, a principal and a host. Muster looks up each prefix of a resource name."""
 _TOO_MANY: Final = "Unable to perform excessively large batch operation."
 WRITTEN_AT_ONCE: Final = 500
 """So many entries take effect in one iteration of the event loop."""
@@ -317,7 +315,11 @@ def handle_delete_acls(
             )
             continue
         chosen.update(dict.fromkeys(selected))
-        answers.append(DeleteAclsFilterResult(error_message=None, matching_acls=[_matching(acl) for acl in selected]))
+        answers.append(
+            DeleteAclsFilterResult(
+                error_message=None, matching_acls=[DeleteAclsMatchingAcl(0, None, *acl) for acl in selected]
+            )
+        )
         yield None
     yield from _delete(node, authorizer, chosen, answers)
     yield from until_durable(node, answers)
@@ -328,10 +330,6 @@ def _filter_fault(wanted: AclFilter) -> str | None:
     if wanted.is_unknown_pattern:
         return "Unknown patternFilter."
     return "Unknown entryFilter." if wanted.is_unknown_entry else None
-
-
-def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
-    return DeleteAclsMatchingAcl(0, None, *acl)
 
 
 def _delete(

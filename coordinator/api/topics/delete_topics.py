@@ -101,9 +101,7 @@ def _row(
 
 
 def _find_by_id(node: Node, context: RequestContext, answer: DeletableTopicResult) -> Topic:
-    """The topic, if the client may delete it. The answer gets its name if the client may describe it. Raises
-    `ApiError`.
-    """
+    """The topic to delete. The answer gets its name if the client may describe it. Raises `ApiError`."""
     topic = node.topics.by_id.get(answer.topic_id)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, _NO_ID)
@@ -114,9 +112,7 @@ def _find_by_id(node: Node, context: RequestContext, answer: DeletableTopicResul
 
 
 def _find_by_name(node: Node, context: RequestContext, name: str) -> Topic:
-    """The topic, if the client may delete it. Only a client that may describe it learns whether it exists. Raises
-    `ApiError`.
-    """
+    """The topic to delete. Only a client that may describe it learns whether it exists. Raises `ApiError`."""
     if not _may(node, context, Operation.DESCRIBE, name):
         raise _not_allowed()
     topic = node.topics.by_name.get(name)

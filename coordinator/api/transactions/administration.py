@@ -90,9 +90,7 @@ def handle_describe_transactions(
 def handle_list_transactions(
     node: Node, context: RequestContext, request: ListTransactionsRequest
 ) -> Job[ListTransactionsResponse]:
-    """Ask every shard. A loading shard fails the request. Offline shards, and ids that the client may not describe, are
-    left out.
-    """
+    """Ask every shard, but no offline one. A loading shard fails the request. Only ids that the client may describe."""
     filters, unknown = yield from _filters(request)
     response = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=[])
     states: list[Any] = []

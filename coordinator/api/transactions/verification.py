@@ -140,9 +140,7 @@ class Verification:
         self._node.run(self._context, lambda _: self._done(), self.asking(was_asked=was_asked))
 
     def asking(self, *, was_asked: bool = False) -> Job[None]:
-        """`ask` in steps: for many partitions, for logs whose producers are not loaded, and for attempts after the
-        first.
-        """
+        """`ask` in steps: for many partitions, logs whose producers are not loaded, and attempts after the first."""
         if not (self._knows.adds or self._verifies_all):
             for one in self._wanted:
                 one.verdict = (yield from _loading(one.log)) or NOT_NEEDED

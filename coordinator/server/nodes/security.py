@@ -107,7 +107,7 @@ class ListenerSecurity:
         sasl = self._sasl_listener(listener) if listener.has_sasl else None
         if not listener.has_tls:
             return Security(sasl=sasl)
-        from muster.coordinator.config.security import tls_refusal, tls_settings
+        from muster.coordinator.config.security import refusal, tls_settings
         from muster.coordinator.net.tls.renewal import ListenerTls
         from muster.coordinator.net.tls.settings import TlsError
 
@@ -117,7 +117,7 @@ class ListenerSecurity:
             try:
                 tls.check(tls_settings(listener, live))
             except TlsError as error:
-                raise tls_refusal(listener, error) from error
+                raise refusal(listener, f"Validation of dynamic config update of SSLFactory failed: {error}") from error
 
         self._live.checks.append(check)
         self.renewals.append(lambda: tls.renew(tls_settings(listener, self._live)))
@@ -155,7 +155,7 @@ class ListenerSecurity:
 
     def watch(self, given: ConfiguredListener, listener: Listener) -> None:
         """Watch the SASL settings of a listener, and renew them when they change."""
-        from muster.coordinator.config.security import sasl_refusal, sasl_settings, stamp
+        from muster.coordinator.config.security import refusal, sasl_settings, stamp
 
         seen = stamp(given, self._live)
 
@@ -163,7 +163,7 @@ class ListenerSecurity:
             try:
                 sasl_settings(given, live)
             except ConfigError as error:
-                raise sasl_refusal(given, error) from error
+                raise refusal(given, error) from error
 
         def renew() -> None:
             nonlocal seen
