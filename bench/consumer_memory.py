@@ -35,7 +35,7 @@ CLIENTS: Final = 500
 VERSION: Final = 1
 ALONE: Final = "consumer group: memory of a member with one partition, one of 1,000, bytes"
 LARGE: Final = "consumer group: memory of a member with ten partitions, one of 1,000, bytes"
-MOST_BYTES: Final = 1_000_000
+MAX_BYTES: Final = 1_000_000
 INTERVAL_MS: Final = 1_000
 BEGIN: Final = Now(1_000, 1_700_000_000_000)
 _API: Final = api_named("ConsumerGroupHeartbeat")
@@ -83,7 +83,7 @@ class Live:
         )
         request = _API.decode_request(VERSION, _API.encode_request(VERSION, said))
         command = ConsumerHeartbeatCommand(request, _not_called, client, version=VERSION)
-        self.core.handle(command, self.now, MOST_BYTES)
+        self.core.handle(command, self.now, MAX_BYTES)
 
 
 def _not_called(_: object) -> None:

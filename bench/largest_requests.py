@@ -41,9 +41,9 @@ from muster.protocol.message import Message
 from muster.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from muster.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from muster.protocol.wire import MOST_ELEMENTS
+from muster.protocol.wire import MAX_ELEMENTS
 
-MOST_BYTES = 31_000_000
+MAX_BYTES = 31_000_000
 LONG = 200
 """Characters of a long text."""
 BEAT_S = 0.002
@@ -150,8 +150,8 @@ def cases(served: Api, wanted: list[int]) -> Iterator[Case]:
     for version in wanted:
         for path, _ in [((), None), *arrays_of(module, root)]:
             for kind, text in TEXTS.items():
-                room = MOST_ELEMENTS - len(path) if path else 0
-                count = room if kind != "long" else min(room, MOST_BYTES // (LONG + 40))
+                room = MAX_ELEMENTS - len(path) if path else 0
+                count = room if kind != "long" else min(room, MAX_BYTES // (LONG + 40))
                 if not path and kind != "same":
                     continue
                 request = request_for(module, root, path, text, count)

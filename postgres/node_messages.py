@@ -39,7 +39,7 @@ WAIT_MS: Final = 3_000
 """How long a node waits for an answer. A node that takes its mail later ignores the question (`MAIL_COUNTS_MS`). A late
 marker would end the next transaction of a producer, if its epoch is the same (before KIP-890).
 """
-MOST_WAITING: Final = 10_000
+MAX_WAITING: Final = 10_000
 """Questions that wait for their answers. Further questions fail, as if the other node could not be reached."""
 
 Row = tuple[bytes | None, bytes]
@@ -126,7 +126,7 @@ class NodeMessages:
         answered: Callable[[Any], object],
         failed: Callable[[], object],
     ) -> None:
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_WAITING:
             failed()
             return
         mail_id = uuids.draw_uuid_text()

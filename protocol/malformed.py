@@ -7,7 +7,7 @@ refused the bytes.
 from __future__ import annotations
 
 from muster.protocol.message import MalformedMessage
-from muster.protocol.wire import MAX_STRING, MOST_ELEMENTS, MOST_TAGS
+from muster.protocol.wire import MAX_ELEMENTS, MAX_STRING, MAX_TAGS
 
 FIXED = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
 
@@ -73,7 +73,7 @@ class _Reader:
 
     def __init__(self, data: bytes, start: int, end: int, version: int, flexible: bool, is_request: bool) -> None:
         # see `wire.too_many`
-        self.left = MOST_ELEMENTS if is_request else end
+        self.left = MAX_ELEMENTS if is_request else end
         self.data, self.position, self.end = data, start, min(end, len(data))
         self.version, self.flexible = version, flexible
 
@@ -111,14 +111,14 @@ class _Reader:
 
     def count(self, more: int, path: str) -> None:
         self.left -= more
-        self.check(self.left >= 0, path, f"with {more} more elements the request has more than {MOST_ELEMENTS}")
+        self.check(self.left >= 0, path, f"with {more} more elements the request has more than {MAX_ELEMENTS}")
 
     def tags(self, known: dict[int, LayoutField], path: str) -> None:
         where = f"{path}.<tagged fields>"
         count = self.uvarint(where)
         left = self.end - self.position
         self.check(count * 2 <= left, where, f"{count} tagged fields cannot fit in the {left} bytes left")
-        self.check(count <= MOST_TAGS, where, f"{count} tagged fields are more than {MOST_TAGS}")
+        self.check(count <= MAX_TAGS, where, f"{count} tagged fields are more than {MAX_TAGS}")
         self.count(count, where)
         for _ in range(count):
             tag = self.uvarint(where)

@@ -33,13 +33,13 @@ class TooMany(Refused):
     """A request has more elements than its reader may make."""
 
 
-MOST_ELEMENTS: Final = 250_000
+MAX_ELEMENTS: Final = 250_000
 """The most elements (structs, texts, numbers, tagged fields) in all arrays of a request together.
 
 Millions of objects would delay all other clients for seconds, and take gigabytes. Kafka only limits the size of a
 request. No cluster has as many partitions.
 """
-MOST_TAGS: Final = 127
+MAX_TAGS: Final = 127
 """The most tagged fields in one struct: Kafka's own have fewer than ten."""
 
 
@@ -112,7 +112,7 @@ Reader = Callable[[bytes, int, int], Any]
 def skip_tags(b: bytes, p: int, end: int) -> int:
     """Skip the tagged fields whose count is at p; return the position after them."""
     n, p = uvarint(b, p)
-    if n > MOST_TAGS or n * 2 > end - p:
+    if n > MAX_TAGS or n * 2 > end - p:
         refuse()
     for _ in range(n):
         _, p = uvarint(b, p)
@@ -126,7 +126,7 @@ def skip_tags(b: bytes, p: int, end: int) -> int:
 def read_tags(b: bytes, p: int, end: int, known: Mapping[int, Reader]) -> tuple[dict[int, Any], int]:
     """Read the tagged fields in `known` (tag -> reader of exactly its bytes), skip the others."""
     n, p = uvarint(b, p)
-    if n > MOST_TAGS or n * 2 > end - p:
+    if n > MAX_TAGS or n * 2 > end - p:
         refuse()
     got: dict[int, Any] = {}
     for _ in range(n):
@@ -142,11 +142,11 @@ def read_tags(b: bytes, p: int, end: int, known: Mapping[int, Reader]) -> tuple[
     return got, p
 
 
-MOST_STRUCTS: Final = 256
+MAX_STRUCTS: Final = 256
 """The most struct objects of many elements that are cached."""
 
 
-@lru_cache(MOST_STRUCTS)
+@lru_cache(MAX_STRUCTS)
 def get_many(code: str, n: int) -> Callable[..., tuple[Any, ...]]:
     """Return unpack_from for n elements of one struct code."""
     return Struct(f">{n}{code}").unpack_from
@@ -165,7 +165,7 @@ def long_uvarint(n: int) -> bytes:
     return bytes(out)
 
 
-MOST_PARTS: Final = 4_096
+MAX_PARTS: Final = 4_096
 """The most parts of an answer that are kept before they are joined."""
 LARGE_PART: Final = 4_096
 """Parts of at least this many bytes are passed on unchanged; smaller ones are joined."""
@@ -225,7 +225,7 @@ def write_tags(tags: Sequence[tuple[int, bytes]]) -> bytes:
     return b"".join([uv(len(tags)), *[x for tag, value in tags for x in (uv(tag), uv(len(value)), value)]])
 
 
-@lru_cache(MOST_STRUCTS)
+@lru_cache(MAX_STRUCTS)
 def put_many(code: str, n: int) -> Callable[..., bytes]:
     """Return pack for n elements of one struct code."""
     return Struct(f">{n}{code}").pack

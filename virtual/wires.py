@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from muster.virtual.machine import PORT, VirtualProcess
 
-MOST_READ: Final = 256 * 1024
+MAX_READ: Final = 256 * 1024
 """Bytes that a server reads from a socket in one iteration of its loop, as asyncio and uvloop do."""
 
 
@@ -64,7 +64,7 @@ class Wire:
         self.world.at_us(self._arrives_us, act, what)
 
     def _arrive(self, piece: bytes) -> None:
-        self._to_server.extend(piece[at : at + MOST_READ] for at in range(0, len(piece), MOST_READ))
+        self._to_server.extend(piece[at : at + MAX_READ] for at in range(0, len(piece), MAX_READ))
         self.process.does(self.read)
 
     def finish(self, *, cut: bool = False) -> None:
@@ -107,7 +107,7 @@ class Wire:
         while self._to_server and self._can_read:
             piece = self._to_server.popleft()
             self._protocol.data_received(piece)
-            if len(piece) == MOST_READ:
+            if len(piece) == MAX_READ:
                 self.process.does(self.read)  # the next iteration reads the rest
                 return
         if self._is_finished and self._can_read:

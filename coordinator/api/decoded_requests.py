@@ -16,12 +16,12 @@ from typing import Final
 
 from muster.coordinator.system.clock import Clock
 
-MOST_BYTES: Final = 128 << 20
+MAX_BYTES: Final = 128 << 20
 """The limit for all requests together. A larger request is decoded when no other request has memory."""
 FACTOR: Final = 56
 """A decoded request takes at most so many times its bytes, if each 3 bytes are an object with lists. The usual is 10.
 """
-MOST_OF_ONE: Final = 100 << 20
+MAX_OF_ONE: Final = 100 << 20
 """The memory of one request at most. A request with 250,000 elements takes it."""
 ROW_BYTES: Final = 400
 """The memory that one partition of a waiting Fetch takes."""
@@ -76,7 +76,7 @@ class Decoded:
 class DecodedRequests:
     """See the module. `bytes`: the memory in use. `given_back`: released sizes that are not yet subtracted."""
 
-    def __init__(self, clock: Clock, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, clock: Clock, most_bytes: int = MAX_BYTES) -> None:
         self._clock = clock
         self._most = most_bytes
         self.given_back: deque[int] = deque()
@@ -96,7 +96,7 @@ class DecodedRequests:
 
     def take(self, size: int, host: str) -> Decoded:
         """The memory of a request of `size` bytes. `when_there` reports when the request may be decoded."""
-        taken = min(size * FACTOR, MOST_OF_ONE, self._most)
+        taken = min(size * FACTOR, MAX_OF_ONE, self._most)
         if not self._waiting and self.bytes + taken <= self._most:
             self._bytes += taken
             return Decoded(self, taken, host)

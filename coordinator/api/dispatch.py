@@ -30,7 +30,7 @@ from muster.coordinator.system.bounded_names import BoundedNames
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, UnknownApi, api
 from muster.protocol.message import MalformedMessage, Message
-from muster.protocol.wire import MOST_ELEMENTS, REFUSALS, TooMany
+from muster.protocol.wire import MAX_ELEMENTS, REFUSALS, TooMany
 
 log = structlog.get_logger("muster.api")
 
@@ -150,7 +150,7 @@ class ConnectionRequests:
         try:
             request = route.decode(data, body, end, FEW_ELEMENTS)
         except TooMany:
-            self._decode_in_thread(exchange, data, body, end, MOST_ELEMENTS)
+            self._decode_in_thread(exchange, data, body, end, MAX_ELEMENTS)
             return None
         except REFUSALS:
             raise route.malformed(data, body, end) from None
@@ -201,7 +201,7 @@ class ConnectionRequests:
         `most`: the most elements. 0 is for a request with records: the first attempt allows `FEW_ELEMENTS`.
         """
         route = exchange.route
-        most = most or (FEW_ELEMENTS if route.carries_records else MOST_ELEMENTS)
+        most = most or (FEW_ELEMENTS if route.carries_records else MAX_ELEMENTS)
         decoded = self.channel.large_request = self._memory_for(route, end - body, most)
 
         def read() -> Any:
@@ -210,13 +210,13 @@ class ConnectionRequests:
             try:
                 return route.decode(data, body, end, most)
             except TooMany as refused:
-                return refused if most < MOST_ELEMENTS else route.malformed(data, body, end)
+                return refused if most < MAX_ELEMENTS else route.malformed(data, body, end)
             except REFUSALS:
                 return route.malformed(data, body, end)
 
         def handle(request: Any, error: Exception | None) -> None:
             if self.current is exchange and isinstance(request, TooMany):
-                self._decode_in_thread(exchange, data, body, end, MOST_ELEMENTS)
+                self._decode_in_thread(exchange, data, body, end, MAX_ELEMENTS)
                 return
             self.is_reading = False
             if self.current is not exchange:
@@ -247,7 +247,7 @@ class ConnectionRequests:
         if size > route.most_bytes:
             raise CloseConnection(f"a request of {size} bytes, this API takes {route.most_bytes}", **route.facts())
         requests, host = self._node.decoded_requests, self.channel.host
-        is_counted = most == MOST_ELEMENTS and not route.only_reads
+        is_counted = most == MAX_ELEMENTS and not route.only_reads
         return requests.take(size, host) if is_counted else Decoded(requests, 0, host)
 
     def _one_at_a_time(self, begin: Callable[[], object]) -> None:

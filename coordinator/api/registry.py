@@ -129,7 +129,7 @@ def handler(api_key: int) -> Handler:
     return _loaded[api_key]
 
 
-MOST_BYTES: Final = 32 * 1024 * 1024
+MAX_BYTES: Final = 32 * 1024 * 1024
 """The largest request without records (socket.request.max.bytes limits all). Decoded it takes as many bytes again."""
 NO_LIMIT: Final = 1 << 31
 """No request is as large."""
@@ -193,7 +193,7 @@ class Route:
         self.only_reads = key in ONLY_READS
         self.carries_records = served.request_has_parts
         self.large_bytes = RECORDS_LARGE_BYTES if self.carries_records else LARGE_BYTES
-        self.most_bytes = NO_LIMIT if self.carries_records else MOST_BYTES
+        self.most_bytes = NO_LIMIT if self.carries_records else MAX_BYTES
 
     def _decode_and_raise(self, *where: Any) -> Any:
         return shapes.raise_request(self.api.key, self.version, self.api.request_decoder(self.version)(*where))

@@ -218,7 +218,7 @@ class ThrottledRequests(Layer):
         if known is not None and known[0] == quotas.version:
             return known[1]
         sensor = quotas.sensor(context.principal.name, context.client.client_id, self._clock.mono_ms())
-        if len(self._sensors) >= _MOST_KNOWN:
+        if len(self._sensors) >= _MAX_KNOWN:
             self._sensors.clear()
         self._sensors[place] = quotas.version, sensor
         return sensor
@@ -231,7 +231,7 @@ def meter(owner: Any, used_us: int) -> None:
         throttle.used(used_us)
 
 
-_MOST_KNOWN: Final = 100
+_MAX_KNOWN: Final = 100
 """How many client ids of one connection have their sensors kept."""
 
 

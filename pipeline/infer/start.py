@@ -16,9 +16,9 @@ from muster.pipeline.infer.evidence import Habits, Member, State, is_off_beat, s
 from muster.pipeline.infer.heartbeats import SLACK_MS, HeartbeatHabits
 
 _FAREWELL_MS: Final = 2
-"""A member leaves so soon after its last commit, if it made that commit because it leaves."""
-_AT_MOST_MS: Final = 250
-"""And at most so much later."""
+"""The usual time between the last commit of a leaving member and its leave, if it commits because it leaves."""
+_MAX_FAREWELL_MS: Final = 250
+"""The longest such time."""
 _AT_ONCE_MS: Final = 12
 """A member that has given partitions up joins again so soon if it did not commit; otherwise a little later."""
 _ALONE_MS: Final = 30
@@ -243,13 +243,13 @@ def _after_leaving(one: _Case, first: Gone, low: int, high: int, heartbeats: Hea
             return one.between(*_narrowed(low, high, out_ms, None))
         low, high = _narrowed(low, high, out_ms - _late_ms(beat_ms), out_ms + _late_ms(beat_ms) + _LOOKED_MS)
         return Start(low, min(max(out_ms + beat_ms // 2, low), high), high)
-    if last_ms + _AT_MOST_MS < low or last_ms > high:
+    if last_ms + _MAX_FAREWELL_MS < low or last_ms > high:
         return _between(one, low, high, heartbeats)
     is_off = is_off_beat(one.before, first.member, one.habits)
     low = max(low, last_ms)
     if first.member.member_id in one.before.activity and (is_off or heartbeats.parts):
         likely_ms = min(max(last_ms + _farewell_ms(one, last_ms), low), high)
-        at_most_ms = min(high, last_ms + _AT_MOST_MS + one.heard_ms)
+        at_most_ms = min(high, last_ms + _MAX_FAREWELL_MS + one.heard_ms)
         if is_off is False and heartbeats.parting <= _HABIT and beat_ms is not None:
             at_most_ms = max(at_most_ms, min(high, last_ms + _late_ms(beat_ms)))
         return Start(

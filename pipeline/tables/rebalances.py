@@ -104,7 +104,7 @@ def rebalances(inferred: DataFrame, changed: DataFrame, events: DataFrame | None
     return _conform(exact.unionByName(unknown))
 
 
-_MOST_DELAYS = 3
+_MAX_DELAYS = 3
 """A rebalance of an empty group is delayed again whenever a member has joined meanwhile; seldom more often."""
 _SLACK_MS = 800
 _THREAD_MS = 20
@@ -146,9 +146,9 @@ def _from_empty(rows: DataFrame) -> DataFrame:
     rows = rows.crossJoin(F.broadcast(rows.agg(delay_ms.alias("delay_ms"))))
     delay_ms = F.col("delay_ms")
     usual = F.when(is_alone, 1).otherwise(2)
-    is_near = is_new & (whole_ms <= (_MOST_DELAYS + 1) * delay_ms)
+    is_near = is_new & (whole_ms <= (_MAX_DELAYS + 1) * delay_ms)
     times = F.when(is_near, F.greatest(F.floor(whole_ms / delay_ms), F.lit(1))).otherwise(usual)
-    most = F.when(is_near, times).otherwise(F.least(F.col("members_after"), F.lit(_MOST_DELAYS)))
+    most = F.when(is_near, times).otherwise(F.least(F.col("members_after"), F.lit(_MAX_DELAYS)))
     # without the record of a new group (it was compacted away) nothing says when it was created
     since_ms = F.when(whole_ms.isNotNull(), empty_ms)
     start_ms = F.greatest(joined_ms - times * delay_ms - _TIMER_MS, F.coalesce(since_ms, F.lit(0)))

@@ -23,7 +23,7 @@ CALMER_SHARE: Final = 0.25
 """If no unread time is spared, a setting must spare this share of the rebalances."""
 LEAST_REBALANCES: Final = 2
 """A setting must spare so many rebalances."""
-MOST_FOR_COMPANY: Final = 0.20
+MAX_FOR_COMPANY: Final = 0.20
 """The unread time may grow by this share if an empty group is to wait for more members."""
 LONGEST_DELAY_MS: Final = 10_000
 """No longer wait is advised."""
@@ -115,7 +115,7 @@ def _gain(row: WhatIf, history: History, found: Comparison, uncertainty_ms: int)
     # not every log shows how long a group waited for its first members: only fewer rebalances count
     is_gain &= setting.initial_delay_ms is None
     least = max(LEAST_REBALANCES, CALMER_SHARE * actual.rebalances, unfaithful * actual.rebalances + 1)
-    most = LEAST_SHARE if setting.initial_delay_ms is None else MOST_FOR_COMPANY
+    most = LEAST_SHARE if setting.initial_delay_ms is None else MAX_FOR_COMPANY
     most_ms = most * (actual.paused_partition_ms + actual.silent_partition_ms)
     return _Gain(setting, figures, spared, gain_ms, unread_ms, is_gain, least, most_ms)
 

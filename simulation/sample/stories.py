@@ -155,7 +155,7 @@ def cast(groups: int, records: int, span_ms: int, seed: int) -> Cast:
     )
     interval_ms = max(committed, 1) * span_ms / records
     # instead of commits that are too frequent the topics get more partitions
-    factor = max(1, min(MOST_PARTITIONS, round(BUSY_MS / interval_ms)))
+    factor = max(1, min(MAX_PARTITIONS, round(BUSY_MS / interval_ms)))
     if factor > 1:
         sizes = {topic: size._replace(partitions=size.partitions * factor) for topic, size in sizes.items()}
     plans = [
@@ -177,7 +177,7 @@ def cast(groups: int, records: int, span_ms: int, seed: int) -> Cast:
 
 BUSY_MS: Final = 15_000
 """If groups had to commit more often than this on average, they get more partitions instead."""
-MOST_PARTITIONS: Final = 8
+MAX_PARTITIONS: Final = 8
 """How many times as many at most."""
 
 

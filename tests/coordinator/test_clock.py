@@ -198,7 +198,7 @@ class Machine:
         return time.time_ns()
 
 
-class Bench:
+class TimersHarness:
     """A clock on a running loop, and a socket that is read byte by byte."""
 
     def __init__(self, machine: Machine) -> None:
@@ -236,7 +236,7 @@ class Bench:
         self.theirs.close()
 
 
-Play = Callable[[Callable[[Bench], Awaitable[None]]], None]
+Play = Callable[[Callable[[TimersHarness], Awaitable[None]]], None]
 
 
 class TestALateTimer:
@@ -252,13 +252,13 @@ class TestALateTimer:
 
     @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
     def play(self, request: pytest.FixtureRequest, machine: Machine) -> Play:
-        def run(story: Callable[[Bench], Awaitable[None]]) -> None:
+        def run(story: Callable[[TimersHarness], Awaitable[None]]) -> None:
             async def main() -> None:
-                bench = Bench(machine)
+                harness = TimersHarness(machine)
                 try:
-                    await story(bench)
+                    await story(harness)
                 finally:
-                    bench.close()
+                    harness.close()
 
             with asyncio.Runner(loop_factory=request.param) as runner:
                 runner.run(main())
@@ -266,126 +266,126 @@ class TestALateTimer:
         return run
 
     def test_a_slightly_late_timer_waits_until_each_socket_is_read(self, play: Play) -> None:
-        async def story(bench: Bench) -> None:
-            _, rang = bench.timer("ring", 0)
-            bench.theirs.send(b"a")
-            bench.machine.ahead_ms += late_timers.HELD_UP_MS // 2
+        async def story(harness: TimersHarness) -> None:
+            _, rang = harness.timer("ring", 0)
+            harness.theirs.send(b"a")
+            harness.machine.ahead_ms += late_timers.HELD_UP_MS // 2
             await rang
-            assert bench.happened == ["a", "ring"]
-            assert bench.asked == 0
+            assert harness.happened == ["a", "ring"]
+            assert harness.asked == 0
 
         play(story)
 
     def test_a_timer_after_a_pause_waits_until_all_input_is_read(self, play: Play) -> None:
-        async def story(bench: Bench) -> None:
-            _, rang = bench.timer("ring", 0)
-            bench.theirs.send(b"beats in the sockets")
-            bench.machine.ahead_ms += 12_000
+        async def story(harness: TimersHarness) -> None:
+            _, rang = harness.timer("ring", 0)
+            harness.theirs.send(b"beats in the sockets")
+            harness.machine.ahead_ms += 12_000
             await rang
-            assert "".join(bench.happened) == "beats in the socketsring"
+            assert "".join(harness.happened) == "beats in the socketsring"
 
         play(story)
 
     def test_a_timer_after_a_pause_also_waits_for_delayed_input(self, play: Play) -> None:
-        async def story(bench: Bench) -> None:
-            _, rang = bench.timer("ring", 0)
-            bench.machine.ahead_ms += 12_000
-            bench.loop.call_later(0.01, bench.theirs.send, b"a")
+        async def story(harness: TimersHarness) -> None:
+            _, rang = harness.timer("ring", 0)
+            harness.machine.ahead_ms += 12_000
+            harness.loop.call_later(0.01, harness.theirs.send, b"a")
             await rang
-            assert bench.happened == ["a", "ring"]
+            assert harness.happened == ["a", "ring"]
 
         play(story)
 
     def test_a_timer_due_right_after_a_pause_waits_too(self, play: Play) -> None:
-        async def story(bench: Bench) -> None:
-            _, first = bench.timer("first", 0)
-            bench.machine.ahead_ms += 12_000
-            _, second = bench.timer("second", 5)
-            bench.loop.call_later(0.015, bench.theirs.send, b"a")
+        async def story(harness: TimersHarness) -> None:
+            _, first = harness.timer("first", 0)
+            harness.machine.ahead_ms += 12_000
+            _, second = harness.timer("second", 5)
+            harness.loop.call_later(0.015, harness.theirs.send, b"a")
             await asyncio.gather(first, second)
-            assert bench.happened[0] == "a"
+            assert harness.happened[0] == "a"
 
         play(story)
 
     def test_a_late_timer_held_up_again_reads_again(self, play: Play) -> None:
-        async def story(bench: Bench) -> None:
-            timer, rang = bench.timer("ring", 0)
-            bench.machine.ahead_ms += 12_000
+        async def story(harness: TimersHarness) -> None:
+            timer, rang = harness.timer("ring", 0)
+            harness.machine.ahead_ms += 12_000
             looks = iter("ab")
 
             def pause() -> bool:
                 name = next(looks, "")
                 if name:
-                    bench.theirs.send(name.encode())
-                    bench.machine.ahead_ms += 12_000
+                    harness.theirs.send(name.encode())
+                    harness.machine.ahead_ms += 12_000
                 return bool(name)
 
-            bench.clock.read_first(pause)
+            harness.clock.read_first(pause)
             await rang
-            assert bench.happened == ["a", "b", "ring"]
+            assert harness.happened == ["a", "b", "ring"]
             timer.cancel()
 
         play(story)
 
     def test_a_late_timer_held_up_in_its_grace_time_reads_again(self, play: Play) -> None:
-        async def story(bench: Bench) -> None:
-            _, rang = bench.timer("ring", 0)
-            bench.machine.ahead_ms += 12_000
+        async def story(harness: TimersHarness) -> None:
+            _, rang = harness.timer("ring", 0)
+            harness.machine.ahead_ms += 12_000
 
             def again() -> None:
-                bench.theirs.send(b"again")
-                bench.machine.ahead_ms += 12_000
+                harness.theirs.send(b"again")
+                harness.machine.ahead_ms += 12_000
 
-            bench.loop.call_later(0.02, again)
+            harness.loop.call_later(0.02, again)
             await rang
-            assert "".join(bench.happened) == "againring"
+            assert "".join(harness.happened) == "againring"
 
         play(story)
 
     def test_a_late_timer_fires_at_last_on_a_busy_server(self, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(late_timers, "MAX_READ_MS", 20)
 
-        async def story(bench: Bench) -> None:
-            bench.clock.read_first(lambda: True)
-            _, rang = bench.timer("ring", 0)
-            bench.machine.ahead_ms += 12_000
+        async def story(harness: TimersHarness) -> None:
+            harness.clock.read_first(lambda: True)
+            _, rang = harness.timer("ring", 0)
+            harness.machine.ahead_ms += 12_000
             await asyncio.wait_for(rang, 20)
 
         play(story)
 
     def test_a_late_timer_fires_at_last_on_a_loop_that_is_always_late(self, play: Play) -> None:
-        async def story(bench: Bench) -> None:
-            bench.machine.each_look_ms = late_timers.HELD_UP_MS + 50
-            _, rang = bench.timer("ring", 0)
+        async def story(harness: TimersHarness) -> None:
+            harness.machine.each_look_ms = late_timers.HELD_UP_MS + 50
+            _, rang = harness.timer("ring", 0)
             await asyncio.wait_for(rang, 20)
 
         play(story)
 
     def test_a_late_timer_cancelled_while_it_waits_does_not_fire(self, play: Play) -> None:
-        async def story(bench: Bench) -> None:
-            in_reading, _ = bench.timer("in reading", 0)
-            in_grace, _ = bench.timer("in grace", 0)
-            _, rang = bench.timer("ring", 0)
-            bench.machine.ahead_ms += 12_000
+        async def story(harness: TimersHarness) -> None:
+            in_reading, _ = harness.timer("in reading", 0)
+            in_grace, _ = harness.timer("in grace", 0)
+            _, rang = harness.timer("ring", 0)
+            harness.machine.ahead_ms += 12_000
 
             def look() -> bool:
                 in_reading.cancel()
-                bench.loop.call_soon(in_grace.cancel)
+                harness.loop.call_soon(in_grace.cancel)
                 return False
 
-            bench.clock.read_first(look)
+            harness.clock.read_first(look)
             await rang
             in_grace.cancel()
-            assert bench.happened == ["ring"]
+            assert harness.happened == ["ring"]
 
         play(story)
 
     def test_a_timer_in_time_fires_at_once(self, play: Play) -> None:
-        async def story(bench: Bench) -> None:
-            bench.machine.stands_at_ns = time.monotonic_ns()
-            _, rang = bench.timer("ring", 0)
-            bench.loop.call_later(0, bench.loop.call_soon, bench.happened.append, "next")
+        async def story(harness: TimersHarness) -> None:
+            harness.machine.stands_at_ns = time.monotonic_ns()
+            _, rang = harness.timer("ring", 0)
+            harness.loop.call_later(0, harness.loop.call_soon, harness.happened.append, "next")
             await rang
-            assert bench.happened == ["ring"]
+            assert harness.happened == ["ring"]
 
         play(story)

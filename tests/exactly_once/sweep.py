@@ -22,7 +22,7 @@ from tests.support.servers import QUICK, MusterServer
 
 GROUP, INPUT, OUTPUT = "counting", "numbers", "counted"
 OUTPUTS = 3
-MOST_WRITES = 60
+MAX_WRITES = 60
 """Of one transaction: one that goes on after so many has forgotten to count."""
 MOMENTS = ("before", "after")
 
@@ -69,7 +69,7 @@ class Sweep:
         return self._judged()
 
     async def _all_writes(self, producer: Producer, is_kept: bool, moment: str, first: int, step: int) -> None:
-        for number in range(first, MOST_WRITES, step):
+        for number in range(first, MAX_WRITES, step):
             before = self.deaths
             condemn(self._file, number, moment)
             what = f"v{producer.version} {'commit' if is_kept else 'abort'}: died {moment} write {number}"
@@ -83,7 +83,7 @@ class Sweep:
                 raise Refused(f"{what}: {refusal}") from None
             if self.deaths == before:
                 return
-        raise AssertionError(f"the server still dies at write {MOST_WRITES} of a transaction")
+        raise AssertionError(f"the server still dies at write {MAX_WRITES} of a transaction")
 
     async def _transaction(self, producer: Producer, name: str, is_kept: bool) -> None:
         values = [f"{name}:{number}".encode() for number in range(OUTPUTS)]

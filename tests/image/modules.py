@@ -13,7 +13,7 @@ from dataclasses import dataclass
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 RUNNING = r".*Transitioning from RECOVERY to RUNNING.*"
 STARTED_WITH_ZOOKEEPER = r".*\[KafkaServer id=\d+\] started.*"
-MOST = str(2**63 - 1)
+LIMIT = str(2**63 - 1)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _java(name: str, run: str, listener: str = "") -> Module:
             "KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9092,BROKER://0.0.0.0:9093,CONTROLLER://0.0.0.0:9094" + more,
             "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": f"{_MAP},CONTROLLER:PLAINTEXT"
             + (",TC-0:PLAINTEXT" if more else ""),
-            "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": MOST,
+            "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": LIMIT,
         },
         command=("sh", "-c", _waits(_JAVA_SCRIPT)),
         script_path=_JAVA_SCRIPT,
@@ -144,7 +144,7 @@ def _old_java(kraft: bool) -> Module:
             **_TRANSACTIONS,
             **more,
             "KAFKA_BROKER_ID": "1",
-            "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": MOST,
+            "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": LIMIT,
         },
         entrypoint=("sh",),
         command=("-c", _waits(_JAVA_SCRIPT)),
@@ -173,7 +173,7 @@ _GO = Module(
         "KAFKA_REST_BOOTSTRAP_SERVERS": "PLAINTEXT://0.0.0.0:9093,BROKER://0.0.0.0:9092,CONTROLLER://0.0.0.0:9094",
         "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": f"{_MAP},CONTROLLER:PLAINTEXT",
         "KAFKA_BROKER_ID": "1",
-        "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": MOST,
+        "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": LIMIT,
     },
     entrypoint=("sh",),
     command=("-c", _waits(_GO_SCRIPT, "bash ")),
@@ -242,7 +242,7 @@ def _node(secure: bool) -> Module:
             "CLUSTER_ID": CLUSTER_ID,
             "KAFKA_BROKER_ID": "1",
             "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
-            "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": MOST,
+            "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": LIMIT,
             "KAFKA_CONFLUENT_SUPPORT_METRICS_ENABLE": "false",
             "KAFKA_ADVERTISED_LISTENERS": "BROKER://localhost:9092",
             "KAFKA_LISTENERS": listeners,
@@ -291,7 +291,7 @@ def _dotnet(apache: bool) -> Module:
             "KAFKA_BROKER_ID": "1",
             "KAFKA_NODE_ID": "1",
             "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9094",
-            "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": MOST,
+            "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": LIMIT,
             "CLUSTER_ID": CLUSTER_ID,
             **more,
         },

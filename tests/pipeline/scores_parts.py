@@ -61,11 +61,11 @@ def _of(kind: str, truth: Truth) -> list[Mapping[str, Any]]:
     return [line for line in truth if line["kind"] == kind]
 
 
-MOST: Final = 0.95
+LIMIT: Final = 0.95
 """The goal for what is told: so much of it is so."""
 
 
-def _share(title: str, right: Sequence[bool], misses: Iterable[str] = (), goal: float | None = MOST) -> Figure:
+def _share(title: str, right: Sequence[bool], misses: Iterable[str] = (), goal: float | None = LIMIT) -> Figure:
     return Figure(title, sum(right) if right else None, len(right), misses=tuple(misses), goal=goal)
 
 

@@ -31,7 +31,7 @@ from tests.support.servers import KafkaServer, MusterServer, ServerProcess
 PATIENCE_S: Final = 90.0
 SESSIONS_MS: Final = (6_000, 6_000, 10_000, 15_000)
 COMMITS_MS: Final = (100, 500, 1_000, 5_000, 5_000)
-MOST: Final = 5
+LIMIT: Final = 5
 """Members of a group."""
 
 
@@ -152,7 +152,7 @@ class ScriptedGroup:
         self.commit_ms = self.random.choice(COMMITS_MS)
         self.auto_commit = self.random.random() < 0.7
         self.assignor = self.random.choice((RangePartitionAssignor, RoundRobinPartitionAssignor))
-        self.processes = [Process(self, number) for number in range(1, MOST + 1)]
+        self.processes = [Process(self, number) for number in range(1, LIMIT + 1)]
         self.generation = 0
         self._trigger: Process | None = None
 

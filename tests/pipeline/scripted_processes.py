@@ -35,7 +35,7 @@ from tests.support.servers import KAFKA_SCRIPTS, KafkaServer
 
 PATIENCE_S: Final = 30.0
 QUIET_S: Final = 1.5
-MOST: Final = 5
+LIMIT: Final = 5
 """Members of a group."""
 SESSIONS_MS: Final = (6_000, 6_000, 10_000, 15_000)
 COMMITS_MS: Final = (500, 1_000, 5_000, 5_000)
@@ -145,7 +145,7 @@ class Group:
         self.commits, self.assignor, self.traffic = choice(COMMITS), choice(ASSIGNORS), choice(TRAFFIC)
         self.is_static = self.random.random() < 0.15
         self.is_steady = self.random.random() < 0.1
-        self.processes = [Process(self, number) for number in range(1, MOST + 1)]
+        self.processes = [Process(self, number) for number in range(1, LIMIT + 1)]
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.actions: list[Action] = []
         self.ended_ms = 0

@@ -180,7 +180,7 @@ async def test_a_database_that_is_away_and_too_many_questions(
         inside.setattr(store, "send", away)
         one.box.ask(2, question(answers))
         await until(lambda: bool(answers))
-    monkeypatch.setattr(node_messages, "MOST_WAITING", 0)
+    monkeypatch.setattr(node_messages, "MAX_WAITING", 0)
     one.box.ask(2, question(answers))
     assert [set(answer.errors.values()) for answer in answers] == [{ErrorCode.NETWORK_EXCEPTION}] * 2
 

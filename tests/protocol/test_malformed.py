@@ -23,7 +23,7 @@ from muster.protocol.messages.offset_fetch import (
 )
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from muster.protocol.records import OFFSETS, UnknownRecord, decode_metadata
-from muster.protocol.wire import COPIED_BYTES, MOST_ELEMENTS, MOST_TAGS, TooMany
+from muster.protocol.wire import COPIED_BYTES, MAX_ELEMENTS, MAX_TAGS, TooMany
 from tests.protocol.random_messages import draw, layouts
 
 LAYOUTS = layouts()
@@ -140,11 +140,11 @@ def test_giant_counts_allocate_nothing() -> None:
 def test_more_elements_than_anybody_needs_are_refused() -> None:
     """They would fit; to make objects of them would take seconds."""
     served = api_named("Metadata")
-    most = MetadataRequest(topics=[MetadataRequestTopic(name="")] * MOST_ELEMENTS)
+    most = MetadataRequest(topics=[MetadataRequestTopic(name="")] * MAX_ELEMENTS)
     data = served.encode_request(1, most)
-    assert len(served.decode_request(1, data).topics or ()) == MOST_ELEMENTS
+    assert len(served.decode_request(1, data).topics or ()) == MAX_ELEMENTS
     with pytest.raises(MalformedMessage, match="topics: with 250001 more elements the request has more than 250000"):
-        served.decode_request(1, (MOST_ELEMENTS + 1).to_bytes(4, "big") + data[4:] + bytes(2))
+        served.decode_request(1, (MAX_ELEMENTS + 1).to_bytes(4, "big") + data[4:] + bytes(2))
 
 
 def test_the_elements_of_all_arrays_of_a_request_count_together() -> None:
@@ -180,9 +180,9 @@ def test_a_struct_has_no_more_tagged_fields_than_anybody_needs() -> None:
         size = bytes((count,)) if count < 128 else bytes((count & 127 | 128, count >> 7))
         return body + size + b"\x09\x00" * count
 
-    assert served.decode_request(4, with_tags(MOST_TAGS)) == HEARTBEAT
+    assert served.decode_request(4, with_tags(MAX_TAGS)) == HEARTBEAT
     with pytest.raises(MalformedMessage, match="128 tagged fields are more than 127"):
-        served.decode_request(4, with_tags(MOST_TAGS + 1))
+        served.decode_request(4, with_tags(MAX_TAGS + 1))
 
 
 # As Kafka 4.3 was seen to do (its RequestContext.parseRequest, fed with these bytes).

@@ -21,7 +21,7 @@ from tests.stories.story import Body, Reply, Send
 Address = tuple[str, int]
 
 AGAIN_S = 0.02
-MOST_TRIES = 500
+MAX_TRIES = 500
 """So often somebody else is looked for, 20 ms apart."""
 CONNECT_S = 10.0
 
@@ -83,7 +83,7 @@ class BrokersConnection:
 
     async def _answer(self, send: Send, body: Body) -> Body:
         """Of all brokers whom it concerns; each part is asked again on its own, so that no other is done twice."""
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 parts = await self._parts(send.api, body)
                 if len(parts) > 1 and not _is_for_all(send.api):

@@ -27,7 +27,7 @@ AT_REST_MS = 40
 """After so long without a reply a request is waiting."""
 AGAIN_MS = 20
 """After so long a client asks again what could not be answered yet."""
-MOST_TRIES = 100
+MAX_TRIES = 100
 START_MS = 60_000
 NEVER = 1 << 60
 
@@ -142,7 +142,7 @@ class NodeDriver:
 
     def _send(self, send: Send) -> None:
         began_ms = self.world.ms
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             stamp(send.body, self.world.wall_ms)
             self._client(send.actor).send(send)
             self.world.run(lambda: any(reply.request is send.body for reply in self.replies), AT_REST_MS)
@@ -152,7 +152,7 @@ class NodeDriver:
             self.replies.remove(mine)
             self.world.run(lambda: False, AGAIN_MS)
         else:
-            raise AssertionError(f"not ready after {MOST_TRIES} tries: {mine}")
+            raise AssertionError(f"not ready after {MAX_TRIES} tries: {mine}")
         if send.api not in TRANSACTIONS:
             self.world.run(lambda: False, 1)  # what others are told because of it
         if mine is not None and send.api == "EndTxn" and not mine.body["ErrorCode"]:

@@ -38,7 +38,7 @@ NOT_COORDINATOR, NOT_ENOUGH_REPLICAS (what Produce is told while the verificatio
 CONCURRENT_TRANSACTIONS.
 """
 AGAIN_S = 0.02
-MOST_TRIES = 200
+MAX_TRIES = 200
 TRANSACTIONS = frozenset(showing_transactions.SHOW)
 
 Ready = dict[Any, Any]
@@ -123,7 +123,7 @@ class Driver:
         for field in ("SessionTimeoutMs", "RebalanceTimeoutMs"):
             if self.scale != 1 and SHORTEST_MS <= action.body.get(field, -1) <= LONGEST_MS:
                 action.body[field] = int(action.body[field] * self.scale)
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             connection = await self.ask(action)
             mine = self.replies[-1] if self.replies and self.replies[-1].request is action.body else None
             if mine is None or action.once or not transient(mine):

@@ -29,7 +29,7 @@ OFFSETS = "__consumer_offsets"
 ADDS, RAISES_EPOCH = 5, 5
 """TxnOffsetCommit adds its partition from this version on, and EndTxn raises the epoch."""
 KNOWS_ABORTABLE = 4
-MOST_TRIES = 5
+MAX_TRIES = 5
 Asked = InitProducerIdRequest | AddOffsetsToTxnRequest | EndTxnRequest
 """What is asked of it."""
 
@@ -58,7 +58,7 @@ class TransactionsBeside:
             return
         spare = next(self._ids) if isinstance(request, InitProducerIdRequest | EndTxnRequest) else -1
         newest = 2 if isinstance(request, EndTxnRequest) and version >= RAISES_EPOCH else 0
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             answer: Any = self._answer(request, client, newest, spare)
             if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
                 break

@@ -27,7 +27,7 @@ GROUP: Final = "shared"
 CONSUMERS: Final = 3
 PARTITIONS: Final = 6
 LONG_MS: Final = 7 * 86_400_000
-MOST_ACKS: Final = 400
+MAX_ACKS: Final = 400
 """Acknowledgements between two kills, at most."""
 
 
@@ -109,7 +109,7 @@ class Killing:
                     self.ledger.faults.append(f"{group}: the history lacks the generations {sorted(lost)}")
 
     async def _kill(self, number: int, members: dict[str, set[str]]) -> None:
-        self._left = self._random.randrange(1, MOST_ACKS)
+        self._left = self._random.randrange(1, MAX_ACKS)
         self._enough.clear()
         await self._enough.wait()
         self._up.clear()

@@ -29,7 +29,7 @@ SETTINGS: Final = {
 }
 """Under which such groups settle soon."""
 PROTOCOLS: Final = ("consumer", "consumer", "classic")
-MOST_ACKS: Final = 150
+MAX_ACKS: Final = 150
 """Acknowledgements between two kills, at most."""
 SETTLED_WITHIN_S: Final = 60.0
 Members = dict[str, tuple[int, tuple[int, ...]]]
@@ -84,7 +84,7 @@ class Mixed:
         return calm >= 20
 
     def _kill(self, before: Members) -> None:
-        wanted = self.ledger.acknowledgements + self._random.randrange(1, MOST_ACKS)
+        wanted = self.ledger.acknowledgements + self._random.randrange(1, MAX_ACKS)
         while self.ledger.acknowledgements < wanted and not self.ledger.faults:
             time.sleep(0.002)
         self.server.kill()

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from muster.virtual.wires import MOST_READ, Wire
+from muster.virtual.wires import MAX_READ, Wire
 
 
 class Now:
@@ -51,7 +51,7 @@ def test_a_large_piece_is_read_in_several_turns() -> None:
     now = Now()
     wire: Any = Wire(now, None, 0, 9092)  # type: ignore[arg-type]
     now.turn()
-    wire.send(b"x" * (2 * MOST_READ + 5))
-    assert [now.turn() for _ in range(4)] == [[MOST_READ], [MOST_READ], [5], []]
+    wire.send(b"x" * (2 * MAX_READ + 5))
+    assert [now.turn() for _ in range(4)] == [[MAX_READ], [MAX_READ], [5], []]
     wire.send(b"x" * 7)
     assert now.turn() == [7]

@@ -208,9 +208,9 @@ from tests.worst.state import (
 )
 
 ELEMENTS: Final = 250_000
-"""Elements of a request (`protocol/wire.py` MOST_ELEMENTS)."""
+"""Elements of a request (`protocol/wire.py` MAX_ELEMENTS)."""
 BYTES: Final = 32 * 1024 * 1024
-"""Bytes of a request without records (`api/registry.py` MOST_BYTES)."""
+"""Bytes of a request without records (`api/registry.py` MAX_BYTES)."""
 CAPTURES: Final = "(.*)" * 100 + "b"
 """A pattern whose groups would be dear if they captured; one may be ten times as long."""
 LONG_TOPICS: Final = BYTES // 260
@@ -228,7 +228,7 @@ class Case(NamedTuple):
     oldest: int | None = None
     """The first version that has all this; None: the oldest one that is served."""
     known: int = 0
-    """Instructions that it is known to need, where they are more than `judging.MOST`."""
+    """Instructions that it is known to need, where they are more than `judging.LIMIT`."""
 
 
 _NEW = iter(range(1_000_000, 9_000_000))

@@ -21,7 +21,7 @@ from tests.worst.state import State
 
 IS_WHOLE: Final = os.environ.get("MUSTER_WORST") == "whole"
 SCALE: Final = 1 if IS_WHOLE else 20
-MOST: Final = 5_000_000
+LIMIT: Final = 5_000_000
 """Instructions in one piece: 50 ms, at 10 ns for each."""
 SIZES: Final = (600, 1_200, 6_000) if IS_WHOLE else (60, 120, 600, 1_200)
 """Rows of requests and of states that are tried, one after the other."""
@@ -53,7 +53,7 @@ class Verdict(NamedTuple):
 
     tries: list[tuple[int, int]]
     needs: int
-    most: int = MOST
+    most: int = LIMIT
 
     @property
     def is_too_long(self) -> bool:
@@ -70,7 +70,7 @@ def judge(
 ) -> Verdict:
     """`measure`: the longest piece of work with as many rows as the state is large; `states`: a state of this size;
     `most`: rows that the limits admit; `sizes`: those that are tried; `known`: instructions that are admitted, where
-    they are more than `MOST`.
+    they are more than `LIMIT`.
     """
     tries: list[tuple[int, int]] = []
     verdict = Verdict(tries, 0)
@@ -78,7 +78,7 @@ def judge(
         tries.append((size, measure(states(size))))
         if len(tries) < 2:
             continue
-        verdict = Verdict(tries, _largest(tries, most), max(known, MOST))
+        verdict = Verdict(tries, _largest(tries, most), max(known, LIMIT))
         if not verdict.is_too_long:
             break
     return verdict

@@ -30,7 +30,7 @@ from tests.worst.node import WorstNode
 
 AT_ONCE: Final = 500
 """Elements of one request that makes state."""
-MOST_MEMBERS: Final = 600
+MAX_MEMBERS: Final = 600
 """Of a classic group whose members have a kilobyte of metadata: a record holds no more."""
 HOURS_MS: Final = 1_800_000
 T = TypeVar("T")
@@ -213,7 +213,7 @@ def subscription(number: int) -> bytes:
 
 def _classic(node: WorstNode, size: int) -> Any:
     """Members are many, and settle in one generation."""
-    members = min(size, MOST_MEMBERS)
+    members = min(size, MAX_MEMBERS)
     links = [node.connect() for _ in range(members)]
     for number, link in enumerate(links):
         link.send(joining(number))

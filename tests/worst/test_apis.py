@@ -19,7 +19,7 @@ from muster.protocol.api import api, api_named
 from muster.protocol.frames import request_frame
 from muster.protocol.message import Message, ProtocolError, UnrepresentableField
 from tests.worst.cases import CASES, Case, arrays, most_rows, versions
-from tests.worst.judging import MOST, SIZES, Verdict, judge, scaled_limits
+from tests.worst.judging import LIMIT, SIZES, Verdict, judge, scaled_limits
 from tests.worst.meter import Meter
 from tests.worst.node import WorstNode, without_collections
 from tests.worst.state import State, made
@@ -208,4 +208,4 @@ def test_targets_for_many_names_on_the_event_loop_are_found(states: States, monk
     assert not mended.is_too_long
     monkeypatch.setattr(target, "AT_ONCE", NEVER)
     # it was twice as long as the limit; what was mended beside has halved that
-    assert verdict_on(states, "ConsumerGroupHeartbeat", case, 1).needs > max(0.9 * MOST, 1.5 * mended.needs)
+    assert verdict_on(states, "ConsumerGroupHeartbeat", case, 1).needs > max(0.9 * LIMIT, 1.5 * mended.needs)

@@ -15,7 +15,7 @@ from tests.worst.meter import Meter
 from tests.worst.node import WorstNode, without_collections
 
 PARTITIONS = 1_000
-MOST = 20_000
+LIMIT = 20_000
 """Instructions in one piece: half a millisecond. To look at all partitions takes several times as many."""
 OFTEN = {
     "log_retention_check_interval_ms": "5000",
@@ -57,7 +57,7 @@ def test_retention_checkpoints_cleaner_and_expiry_go_in_slices(node: WorstNode) 
     saved = node.process.storage.load("recovery-point-offset-checkpoint")
     assert saved is not None
     assert saved.count(b"\nt") == PARTITIONS
-    assert worst <= MOST, node.meter.where
+    assert worst <= LIMIT, node.meter.where
 
 
 def test_logs_heed_a_directory_that_is_gone_in_slices(node: WorstNode) -> None:
@@ -65,10 +65,10 @@ def test_logs_heed_a_directory_that_is_gone_in_slices(node: WorstNode) -> None:
     node.process.server._data._stop_watching()  # or else it finds soon that the directory is there
     worst = longest(node, 20, lambda: logs.directory_is(DirectoryGone(2, "it was removed")))
     assert all(log.failure is not None for log in logs.logs())
-    assert worst <= MOST, node.meter.where
+    assert worst <= LIMIT, node.meter.where
     worst = longest(node, 20, lambda: logs.directory_is(None))
     assert all(log.failure is None for log in logs.logs())
-    assert worst <= MOST, node.meter.where
+    assert worst <= LIMIT, node.meter.where
 
 
 def test_logs_that_failed_are_opened_again_one_by_one(node: WorstNode) -> None:
@@ -78,10 +78,10 @@ def test_logs_that_failed_are_opened_again_one_by_one(node: WorstNode) -> None:
             log.go_offline("path", OSError(28, "full"))
     worst = longest(node, EACH_MS)
     assert {log.failure for log in logs.logs()} == {None}
-    assert worst <= MOST, node.meter.where
+    assert worst <= LIMIT, node.meter.where
 
 
 def test_a_topic_that_goes_writes_no_checkpoint_of_all_partitions(node: WorstNode) -> None:
     names = [DeleteTopicState(f"t1-{i}") for i in range(PARTITIONS // 20)]
     worst = node.measure([(DeleteTopicsRequest(names, timeout_ms=1_000), 6)])
-    assert worst <= MOST, node.meter.where
+    assert worst <= LIMIT, node.meter.where

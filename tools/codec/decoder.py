@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster.protocol.wire import MOST_ELEMENTS
+from muster.protocol.wire import MAX_ELEMENTS
 from tools.codec.schema import CODES, SIZES, Field, Message, Struct
 from tools.codec.source import Packers, Source
 
@@ -249,5 +249,5 @@ class Decoder(Source):
         reader(f"value: {f.python_type} = {value}")
         body = reader._finish("value", "p != end")
         if reader._left_is_used:
-            body = f"    left = {MOST_ELEMENTS}\n{body}"
+            body = f"    left = {MAX_ELEMENTS}\n{body}"
         return self._helper(f"_get_{struct.name}_{f.name}", f.python_type, body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from muster.protocol.wire import MOST_ELEMENTS
+from muster.protocol.wire import MAX_ELEMENTS
 from tools.codec.decoder import Decoder
 from tools.codec.encoder import Encoder
 from tools.codec.layout import layout
@@ -159,7 +159,7 @@ class Functions:
             body = Decoder(self._message, version, self._packers, self._reader).body()
             if body not in seen:
                 seen[body] = f"decode_{name}_v{version}"
-                counted = f", left: int = {MOST_ELEMENTS}" if self._message.kind == "request" else ""
+                counted = f", left: int = {MAX_ELEMENTS}" if self._message.kind == "request" else ""
                 signature = f"def {seen[body]}(b: bytes, p: int, end: int{counted}) -> {self._message.root.name}:"
                 self._texts.append(f"{signature}\n{body}")
             decoders[version] = seen[body]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster.protocol.wire import MOST_PARTS
+from muster.protocol.wire import MAX_PARTS
 from tools.codec.schema import CODES, SIZES, Field, Message, Struct
 from tools.codec.source import Packers, Source
 
@@ -178,7 +178,7 @@ class Encoder(Source):
         Millions of parts would take more memory than the answer. Joining them all at once would hold the event loop.
         """
         self._folds = True
-        self(f"if len(out) > {MOST_PARTS}:")
+        self(f"if len(out) > {MAX_PARTS}:")
         if self._message.has_records:
             self("    fold(whole, out)")
         else:

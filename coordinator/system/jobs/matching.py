@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from muster.coordinator.system.jobs.jobs import Job, OffloadedWork
 
-MOST_STEPS: Final = 2_000_000_000
+MAX_STEPS: Final = 2_000_000_000
 """The most steps (`Pattern.steps`) of all matches of a request: at worst 8 s, and usually a hundredth of that."""
 A_STEP: Final = 50_000
 """Steps of matches between two steps of a job: at worst 0.2 ms."""
@@ -42,13 +42,13 @@ class Budget:
 
     __slots__ = ("left",)
 
-    def __init__(self, steps: int = MOST_STEPS) -> None:
+    def __init__(self, steps: int = MAX_STEPS) -> None:
         self.left = steps
 
     def spend(self, steps: int) -> None:
         """Use steps for a match. Raises ValueError when too few are left."""
         if steps > self.left:
-            raise ValueError(f"the pattern takes more than {MOST_STEPS} steps for all names")
+            raise ValueError(f"the pattern takes more than {MAX_STEPS} steps for all names")
         self.left -= steps
 
 

@@ -12,8 +12,8 @@ from muster.coordinator.api import decoded_requests, registry
 from muster.coordinator.api.decoded_requests import (
     AT_ONCE,
     FACTOR,
-    MOST_BYTES,
-    MOST_OF_ONE,
+    MAX_BYTES,
+    MAX_OF_ONE,
     PAUSE_MS,
     ROW_BYTES,
     DecodedRequests,
@@ -123,11 +123,11 @@ def test_few_of_a_hundred_large_requests_are_decoded_at_the_same_time(
 def full(monkeypatch: pytest.MonkeyPatch, *keys: int) -> World:
     """One large request takes all of the memory."""
     world = World(monkeypatch, ApiKey.DELETE_RECORDS, *keys)
-    monkeypatch.setattr(decoded_requests, "FACTOR", MOST_BYTES)
-    monkeypatch.setattr(decoded_requests, "MOST_OF_ONE", MOST_BYTES)
+    monkeypatch.setattr(decoded_requests, "FACTOR", MAX_BYTES)
+    monkeypatch.setattr(decoded_requests, "MAX_OF_ONE", MAX_BYTES)
     world.connect().ask(ApiKey.DELETE_RECORDS, 2, deleting_records())
     world.work()
-    assert world.node.decoded_requests.bytes == MOST_BYTES
+    assert world.node.decoded_requests.bytes == MAX_BYTES
     return world
 
 
@@ -174,7 +174,7 @@ def test_a_request_of_a_closed_connection_counts_until_nothing_refers_to_it(monk
     world.work()
     gone.requests.closed()
     gone.channel.close()
-    assert world.node.decoded_requests.bytes == MOST_BYTES
+    assert world.node.decoded_requests.bytes == MAX_BYTES
     gc.disable()
     try:
         world.open.clear()
@@ -232,7 +232,7 @@ def test_the_largest_request_is_counted_as_at_most_the_whole_memory() -> None:
     first.give_back()
     first.give_back()
     assert requests.bytes == 0
-    assert DecodedRequests(ManualClock()).take(1 << 30, "/1").bytes == MOST_OF_ONE
+    assert DecodedRequests(ManualClock()).take(1 << 30, "/1").bytes == MAX_OF_ONE
     assert DecodedRequests(ManualClock()).take(10, "/1").bytes == 10 * FACTOR
 
 

@@ -22,7 +22,7 @@ from tests.coordinator.api.data_plane import data_node
 from tests.coordinator.api.harness import make_context
 
 ROWS = 6_000
-MOST_OF_A_STEP = 20_000
+MAX_OF_A_STEP = 20_000
 """Instructions: enough for 500 rows, and fewer than 4 for each row of the request."""
 
 
@@ -90,7 +90,7 @@ def test_no_step_does_more_work_for_more_refused_rows(
     node = data_node()
     job = handle.__wrapped__(node, make_context(0, 5), request)  # type: ignore[attr-defined]  # the job itself
     longest, answer = longest_step(job)
-    assert longest < MOST_OF_A_STEP
+    assert longest < MAX_OF_A_STEP
     rows = getattr(answer, answered)
     assert len(rows) == (ROWS if request_of in (create_acls, delete_acls) else ROWS // times)
     assert all(row.error_code for row in rows)

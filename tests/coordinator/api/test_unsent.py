@@ -21,7 +21,7 @@ from muster.coordinator.api.unsent import (
 from muster.coordinator.system.clock import ManualClock
 
 MB: Final = 1 << 20
-MOST: Final = 128 * MB
+LIMIT: Final = 128 * MB
 
 
 class Reader:
@@ -90,7 +90,7 @@ class TestFetch:
 class TestReaders:
     def test_a_connection_that_reads_nothing_is_closed_without_further_requests(self) -> None:
         clock = ManualClock(0)
-        unsent = Unsent(clock, MOST)
+        unsent = Unsent(clock, LIMIT)
         stalled, slow = hold(unsent, 60 * MB, 30 * MB)
         for _ in range(STALLED_MS // CHECK_EVERY_MS + 2):
             clock.advance(CHECK_EVERY_MS)
@@ -100,7 +100,7 @@ class TestReaders:
 
     def test_a_connection_that_reads_nothing_is_closed_sooner_if_an_answer_waits(self) -> None:
         clock = ManualClock(0)
-        unsent = Unsent(clock, MOST)
+        unsent = Unsent(clock, LIMIT)
         stalled, slow = hold(unsent, 70 * MB, 30 * MB)
         done: list[int] = []
         unsent.wait("a", lambda: not done.append(clock.mono_ms()))
@@ -112,7 +112,7 @@ class TestReaders:
 
     def test_many_connections_that_read_nothing_are_closed_quickly_one_after_the_other(self) -> None:
         clock = ManualClock(0)
-        unsent = Unsent(clock, MOST)
+        unsent = Unsent(clock, LIMIT)
         done: list[int] = []
         readers: list[Reader] = []
 
@@ -131,7 +131,7 @@ class TestReaders:
     def test_bytes_that_the_operating_system_has_sent_count_as_read(self) -> None:
         """It takes much before its buffer has space again: the connection sees nothing of that meanwhile."""
         clock = ManualClock(0)
-        unsent = Unsent(clock, MOST)
+        unsent = Unsent(clock, LIMIT)
         reader = Reader(100 * MB, 4 * MB)
         unsent.hold(reader)
         for _ in range(60):
@@ -150,7 +150,7 @@ class TestReaders:
 
     def test_a_connection_that_reads_single_bytes_is_closed(self) -> None:
         clock = ManualClock(0)
-        unsent = Unsent(clock, MOST)
+        unsent = Unsent(clock, LIMIT)
         (reader,) = hold(unsent, 100 * MB)
         for _ in range(2 * STALLED_MS // 1_000):
             clock.advance(1_000)
@@ -159,7 +159,7 @@ class TestReaders:
 
     def test_the_slowest_connection_is_closed_when_others_have_waited_long(self) -> None:
         clock = ManualClock(0)
-        unsent = Unsent(clock, MOST)
+        unsent = Unsent(clock, LIMIT)
         readers = hold(unsent, *[31 * MB] * 4)
         done: list[str] = []
         unsent.wait("a", lambda: not done.append("a"))
@@ -174,7 +174,7 @@ class TestReaders:
 
     def test_slow_connections_are_closed_also_for_waiting_fetches(self) -> None:
         clock = ManualClock(0)
-        unsent = Unsent(clock, MOST)
+        unsent = Unsent(clock, LIMIT)
         readers = hold(unsent, *[63 * MB] * 2)
         for _ in range(2 * WAITED_MS // 1_000):
             for reader in readers:
@@ -218,14 +218,14 @@ class Answer:
 @pytest.mark.parametrize("number", [5, 40])
 def test_unread_answers_are_bounded_and_other_clients_still_get_answers(number: int) -> None:
     clock = ManualClock(0)
-    unsent = Unsent(clock, MOST)
+    unsent = Unsent(clock, LIMIT)
     evil = [Answer(unsent, 32 * MB) for _ in range(number)]
     honest = Answer(unsent, 20 * MB, "b")
     waited_ms = 0
     while not honest.is_made:
         for one in (*evil, honest):
             one.step()
-        assert unsent.bytes <= MOST + 32 * MB + number * MB
+        assert unsent.bytes <= LIMIT + 32 * MB + number * MB
         clock.advance(PAUSE_MS)
         waited_ms += PAUSE_MS
         for one in evil:
@@ -236,7 +236,7 @@ def test_unread_answers_are_bounded_and_other_clients_still_get_answers(number: 
 
 def test_many_answers_that_are_read_are_all_made_in_turn() -> None:
     clock = ManualClock(0)
-    unsent = Unsent(clock, MOST)
+    unsent = Unsent(clock, LIMIT)
     answers = [Answer(unsent, 32 * MB, f"host {n % 5}") for n in range(60)]
     for _ in range(60 * 40):
         for one in answers:
@@ -244,7 +244,7 @@ def test_many_answers_that_are_read_are_all_made_in_turn() -> None:
             if one.reader is not None:
                 unsent.release(one.reader)
         clock.advance(PAUSE_MS)
-        assert unsent.bytes <= MOST + (32 + 60) * MB, "each takes a row before it is asked to wait"
+        assert unsent.bytes <= LIMIT + (32 + 60) * MB, "each takes a row before it is asked to wait"
     assert all(one.is_made for one in answers)
     assert unsent.bytes == 0
 

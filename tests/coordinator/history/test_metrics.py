@@ -43,7 +43,7 @@ def test_metrics_have_the_text_format_of_prometheus() -> None:
     assert prometheus_text([]) == ""
 
 
-class Told:
+class MetricsRequests:
     fails = False
 
     async def __call__(self) -> list[Metric]:
@@ -53,8 +53,8 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def told() -> MetricsRequests:
+    return MetricsRequests()
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def server(told: Told, clock: ManualClock) -> AsyncIterator[MetricsServer]:
+async def server(told: MetricsRequests, clock: ManualClock) -> AsyncIterator[MetricsServer]:
     made = MetricsServer(clock, "127.0.0.1", 0, told)
     await made.start()
     yield made
@@ -84,7 +84,7 @@ async def exchange(server: MetricsServer, *requests: bytes) -> list[tuple[bytes,
     return found
 
 
-async def test_the_metrics_server_answers_get_metrics_only(server: MetricsServer, told: Told) -> None:
+async def test_the_metrics_server_answers_get_metrics_only(server: MetricsServer, told: MetricsRequests) -> None:
     whole = b"# HELP muster_up Up.\n# TYPE muster_up gauge\nmuster_up 1\n"
     assert await exchange(server, b"GET /metrics", b"GET /metrics?x=1", b"HEAD /metrics", b"GET /metrics") == [
         (b"200", whole), (b"200", whole), (b"200", b""), (b"200", whole)

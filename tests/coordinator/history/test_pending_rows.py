@@ -25,7 +25,7 @@ from tests.coordinator.history.test_schema import assignment, completed, member
 
 CREATED = Event(events.GROUP_CREATED, "g", {})
 MEMBERS = 1_000
-MOST_OF_A_PIECE = 3 * BYTES_A_PIECE
+MAX_OF_A_PIECE = 3 * BYTES_A_PIECE
 """The names of those that were members before are one piece, for one."""
 
 
@@ -58,7 +58,7 @@ def joined(*protocols: tuple[str, bytes]) -> Event:
     return Event(events.MEMBER_JOINED, "g", facts)
 
 
-class Bench:
+class PendingRowsHarness:
     def __init__(self) -> None:
         self.lost: list[tuple[str, str]] = []
         self.writing = PendingRows(lambda event, why: self.lost.append((event.kind, why)))
@@ -70,7 +70,7 @@ class Bench:
 def test_a_large_event_is_made_in_small_pieces() -> None:
     event = large()
     made = list(schema.pieces(event, 1_000))
-    assert max(len(piece or "") for piece in made) < MOST_OF_A_PIECE
+    assert max(len(piece or "") for piece in made) < MAX_OF_A_PIECE
     value = json.loads("".join(filter(None, made)))
     assert [one["member"] for one in value["members"]] == [f"m{number}" for number in range(MEMBERS)]
     assert value["members"][7]["assignment"][2] == {"topic": "topic-2", "partitions": [7]}
@@ -82,66 +82,66 @@ def test_a_large_event_is_made_in_small_pieces() -> None:
 @pytest.mark.parametrize("make", [failed, synced])
 def test_other_large_events_are_made_in_small_pieces(make: Callable[[int], Event]) -> None:
     made = list(schema.pieces(make(MEMBERS), 1_000))
-    assert max(len(piece or "") for piece in made) < MOST_OF_A_PIECE
+    assert max(len(piece or "") for piece in made) < MAX_OF_A_PIECE
     value = json.loads("".join(filter(None, made)))
     assert len(value["members" if make is failed else "synced"]) == MEMBERS
 
 
 def test_a_large_event_takes_several_iterations_and_later_events_wait() -> None:
-    bench = Bench()
-    bench.writing.add(CREATED, 1_000)
-    assert bench.kinds() == ["group_created"]
-    bench.writing.add(large(), 1_000)
-    bench.writing.add(CREATED, 1_000)
-    bench.writing.add(joined(("range", b"")), 1_000)
-    assert bench.kinds() == ["group_created"]
+    harness = PendingRowsHarness()
+    harness.writing.add(CREATED, 1_000)
+    assert harness.kinds() == ["group_created"]
+    harness.writing.add(large(), 1_000)
+    harness.writing.add(CREATED, 1_000)
+    harness.writing.add(joined(("range", b"")), 1_000)
+    assert harness.kinds() == ["group_created"]
     turns = 0
-    while bench.writing.is_behind:
-        bench.writing.go_on()
+    while harness.writing.is_behind:
+        harness.writing.go_on()
         turns += 1
-    assert bench.kinds() == ["group_created", "rebalance_completed", "group_created", "member_joined"]
-    assert bench.writing.rows[1] == (b"g", schema.to_json(large(), 1_000))
+    assert harness.kinds() == ["group_created", "rebalance_completed", "group_created", "member_joined"]
+    assert harness.writing.rows[1] == (b"g", schema.to_json(large(), 1_000))
     assert turns >= len(list(schema.pieces(large(), 1_000))) // PIECES_AT_ONCE
-    assert bench.lost == []
+    assert harness.lost == []
 
 
 def test_many_waiting_events_are_written_over_several_iterations() -> None:
-    bench = Bench()
-    bench.writing.add(large(), 1_000)
+    harness = PendingRowsHarness()
+    harness.writing.add(large(), 1_000)
     for _ in range(100):
-        bench.writing.add(synced(1), 1_000)
-    while not bench.writing.rows:
-        bench.writing.go_on()
-    assert len(bench.writing.rows) <= PIECES_AT_ONCE
-    bench.writing.finish()
-    assert len(bench.writing.rows) == 101
-    assert not bench.writing.is_behind
+        harness.writing.add(synced(1), 1_000)
+    while not harness.writing.rows:
+        harness.writing.go_on()
+    assert len(harness.writing.rows) <= PIECES_AT_ONCE
+    harness.writing.finish()
+    assert len(harness.writing.rows) == 101
+    assert not harness.writing.is_behind
 
 
 def test_a_steady_flow_of_short_events_is_not_delayed_without_bound() -> None:
-    bench = Bench()
-    bench.writing.add(large(), 1_000)
+    harness = PendingRowsHarness()
+    harness.writing.add(large(), 1_000)
     turns = 0
-    while bench.writing.is_behind:
+    while harness.writing.is_behind:
         for _ in range(200):
-            bench.writing.add(joined(("range", b"")), 1_000)
-        bench.writing.go_on()
+            harness.writing.add(joined(("range", b"")), 1_000)
+        harness.writing.go_on()
         turns += 1
         assert turns < len(list(schema.pieces(large(), 1_000)))
-    assert len(bench.writing.rows) == 1 + 200 * turns
+    assert len(harness.writing.rows) == 1 + 200 * turns
 
 
 def test_events_of_a_group_that_rebalances_very_often_are_bounded_in_memory() -> None:
-    bench = Bench()
+    harness = PendingRowsHarness()
     event = failed(MAX_ROWS_WAITING // 4)
     for _ in range(6):
-        bench.writing.add(event, 1_000)
+        harness.writing.add(event, 1_000)
     why = f"events of {MAX_ROWS_WAITING} members are before it, and not written yet"
-    assert bench.lost == [("rebalance_failed", why)] * 2
-    bench.writing.finish()
-    assert bench.kinds() == ["rebalance_failed"] * 4
-    bench.writing.add(large(10), 1_000)
-    assert len(bench.lost) == 2
+    assert harness.lost == [("rebalance_failed", why)] * 2
+    harness.writing.finish()
+    assert harness.kinds() == ["rebalance_failed"] * 4
+    harness.writing.add(large(10), 1_000)
+    assert len(harness.lost) == 2
 
 
 def test_large_metadata_is_reported_only_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,17 +152,17 @@ def test_large_metadata_is_reported_only_by_its_size(monkeypatch: pytest.MonkeyP
         return b2a_base64(data, newline=newline)
 
     monkeypatch.setattr(schema, "b2a_base64", encode)
-    bench = Bench()
-    bench.writing.add(joined(("a", b"abc"), ("b", bytes(MAX_METADATA)), ("c", bytes(MAX_METADATA - 3))), 1_000)
-    bench.writing.add(joined(*((f"p{number}", bytes(10_000)) for number in range(17)), ("n" * 30_000, b"")), 1_000)
-    first, second = (json.loads(value)["member"]["protocols"] for _, value in bench.writing.rows)
+    harness = PendingRowsHarness()
+    harness.writing.add(joined(("a", b"abc"), ("b", bytes(MAX_METADATA)), ("c", bytes(MAX_METADATA - 3))), 1_000)
+    harness.writing.add(joined(*((f"p{number}", bytes(10_000)) for number in range(17)), ("n" * 30_000, b"")), 1_000)
+    first, second = (json.loads(value)["member"]["protocols"] for _, value in harness.writing.rows)
     assert first[0] == {"name": "a", "metadata": "YWJj"}
     assert first[1] == {"name": "b", "metadata": None, "metadata_bytes": MAX_METADATA}
     assert b64decode(first[2]["metadata"]) == bytes(MAX_METADATA - 3)
     assert [one["metadata"] is None for one in second] == [False] * 6 + [True] * 11 + [False]
     assert second[17]["name"] == "n" * 248 + "…"
     assert sum(encoded) <= 2 * MAX_METADATA
-    assert bench.lost == []
+    assert harness.lost == []
 
 
 def test_the_metadata_of_all_members_in_an_event_is_bounded() -> None:
@@ -180,19 +180,19 @@ def test_the_metadata_of_all_members_in_an_event_is_bounded() -> None:
 
 def test_many_events_with_much_metadata_are_made_over_several_iterations() -> None:
     """A LeaveGroup of 200 bytes makes 300 members leave, and the event of each has its metadata."""
-    bench = Bench()
+    harness = PendingRowsHarness()
     for _ in range(300):
-        bench.writing.add(joined(("range", bytes(60_000))), 1_000)
-    turns = [sum(len(value) for _, value in bench.writing.rows)]
-    while bench.writing.is_behind:
-        bench.writing.rows.clear()
-        bench.writing.go_on()
-        turns.append(sum(len(value) for _, value in bench.writing.rows))
+        harness.writing.add(joined(("range", bytes(60_000))), 1_000)
+    turns = [sum(len(value) for _, value in harness.writing.rows)]
+    while harness.writing.is_behind:
+        harness.writing.rows.clear()
+        harness.writing.go_on()
+        turns.append(sum(len(value) for _, value in harness.writing.rows))
     assert max(turns) <= PIECES_AT_ONCE * BYTES_AS_A_PIECE + 2 * MAX_METADATA
     assert sum(turns) > 300 * 80_000
-    bench.writing.go_on()
-    bench.writing.add(CREATED, 1_000)
-    assert not bench.writing.is_behind
+    harness.writing.go_on()
+    harness.writing.add(CREATED, 1_000)
+    assert not harness.writing.is_behind
 
 
 def test_the_event_of_a_target_with_many_topics_is_made_in_steps() -> None:
@@ -219,7 +219,7 @@ def test_the_event_of_many_subscribed_topics_is_made_in_pieces() -> None:
     topics = {f"topic-{number:05}": 1 for number in range(20_000)}
     event = completed(members=(), before={})
     made = list(schema.pieces(event._replace(facts=event.facts | {"topics": topics}), 1_000))
-    assert max(len(piece or "") for piece in made) < MOST_OF_A_PIECE
+    assert max(len(piece or "") for piece in made) < MAX_OF_A_PIECE
     assert json.loads("".join(filter(None, made)))["topics"] == topics
 
 
@@ -228,21 +228,21 @@ def test_an_event_too_large_by_its_member_count_is_not_encoded(monkeypatch: pyte
         raise AssertionError("a member was told of")
 
     monkeypatch.setattr(schema, "_member", tell)
-    bench = Bench()
-    bench.writing.add(failed(MAX_BYTES // 200 + 1), 1_000)
-    assert [kind for kind, _ in bench.lost] == ["rebalance_failed"]
-    assert not bench.writing.is_behind
+    harness = PendingRowsHarness()
+    harness.writing.add(failed(MAX_BYTES // 200 + 1), 1_000)
+    assert [kind for kind, _ in harness.lost] == ["rebalance_failed"]
+    assert not harness.writing.is_behind
 
 
 def test_an_event_that_becomes_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "MAX_BYTES", 100_000)
-    bench = Bench()
-    bench.writing.add(large(300), 1_000)
-    bench.writing.add(synced(20_000), 1_000)
-    bench.writing.add(CREATED, 1_000)
-    bench.writing.finish()
-    assert [kind for kind, _ in bench.lost] == ["rebalance_completed", "members_synced"]
-    assert bench.kinds() == ["group_created"]
+    harness = PendingRowsHarness()
+    harness.writing.add(large(300), 1_000)
+    harness.writing.add(synced(20_000), 1_000)
+    harness.writing.add(CREATED, 1_000)
+    harness.writing.finish()
+    assert [kind for kind, _ in harness.lost] == ["rebalance_completed", "members_synced"]
+    assert harness.kinds() == ["group_created"]
 
 
 def test_long_metadata_is_not_cached() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.history.counts import MAX_TRANSACTION_COUNTS, TransactionCounts
-from tests.coordinator.history.test_journal import Bench
+from tests.coordinator.history.test_journal import JournalHarness
 
 
 def end(kind: str = events.TRANSACTION_COMMITTED, *, group: str = "g", epoch: int = 0, producer_id: int = 7) -> Event:
@@ -31,23 +31,23 @@ def test_ended_transactions_are_one_event_for_each_group_producer_and_outcome() 
 
 
 def test_counts_of_ended_transactions_are_written_after_a_second() -> None:
-    bench = Bench()
-    bench.tell(end(), end(epoch=1))
-    bench.advance(999)
-    bench.tell(end(group="h"))
-    assert bench.told() == []
-    bench.advance(1)
-    assert bench.told() == [(b"g", "transactions_committed"), (b"h", "transactions_committed")]
-    assert bench.log.rows[0][1]["transactions"] == 2
-    assert [row[1]["time"] - bench.clock.now().wall_ms for row in bench.log.rows] == [-1_000, -1]
-    bench.tell(end())
-    bench.journal.close()
-    bench.advance(1_000)
-    assert len(bench.told()) == 3
+    harness = JournalHarness()
+    harness.report(end(), end(epoch=1))
+    harness.advance(999)
+    harness.report(end(group="h"))
+    assert harness.written() == []
+    harness.advance(1)
+    assert harness.written() == [(b"g", "transactions_committed"), (b"h", "transactions_committed")]
+    assert harness.log.rows[0][1]["transactions"] == 2
+    assert [row[1]["time"] - harness.clock.now().wall_ms for row in harness.log.rows] == [-1_000, -1]
+    harness.report(end())
+    harness.journal.close()
+    harness.advance(1_000)
+    assert len(harness.written()) == 3
 
 
 def test_counts_of_very_many_groups_are_written_at_once() -> None:
-    bench = Bench()
-    bench.log.most_bytes = 1_000_000
-    bench.tell(*(end(group=str(number)) for number in range(MAX_TRANSACTION_COUNTS)))
-    assert len(bench.told()) == MAX_TRANSACTION_COUNTS
+    harness = JournalHarness()
+    harness.log.most_bytes = 1_000_000
+    harness.report(*(end(group=str(number)) for number in range(MAX_TRANSACTION_COUNTS)))
+    assert len(harness.written()) == MAX_TRANSACTION_COUNTS

@@ -85,7 +85,7 @@ class Dispatcher:
         self.ended += 1
 
 
-class Bench:
+class GateHarness:
     def __init__(self, *, is_observed: bool = False) -> None:
         self.made: list[Dispatcher] = []
         self.observed: list[int] | None = [] if is_observed else None
@@ -122,8 +122,8 @@ class Bench:
 
 
 @pytest.fixture
-async def bench() -> Bench:
-    return Bench()
+async def harness() -> GateHarness:
+    return GateHarness()
 
 
 VERSIONS, CHOICE = request(ApiKey.API_VERSIONS), request(ApiKey.SASL_HANDSHAKE)
@@ -134,68 +134,68 @@ def token(content: bytes) -> bytes:
     return request(ApiKey.SASL_AUTHENTICATE, content)
 
 
-async def test_after_authentication_requests_pass_without_the_gate(bench: Bench) -> None:
+async def test_after_authentication_requests_pass_without_the_gate(harness: GateHarness) -> None:
     steps = [VERSIONS, CHOICE, token(b"first"), token(b"secret")]
     for step in steps:
-        assert bench.dispatcher.context.principal == ANONYMOUS
-        bench.receive(step)
-    assert bench.sent == b"".join(steps)
-    assert bench.dispatcher.context.principal == ALICE, "a context that was made before knows too"
-    assert bench.connection._requests is bench.dispatcher
-    assert bench.dispatcher.sink is bench.connection
+        assert harness.dispatcher.context.principal == ANONYMOUS
+        harness.receive(step)
+    assert harness.sent == b"".join(steps)
+    assert harness.dispatcher.context.principal == ALICE, "a context that was made before knows too"
+    assert harness.connection._requests is harness.dispatcher
+    assert harness.dispatcher.sink is harness.connection
     large = request(ApiKey.PRODUCE, b"x" * MAX_AUTHENTICATION_BYTES)
-    bench.receive(HEARTBEAT)
-    bench.receive(large)
-    assert bench.sent == b"".join([*steps, HEARTBEAT, large])
+    harness.receive(HEARTBEAT)
+    harness.receive(large)
+    assert harness.sent == b"".join([*steps, HEARTBEAT, large])
 
 
 async def test_the_observer_gets_requests_during_and_after_authentication() -> None:
-    bench = Bench(is_observed=True)
+    harness = GateHarness(is_observed=True)
     late = request(ApiKey.HEARTBEAT, b"sink")
-    bench.receive(VERSIONS, CHOICE, token(b"late secret"), HEARTBEAT, late)
-    assert bench.dispatcher.judge is not None
-    bench.dispatcher.judge()
+    harness.receive(VERSIONS, CHOICE, token(b"late secret"), HEARTBEAT, late)
+    assert harness.dispatcher.judge is not None
+    harness.dispatcher.judge()
     await turn()
-    assert bench.sent == VERSIONS + CHOICE + token(b"late secret") + HEARTBEAT + late
-    assert bench.observed == [
+    assert harness.sent == VERSIONS + CHOICE + token(b"late secret") + HEARTBEAT + late
+    assert harness.observed == [
         ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.HEARTBEAT, ApiKey.HEARTBEAT
     ]  # fmt: skip
-    assert isinstance(bench.connection._requests, ObservedRequests)
+    assert isinstance(harness.connection._requests, ObservedRequests)
 
 
-async def test_requests_sent_with_the_last_token_are_handled_after_it(bench: Bench) -> None:
+async def test_requests_sent_with_the_last_token_are_handled_after_it(harness: GateHarness) -> None:
     steps = [VERSIONS, CHOICE, token(b"secret"), HEARTBEAT, HEARTBEAT]
-    bench.receive(*steps)
-    assert bench.sent == b"".join(steps)
-    assert bench.connection.core.waits_for == 0
+    harness.receive(*steps)
+    assert harness.sent == b"".join(steps)
+    assert harness.connection.core.waits_for == 0
 
 
-async def test_a_token_may_be_checked_asynchronously(bench: Bench) -> None:
-    bench.receive(CHOICE, token(b"late secret"), HEARTBEAT)
-    assert bench.dispatcher.seen == [ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]
-    assert bench.connection.core.is_answering
-    assert bench.dispatcher.judge is not None
-    bench.dispatcher.judge()
+async def test_a_token_may_be_checked_asynchronously(harness: GateHarness) -> None:
+    harness.receive(CHOICE, token(b"late secret"), HEARTBEAT)
+    assert harness.dispatcher.seen == [ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]
+    assert harness.connection.core.is_answering
+    assert harness.dispatcher.judge is not None
+    harness.dispatcher.judge()
     await turn()
-    assert bench.sent == CHOICE + token(b"late secret") + HEARTBEAT
-    assert bench.connection._requests is bench.dispatcher
+    assert harness.sent == CHOICE + token(b"late secret") + HEARTBEAT
+    assert harness.connection._requests is harness.dispatcher
 
 
-async def test_a_client_that_left_during_the_check_gets_no_answer(bench: Bench) -> None:
-    bench.receive(CHOICE, token(b"late secret"))
-    bench.connection.eof_received()
-    assert bench.dispatcher.judge is not None
-    bench.dispatcher.judge()
-    assert bench.sent == CHOICE
-    bench.connection.connection_lost(None)
-    assert bench.dispatcher.ended == 1
+async def test_a_client_that_left_during_the_check_gets_no_answer(harness: GateHarness) -> None:
+    harness.receive(CHOICE, token(b"late secret"))
+    harness.connection.eof_received()
+    assert harness.dispatcher.judge is not None
+    harness.dispatcher.judge()
+    assert harness.sent == CHOICE
+    harness.connection.connection_lost(None)
+    assert harness.dispatcher.ended == 1
 
 
-async def test_a_rejected_client_gets_an_answer_and_its_connection_closes(bench: Bench) -> None:
-    bench.receive(CHOICE, token(b"first"), token(b"wrong"), HEARTBEAT)
-    assert bench.sent == CHOICE + token(b"first") + token(b"wrong")
-    assert bench.transport.closed == "closed"
-    assert ApiKey.HEARTBEAT not in bench.dispatcher.seen
+async def test_a_rejected_client_gets_an_answer_and_its_connection_closes(harness: GateHarness) -> None:
+    harness.receive(CHOICE, token(b"first"), token(b"wrong"), HEARTBEAT)
+    assert harness.sent == CHOICE + token(b"first") + token(b"wrong")
+    assert harness.transport.closed == "closed"
+    assert ApiKey.HEARTBEAT not in harness.dispatcher.seen
 
 
 @pytest.mark.parametrize(
@@ -212,69 +212,69 @@ async def test_a_rejected_client_gets_an_answer_and_its_connection_closes(bench:
     ],
 )
 async def test_other_requests_before_authentication_close_the_connection(
-    bench: Bench, requests: tuple[bytes, ...]
+    harness: GateHarness, requests: tuple[bytes, ...]
 ) -> None:
     with capture_logs() as logs:
-        bench.receive(*requests)
+        harness.receive(*requests)
     assert [line["why"] for line in logs] == ["this request cannot come before the authentication"]
-    assert bench.sent == b"".join(requests[:-1])
-    assert len(bench.dispatcher.seen) == len(requests) - 1
-    assert bench.transport.closed == "closed"
-    assert bench.channel.authentication.state is not COMPLETE
+    assert harness.sent == b"".join(requests[:-1])
+    assert len(harness.dispatcher.seen) == len(requests) - 1
+    assert harness.transport.closed == "closed"
+    assert harness.channel.authentication.state is not COMPLETE
 
 
-async def test_large_requests_before_authentication_close_the_connection(bench: Bench) -> None:
+async def test_large_requests_before_authentication_close_the_connection(harness: GateHarness) -> None:
     size = MAX_AUTHENTICATION_BYTES
     with capture_logs() as logs:
-        bench.connection.data_received((size + 1).to_bytes(4, "big") + b"\0\x12")
+        harness.connection.data_received((size + 1).to_bytes(4, "big") + b"\0\x12")
     assert [line["why"] for line in logs] == [f"frame size {size + 1} is larger than {size}"]
-    assert bench.dispatcher.seen == []
+    assert harness.dispatcher.seen == []
 
 
-async def test_the_gate_sends_late_answers_and_closes_on_faults(bench: Bench) -> None:
-    bench.receive(request(ApiKey.API_VERSIONS, b"sink"), request(ApiKey.API_VERSIONS, b"read"))
-    assert bench.sent == request(ApiKey.API_VERSIONS, b"sink") + request(ApiKey.API_VERSIONS, b"read")
+async def test_the_gate_sends_late_answers_and_closes_on_faults(harness: GateHarness) -> None:
+    harness.receive(request(ApiKey.API_VERSIONS, b"sink"), request(ApiKey.API_VERSIONS, b"read"))
+    assert harness.sent == request(ApiKey.API_VERSIONS, b"sink") + request(ApiKey.API_VERSIONS, b"read")
     with capture_logs() as logs:
-        bench.receive(request(ApiKey.API_VERSIONS, b"bad"))
+        harness.receive(request(ApiKey.API_VERSIONS, b"bad"))
     assert [line["why"] for line in logs] == ["its answer could not be encoded"]
-    assert bench.transport.closed == "closed"
+    assert harness.transport.closed == "closed"
 
 
 async def test_an_authentication_is_limited_in_requests_and_time() -> None:
-    bench = Bench()
+    harness = GateHarness()
     for _ in range(MAX_REQUESTS):
-        bench.receive(VERSIONS)
-    assert not bench.transport.closed
+        harness.receive(VERSIONS)
+    assert not harness.transport.closed
     with capture_logs() as logs:
-        bench.receive(VERSIONS)
-    assert bench.transport.closed
+        harness.receive(VERSIONS)
+    assert harness.transport.closed
     assert [line["event"] for line in logs] == ["closed a connection"]
-    slow, quick = Bench(), Bench()
+    slow, quick = GateHarness(), GateHarness()
     quick.receive(CHOICE, token(b"secret"))
-    for bench in slow, quick:
-        bench.clock.advance(MAX_AUTHENTICATION_MS)
+    for harness in slow, quick:
+        harness.clock.advance(MAX_AUTHENTICATION_MS)
     assert slow.transport.closed
     assert not quick.transport.closed
 
 
 async def test_an_expired_session_must_be_renewed() -> None:
-    bench = Bench()
-    authentication = bench.channel.authentication
+    harness = GateHarness()
+    authentication = harness.channel.authentication
     authentication.lifetime_ms = 1_000
-    bench.receive(CHOICE, token(b"secret"))
-    bench.clock.advance(999)
-    bench.receive(HEARTBEAT, CHOICE, token(b"secret"))
-    bench.clock.advance(999)
-    bench.receive(HEARTBEAT)
-    assert bench.connection._requests is bench.dispatcher, "while there is time nothing stands between"
-    bench.clock.advance(1)
-    bench.receive(CHOICE, token(b"secret"), HEARTBEAT)
-    assert not bench.transport.closed, "late, but before anything else"
-    bench.clock.advance(1_000)
+    harness.receive(CHOICE, token(b"secret"))
+    harness.clock.advance(999)
+    harness.receive(HEARTBEAT, CHOICE, token(b"secret"))
+    harness.clock.advance(999)
+    harness.receive(HEARTBEAT)
+    assert harness.connection._requests is harness.dispatcher, "while there is time nothing stands between"
+    harness.clock.advance(1)
+    harness.receive(CHOICE, token(b"secret"), HEARTBEAT)
+    assert not harness.transport.closed, "late, but before anything else"
+    harness.clock.advance(1_000)
     with capture_logs() as logs:
-        bench.receive(HEARTBEAT)
-    assert bench.transport.closed
+        harness.receive(HEARTBEAT)
+    assert harness.transport.closed
     assert "its session is over" in logs[0]["why"]
-    bench.connection.connection_lost(None)
-    bench.clock.advance(10_000)
+    harness.connection.connection_lost(None)
+    harness.clock.advance(10_000)
     assert authentication.on_proven is None

@@ -123,7 +123,7 @@ def frame(content: bytes) -> bytes:
     return len(content).to_bytes(4, "big") + content
 
 
-class Bench:
+class ConnectionHarness:
     """A connection and both of its sides."""
 
     def __init__(self, max_bytes: int = 1_000_000, **changes: Any) -> None:
@@ -167,8 +167,8 @@ def reads(transport: Transport) -> bool:
 
 
 @pytest.fixture
-async def bench() -> Bench:
-    return Bench()
+async def harness() -> ConnectionHarness:
+    return ConnectionHarness()
 
 
 async def turn() -> None:
@@ -179,173 +179,173 @@ async def turn() -> None:
 
 
 class TestFrames:
-    async def test_one_request_has_one_answer_in_one_write(self, bench: Bench) -> None:
-        bench.receive(b"hello")
-        assert bench.transport.writes == [frame(b"hello")]
+    async def test_one_request_has_one_answer_in_one_write(self, harness: ConnectionHarness) -> None:
+        harness.receive(b"hello")
+        assert harness.transport.writes == [frame(b"hello")]
 
-    async def test_requests_that_come_together_are_answered_in_one_write(self, bench: Bench) -> None:
-        bench.receive(b"a", b"b", b"c")
-        assert bench.transport.writes == [frame(b"a") + frame(b"b") + frame(b"c")]
+    async def test_requests_that_come_together_are_answered_in_one_write(self, harness: ConnectionHarness) -> None:
+        harness.receive(b"a", b"b", b"c")
+        assert harness.transport.writes == [frame(b"a") + frame(b"b") + frame(b"c")]
 
-    async def test_a_returned_answer_is_written(self, bench: Bench) -> None:
-        bench.receive(b"now")
-        bench.receive(b"now parts")
-        assert bench.transport.writes == [frame(b"now"), frame(b"now parts")]
-        bench.receive(b"a", b"now parts", b"b", b"now", b"park")
-        assert bench.transport.writes[2:] == [b"".join(map(frame, (b"a", b"now parts", b"b", b"now")))]
-        bench.receive(b"now")
-        assert len(bench.transport.writes) == 3
-        bench.echo.release()
+    async def test_a_returned_answer_is_written(self, harness: ConnectionHarness) -> None:
+        harness.receive(b"now")
+        harness.receive(b"now parts")
+        assert harness.transport.writes == [frame(b"now"), frame(b"now parts")]
+        harness.receive(b"a", b"now parts", b"b", b"now", b"park")
+        assert harness.transport.writes[2:] == [b"".join(map(frame, (b"a", b"now parts", b"b", b"now")))]
+        harness.receive(b"now")
+        assert len(harness.transport.writes) == 3
+        harness.echo.release()
         await turn()
-        assert bench.transport.writes[3:] == [frame(b"park"), frame(b"now")]
+        assert harness.transport.writes[3:] == [frame(b"park"), frame(b"now")]
 
-    async def test_an_empty_frame_is_an_empty_request(self, bench: Bench) -> None:
-        bench.receive(b"")
-        assert bench.echo.seen == [b""]
+    async def test_an_empty_frame_is_an_empty_request(self, harness: ConnectionHarness) -> None:
+        harness.receive(b"")
+        assert harness.echo.seen == [b""]
 
-    async def test_half_a_frame_waits_for_the_rest(self, bench: Bench) -> None:
+    async def test_half_a_frame_waits_for_the_rest(self, harness: ConnectionHarness) -> None:
         whole = frame(b"hello")
         for i in range(len(whole) - 1):
-            bench.connection.data_received(whole[i : i + 1])
-            assert bench.echo.seen == []
-        bench.connection.data_received(whole[-1:])
-        assert bench.sent == whole
+            harness.connection.data_received(whole[i : i + 1])
+            assert harness.echo.seen == []
+        harness.connection.data_received(whole[-1:])
+        assert harness.sent == whole
 
     @given(contents=st.lists(st.binary(max_size=40), max_size=12), cuts=st.lists(st.integers(1, 60), max_size=40))
     def test_requests_are_the_same_for_any_cut_of_the_stream(self, contents: list[bytes], cuts: list[int]) -> None:
         contents = [b"_" + content for content in contents]
 
         async def check() -> None:
-            bench, stream = Bench(), b"".join(map(frame, contents))
+            harness, stream = ConnectionHarness(), b"".join(map(frame, contents))
             for cut in [*cuts, len(stream)]:
                 if stream:
-                    bench.connection.data_received(stream[:cut])
+                    harness.connection.data_received(stream[:cut])
                     stream = stream[cut:]
-            assert bench.echo.seen == contents
-            assert bench.sent == b"".join(map(frame, contents))
+            assert harness.echo.seen == contents
+            assert harness.sent == b"".join(map(frame, contents))
 
         asyncio.run(check())
 
-    async def test_large_parts_are_not_joined_by_the_connection(self, bench: Bench) -> None:
+    async def test_large_parts_are_not_joined_by_the_connection(self, harness: ConnectionHarness) -> None:
         given: list[Any] = []
-        bench.transport.writelines = lambda parts: given.extend(parts)  # type: ignore[method-assign]
-        bench.receive(b"parts and parts")
+        harness.transport.writelines = lambda parts: given.extend(parts)  # type: ignore[method-assign]
+        harness.receive(b"parts and parts")
         assert isinstance(given[1], memoryview)
 
     async def test_a_large_answer_is_written_piece_by_piece(
-        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+        self, harness: ConnectionHarness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(connection_module, "WRITTEN_AT_ONCE", 10)
         for contents in [b"now parts and parts"], [b"parts and parts", b"a", b"now parts"], [b"now parts", b"park"]:
-            bench.transport.writes.clear()
-            bench.receive(*contents)
+            harness.transport.writes.clear()
+            harness.receive(*contents)
             if b"park" in contents:
-                while bench.echo.parked is None:
+                while harness.echo.parked is None:
                     await turn()
-                bench.echo.release()
+                harness.echo.release()
             for _ in range(10):
                 await turn()
-            assert bench.sent == b"".join(map(frame, contents))
-            assert all(len(one) <= 10 for one in bench.transport.writes)
-            assert bench.connection.core.waits_for == 0
+            assert harness.sent == b"".join(map(frame, contents))
+            assert all(len(one) <= 10 for one in harness.transport.writes)
+            assert harness.connection.core.waits_for == 0
 
     @pytest.mark.parametrize("slow", [False, True])
     async def test_the_next_request_is_handled_when_the_last_piece_of_a_late_answer_is_written(
-        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, slow: bool
+        self, harness: ConnectionHarness, monkeypatch: pytest.MonkeyPatch, slow: bool
     ) -> None:
         monkeypatch.setattr(connection_module, "WRITTEN_AT_ONCE", 10)
         contents = [b"park and more", b"a", b"park and park", b"b"]
         if slow:
-            bench.transport.slow, bench.transport.high = bench.connection, 4
-        bench.receive(*contents)
+            harness.transport.slow, harness.transport.high = harness.connection, 4
+        harness.receive(*contents)
         for _ in range(40):
-            if bench.echo.parked is not None:
-                bench.echo.release()
+            if harness.echo.parked is not None:
+                harness.echo.release()
             await turn()
-            if bench.connection.core.waits_for & PEER:
-                bench.transport.unsent = 0
-                bench.connection.resume_writing()
-        assert bench.sent == b"".join(map(frame, contents))
-        assert bench.connection.core.waits_for == 0
+            if harness.connection.core.waits_for & PEER:
+                harness.transport.unsent = 0
+                harness.connection.resume_writing()
+        assert harness.sent == b"".join(map(frame, contents))
+        assert harness.connection.core.waits_for == 0
 
     async def test_the_next_piece_of_an_answer_waits_until_the_peer_has_read(
-        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+        self, harness: ConnectionHarness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(connection_module, "WRITTEN_AT_ONCE", 10)
-        bench.transport.slow, bench.transport.high = bench.connection, 9
-        bench.receive(b"now parts and parts", b"a")
+        harness.transport.slow, harness.transport.high = harness.connection, 9
+        harness.receive(b"now parts and parts", b"a")
         for already in 10, 20:
             await turn()
-            assert len(bench.sent) == already
-            assert bench.limits.unsent.bytes == bench.connection.unsent_bytes == 10 + 28 - already
-            bench.transport.unsent = 0
-            bench.connection.resume_writing()
+            assert len(harness.sent) == already
+            assert harness.limits.unsent.bytes == harness.connection.unsent_bytes == 10 + 28 - already
+            harness.transport.unsent = 0
+            harness.connection.resume_writing()
         await turn()
-        assert bench.sent == frame(b"now parts and parts") + frame(b"a")
-        assert bench.limits.unsent.bytes == 0
+        assert harness.sent == frame(b"now parts and parts") + frame(b"a")
+        assert harness.limits.unsent.bytes == 0
 
     @pytest.mark.parametrize("end", [Connection.close, Connection.eof_received, Connection.abort])
     async def test_the_rest_of_a_large_answer_is_written_at_the_end_but_not_when_it_is_aborted(
-        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, end: Callable[[Connection], object]
+        self, harness: ConnectionHarness, monkeypatch: pytest.MonkeyPatch, end: Callable[[Connection], object]
     ) -> None:
         monkeypatch.setattr(connection_module, "WRITTEN_AT_ONCE", 10)
-        bench.receive(b"now parts and parts")
-        end(bench.connection)
+        harness.receive(b"now parts and parts")
+        end(harness.connection)
         await turn()
-        assert bench.sent == frame(b"now parts and parts")[: 10 if end is Connection.abort else None]
+        assert harness.sent == frame(b"now parts and parts")[: 10 if end is Connection.abort else None]
 
     @pytest.mark.parametrize("size", [-1, 1_000_001, 0x7FFF_FFFF])
     async def test_an_impossible_size_closes_the_connection_after_earlier_answers(
-        self, bench: Bench, size: int
+        self, harness: ConnectionHarness, size: int
     ) -> None:
         with capture_logs() as logs:
-            bench.connection.data_received(frame(b"first") + size.to_bytes(4, "big", signed=True) + b"rest")
-        assert bench.transport.writes == [frame(b"first")]
-        assert bench.transport.closed == "closed"
+            harness.connection.data_received(frame(b"first") + size.to_bytes(4, "big", signed=True) + b"rest")
+        assert harness.transport.writes == [frame(b"first")]
+        assert harness.transport.closed == "closed"
         assert len(logs) == 1
         assert str(size) in logs[0]["why"]
         assert logs[0]["peer"] == "10.0.0.9:5"
 
-    async def test_nothing_is_read_after_the_connection_has_ended(self, bench: Bench) -> None:
+    async def test_nothing_is_read_after_the_connection_has_ended(self, harness: ConnectionHarness) -> None:
         with capture_logs() as logs:
-            bench.receive(b"bad")
-            bench.receive(b"more")
-        assert bench.echo.seen == [b"bad"]
+            harness.receive(b"bad")
+            harness.receive(b"more")
+        assert harness.echo.seen == [b"bad"]
         assert [line["why"] for line in logs] == ["no request"]
         assert logs[0]["api"] == "Echo"
 
-    async def test_requests_after_a_bad_one_are_not_handled(self, bench: Bench) -> None:
-        bench.receive(b"good", b"bad", b"good")
-        assert bench.echo.seen == [b"good", b"bad"]
-        assert bench.transport.writes == [frame(b"good")]
+    async def test_requests_after_a_bad_one_are_not_handled(self, harness: ConnectionHarness) -> None:
+        harness.receive(b"good", b"bad", b"good")
+        assert harness.echo.seen == [b"good", b"bad"]
+        assert harness.transport.writes == [frame(b"good")]
 
 
 class TestOrder:
-    async def test_a_parked_request_delays_the_next(self, bench: Bench) -> None:
-        bench.receive(b"a", b"park", b"b", b"c")
-        assert bench.echo.seen == [b"a", b"park"]
-        assert bench.transport.writes == [frame(b"a")]
-        bench.echo.release()
+    async def test_a_parked_request_delays_the_next(self, harness: ConnectionHarness) -> None:
+        harness.receive(b"a", b"park", b"b", b"c")
+        assert harness.echo.seen == [b"a", b"park"]
+        assert harness.transport.writes == [frame(b"a")]
+        harness.echo.release()
         await turn()
-        assert bench.transport.writes == [frame(b"a"), frame(b"park"), frame(b"b") + frame(b"c")]
+        assert harness.transport.writes == [frame(b"a"), frame(b"park"), frame(b"b") + frame(b"c")]
 
-    async def test_requests_that_arrive_behind_a_parked_one_keep_their_order(self, bench: Bench) -> None:
-        bench.receive(b"park")
-        bench.receive(b"b")
-        bench.connection.data_received(frame(b"c")[:3])
-        bench.echo.release()
-        bench.connection.data_received(frame(b"c")[3:])
+    async def test_requests_that_arrive_behind_a_parked_one_keep_their_order(self, harness: ConnectionHarness) -> None:
+        harness.receive(b"park")
+        harness.receive(b"b")
+        harness.connection.data_received(frame(b"c")[:3])
+        harness.echo.release()
+        harness.connection.data_received(frame(b"c")[3:])
         await turn()
-        assert bench.sent == frame(b"park") + frame(b"b") + frame(b"c")
+        assert harness.sent == frame(b"park") + frame(b"b") + frame(b"c")
 
-    async def test_a_request_without_an_answer_does_not_delay_the_next(self, bench: Bench) -> None:
-        bench.receive(b"silent", b"b")
-        assert bench.transport.writes == [frame(b"b")]
+    async def test_a_request_without_an_answer_does_not_delay_the_next(self, harness: ConnectionHarness) -> None:
+        harness.receive(b"silent", b"b")
+        assert harness.transport.writes == [frame(b"b")]
 
     async def test_answers_that_release_further_answers_do_not_nest_calls(self) -> None:
         """A parked answer that brings the next request, which releases another connection's, 1,500 long."""
-        bench = Bench()
-        chain = [bench.connect() for _ in range(1_500)]
+        harness = ConnectionHarness()
+        chain = [harness.connect() for _ in range(1_500)]
         for (connection, _, echo), (_, _, following) in zip(chain, [*chain[1:], chain[0]], strict=True):
             connection.data_received(frame(b"park") + frame(b"then"))
             handle = echo.handle
@@ -372,8 +372,8 @@ class Traffic:
     """A connection under random events, beside what must come of them: all requests in their order, one at a time."""
 
     def __init__(self, contents: list[bytes], *, short_way: bool) -> None:
-        self.bench = Bench(queued_max_request_bytes=100_000)
-        self.connection, self.transport, self.echo = self.bench.connection, self.bench.transport, self.bench.echo
+        self.harness = ConnectionHarness(queued_max_request_bytes=100_000)
+        self.connection, self.transport, self.echo = self.harness.connection, self.harness.transport, self.harness.echo
         self.contents = contents
         self.unread = b"".join(map(frame, contents))
         self.take = self.connection.data_received if short_way else self.connection._receive
@@ -398,11 +398,11 @@ class Traffic:
         elif event == "caught up" and self.is_slow and not self.has_ended:
             self.is_slow = False
             self.connection.resume_writing()
-        elif event == "others take" and self.bench.limits.memory.left > 0 and not self.others_bytes:
+        elif event == "others take" and self.harness.limits.memory.left > 0 and not self.others_bytes:
             self.others_bytes = 100_000
-            self.bench.limits.memory.charge(self.others, self.others_bytes, 0, 0)
+            self.harness.limits.memory.charge(self.others, self.others_bytes, 0, 0)
         elif event == "others give" and self.others_bytes:
-            self.bench.limits.memory.charge(self.others, 0, 0, 0)
+            self.harness.limits.memory.charge(self.others, 0, 0, 0)
             self.others_bytes = 0
         elif event in ("close", "eof", "abort") and not self.has_ended:
             self.has_ended = True
@@ -419,7 +419,7 @@ class Traffic:
         pending = 1 if echo.parked is not None else 0
         answered = [one for one in echo.seen[: len(echo.seen) - pending] if not one.startswith(b"silent")]
         if not self.has_ended:
-            assert self.bench.sent == b"".join(map(frame, answered))
+            assert self.harness.sent == b"".join(map(frame, answered))
             assert core.is_answering == bool(pending)
         if self.has_ended or (was_slow and self.is_slow):
             assert len(echo.seen) == seen_before
@@ -430,14 +430,14 @@ class Traffic:
             held = pending or self.is_slow
             assert not held or waits < INPUT_HIGH_BYTES + 4 * len(self.contents)
         counted = core.counted_bytes + self.others_bytes
-        assert self.bench.limits.memory.left == 100_000 - counted or self.has_ended
+        assert self.harness.limits.memory.left == 100_000 - counted or self.has_ended
 
     async def ends(self) -> None:
         """Everything that holds it up goes: then all requests were handled and answered."""
         for _ in range(4 * len(self.contents) + 4):
             for event in ("others give", "caught up", "answer", "data"):
                 self.does(event, 1)
-            self.bench.clock.advance(1)  # those that wait for memory are served in a turn of its own
+            self.harness.clock.advance(1)  # those that wait for memory are served in a turn of its own
             await turn()
         if not self.has_ended:
             assert self.echo.seen == self.contents
@@ -446,16 +446,16 @@ class Traffic:
             assert self.connection.core.counted_bytes == 0
             assert self.transport.reading
         self.connection.connection_lost(None)
-        assert self.bench.limits.memory.left == 100_000
-        assert self.bench.limits.unsent.bytes == 0
+        assert self.harness.limits.memory.left == 100_000
+        assert self.harness.limits.unsent.bytes == 0
 
     @property
     def shown(self) -> tuple[Any, ...]:
         """All that its peer, its requests and its limits see."""
         core = self.connection.core
         return (
-            self.bench.sent, list(self.echo.seen), self.transport.reading, self.transport.closed, len(self.unread),
-            core.has_requests, core.is_answering, core.large_requests(), self.bench.limits.memory.left,
+            self.harness.sent, list(self.echo.seen), self.transport.reading, self.transport.closed, len(self.unread),
+            core.has_requests, core.is_answering, core.large_requests(), self.harness.limits.memory.left,
         )  # fmt: skip
 
 
@@ -495,222 +495,226 @@ class TestModel:
 
 
 class TestBackPressure:
-    async def test_reading_pauses_when_many_bytes_wait_behind_a_parked_request(self, bench: Bench) -> None:
-        bench.receive(b"park")
-        assert bench.reads()
-        bench.receive(b"x" * (INPUT_HIGH_BYTES // 2))
-        assert bench.reads()
-        bench.receive(b"y" * (INPUT_HIGH_BYTES // 2))
-        assert not bench.reads()
-        bench.echo.release()
+    async def test_reading_pauses_when_many_bytes_wait_behind_a_parked_request(
+        self, harness: ConnectionHarness
+    ) -> None:
+        harness.receive(b"park")
+        assert harness.reads()
+        harness.receive(b"x" * (INPUT_HIGH_BYTES // 2))
+        assert harness.reads()
+        harness.receive(b"y" * (INPUT_HIGH_BYTES // 2))
+        assert not harness.reads()
+        harness.echo.release()
         await turn()
-        assert bench.reads()
-        assert len(bench.echo.seen) == 3
+        assert harness.reads()
+        assert len(harness.echo.seen) == 3
 
-    async def test_a_partial_request_behind_a_parked_one_pauses_reading_too(self, bench: Bench) -> None:
-        bench.receive(b"park")
-        bench.connection.data_received(frame(b"z" * 200_000)[:100_000])
-        assert not bench.reads()
-        bench.echo.release()
+    async def test_a_partial_request_behind_a_parked_one_pauses_reading_too(self, harness: ConnectionHarness) -> None:
+        harness.receive(b"park")
+        harness.connection.data_received(frame(b"z" * 200_000)[:100_000])
+        assert not harness.reads()
+        harness.echo.release()
         await turn()
-        assert bench.reads()
+        assert harness.reads()
 
     async def test_a_too_large_request_is_refused_also_if_it_arrives_at_once(self) -> None:
-        bench = Bench(max_bytes=100)
-        bench.receive(b"x" * 100)
-        assert len(bench.echo.seen) == 1
+        harness = ConnectionHarness(max_bytes=100)
+        harness.receive(b"x" * 100)
+        assert len(harness.echo.seen) == 1
         with capture_logs() as logs:
-            bench.receive(b"x" * 101)
+            harness.receive(b"x" * 101)
         assert [line["why"] for line in logs] == ["frame size 101 is larger than 100"]
-        assert len(bench.echo.seen) == 1
+        assert len(harness.echo.seen) == 1
 
-    async def test_a_single_large_request_is_read_completely(self, bench: Bench) -> None:
+    async def test_a_single_large_request_is_read_completely(self, harness: ConnectionHarness) -> None:
         whole = frame(b"z" * 500_000)
         for start in range(0, len(whole), 50_000):
-            assert bench.reads()
-            bench.connection.data_received(whole[start : start + 50_000])
-        assert bench.echo.seen == [b"z" * 500_000]
+            assert harness.reads()
+            harness.connection.data_received(whole[start : start + 50_000])
+        assert harness.echo.seen == [b"z" * 500_000]
 
-    async def test_requests_of_a_slow_reader_wait_until_it_has_read_its_answers(self, bench: Bench) -> None:
-        bench.transport.slow = bench.connection
-        bench.receive(b"huge 1", b"huge 2", b"huge 3")
-        assert bench.echo.seen == [b"huge 1"]
-        bench.receive(b"w" * INPUT_HIGH_BYTES)
-        assert not bench.reads()
-        bench.connection.resume_writing()
-        assert bench.echo.seen == [b"huge 1", b"huge 2"]
-        bench.transport.slow = None
-        bench.connection.resume_writing()
-        assert len(bench.echo.seen) == 4
-        assert bench.reads()
+    async def test_requests_of_a_slow_reader_wait_until_it_has_read_its_answers(
+        self, harness: ConnectionHarness
+    ) -> None:
+        harness.transport.slow = harness.connection
+        harness.receive(b"huge 1", b"huge 2", b"huge 3")
+        assert harness.echo.seen == [b"huge 1"]
+        harness.receive(b"w" * INPUT_HIGH_BYTES)
+        assert not harness.reads()
+        harness.connection.resume_writing()
+        assert harness.echo.seen == [b"huge 1", b"huge 2"]
+        harness.transport.slow = None
+        harness.connection.resume_writing()
+        assert len(harness.echo.seen) == 4
+        assert harness.reads()
 
-    async def test_many_small_answers_are_written_before_they_grow_too_large(self, bench: Bench) -> None:
-        bench.connection.data_received(frame(b"r" * 1_000) * 1_000)
-        assert len(bench.echo.seen) == 1_000
-        assert max(map(len, bench.transport.writes)) < 2 * OUTPUT_HIGH_BYTES
+    async def test_many_small_answers_are_written_before_they_grow_too_large(self, harness: ConnectionHarness) -> None:
+        harness.connection.data_received(frame(b"r" * 1_000) * 1_000)
+        assert len(harness.echo.seen) == 1_000
+        assert max(map(len, harness.transport.writes)) < 2 * OUTPUT_HIGH_BYTES
 
     async def test_large_requests_wait_when_queued_max_request_bytes_is_reached(self) -> None:
-        bench = Bench(queued_max_request_bytes=100_000)
+        harness = ConnectionHarness(queued_max_request_bytes=100_000)
         big = frame(b"b" * 200_000)
-        bench.connection.data_received(big[:90_000])
-        other, transport, echo = bench.connect()
+        harness.connection.data_received(big[:90_000])
+        other, transport, echo = harness.connect()
         other.data_received(big[:90_000])
-        assert bench.reads()
+        assert harness.reads()
         assert not reads(transport)
-        bench.connection.data_received(big[90_000:])
-        assert bench.echo.seen == [b"b" * 200_000]
-        bench.clock.advance(1)
+        harness.connection.data_received(big[90_000:])
+        assert harness.echo.seen == [b"b" * 200_000]
+        harness.clock.advance(1)
         assert reads(transport)
         other.data_received(big[90_000:])
         assert echo.seen == [b"b" * 200_000]
-        assert bench.limits.memory.left == 100_000
+        assert harness.limits.memory.left == 100_000
 
     async def test_small_requests_do_not_wait_for_memory(self) -> None:
-        bench = Bench(queued_max_request_bytes=100_000)
-        bench.connection.data_received(frame(b"b" * 200_000)[:500])
-        other, transport, echo = bench.connect()
+        harness = ConnectionHarness(queued_max_request_bytes=100_000)
+        harness.connection.data_received(frame(b"b" * 200_000)[:500])
+        other, transport, echo = harness.connect()
         other.data_received(frame(b"beat")[:6])
         assert reads(transport)
         other.data_received(frame(b"beat")[6:])
         assert echo.seen == [b"beat"]
 
     async def test_a_large_request_counts_as_memory_until_it_is_decoded(self) -> None:
-        bench = Bench(queued_max_request_bytes=100_000)
-        bench.receive(b"park")
+        harness = ConnectionHarness(queued_max_request_bytes=100_000)
+        harness.receive(b"park")
         big = frame(b"read" + b"b" * 200_000)
         for start in range(0, len(big), 60_000):
-            bench.connection.data_received(big[start : start + 60_000])
+            harness.connection.data_received(big[start : start + 60_000])
         left = 100_000 - len(big)
-        assert bench.limits.memory.left <= left + 4, "behind a parked one"
-        bench.echo.release()
+        assert harness.limits.memory.left <= left + 4, "behind a parked one"
+        harness.echo.release()
         await turn()
-        assert bench.echo.seen[-1].startswith(b"read")
-        assert bench.limits.memory.left <= left + 4, "it is being read"
-        bench.echo.is_reading = False
-        bench.connection.request_decoded()
-        assert bench.limits.memory.left == 100_000
+        assert harness.echo.seen[-1].startswith(b"read")
+        assert harness.limits.memory.left <= left + 4, "it is being read"
+        harness.echo.is_reading = False
+        harness.connection.request_decoded()
+        assert harness.limits.memory.left == 100_000
 
     async def test_a_connection_that_waits_for_memory_releases_what_it_used(self) -> None:
         """Of two large requests the second one comes whole with the end of the first, and there is no memory for it."""
-        bench = Bench(queued_max_request_bytes=100_000)
+        harness = ConnectionHarness(queued_max_request_bytes=100_000)
         first, second = frame(b"a" * 150_000), frame(b"b" * 70_000)
-        bench.connection.data_received(first[:500])
-        bench.connection.data_received(first[500:] + second)
-        assert bench.echo.seen == [b"a" * 150_000, b"b" * 70_000]
-        assert bench.limits.memory.left == 100_000
-        assert bench.reads()
-        bench.receive(b"now")
-        assert bench.sent.endswith(frame(b"now"))
+        harness.connection.data_received(first[:500])
+        harness.connection.data_received(first[500:] + second)
+        assert harness.echo.seen == [b"a" * 150_000, b"b" * 70_000]
+        assert harness.limits.memory.left == 100_000
+        assert harness.reads()
+        harness.receive(b"now")
+        assert harness.sent.endswith(frame(b"now"))
 
     async def test_the_memory_of_a_request_is_released_for_the_next(self) -> None:
-        bench = Bench(queued_max_request_bytes=100_000)
+        harness = ConnectionHarness(queued_max_request_bytes=100_000)
         one = frame(b"a" * 150_000)
-        bench.connection.data_received(one[:500])
-        bench.connection.data_received(one[500:] + one[:5_000])
-        assert bench.reads()
-        bench.connection.data_received(one[5_000:])
-        assert len(bench.echo.seen) == 2
-        assert bench.limits.memory.left == 100_000
+        harness.connection.data_received(one[:500])
+        harness.connection.data_received(one[500:] + one[:5_000])
+        assert harness.reads()
+        harness.connection.data_received(one[5_000:])
+        assert len(harness.echo.seen) == 2
+        assert harness.limits.memory.left == 100_000
 
     async def test_a_small_partial_request_takes_no_memory(self) -> None:
-        bench = Bench(queued_max_request_bytes=100_000)
+        harness = ConnectionHarness(queued_max_request_bytes=100_000)
         large = frame(b"b" * 150_000)
-        bench.connection.data_received(frame(b"read") + large[:500])
-        assert bench.reads()
-        bench.connection.data_received(large[500:])
-        bench.echo.release()
+        harness.connection.data_received(frame(b"read") + large[:500])
+        assert harness.reads()
+        harness.connection.data_received(large[500:])
+        harness.echo.release()
         await turn()
-        assert bench.echo.seen == [b"read", b"b" * 150_000]
+        assert harness.echo.seen == [b"read", b"b" * 150_000]
 
     async def test_a_connection_that_ends_releases_its_memory(self) -> None:
-        bench = Bench(queued_max_request_bytes=100_000)
+        harness = ConnectionHarness(queued_max_request_bytes=100_000)
         big = frame(b"b" * 200_000)
-        bench.connection.data_received(big[:90_000])
-        other, transport, _ = bench.connect()
+        harness.connection.data_received(big[:90_000])
+        other, transport, _ = harness.connect()
         other.data_received(big[:90_000])
         assert not reads(transport)
-        bench.connection.connection_lost(None)
-        bench.clock.advance(1)
+        harness.connection.connection_lost(None)
+        harness.clock.advance(1)
         assert reads(transport)
         other.connection_lost(None)
-        assert bench.limits.memory.left == 100_000
+        assert harness.limits.memory.left == 100_000
 
     async def test_a_connection_that_stops_sending_is_closed_for_one_that_waits(self) -> None:
-        bench = Bench(queued_max_request_bytes=100_000)
+        harness = ConnectionHarness(queued_max_request_bytes=100_000)
         big = frame(b"b" * 200_000)
-        bench.connection.data_received(big[:90_000])
-        bench.clock.advance(60_000)
-        assert bench.closed() == "", "nobody waits"
-        other, transport, _ = bench.connect()
+        harness.connection.data_received(big[:90_000])
+        harness.clock.advance(60_000)
+        assert harness.closed() == "", "nobody waits"
+        other, transport, _ = harness.connect()
         other.data_received(big[:90_000])
         with capture_logs() as logs:
-            bench.clock.advance(STALLED_MS + 2 * CHECK_EVERY_MS)
-        assert bench.closed()
+            harness.clock.advance(STALLED_MS + 2 * CHECK_EVERY_MS)
+        assert harness.closed()
         assert "holds memory" in logs[0]["why"]
-        bench.connection.connection_lost(None)
-        bench.clock.advance(1)
+        harness.connection.connection_lost(None)
+        harness.clock.advance(1)
         assert reads(transport)
 
     async def test_a_connection_that_stays_slow_is_closed_too(self) -> None:
-        bench = Bench(queued_max_request_bytes=100_000)
-        bench.connection.data_received(frame(b"b" * 200_000)[:90_000])
-        other, _, _ = bench.connect()
+        harness = ConnectionHarness(queued_max_request_bytes=100_000)
+        harness.connection.data_received(frame(b"b" * 200_000)[:90_000])
+        other, _, _ = harness.connect()
         other.data_received(frame(b"b" * 200_000)[:90_000])
         with capture_logs():
             for _ in range(PATIENCE_MS // 1_000 + 2):
-                if not bench.closed():
-                    bench.connection.data_received(b"b")
-                bench.clock.advance(1_000)
-        assert bench.closed()
+                if not harness.closed():
+                    harness.connection.data_received(b"b")
+                harness.clock.advance(1_000)
+        assert harness.closed()
 
-    async def test_unread_answers_are_counted(self, bench: Bench) -> None:
-        bench.transport.slow = bench.connection
-        bench.receive(b"huge")
-        assert bench.limits.unsent.bytes == OUTPUT_HIGH_BYTES + 1
-        bench.connection.resume_writing()
-        assert bench.limits.unsent.bytes == 0
-        bench.receive(b"huge")
-        bench.connection.connection_lost(None)
-        assert bench.limits.unsent.bytes == 0
+    async def test_unread_answers_are_counted(self, harness: ConnectionHarness) -> None:
+        harness.transport.slow = harness.connection
+        harness.receive(b"huge")
+        assert harness.limits.unsent.bytes == OUTPUT_HIGH_BYTES + 1
+        harness.connection.resume_writing()
+        assert harness.limits.unsent.bytes == 0
+        harness.receive(b"huge")
+        harness.connection.connection_lost(None)
+        assert harness.limits.unsent.bytes == 0
 
 
 class TestEnd:
-    async def test_a_lost_connection_notifies_its_requests_and_channel_once(self, bench: Bench) -> None:
+    async def test_a_lost_connection_notifies_its_requests_and_channel_once(self, harness: ConnectionHarness) -> None:
         told: list[str] = []
-        bench.connection.channel.on_close(lambda: told.append("closed"))
-        bench.receive(b"park")
-        bench.connection.connection_lost(ConnectionResetError())
+        harness.connection.channel.on_close(lambda: told.append("closed"))
+        harness.receive(b"park")
+        harness.connection.connection_lost(ConnectionResetError())
         assert told == ["closed"]
-        assert bench.echo.ended == 1
-        assert bench.connection.channel.closed
-        assert len(bench.limits) == 0
+        assert harness.echo.ended == 1
+        assert harness.connection.channel.closed
+        assert len(harness.limits) == 0
 
-    async def test_an_answer_after_the_connection_has_ended_is_dropped(self, bench: Bench) -> None:
-        bench.receive(b"park", b"b")
-        bench.connection.connection_lost(None)
-        bench.echo.release()
+    async def test_an_answer_after_the_connection_has_ended_is_dropped(self, harness: ConnectionHarness) -> None:
+        harness.receive(b"park", b"b")
+        harness.connection.connection_lost(None)
+        harness.echo.release()
         await turn()
-        assert bench.transport.writes == []
-        assert bench.echo.seen == [b"park"]
+        assert harness.transport.writes == []
+        assert harness.echo.seen == [b"park"]
 
-    async def test_the_peer_s_end_ends_the_connection(self, bench: Bench) -> None:
-        bench.receive(b"park", b"b")
-        assert bench.connection.eof_received() is False
-        bench.echo.release()
+    async def test_the_peer_s_end_ends_the_connection(self, harness: ConnectionHarness) -> None:
+        harness.receive(b"park", b"b")
+        assert harness.connection.eof_received() is False
+        harness.echo.release()
         await turn()
-        assert bench.echo.seen == [b"park"]
+        assert harness.echo.seen == [b"park"]
 
-    async def test_close_sends_what_is_ready(self, bench: Bench) -> None:
-        bench.receive(b"a")
-        bench.connection.close()
-        bench.connection.close()
-        assert bench.sent == frame(b"a")
-        assert bench.transport.closed == "closed"
+    async def test_close_sends_what_is_ready(self, harness: ConnectionHarness) -> None:
+        harness.receive(b"a")
+        harness.connection.close()
+        harness.connection.close()
+        assert harness.sent == frame(b"a")
+        assert harness.transport.closed == "closed"
 
     async def test_a_connection_above_the_limit_is_refused(self) -> None:
-        bench = Bench(max_connections_per_ip=1)
+        harness = ConnectionHarness(max_connections_per_ip=1)
         with capture_logs() as logs:
-            connection, transport, echo = bench.connect()
+            connection, transport, echo = harness.connect()
             connection.data_received(frame(b"a"))
             await turn()
         assert transport.closed == "aborted"
@@ -718,39 +722,39 @@ class TestEnd:
         assert transport.writes == []
         assert [line["event"] for line in logs] == ["refused a connection"]
         connection.connection_lost(None)
-        assert len(bench.limits) == 1
+        assert len(harness.limits) == 1
 
     async def test_a_connection_that_ends_in_the_same_iteration_frees_its_place(self) -> None:
-        bench = Bench(max_connections_per_ip=1)
-        connection, transport, _ = bench.connect()
-        bench.connection.connection_lost(None)
+        harness = ConnectionHarness(max_connections_per_ip=1)
+        connection, transport, _ = harness.connect()
+        harness.connection.connection_lost(None)
         await turn()
         connection.data_received(frame(b"a"))
         assert transport.writes == [frame(b"a")]
 
     async def test_a_connection_beyond_max_connections_waits_unread(self) -> None:
-        bench = Bench(max_connections=1)
-        connection, transport, _ = bench.connect()
+        harness = ConnectionHarness(max_connections=1)
+        connection, transport, _ = harness.connect()
         await turn()
         connection.data_received(frame(b"a"))
         connection.data_received(frame(b"b" * INPUT_HIGH_BYTES))
         assert not reads(transport)
         assert transport.closed == ""
-        bench.connection.connection_lost(None)
+        harness.connection.connection_lost(None)
         assert transport.writes == [frame(b"a") + frame(b"b" * INPUT_HIGH_BYTES)]
         assert reads(transport)
 
     @given(data=st.data())
     def test_no_connection_waits_while_there_are_free_places(self, data: st.DataObject) -> None:
         async def check() -> None:
-            bench = Bench(max_connections=data.draw(st.integers(1, 3)), max_connections_per_ip=4)
-            bench.connection.connection_lost(None)
+            harness = ConnectionHarness(max_connections=data.draw(st.integers(1, 3)), max_connections_per_ip=4)
+            harness.connection.connection_lost(None)
             await turn()
             live: list[tuple[Connection, Any]] = []
             ending: list[Connection] = []
             for step in data.draw(st.lists(st.sampled_from(["come", "come", "end", "lost", "turn"]), max_size=40)):
                 if step == "come":
-                    connection, transport, _ = bench.connect(f"10.0.0.{data.draw(st.integers(1, 2))}")
+                    connection, transport, _ = harness.connect(f"10.0.0.{data.draw(st.integers(1, 2))}")
                     live.append((connection, transport))
                 elif step == "end" and live:
                     connection, _ = live.pop(data.draw(st.integers(0, len(live) - 1)))
@@ -766,30 +770,30 @@ class TestEnd:
             for connection in ending:
                 connection.connection_lost(None)
             await turn()
-            room = bench.limits.max_connections
+            room = harness.limits.max_connections
             for connection, transport in live:
                 connection.data_received(frame(b"hello"))
                 answered = transport.writes == [frame(b"hello")]
-                assert answered or transport.closed or len(bench.limits) == room
-            assert len(bench.limits) == min(room, sum(not transport.closed for _, transport in live))
+                assert answered or transport.closed or len(harness.limits) == room
+            assert len(harness.limits) == min(room, sum(not transport.closed for _, transport in live))
 
         with capture_logs():
             asyncio.run(check())
 
     async def test_a_waiting_connection_that_ends_is_forgotten(self) -> None:
-        bench = Bench(max_connections=1)
-        connection, _, _ = bench.connect()
+        harness = ConnectionHarness(max_connections=1)
+        connection, _, _ = harness.connect()
         await turn()
         connection.connection_lost(None)
-        bench.connection.connection_lost(None)
+        harness.connection.connection_lost(None)
         await turn()
-        assert len(bench.limits) == 0
+        assert len(harness.limits) == 0
 
     async def test_an_idle_connection_is_closed(self) -> None:
-        bench = Bench(connections_max_idle_ms=800)
-        bench.clock.advance(700)
-        bench.receive(b"a")
-        bench.clock.advance(700)
-        assert bench.closed() == ""
-        bench.clock.advance(300)
-        assert bench.closed() == "aborted"
+        harness = ConnectionHarness(connections_max_idle_ms=800)
+        harness.clock.advance(700)
+        harness.receive(b"a")
+        harness.clock.advance(700)
+        assert harness.closed() == ""
+        harness.clock.advance(300)
+        assert harness.closed() == "aborted"

@@ -29,7 +29,7 @@ from muster.coordinator.system.clock import ManualClock
 MB: Final = 1 << 20
 CHUNK: Final = 256 * 1024
 """What a connection reads in one turn of the event loop."""
-MOST: Final = 256 * MB
+LIMIT: Final = 256 * MB
 
 
 class Connection:
@@ -99,17 +99,17 @@ def send_all(connection: Connection, clock: ManualClock, *, ms_a_chunk: int = 1,
 class TestRules:
     def test_announced_bytes_do_not_count_as_memory(self) -> None:
         clock = ManualClock(0)
-        memory = RequestMemory(clock, MOST)
+        memory = RequestMemory(clock, LIMIT)
         for _ in range(1_000):
             Connection(memory, 100 * MB).send(100)
-        assert memory.left == MOST - 100_000
+        assert memory.left == LIMIT - 100_000
         assert send_all(Connection(memory, 90 * MB), clock) == 0
 
     def test_one_large_request_is_sent_without_a_pause(self) -> None:
         clock = ManualClock(0)
-        memory = RequestMemory(clock, MOST)
+        memory = RequestMemory(clock, LIMIT)
         assert send_all(Connection(memory, 100 * MB), clock) == 0
-        assert memory.left == MOST
+        assert memory.left == LIMIT
 
     def test_requests_larger_than_the_memory_are_read_one_at_a_time(self) -> None:
         clock = ManualClock(0)
@@ -201,12 +201,12 @@ class TestRules:
         assert not second.waits
 
     def test_an_ipv6_network_counts_as_one_address(self) -> None:
-        memory = RequestMemory(ManualClock(0), MOST)
+        memory = RequestMemory(ManualClock(0), LIMIT)
         crowd = [Connection(memory, 40 * MB, f"2001:db8:0:1:0:0:0:{n:x}") for n in range(8)]
         for _ in range(160):
             for one in crowd:
                 one.send()
-        assert memory.left >= MOST // 9, "all but the one that is to be finished have two thirds of it"
+        assert memory.left >= LIMIT // 9, "all but the one that is to be finished have two thirds of it"
 
 
 def sending(crowd: list[Connection]) -> list[Connection]:
@@ -223,7 +223,7 @@ class TestStrangers:
         self, attackers: int, came: int, trickles: bool
     ) -> None:
         clock = ManualClock(0)
-        memory = RequestMemory(clock, MOST)
+        memory = RequestMemory(clock, LIMIT)
         evil = [Connection(memory, 100 * MB) for _ in range(attackers)]
         for one in evil:
             for _ in range(max(came // CHUNK, 1)):
@@ -239,31 +239,31 @@ class TestStrangers:
     def test_an_honest_request_waits_a_bounded_time_for_unfinished_requests(self) -> None:
         """The worst that a thousand connections of its own address can do: all have more than their share."""
         clock = ManualClock(0)
-        memory = RequestMemory(clock, MOST)
+        memory = RequestMemory(clock, LIMIT)
         evil = [Connection(memory, 800_000) for _ in range(1_000)]
         for one in evil:
             one.send()
         honest = Connection(memory, 900_000)
         waited_ms = send_all(honest, clock)
         # a sixteenth of the memory is missing of those that are finished at the same time, each for a few seconds
-        at_once = MOST // FINISHING_PART // 800_000
+        at_once = LIMIT // FINISHING_PART // 800_000
         assert waited_ms <= (1_000 // at_once + 1) * (STALLED_MS + 2 * CHECK_EVERY_MS)
 
     def test_a_request_of_another_address_waits_at_most_one_round(self) -> None:
         clock = ManualClock(0)
-        memory = RequestMemory(clock, MOST)
+        memory = RequestMemory(clock, LIMIT)
         evil = [Connection(memory, 800_000) for _ in range(1_000)]
         for one in evil:
             one.send()
         assert send_all(Connection(memory, 900_000, "10.0.0.2"), clock) <= STALLED_MS + 2 * CHECK_EVERY_MS
 
     def test_one_connection_or_address_does_not_get_all_memory(self) -> None:
-        memory = RequestMemory(ManualClock(0), MOST)
+        memory = RequestMemory(ManualClock(0), LIMIT)
         crowd = [Connection(memory, 100 * MB) for _ in range(10)]
         for _ in range(300):
             for one in crowd[1:]:
                 one.send()
-        assert memory.left >= MOST // 9
+        assert memory.left >= LIMIT // 9
         crowd[0].host, crowd[0].size = "10.0.0.2", 20 * MB
         while not crowd[0].is_done:
             crowd[0].send()
@@ -271,7 +271,7 @@ class TestStrangers:
 
     def test_the_request_memory_is_bounded_for_any_number_of_connections(self) -> None:
         clock = ManualClock(0)
-        memory = RequestMemory(clock, MOST)
+        memory = RequestMemory(clock, LIMIT)
         evil = [Connection(memory, 100 * MB, f"10.0.{n // 250}.{n % 250}") for n in range(10_000)]
         for one in evil:
             one.send()
@@ -280,7 +280,7 @@ class TestStrangers:
 
     def test_connections_that_send_nothing_are_closed_a_hundred_at_a_time(self) -> None:
         clock = ManualClock(0)
-        memory = RequestMemory(clock, MOST)
+        memory = RequestMemory(clock, LIMIT)
         evil = [Connection(memory, 300 * 1024, f"10.0.{n // 250}.{n % 250}") for n in range(1_500)]
         for one in evil:
             one.send(CHUNK - 1)
@@ -339,7 +339,7 @@ def test_connections_that_have_waited_are_freed() -> None:
 )
 def test_honest_clients_that_together_send_far_more_than_the_memory_all_finish(size: int, clients: int) -> None:
     clock = ManualClock(0)
-    memory = RequestMemory(clock, MOST)
+    memory = RequestMemory(clock, LIMIT)
     crowd = [Connection(memory, size, f"10.0.{n % 7}.1") for n in range(clients)]
     for step in range(clients * (size // CHUNK + 20)):
         for one in crowd:
@@ -352,12 +352,12 @@ def test_honest_clients_that_together_send_far_more_than_the_memory_all_finish(s
             break
         assert not any(one.is_closed for one in crowd), step
     assert all(one.is_done for one in crowd)
-    assert memory.left == MOST
+    assert memory.left == LIMIT
 
 
 def test_a_slow_client_is_not_closed_while_nobody_waits() -> None:
     clock = ManualClock(0)
-    memory = RequestMemory(clock, MOST)
+    memory = RequestMemory(clock, LIMIT)
     slow = Connection(memory, MB)
     for _ in range(MB // 1_000 + 1):
         slow.send(1_000)

@@ -7,7 +7,7 @@ from muster.coordinator.state_machine.interface import Producer
 from muster.coordinator.system.clock import ManualClock
 
 
-class Bench:
+class QueueHarness:
     def __init__(self, linger_ms: int) -> None:
         self.clock = ManualClock(0)
         self.flushed: list[int] = []
@@ -15,7 +15,7 @@ class Bench:
 
 
 def test_records_of_many_commands_share_a_batch_until_it_is_full() -> None:
-    queue = Bench(-1).queue
+    queue = QueueHarness(-1).queue
     first = queue.batch_for(BATCH_BYTES - 10, None)
     assert queue.batch_for(10, None) is first
     second = queue.batch_for(1, None)
@@ -26,7 +26,7 @@ def test_records_of_many_commands_share_a_batch_until_it_is_full() -> None:
 
 
 def test_each_batch_has_records_of_one_producer() -> None:
-    queue = Bench(-1).queue
+    queue = QueueHarness(-1).queue
     producers = [None, Producer(1, 0), Producer(1, 0), Producer(1, 1), Producer(2, 1), None, None]
     for producer in producers:
         queue.batch_for(1, producer)
@@ -35,24 +35,24 @@ def test_each_batch_has_records_of_one_producer() -> None:
 
 @pytest.mark.parametrize(("linger_ms", "at"), [(-1, 0), (7, 7)])
 def test_the_append_queue_asks_once_to_be_flushed(linger_ms: int, at: int) -> None:
-    bench = Bench(linger_ms)
+    harness = QueueHarness(linger_ms)
     for producer in (None, Producer(1, 0)):
-        bench.queue.batch_for(1, producer)
-    assert not bench.queue.at_once
-    bench.clock.advance(20)
-    assert bench.flushed == [at]
+        harness.queue.batch_for(1, producer)
+    assert not harness.queue.at_once
+    harness.clock.advance(20)
+    assert harness.flushed == [at]
 
 
 def test_the_append_queue_asks_for_no_flush_without_a_linger() -> None:
-    bench = Bench(0)
-    assert bench.queue.at_once
-    bench.queue.batch_for(1, None)
-    bench.clock.advance(20)
-    assert bench.flushed == []
+    harness = QueueHarness(0)
+    assert harness.queue.at_once
+    harness.queue.batch_for(1, None)
+    harness.clock.advance(20)
+    assert harness.flushed == []
 
 
 def test_removed_batches_are_no_longer_in_the_append_queue() -> None:
-    queue = Bench(0).queue
+    queue = QueueHarness(0).queue
     batch = queue.batch_for(1, None)
     assert queue.remove_all() == [batch]
     assert queue.remove_all() == queue.batches == []

@@ -22,7 +22,7 @@ class SteppedClock(ManualClock):
         self._move_to(self._now.mono_ms + ms)
 
 
-class Bench:
+class LoaderHarness:
     """Loads of some chunks each, a chunk of which takes 10 ms."""
 
     def __init__(self, *chunks: int) -> None:
@@ -41,27 +41,27 @@ class Bench:
 
 
 def test_short_loads_are_done_at_once_without_log_lines() -> None:
-    bench = Bench(3, 2)
+    harness = LoaderHarness(3, 2)
     with structlog.testing.capture_logs() as told:
-        bench.loading.run_for(200)
-    assert bench.done == [[3, 2]]
+        harness.loading.run_for(200)
+    assert harness.done == [[3, 2]]
     assert told == []
 
 
 def test_long_loads_continue_in_later_iterations() -> None:
-    bench = Bench(30, 30)
-    bench.loading.run_for(200)
-    assert sum(bench.loaded) == 21
-    assert bench.done == []
-    bench.clock.advance(60 * CHUNK_MS)
-    assert bench.done == [[30, 30]]
+    harness = LoaderHarness(30, 30)
+    harness.loading.run_for(200)
+    assert sum(harness.loaded) == 21
+    assert harness.done == []
+    harness.clock.advance(60 * CHUNK_MS)
+    assert harness.done == [[30, 30]]
 
 
 def test_a_long_load_logs_its_progress() -> None:
-    bench = Bench(300, 100)
+    harness = LoaderHarness(300, 100)
     with structlog.testing.capture_logs() as told:
-        bench.loading.run_for(0)
-        bench.clock.advance(500 * CHUNK_MS)
+        harness.loading.run_for(0)
+        harness.clock.advance(500 * CHUNK_MS)
     assert [line["percent"] for line in told[:-1]] == [0, 50]
     assert [line["partitions_left"] for line in told[:-1]] == [2, 1]
     assert told[-1]["event"] == "all groups are loaded"
@@ -69,17 +69,17 @@ def test_a_long_load_logs_its_progress() -> None:
 
 
 def test_a_stop_ends_the_loading() -> None:
-    bench = Bench(30)
-    bench.loading.run_for(0)
-    bench.loading.stop()
-    bench.clock.advance(1_000)
-    assert (bench.loaded, bench.done) == ([1], [])
+    harness = LoaderHarness(30)
+    harness.loading.run_for(0)
+    harness.loading.stop()
+    harness.clock.advance(1_000)
+    assert (harness.loaded, harness.done) == ([1], [])
 
 
 def test_loading_without_shards_is_done_at_once() -> None:
-    bench = Bench()
-    bench.loading.run_for(200)
-    assert bench.done == [[]]
+    harness = LoaderHarness()
+    harness.loading.run_for(200)
+    assert harness.done == [[]]
 
 
 class SlowReader:

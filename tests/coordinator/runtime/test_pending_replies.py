@@ -7,7 +7,7 @@ from muster.coordinator.state_machine.deadlines import NEVER
 from muster.coordinator.system.clock import ManualClock
 
 
-class Bench:
+class RepliesHarness:
     def __init__(self) -> None:
         self.clock = ManualClock(0)
         self.replies = PendingReplies(self.clock)
@@ -18,45 +18,45 @@ class Bench:
 
 
 def test_replies_are_sent_in_the_order_of_their_positions() -> None:
-    bench = Bench()
-    bench.replies.park(3, [bench.reply("a"), bench.reply("b")], 0)
-    bench.replies.park(5, [bench.reply("c")], 0)
-    bench.replies.park_behind(bench.reply("d"))
-    bench.replies.release(2)
-    assert bench.given == []
-    bench.replies.release(4)
-    assert bench.given == ["a", "b"]
-    bench.replies.release(5)
-    assert bench.given == ["a", "b", "c", "d"]
-    bench.replies.release(9)
+    harness = RepliesHarness()
+    harness.replies.park(3, [harness.reply("a"), harness.reply("b")], 0)
+    harness.replies.park(5, [harness.reply("c")], 0)
+    harness.replies.park_behind(harness.reply("d"))
+    harness.replies.release(2)
+    assert harness.given == []
+    harness.replies.release(4)
+    assert harness.given == ["a", "b"]
+    harness.replies.release(5)
+    assert harness.given == ["a", "b", "c", "d"]
+    harness.replies.release(9)
 
 
 def test_many_replies_are_sent_over_several_iterations() -> None:
-    bench = Bench()
+    harness = RepliesHarness()
     count = 2 * ANSWERS_AT_ONCE + 1
-    bench.replies.send([bench.reply(number) for number in range(count)])
-    assert len(bench.given) == ANSWERS_AT_ONCE
-    bench.replies.send_rest()
-    assert bench.given == list(range(count))
-    bench.clock.advance(0)
-    assert len(bench.given) == count
+    harness.replies.send([harness.reply(number) for number in range(count)])
+    assert len(harness.given) == ANSWERS_AT_ONCE
+    harness.replies.send_rest()
+    assert harness.given == list(range(count))
+    harness.clock.advance(0)
+    assert len(harness.given) == count
 
 
 def test_removed_replies_are_not_sent() -> None:
-    bench = Bench()
-    bench.replies.park(3, [bench.reply("a")], 0)
-    bench.replies.park(4, [bench.reply("b")], 0)
-    assert [response for _, response in bench.replies.remove_all()] == ["a", "b"]
-    bench.replies.release(9)
-    assert bench.given == []
+    harness = RepliesHarness()
+    harness.replies.park(3, [harness.reply("a")], 0)
+    harness.replies.park(4, [harness.reply("b")], 0)
+    assert [response for _, response in harness.replies.remove_all()] == ["a", "b"]
+    harness.replies.release(9)
+    assert harness.given == []
 
 
 def test_the_waiting_times_of_replies_are_recorded() -> None:
-    bench = Bench()
-    assert bench.replies.waits().since_ms == NEVER
-    assert bench.replies.waits(5).since_ms == 5
-    bench.replies.park(3, [bench.reply("a")], 2)
-    assert bench.replies.waits(5).since_ms == 2
-    bench.clock.advance(LATE_MS + 3)
-    bench.replies.release(3)
-    assert bench.replies.waits().until(10, 50, 300) == LATE_MS + 3 + 50
+    harness = RepliesHarness()
+    assert harness.replies.waits().since_ms == NEVER
+    assert harness.replies.waits(5).since_ms == 5
+    harness.replies.park(3, [harness.reply("a")], 2)
+    assert harness.replies.waits(5).since_ms == 2
+    harness.clock.advance(LATE_MS + 3)
+    harness.replies.release(3)
+    assert harness.replies.waits().until(10, 50, 300) == LATE_MS + 3 + 50

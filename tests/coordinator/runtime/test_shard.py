@@ -13,14 +13,14 @@ from muster.coordinator.state_machine.deadlines import Deadline
 from muster.coordinator.state_machine.interface import Command, Now, Output, Producer
 from muster.coordinator.system.jobs import at_once
 from muster.protocol.errors import ErrorCode
-from tests.coordinator.runtime.toy import CLIENT, Add, Answer, Answers, Bench, Look, Sums
+from tests.coordinator.runtime.toy import CLIENT, Add, Answer, Answers, Look, ShardHarness, Sums
 
 A, B = Producer(7, 0), Producer(8, 0)
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench().load()
+def harness() -> ShardHarness:
+    return ShardHarness().load()
 
 
 def _add_one(core: Sums, now: Now) -> Output:
@@ -30,86 +30,88 @@ def _add_one(core: Sums, now: Now) -> Output:
 
 
 class TestCommands:
-    def test_commands_are_decided_written_and_answered(self, bench: Bench) -> None:
-        assert bench.ask(Add("a", 3)) == [(3, 0)]
-        assert bench.ask(Add("a", 4)) == [(7, 0)]
-        assert bench.ask(Look("a")) == [(7, 0)]
-        assert bench.log.end_offset == 2
-        assert [one.leader_epoch for one in bench.log.headers()] == [5, 5]
-        assert [(one.kind, one.facts) for one in bench.events] == [("added", {"number": 3}), ("added", {"number": 4})]
+    def test_commands_are_decided_written_and_answered(self, harness: ShardHarness) -> None:
+        assert harness.ask(Add("a", 3)) == [(3, 0)]
+        assert harness.ask(Add("a", 4)) == [(7, 0)]
+        assert harness.ask(Look("a")) == [(7, 0)]
+        assert harness.log.end_offset == 2
+        assert [one.leader_epoch for one in harness.log.headers()] == [5, 5]
+        assert [(one.kind, one.facts) for one in harness.events] == [("added", {"number": 3}), ("added", {"number": 4})]
 
     def test_answers_wait_until_the_shown_state_is_durable(self) -> None:
-        bench = Bench(wait_for_sync=True).load()
-        added, seen = bench.ask(Add("a", 3)), bench.ask(Look("a"))
+        harness = ShardHarness(wait_for_sync=True).load()
+        added, seen = harness.ask(Add("a", 3)), harness.ask(Look("a"))
         assert added == seen == []
-        assert not bench.shard.is_settled()
+        assert not harness.shard.is_settled()
         held = Answers()
-        bench.shard.hold(held, Answer(1))  # type: ignore[arg-type]
-        bench.later.settle()
+        harness.shard.hold(held, Answer(1))  # type: ignore[arg-type]
+        harness.later.settle()
         assert (added, seen, held) == ([(3, 0)], [(3, 0)], [(1, 0)])
-        assert bench.shard.is_settled()
+        assert harness.shard.is_settled()
 
     def test_commands_are_refused_while_the_shard_is_inactive(self) -> None:
-        bench = Bench()
-        assert bench.ask(Add("a", 3)) == [(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
-        bench.load()
-        waiting = bench.ask(Add("a", 0))
-        bench.shard.resign()
-        assert waiting == bench.ask(Add("a", 3)) == [(0, ErrorCode.NOT_COORDINATOR)]
-        bench.shard.run(lambda core, now: pytest.fail("it is not active"))
+        harness = ShardHarness()
+        assert harness.ask(Add("a", 3)) == [(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+        harness.load()
+        waiting = harness.ask(Add("a", 0))
+        harness.shard.resign()
+        assert waiting == harness.ask(Add("a", 3)) == [(0, ErrorCode.NOT_COORDINATOR)]
+        harness.shard.run(lambda core, now: pytest.fail("it is not active"))
         ended: list[int] = []
-        bench.shard.complete_transaction(A, is_committed=True, ended=ended.append)
+        harness.shard.complete_transaction(A, is_committed=True, ended=ended.append)
         assert ended == [ErrorCode.NOT_COORDINATOR]
-        assert bench.log.end_offset == 0
+        assert harness.log.end_offset == 0
 
-    def test_encoded_rows_are_appended_and_answered(self, bench: Bench) -> None:
-        rows, size = bench.shard._codec.encode([("a", 3)])  # type: ignore[list-item]
+    def test_encoded_rows_are_appended_and_answered(self, harness: ShardHarness) -> None:
+        rows, size = harness.shard._codec.encode([("a", 3)])  # type: ignore[list-item]
         answers = Answers()
-        bench.shard.append(rows, size, answers, Answer(3))  # type: ignore[arg-type]
+        harness.shard.append(rows, size, answers, Answer(3))  # type: ignore[arg-type]
         assert answers == [(3, 0)]
-        assert bench.load().core.sums == {"a": 3}
+        assert harness.load().core.sums == {"a": 3}
 
-    def test_records_without_a_waiting_client_join_the_next_command(self, bench: Bench) -> None:
-        bench.shard.run(_add_one, waits_ms=50)
-        assert (bench.log.end_offset, bench.events, bench.shard.is_settled()) == (0, [], False)
-        assert bench.ask(Add("a", 2)) == [(3, 0)]
-        assert bench.written() == [(-1, False, False, 2)]
-        assert [one.facts for one in bench.events] == [{"number": 1}, {"number": 2}]
-        bench.clock.advance(50)
-        assert bench.log.end_offset == 2
+    def test_records_without_a_waiting_client_join_the_next_command(self, harness: ShardHarness) -> None:
+        harness.shard.run(_add_one, waits_ms=50)
+        assert (harness.log.end_offset, harness.events, harness.shard.is_settled()) == (0, [], False)
+        assert harness.ask(Add("a", 2)) == [(3, 0)]
+        assert harness.written() == [(-1, False, False, 2)]
+        assert [one.facts for one in harness.events] == [{"number": 1}, {"number": 2}]
+        harness.clock.advance(50)
+        assert harness.log.end_offset == 2
 
-    def test_records_without_a_waiting_client_are_written_after_a_delay_a_read_or_a_stop(self, bench: Bench) -> None:
-        bench.shard.run(_add_one, waits_ms=50)
-        bench.clock.advance(49)
-        assert bench.log.end_offset == 0
-        bench.clock.advance(1)
-        assert bench.log.end_offset == 1
-        bench.shard.run(_add_one, waits_ms=50)
-        assert bench.ask(Look("a")) == [(2, 0)]
-        assert bench.log.end_offset == 2
-        bench.shard.run(_add_one, waits_ms=50)
-        bench.shard.resign()
-        assert bench.log.end_offset == 3
+    def test_records_without_a_waiting_client_are_written_after_a_delay_a_read_or_a_stop(
+        self, harness: ShardHarness
+    ) -> None:
+        harness.shard.run(_add_one, waits_ms=50)
+        harness.clock.advance(49)
+        assert harness.log.end_offset == 0
+        harness.clock.advance(1)
+        assert harness.log.end_offset == 1
+        harness.shard.run(_add_one, waits_ms=50)
+        assert harness.ask(Look("a")) == [(2, 0)]
+        assert harness.log.end_offset == 2
+        harness.shard.run(_add_one, waits_ms=50)
+        harness.shard.resign()
+        assert harness.log.end_offset == 3
 
     def test_a_shard_that_resigns_during_an_answer_stops_its_work(self) -> None:
-        bench = Bench(linger_ms=-1).load()
-        first, second = bench.ask(Add("a", 1)), Answers()
-        bench.shard.hold(lambda _: bench.shard.resign(), Answer(1))  # type: ignore[arg-type]
-        bench.ask(Add("a", 2), A)
-        bench.shard.hold(second, Answer(2))  # type: ignore[arg-type]
-        bench.clock.advance(0)
+        harness = ShardHarness(linger_ms=-1).load()
+        first, second = harness.ask(Add("a", 1)), Answers()
+        harness.shard.hold(lambda _: harness.shard.resign(), Answer(1))  # type: ignore[arg-type]
+        harness.ask(Add("a", 2), A)
+        harness.shard.hold(second, Answer(2))  # type: ignore[arg-type]
+        harness.clock.advance(0)
         assert first == [(1, 0)]
         assert second == [(2, 0)]  # it was decided, and is written before the shard resigns
-        assert bench.log.end_offset == 2
+        assert harness.log.end_offset == 2
 
 
 class TestProducers:
     def test_commands_of_different_producers_never_share_a_batch(self) -> None:
-        bench = Bench(linger_ms=-1).load()
+        harness = ShardHarness(linger_ms=-1).load()
         for producer in (None, None, A, A, B, None, Producer(7, 1), A):
-            bench.ask(Add("a", 1), producer)
-        bench.clock.advance(0)
-        assert bench.written() == [
+            harness.ask(Add("a", 1), producer)
+        harness.clock.advance(0)
+        assert harness.written() == [
             (-1, False, False, 2),
             (7, True, False, 2),
             (8, True, False, 1),
@@ -118,153 +120,153 @@ class TestProducers:
             (7, True, False, 1),
         ]
 
-    def test_a_marker_ends_a_transaction(self, bench: Bench) -> None:
-        bench.ask(Add("a", 1), A)
-        bench.ask(Add("b", 2), B)
-        bench.load()
-        assert bench.core.sums == {}
-        bench.shard.complete_transaction(A, is_committed=True)
-        bench.shard.complete_transaction(B, is_committed=False)
-        assert bench.written()[2:] == [(7, True, True, 1), (8, True, True, 1)]
-        assert bench.core.sums == {"a": 1}
-        assert bench.load().core.sums == {"a": 1}
-        assert bench.core.pending == {}
+    def test_a_marker_ends_a_transaction(self, harness: ShardHarness) -> None:
+        harness.ask(Add("a", 1), A)
+        harness.ask(Add("b", 2), B)
+        harness.load()
+        assert harness.core.sums == {}
+        harness.shard.complete_transaction(A, is_committed=True)
+        harness.shard.complete_transaction(B, is_committed=False)
+        assert harness.written()[2:] == [(7, True, True, 1), (8, True, True, 1)]
+        assert harness.core.sums == {"a": 1}
+        assert harness.load().core.sums == {"a": 1}
+        assert harness.core.pending == {}
 
     def test_a_marker_is_written_after_gathered_records_and_waited_for(self) -> None:
-        bench = Bench(linger_ms=-1, wait_for_sync=True).load()
-        added, ended = bench.ask(Add("a", 1), A), list[int]()
-        bench.shard.complete_transaction(A, is_committed=True, ended=ended.append)
-        seen = bench.ask(Look("a"))
-        assert [batch[2] for batch in bench.written()] == [False, True]
+        harness = ShardHarness(linger_ms=-1, wait_for_sync=True).load()
+        added, ended = harness.ask(Add("a", 1), A), list[int]()
+        harness.shard.complete_transaction(A, is_committed=True, ended=ended.append)
+        seen = harness.ask(Look("a"))
+        assert [batch[2] for batch in harness.written()] == [False, True]
         assert added == seen == ended == []
-        bench.later.settle()
+        harness.later.settle()
         assert (added, seen, ended) == ([(1, 0)], [(1, 0)], [ErrorCode.NONE])
 
     def test_a_large_transaction_ends_in_steps_and_others_are_served_between_them(self) -> None:
-        bench = Bench(wait_for_sync=True).load()
+        harness = ShardHarness(wait_for_sync=True).load()
         for name in "abc":
-            bench.ask(Add(name, 1), A)
-        bench.load()
+            harness.ask(Add(name, 1), A)
+        harness.load()
         ended: list[int] = []
-        bench.shard.complete_transaction(A, is_committed=True, ended=ended.append)
-        assert bench.core.sums == {"a": 1}
-        (job,) = bench.jobs
-        seen = bench.ask(Look("a"))
+        harness.shard.complete_transaction(A, is_committed=True, ended=ended.append)
+        assert harness.core.sums == {"a": 1}
+        (job,) = harness.jobs
+        seen = harness.ask(Look("a"))
         assert seen == []  # the marker may be lost yet
-        bench.later.settle()
-        assert (seen, ended, bench.events[3:]) == ([(1, 0)], [], [])
+        harness.later.settle()
+        assert (seen, ended, harness.events[3:]) == ([(1, 0)], [], [])
         at_once(job)
-        assert bench.core.sums == {"a": 1, "b": 1, "c": 1}
-        assert (ended, bench.events[-1].facts) == ([ErrorCode.NONE], {"producer_id": A.producer_id})
-        assert bench.load().core.sums == {"a": 1, "b": 1, "c": 1}
+        assert harness.core.sums == {"a": 1, "b": 1, "c": 1}
+        assert (ended, harness.events[-1].facts) == ([ErrorCode.NONE], {"producer_id": A.producer_id})
+        assert harness.load().core.sums == {"a": 1, "b": 1, "c": 1}
 
     def test_the_end_of_a_large_transaction_is_repeated_after_the_shard_stopped(self) -> None:
-        bench = Bench().load()
+        harness = ShardHarness().load()
         for name in "abc":
-            bench.ask(Add(name, 1), A)
-        bench.load()
+            harness.ask(Add(name, 1), A)
+        harness.load()
         ended: list[int] = []
-        bench.shard.complete_transaction(A, is_committed=True, ended=ended.append)
-        bench.shard.resign()
-        at_once(bench.jobs[0])
+        harness.shard.complete_transaction(A, is_committed=True, ended=ended.append)
+        harness.shard.resign()
+        at_once(harness.jobs[0])
         assert ended == [ErrorCode.NOT_COORDINATOR]
-        assert bench.load().core.sums == {"a": 1, "b": 1, "c": 1}
+        assert harness.load().core.sums == {"a": 1, "b": 1, "c": 1}
 
-    def test_a_marker_has_the_epoch_of_its_coordinator(self, bench: Bench) -> None:
-        bench.shard.complete_transaction(A, is_committed=True, coordinator_epoch=12)
-        ((_, (marker,)),) = batches.read(bench.log.read(0, 1_000))
+    def test_a_marker_has_the_epoch_of_its_coordinator(self, harness: ShardHarness) -> None:
+        harness.shard.complete_transaction(A, is_committed=True, coordinator_epoch=12)
+        ((_, (marker,)),) = batches.read(harness.log.read(0, 1_000))
         assert bytes(marker.value or b"") == struct.pack(">hi", 0, 12)
 
     def test_a_marker_whose_sync_failed_does_not_exist(self) -> None:
-        bench = Bench(wait_for_sync=True).load()
+        harness = ShardHarness(wait_for_sync=True).load()
         ended: list[int] = []
-        bench.shard.complete_transaction(A, is_committed=True, ended=ended.append)
-        bench.log.go_offline("sums-0", OSError("the disk is gone"))
+        harness.shard.complete_transaction(A, is_committed=True, ended=ended.append)
+        harness.log.go_offline("sums-0", OSError("the disk is gone"))
         assert ended == [ErrorCode.NOT_COORDINATOR]
-        assert bench.shard.core is None
+        assert harness.shard.core is None
 
     @pytest.mark.parametrize("gathered", [False, True])
     def test_the_state_is_rebuilt_if_a_marker_cannot_be_written(
         self, monkeypatch: pytest.MonkeyPatch, gathered: bool
     ) -> None:
-        bench = Bench(linger_ms=-1).load()
+        harness = ShardHarness(linger_ms=-1).load()
         if gathered:
-            bench.ask(Add("a", 1), A)
+            harness.ask(Add("a", 1), A)
 
         def fail(*_: object, **__: object) -> None:
             raise LogOffline("sums-0", "no space")
 
         with monkeypatch.context() as patch:
-            patch.setattr(bench.log, "append", fail)
+            patch.setattr(harness.log, "append", fail)
             ended: list[int] = []
-            bench.shard.complete_transaction(A, is_committed=True, ended=ended.append)
+            harness.shard.complete_transaction(A, is_committed=True, ended=ended.append)
         assert ended == [ErrorCode.NOT_COORDINATOR if not gathered else ErrorCode.COORDINATOR_NOT_AVAILABLE]
-        assert bench.shard.core is None
-        bench.clock.advance(1_000)
-        assert bench.core.sums == {}
+        assert harness.shard.core is None
+        harness.clock.advance(1_000)
+        assert harness.core.sums == {}
 
 
 class TestLoading:
-    def test_a_loaded_state_is_that_of_the_log(self, bench: Bench) -> None:
-        bench.ask(Add("a", 1))
-        bench.ask(Add("b", 2))
-        bench.load()
-        assert (bench.core.sums, bench.core.was_loaded, bench.loads) == ({"a": 1, "b": 2}, True, [(0, 0), (2, 0)])
+    def test_a_loaded_state_is_that_of_the_log(self, harness: ShardHarness) -> None:
+        harness.ask(Add("a", 1))
+        harness.ask(Add("b", 2))
+        harness.load()
+        assert (harness.core.sums, harness.core.was_loaded, harness.loads) == ({"a": 1, "b": 2}, True, [(0, 0), (2, 0)])
 
-    def test_a_load_of_another_term_does_nothing(self, bench: Bench) -> None:
-        steps = bench.shard.start()
-        bench.shard.resign()
+    def test_a_load_of_another_term_does_nothing(self, harness: ShardHarness) -> None:
+        steps = harness.shard.start()
+        harness.shard.resign()
         assert list(steps) == []
-        assert bench.shard.core is None
+        assert harness.shard.core is None
 
     def test_the_load_callback_may_change_the_state_or_resign(self) -> None:
-        bench = Bench()
-        bench.shard._on_load = lambda *_: bench.shard.resign()
-        bench.load()
-        assert bench.shard.core is None
+        harness = ShardHarness()
+        harness.shard._on_load = lambda *_: harness.shard.resign()
+        harness.load()
+        assert harness.shard.core is None
 
     def test_a_log_that_cannot_be_opened_is_tried_again_and_a_damaged_one_is_not(self) -> None:
-        bench = Bench()
-        bench.open_error = OSError("away")
+        harness = ShardHarness()
+        harness.open_error = OSError("away")
         with capture_logs() as told:
-            bench.load()
+            harness.load()
         assert told[0]["event"] == "the sums cannot be loaded; the sums of this partition are built anew from their log"
-        bench.open_error = DamagedLog(Place("data/__sums-0/0.log", 7), "the CRC is wrong")
+        harness.open_error = DamagedLog(Place("data/__sums-0/0.log", 7), "the CRC is wrong")
         with capture_logs() as told:
-            bench.clock.advance(0)
+            harness.clock.advance(0)
         assert told[0]["event"] == "the sums of this partition are offline until their log is repaired"
-        assert bench.shard.trouble is bench.open_error
-        assert bench.ask(Look("a")) == [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+        assert harness.shard.trouble is harness.open_error
+        assert harness.ask(Look("a")) == [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
 
     def test_the_reason_why_a_log_cannot_be_opened_is_logged_once_and_when_it_changes(self) -> None:
-        bench = Bench()
-        bench.open_error = OSError("away")
+        harness = ShardHarness()
+        harness.open_error = OSError("away")
         with capture_logs() as logged:
-            bench.load()
-            bench.clock.advance(100_000)
+            harness.load()
+            harness.clock.advance(100_000)
             assert [line["error"] for line in logged] == ["away"]
-            bench.open_error = OSError("no access")
-            bench.clock.advance(200_000)
+            harness.open_error = OSError("no access")
+            harness.clock.advance(200_000)
         assert [line["error"] for line in logged] == ["away", "no access"]
 
 
 class TestDeadlines:
-    def test_deadlines_are_kept_only_while_the_shard_is_active(self, bench: Bench) -> None:
-        bench.ask(Add("a", 1, alarm_ms=50))
-        bench.ask(Add("b", 1, alarm_ms=20))
-        bench.clock.advance(20)
-        core = bench.core
+    def test_deadlines_are_kept_only_while_the_shard_is_active(self, harness: ShardHarness) -> None:
+        harness.ask(Add("a", 1, alarm_ms=50))
+        harness.ask(Add("b", 1, alarm_ms=20))
+        harness.clock.advance(20)
+        core = harness.core
         assert core.alarms == ["b"]
-        bench.shard.resign()
-        bench.clock.advance(100)
+        harness.shard.resign()
+        harness.clock.advance(100)
         assert core.alarms == ["b"]
 
-    def test_a_decision_without_a_command_sets_the_timer(self, bench: Bench) -> None:
+    def test_a_decision_without_a_command_sets_the_timer(self, harness: ShardHarness) -> None:
         def decide(core: Sums, now: Now) -> Output:
             core.deadlines.set(Deadline("alarm", "c"), now.mono_ms + 30)
             return Output()
 
-        bench.shard.run(decide)
-        assert bench.shard.timer.due_ms == 30
-        bench.clock.advance(30)
-        assert bench.core.alarms == ["c"]
+        harness.shard.run(decide)
+        assert harness.shard.timer.due_ms == 30
+        harness.clock.advance(30)
+        assert harness.core.alarms == ["c"]

@@ -5,7 +5,7 @@ from muster.coordinator.state_machine.deadlines import NEVER
 from muster.coordinator.system.clock import ManualClock
 
 
-class Bench:
+class TimerHarness:
     def __init__(self) -> None:
         self.clock = ManualClock(0)
         self.rang: list[int] = []
@@ -13,20 +13,20 @@ class Bench:
 
 
 def test_the_timer_fires_once_at_the_earliest_deadline() -> None:
-    bench = Bench()
-    bench.timer.set(50)
-    bench.timer.set(20)
-    bench.timer.set(30)
-    assert bench.timer.due_ms == 20
-    bench.clock.advance(100)
-    assert (bench.rang, bench.timer.due_ms) == ([20], NEVER)
+    harness = TimerHarness()
+    harness.timer.set(50)
+    harness.timer.set(20)
+    harness.timer.set(30)
+    assert harness.timer.due_ms == 20
+    harness.clock.advance(100)
+    assert (harness.rang, harness.timer.due_ms) == ([20], NEVER)
 
 
 def test_the_timer_is_off_without_a_deadline() -> None:
-    bench = Bench()
-    bench.timer.set(50)
-    bench.timer.set(None)
-    assert bench.timer.due_ms == NEVER
-    bench.timer.cancel()
-    bench.clock.advance(100)
-    assert bench.rang == []
+    harness = TimerHarness()
+    harness.timer.set(50)
+    harness.timer.set(None)
+    assert harness.timer.due_ms == NEVER
+    harness.timer.cancel()
+    harness.clock.advance(100)
+    assert harness.rang == []

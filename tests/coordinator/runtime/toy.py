@@ -164,7 +164,7 @@ class Answers(list[tuple[int, int]]):
         self.append((answer.value, answer.error_code))
 
 
-class Bench:
+class ShardHarness:
     """A shard of sums over a real log; `wait_for_sync`: answers wait for `later.settle`."""
 
     def __init__(self, *, linger_ms: int = 0, wait_for_sync: bool = False) -> None:
@@ -194,7 +194,7 @@ class Bench:
     def flush(self) -> None:
         pass
 
-    def load(self) -> Bench:
+    def load(self) -> ShardHarness:
         for _ in self.shard.start():
             pass
         return self

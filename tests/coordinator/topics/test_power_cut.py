@@ -22,7 +22,7 @@ from tests.coordinator.log.support import PendingResult
 from tests.coordinator.topics.support import batch, make_topics, produce
 
 NOW = Now(0, 1_700_000_000_000)
-MOST_STEPS = 150
+MAX_STEPS = 150
 """More changes of the disk than the whole history has."""
 
 
@@ -112,8 +112,8 @@ def check(life: Life, after: Topics) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_topic_change_survives_a_power_cut_completely_or_not_at_all(seed: int, power_cut: bool) -> None:
     ended = False
-    for dies_at in range(MOST_STEPS):
-        storage = FaultyStorage(seed * MOST_STEPS + dies_at, dies_at)
+    for dies_at in range(MAX_STEPS):
+        storage = FaultyStorage(seed * MAX_STEPS + dies_at, dies_at)
         life = Life(storage)
         try:
             life.run()
@@ -129,8 +129,8 @@ def test_a_topic_change_survives_a_power_cut_completely_or_not_at_all(seed: int,
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_disk_that_fails_refuses_and_loses_nothing_that_was_acknowledged(seed: int) -> None:
-    for fails_at in range(MOST_STEPS):
-        storage = FaultyStorage(seed, 10 * MOST_STEPS, fails_at=[fails_at])
+    for fails_at in range(MAX_STEPS):
+        storage = FaultyStorage(seed, 10 * MAX_STEPS, fails_at=[fails_at])
         life = Life(storage)
         with contextlib.suppress(ApiError, LogError, OSError, AssertionError, KeyError):
             life.run()

@@ -20,7 +20,7 @@ import org.apache.kafka.common.errors.TimeoutException;
 
 /** The application with Kafka's own client: one producer, the group's generation fences. The words are those of common.py. */
 public class Worker {
-    private static final int MOST_RECORDS = 10;
+    private static final int MAX_RECORDS = 10;
     private static final int ABORTED_ONE_IN = 8;
     private static final Random RANDOM = new Random();
     private static volatile boolean ending;
@@ -56,7 +56,7 @@ public class Worker {
         String strings = "org.apache.kafka.common.serialization.String";
         Properties consuming = properties(bootstrap, "group.id", group, "isolation.level", "read_committed", "auto.offset.reset", "earliest",
             "enable.auto.commit", "false", "session.timeout.ms", "1500", "heartbeat.interval.ms", "200", "fetch.max.wait.ms", "100",
-            "max.poll.records", "" + MOST_RECORDS, "key.deserializer", strings + "Deserializer", "value.deserializer", strings + "Deserializer");
+            "max.poll.records", "" + MAX_RECORDS, "key.deserializer", strings + "Deserializer", "value.deserializer", strings + "Deserializer");
         if (arguments.length > 6)
             consuming.put("group.instance.id", name);
         Properties producing = properties(bootstrap, "transactional.id", group + "-" + name, "transaction.timeout.ms", "20000",

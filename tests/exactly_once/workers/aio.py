@@ -65,7 +65,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is no
         try:
             while True:
                 common.lives()
-                batches = await self.consumer.getmany(timeout_ms=common.POLL_MS, max_records=common.MOST_RECORDS)
+                batches = await self.consumer.getmany(timeout_ms=common.POLL_MS, max_records=common.MAX_RECORDS)
                 for partition, records in batches.items():
                     await self._take(partition, records)
                 while self.retired:

@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import NamedTuple
 
-MOST_RECORDS = 10
+MAX_RECORDS = 10
 """Of one transaction."""
 ABORTED_ONE_IN = 8
 TRANSACTION_TIMEOUT_MS = 20_000

@@ -53,7 +53,7 @@ class Worker:
         """Work until it is to end."""
         while not ended.is_set():
             common.lives()
-            came = self.consumer.consume(common.MOST_RECORDS, common.POLL_MS / 1000)
+            came = self.consumer.consume(common.MAX_RECORDS, common.POLL_MS / 1000)
             messages = [one for one in came if one.error() is None]
             if messages:
                 self._transaction(messages)

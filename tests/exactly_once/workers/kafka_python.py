@@ -71,7 +71,7 @@ class Worker:
         """Work until it is to end."""
         while not ended.is_set():
             common.lives()
-            batches = self.consumer.poll(timeout_ms=common.POLL_MS, max_records=common.MOST_RECORDS)
+            batches = self.consumer.poll(timeout_ms=common.POLL_MS, max_records=common.MAX_RECORDS)
             if batches:
                 self._transaction(batches)
         self.consumer.close()

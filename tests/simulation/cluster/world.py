@@ -47,7 +47,7 @@ SETTINGS = LogSettings(log_cleaner_backoff_ms=3_000, log_cleaner_min_cleanable_r
 PLAIN = {"segment.bytes": "1048576", "retention.ms": "-1", "segment.ms": "20000"}
 COMPACTED = {**PLAIN, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
 KEYS = 5
-MOST_ACTS_WITHOUT_SEAT = 10
+MAX_ACTS_WITHOUT_SEAT = 10
 """A node that has lost its seat ends what it does; it does not wait for the database first."""
 SNAPSHOTS = ("metadata.log.max.record.bytes.between.snapshots=3000", "metadata.log.max.snapshot.interval.ms=40000")
 SNAPSHOT_RECORDS = 5
@@ -332,7 +332,7 @@ class ToyServer:
         if not self.is_up:
             return
         self.acts_without_seat += bool(self.membership._writer.failure)
-        if self.acts_without_seat == MOST_ACTS_WITHOUT_SEAT:
+        if self.acts_without_seat == MAX_ACTS_WITHOUT_SEAT:
             self.fault(AssertionError("it has lost its seat, and still serves"))
         rng = self.world.rng
         name, (_, count) = rng.choice(list(TOPICS.items()))

@@ -21,7 +21,7 @@ from tests.simulation.consumers.scenario import Scenario
 from tests.simulation.world import Call
 
 FIRST: Final = {"t": 6, "u": 3, "v": 1}
-MOST_PARTITIONS: Final = 12
+MAX_PARTITIONS: Final = 12
 
 
 class World(world.World):
@@ -95,7 +95,7 @@ class World(world.World):
     def grow(self) -> None:
         """A topic gets one partition more."""
         name = sorted(self.counts)[int(self.random() * len(self.counts))]
-        if self.counts[name] < MOST_PARTITIONS:
+        if self.counts[name] < MAX_PARTITIONS:
             self.counts[name] += 1
             self._version += 1
             self.note("grown", None, name)

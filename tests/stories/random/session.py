@@ -28,7 +28,7 @@ from tests.stories.story import Step, Story
 
 AGAIN = 3
 """How often a history that showed a difference is played once more, before it is said not to show it again."""
-MOST_AGAIN = 9
+MAX_AGAIN = 9
 """The same, with those times in which a server was too late. They count only when there was hardly any other."""
 WARM_UP = 20
 """So many histories are played before those that count."""
@@ -38,7 +38,7 @@ _KIND = re.compile(r"(\w+): \w+'s (\w+) v\d+:? (.*)", re.DOTALL)
 _FIELD = re.compile(r"(?:^|; )([\w.\[\]]+): (?=.*?, expected )", re.DOTALL)
 _INDEX = re.compile(r"\[\d+\]")
 _NUMBER = re.compile(r"\d+")
-MOST_MS = 9_000
+MAX_MS = 9_000
 """So long a history of consumer groups takes: Kafka looks for the topics of patterns again after ten seconds, when
 anybody has made a topic.
 """
@@ -102,7 +102,7 @@ async def play_mixed(
     try:
         if own:
             await asyncio.gather(*(heard_of(side.world, own) for side in sides))
-        return await Lockstep(sides, clock, MOST_MS, WIDE_MARGIN_MS).play(story)
+        return await Lockstep(sides, clock, MAX_MS, WIDE_MARGIN_MS).play(story)
     finally:
         if own:
             await asyncio.gather(*(driver.delete_topics([*own]) for driver in drivers))
@@ -213,7 +213,7 @@ class Session:
 
     async def _shows_again(self, story: Story, wanted: str) -> bool:
         in_time = late = 0
-        for _ in range(MOST_AGAIN):
+        for _ in range(MAX_AGAIN):
             outcome = await self.play(story)
             differs = kind(outcome.difference) == wanted
             late += differs and outcome.is_late

@@ -93,7 +93,7 @@ class ServerWorld(tcp.Driver):
 
     def on_reply(self, reply: Reply) -> None:
         """Of a reply about a transaction that says "not yet" nobody hears; of an end, when its markers are written."""
-        if tcp.transient(reply) and self._tries[id(reply.request)] < tcp.MOST_TRIES:
+        if tcp.transient(reply) and self._tries[id(reply.request)] < tcp.MAX_TRIES:
             self._tries[id(reply.request)] += 1
             self._begin(self._ask_again(reply))
         elif reply.api == "EndTxn" and not reply.body["ErrorCode"]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TOPIC_KIND: Final = 2
 SETTING: Final = "retention.ms"
-MOST_TOPICS: Final = 4
+MAX_TOPICS: Final = 4
 """An administrator has so many topics at a time."""
 
 
@@ -62,7 +62,7 @@ class Administrator(Actor):
                 continue  # what the judge has seen is to be true when it has seen the rest
             chance = world.random()
             names = world.topics.present()
-            if chance < 0.4 and len(names) < MOST_TOPICS:
+            if chance < 0.4 and len(names) < MAX_TOPICS:
                 made += 1
                 name, partitions = f"{self.name}-{made}", 1 + int(world.random() * 3)
                 world.topics.creating(name, partitions)

@@ -21,7 +21,7 @@ from tests.torture.wire.crowd import Crowd
 SEEDS: Final = 1 << 32
 EACH: Final = 10
 """Chapters that are played in one go."""
-MOST_GROWTH_MB: Final = 300
+MAX_GROWTH_MB: Final = 300
 """A process that plays chapters may grow by so much after the first ones."""
 _sizes_mb: list[float] = []
 
@@ -36,7 +36,7 @@ def play_chapters(first: int, count: int) -> seeds.Played:
         counts += chapter.counts
         counts["chapters"] += 1
         _sizes_mb.append(_resident_mb())
-        if len(_sizes_mb) > EACH and _sizes_mb[-1] > _sizes_mb[EACH // 2] + MOST_GROWTH_MB:
+        if len(_sizes_mb) > EACH and _sizes_mb[-1] > _sizes_mb[EACH // 2] + MAX_GROWTH_MB:
             chapter.faults.append(f"chapters leave memory behind: {_sizes_mb[-1]:.0f} MB")
         if chapter.faults:
             failures.append(told(chapter))

@@ -25,7 +25,7 @@ from tests.torture.wire import bearer
 PRODUCE: Final = 0
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
-MOST_BYTES: Final = 104_857_600
+MAX_BYTES: Final = 104_857_600
 """socket.request.max.bytes."""
 USER, PASSWORD = "alice", "secret"
 Learn = Callable[[Any], object]
@@ -70,7 +70,7 @@ class Attacker:
         self._unread += data
         while len(self._unread) >= 4:
             (size,) = struct.unpack_from(">i", self._unread)
-            if not 0 <= size <= MOST_BYTES:
+            if not 0 <= size <= MAX_BYTES:
                 self._unread = b""
                 return  # the server closes the connection
             if len(self._unread) < 4 + size:

@@ -36,7 +36,7 @@ from tests.torture.node.history import BUGS
 from tests.torture.wire import bearer
 from tests.torture.wire.attacker import PASSWORD, USER, Attacker, as_sent, handshake, login
 from tests.torture.wire.drawing import QUIET, Drawing, Drawn, Known, kinds
-from tests.torture.wire.mutating import MOST_BYTES, mutated
+from tests.torture.wire.mutating import MAX_BYTES, mutated
 from tests.torture.wire.records import Batches, bombs, liars
 
 INPUTS: Final = 5_000
@@ -45,7 +45,7 @@ TURN_MS: Final = 50
 STEPS_IN_A_MS: Final = 40
 """Of work in slices: a step takes some 20 us."""
 SLOW: Final = "a turn of the loop took"
-MOST_MEMORY_MB: Final = 400
+MAX_MEMORY_MB: Final = 400
 """One input may raise the process's greatest size by so much: batches of a request may unpack to 256 MB."""
 SASL_PORT: Final = PORT + 1
 ATTACKERS: Final = 12
@@ -290,7 +290,7 @@ class Chapter:
             self._keep(chunks[-1])
 
     def _keep(self, frame: bytes) -> None:
-        if len(frame) > MOST_BYTES:
+        if len(frame) > MAX_BYTES:
             return
         if len(self._corpus) < CORPUS:
             self._corpus.append(frame)
@@ -394,7 +394,7 @@ class Chapter:
             faults += told
             told.clear()
         peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        if peak_mb > _peak_mb[0] + MOST_MEMORY_MB and _peak_mb[0]:
+        if peak_mb > _peak_mb[0] + MAX_MEMORY_MB and _peak_mb[0]:
             faults.append(f"one input took {peak_mb - _peak_mb[0]:.0f} MB")
         _peak_mb[0] = max(peak_mb, _peak_mb[0])
 

@@ -35,7 +35,7 @@ from tests.torture.wire.mutating import mutated
 from tests.torture.wire.records import Batches
 
 LISTENERS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MOST_MB: Final = 1_500
+MAX_MB: Final = 1_500
 """What the server may have in memory among ten thousand connections."""
 ATTACKERS: Final = 24
 SPARE_FILES: Final = 500
@@ -299,7 +299,7 @@ class Crowd:
         with open(f"/proc/{self._server.pid}/statm") as file:
             resident_mb = int(file.read().split()[1]) * 4096 / 1e6
         self.counts["MB at most"] = max(self.counts["MB at most"], int(resident_mb))
-        if resident_mb > MOST_MB and not any("MB in memory" in one for one in self.faults):
+        if resident_mb > MAX_MB and not any("MB in memory" in one for one in self.faults):
             self.faults.append(f"the server has {resident_mb:.0f} MB in memory")
 
     def _read_log(self) -> None:

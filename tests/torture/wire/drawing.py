@@ -39,7 +39,7 @@ TEXTS: Final = ("", "a", "range", "gr\u00fcppe", "\U0001f600", "\0", "x" * 127, 
 TIMES_MS: Final = (0, 1, 100, 1_000, 10_000, 45_000, 60_000, 300_000, -1, 2**31 - 1)
 MANY: Final = 3_000
 """So many equal elements a long array has."""
-MOST_OF_MANY_BYTES: Final = 20_000
+MAX_OF_MANY_BYTES: Final = 20_000
 """Batches in such an element: the length of a frame has 31 bits."""
 
 
@@ -147,7 +147,7 @@ class Drawing:
             return self._text(name)
         if field.kind == "records":
             batches = self._batches.some(rng, *rng.choice(self._known.producers))
-            return batches if len(batches) <= MOST_OF_MANY_BYTES or not self._in_many else b""
+            return batches if len(batches) <= MAX_OF_MANY_BYTES or not self._in_many else b""
         if field.kind == "bytes":
             return rng.choice((b"", b"\0\0\0\0\0\1\0\4work\xff\xff\xff\xff", rng.randbytes(60)))
         if field.kind == "bool":

@@ -21,7 +21,7 @@ EXTREMES: Final = (
     b"\xff" * 20,
 )
 """Lengths, counts and varints that are more than there is."""
-MOST_BYTES: Final = 200_000
+MAX_BYTES: Final = 200_000
 """Longer ones would only grow, and fill the memory of who sends them."""
 
 
@@ -30,7 +30,7 @@ def mutated(rng: Random, frame: bytes, other: bytes) -> bytes:
     body = bytearray(frame[4:])
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
         _change(rng, body, other)
-    del body[MOST_BYTES:]
+    del body[MAX_BYTES:]
     size = len(body)
     if rng.random() < 0.04:
         size = rng.choice((-1, 0, size + 1, size - 1, size + 1_000, 2**31 - 1, -(2**31), 104_857_601, size * 2))

@@ -16,8 +16,8 @@ from tests.coordinator.groups.harness import START, TOPICS
 from tests.coordinator.groups.offsets.test_txn_commit import Producers
 
 AGAIN = TopicsImage({**TOPICS.by_name, "t": TopicImage("t", b"X" * 16, 8)}, 3)
-MOST_RECORDS = (SLICE + CHUNK * (1 + REMOVE)) // (1 + REMOVE) + 1
-GROUPS = 3 * MOST_RECORDS
+MAX_RECORDS = (SLICE + CHUNK * (1 + REMOVE)) // (1 + REMOVE) + 1
+GROUPS = 3 * MAX_RECORDS
 
 
 def filled() -> Producers:
@@ -47,7 +47,7 @@ def test_offsets_of_a_deleted_topic_in_many_groups_are_deleted_in_steps() -> Non
     harness = filled()
     counts = [change(harness, NO_TOPICS), *slices(harness)]
     assert sum(counts) == GROUPS
-    assert max(counts) <= MOST_RECORDS
+    assert max(counts) <= MAX_RECORDS
     assert counts[0] > 0
     assert not dict(harness.core.state.offsets.groups())
     assert harness.only_retention_is_due()
@@ -62,7 +62,7 @@ def test_many_offsets_of_one_group_are_deleted_in_steps() -> None:
         harness.core.replay([(OffsetCommitKey("g", "t", number), value)], harness.now)
     counts = [change(harness, NO_TOPICS), *slices(harness)]
     assert sum(counts) == GROUPS
-    assert max(counts) <= MOST_RECORDS
+    assert max(counts) <= MAX_RECORDS
     reported = [event.facts["topics"]["t"] for event in harness.events if event.kind == events.OFFSETS_DELETED]  # type: ignore[index]  # facts of any kind
     assert [one for some in reported for one in some] == list(range(GROUPS))
 
@@ -143,7 +143,7 @@ def test_pending_offsets_of_deleted_topics_are_deleted_in_steps() -> None:
     harness.core.state.image = TopicsImage({**TOPICS.by_name, **topics}, 2)
     counts = [change(harness, NO_TOPICS), *slices(harness)]
     assert sum(counts) == GROUPS + 2 * CHUNK
-    assert max(counts) <= MOST_RECORDS
+    assert max(counts) <= MAX_RECORDS
     assert not harness.core.state.offsets.pending.transactions_of
 
 
@@ -152,7 +152,7 @@ def test_a_loaded_core_deletes_offsets_of_deleted_topics_in_steps() -> None:
     core = GroupCore(GroupSettings(), image)
     value = OffsetCommitValue(5, topic_id=b"D" * 16)
     core.replay([(OffsetCommitKey(f"g{number}", "t", 0), value) for number in range(GROUPS)], START)
-    assert 0 < len(core.loaded(START).records) <= MOST_RECORDS
+    assert 0 < len(core.loaded(START).records) <= MAX_RECORDS
     assert core.state.topic_deletion is not None
     due_ms = core.next_deadline_ms()
     assert due_ms == START.mono_ms + deletion.SLICE_AFTER_MS

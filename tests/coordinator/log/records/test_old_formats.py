@@ -33,7 +33,7 @@ from muster.coordinator.log.errors import UnreadableLog
 from muster.coordinator.log.records.headers import BatchHeader, iterate, read_header, set_crc, whole_batches
 from muster.coordinator.log.recovery.inspection import DAMAGE, NOTE, Inspection
 from muster.coordinator.system.jobs import at_once
-from tests.coordinator.log.cleaning.test_compaction import COMPACTED, Bench
+from tests.coordinator.log.cleaning.test_compaction import COMPACTED, CompactionHarness
 from tests.coordinator.log.support import NOW, SMALL, batch, manage
 from tests.support.old_formats import GOLDEN, GZIP, LZ4, SEGMENT, SNAPPY, Row, messages, rows_of, sets, wrapped
 
@@ -448,7 +448,7 @@ def test_an_old_message_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.
 # ---- compaction
 
 
-class OldBench(Bench):
+class OldFormatHarness(CompactionHarness):
     """A compacted log that begins with these bytes."""
 
     def __init__(self, data: bytes, config: LogConfig = COMPACTED) -> None:
@@ -469,10 +469,10 @@ def newest(made: list[Row]) -> list[Row]:
 
 
 def test_compaction_rewrites_old_messages_as_batches_v2() -> None:
-    bench = OldBench(WHOLE)
-    bench.compact()
-    assert replayed(bench.log) == newest(EXPECTED)
-    assert {header.magic for header in bench.headers()} == {2}
+    harness = OldFormatHarness(WHOLE)
+    harness.compact()
+    assert replayed(harness.log) == newest(EXPECTED)
+    assert {header.magic for header in harness.headers()} == {2}
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -493,32 +493,34 @@ def test_compaction_of_old_formats_keeps_the_newest_of_each_key(drawn: st.DataOb
         ]
         data += as_v2(made) if magic == 2 else messages(magic, made, codec)
         expected += made
-    bench = OldBench(data)
-    bench.compact()
-    assert replayed(bench.log) == newest(expected)
-    assert all(header.magic == 2 for header in bench.headers())
-    assert bench.log.end_offset == expected[-1].offset + 1
+    harness = OldFormatHarness(data)
+    harness.compact()
+    assert replayed(harness.log) == newest(expected)
+    assert all(header.magic == 2 for header in harness.headers())
+    assert harness.log.end_offset == expected[-1].offset + 1
 
 
 def test_compaction_of_old_formats_keeps_codecs_and_timestamp_types() -> None:
     made = [Row(number, 7, b"k%d" % number, b"v" * 30) for number in range(4)]
-    bench = OldBench(messages(1, made[:2], SNAPPY) + messages(1, made[2:], append_time_ms=9))
-    bench.compact()
-    first, second = bench.headers()[:2]
+    harness = OldFormatHarness(messages(1, made[:2], SNAPPY) + messages(1, made[2:], append_time_ms=9))
+    harness.compact()
+    first, second = harness.headers()[:2]
     assert (first.compression, first.is_log_append_time, second.compression, second.is_log_append_time) == (
         SNAPPY, False, 0, True,
     )  # fmt: skip
-    assert [row.timestamp for row in replayed(bench.log)] == [7, 7, 9, 9]
+    assert [row.timestamp for row in replayed(harness.log)] == [7, 7, 9, 9]
 
 
 def test_old_tombstones_without_a_time_are_removed_after_their_horizon() -> None:
-    bench = OldBench(messages(0, [Row(0, -1, b"a", b"1"), Row(1, -1, b"a", None), Row(2, -1, b"b", b"2")], GZIP))
-    bench.compact()
-    assert replayed(bench.log) == [(1, -1, b"a", None), (2, -1, b"b", b"2")]
-    bench.clock.advance(COMPACTED.delete_retention_ms + 1)
-    bench.put((b"c", b"3"))
-    bench.compact()
-    assert [(row.offset, row.key) for row in replayed(bench.log)] == [(2, b"b"), (3, b"c")]
+    harness = OldFormatHarness(
+        messages(0, [Row(0, -1, b"a", b"1"), Row(1, -1, b"a", None), Row(2, -1, b"b", b"2")], GZIP)
+    )
+    harness.compact()
+    assert replayed(harness.log) == [(1, -1, b"a", None), (2, -1, b"b", b"2")]
+    harness.clock.advance(COMPACTED.delete_retention_ms + 1)
+    harness.put((b"c", b"3"))
+    harness.compact()
+    assert [(row.offset, row.key) for row in replayed(harness.log)] == [(2, b"b"), (3, b"c")]
 
 
 def test_a_compressed_old_message_larger_than_one_read_is_compacted() -> None:
@@ -527,17 +529,17 @@ def test_a_compressed_old_message_larger_than_one_read_is_compacted() -> None:
     noise = [Row(number, 5, b"k%d" % number, draw.randbytes(900)) for number in range(300)]
     data = messages(1, noise, SNAPPY)
     assert len(data) > 48 * 1024
-    bench = OldBench(data, replace(COMPACTED, segment_bytes=1 << 20))
-    bench.compact()
-    assert replayed(bench.log) == noise
+    harness = OldFormatHarness(data, replace(COMPACTED, segment_bytes=1 << 20))
+    harness.compact()
+    assert replayed(harness.log) == noise
 
 
 def test_a_log_that_cannot_be_read_is_not_compacted() -> None:
     data = messages(1, [Row(0, 5, b"k", b"v")]) + wrapped(1, 3, 6, b"whatever")
-    bench = OldBench(data)
+    harness = OldFormatHarness(data)
     with capture_logs() as told:
-        bench.compact()
-    assert bytes(bench.storage.files[LOG]) == data
+        harness.compact()
+    assert bytes(harness.storage.files[LOG]) == data
     (line,) = [line for line in told if line["log_level"] == "error"]
     assert f"byte {len(data) - len(wrapped(1, 3, 6, b'whatever'))}" in str(line)
 

@@ -91,7 +91,7 @@ class DiskFile(MemoryFile):
             raise OSError(errno.EIO, "Input/output error")
 
 
-class Bench:
+class StorageHarness:
     """An active shard; `wait_for_sync`: durable means synced, and syncs end when `later.settle` is called."""
 
     def __init__(self, *, wait_for_sync: bool = False) -> None:
@@ -184,222 +184,224 @@ def offset(fetched: Answers) -> int:
 
 class TestAFullDisk:
     def test_after_a_full_disk_only_acknowledged_commits_exist(self) -> None:
-        bench = Bench()
-        assert code(bench.commit(5)) == code(bench.commit(6, "h")) == ErrorCode.NONE
-        bench.disk.full = True
-        assert code(bench.commit(7)) == ErrorCode.NOT_COORDINATOR
-        assert not bench.shard.active
-        bench.disk.full = False
-        bench.clock.advance(0)
-        assert offset(bench.fetch()) == 5
-        assert offset(bench.fetch("h")) == 6
-        assert code(bench.commit(8)) == ErrorCode.NONE
-        assert offset(bench.fetch()) == 8
+        harness = StorageHarness()
+        assert code(harness.commit(5)) == code(harness.commit(6, "h")) == ErrorCode.NONE
+        harness.disk.full = True
+        assert code(harness.commit(7)) == ErrorCode.NOT_COORDINATOR
+        assert not harness.shard.active
+        harness.disk.full = False
+        harness.clock.advance(0)
+        assert offset(harness.fetch()) == 5
+        assert offset(harness.fetch("h")) == 6
+        assert code(harness.commit(8)) == ErrorCode.NONE
+        assert offset(harness.fetch()) == 8
 
     def test_members_stay_members_after_a_full_disk(self) -> None:
-        bench = Bench()
-        member = bench.enter()
-        bench.disk.full = True
-        bench.commit(7)
-        assert bench.ask(HeartbeatRequest("members", 1, member)).one().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        bench.disk.full = False
-        bench.clock.advance(0)
-        assert bench.ask(HeartbeatRequest("members", 1, member)).one().error_code == ErrorCode.NONE
-        group = bench.ask(DescribeGroupsRequest(["members"])).one().groups[0]
+        harness = StorageHarness()
+        member = harness.enter()
+        harness.disk.full = True
+        harness.commit(7)
+        assert (
+            harness.ask(HeartbeatRequest("members", 1, member)).one().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )
+        harness.disk.full = False
+        harness.clock.advance(0)
+        assert harness.ask(HeartbeatRequest("members", 1, member)).one().error_code == ErrorCode.NONE
+        group = harness.ask(DescribeGroupsRequest(["members"])).one().groups[0]
         assert (group.group_state, [row.member_assignment for row in group.members]) == ("Stable", [b"all"])
 
     def test_a_static_member_whose_return_was_not_written_keeps_its_old_id(self) -> None:
-        bench = Bench()
-        joining = bench.join(instance="i")
-        bench.clock.advance(0)
+        harness = StorageHarness()
+        joining = harness.join(instance="i")
+        harness.clock.advance(0)
         member: str = joining.one().member_id
         everything = [SyncGroupRequestAssignment(member, b"all")]
         sync = SyncGroupRequest("members", 1, member, "i", "consumer", "range", everything)
-        assert bench.ask(sync).one().assignment == b"all"
-        bench.disk.full = True
-        refused = bench.join(instance="i").one()
+        assert harness.ask(sync).one().assignment == b"all"
+        harness.disk.full = True
+        refused = harness.join(instance="i").one()
         assert (refused.error_code, refused.member_id) == (ErrorCode.NOT_COORDINATOR, "")
-        bench.disk.full = False
-        bench.clock.advance(0)
-        assert bench.ask(HeartbeatRequest("members", 1, member, "i")).one().error_code == ErrorCode.NONE
-        returned = bench.join(instance="i").one()
+        harness.disk.full = False
+        harness.clock.advance(0)
+        assert harness.ask(HeartbeatRequest("members", 1, member, "i")).one().error_code == ErrorCode.NONE
+        returned = harness.join(instance="i").one()
         assert (returned.error_code, returned.generation_id) == (ErrorCode.NONE, 1)
-        assert bench.ask(HeartbeatRequest("members", 1, member, "i")).one().error_code == ErrorCode.FENCED_INSTANCE_ID
+        assert harness.ask(HeartbeatRequest("members", 1, member, "i")).one().error_code == ErrorCode.FENCED_INSTANCE_ID
 
     def test_parked_joins_are_refused_when_the_disk_is_full(self) -> None:
-        bench = Bench()
-        member = bench.enter()
-        other = bench.join().one().member_id
-        joining = bench.join(other)
+        harness = StorageHarness()
+        member = harness.enter()
+        other = harness.join().one().member_id
+        joining = harness.join(other)
         assert joining.all == []
-        bench.disk.full = True
-        bench.commit(7)
+        harness.disk.full = True
+        harness.commit(7)
         assert joining.one().error_code == ErrorCode.NOT_COORDINATOR
-        bench.disk.full = False
-        bench.clock.advance(0)
+        harness.disk.full = False
+        harness.clock.advance(0)
         # of the rebalance that had begun nothing was written
-        assert bench.ask(HeartbeatRequest("members", 1, member)).one().error_code == ErrorCode.NONE
+        assert harness.ask(HeartbeatRequest("members", 1, member)).one().error_code == ErrorCode.NONE
 
     def test_groups_can_be_read_while_the_disk_is_full(self) -> None:
-        bench = Bench()
-        bench.commit(5)
-        bench.disk.full = True
+        harness = StorageHarness()
+        harness.commit(5)
+        harness.disk.full = True
         for _ in range(3):
-            assert code(bench.commit(9)) == ErrorCode.NOT_COORDINATOR
-            bench.clock.advance(60_000)
-            assert offset(bench.fetch()) == 5
-        bench.disk.full = False
-        assert code(bench.commit(9)) == ErrorCode.NONE
+            assert code(harness.commit(9)) == ErrorCode.NOT_COORDINATOR
+            harness.clock.advance(60_000)
+            assert offset(harness.fetch()) == 5
+        harness.disk.full = False
+        assert code(harness.commit(9)) == ErrorCode.NONE
 
 
 class TestADiskThatIsWaitedFor:
     def test_nothing_is_shown_before_it_is_durable(self) -> None:
-        bench = Bench(wait_for_sync=True)
-        committed, shown = bench.commit(5), bench.fetch()
+        harness = StorageHarness(wait_for_sync=True)
+        committed, shown = harness.commit(5), harness.fetch()
         assert committed.all == shown.all == []
-        bench.later.settle()
+        harness.later.settle()
         assert (code(committed), offset(shown)) == (ErrorCode.NONE, 5)
-        assert offset(bench.fetch()) == 5
+        assert offset(harness.fetch()) == 5
 
     @pytest.mark.parametrize("what", ["OffsetFetch", "Heartbeat", "DescribeGroups", "SyncGroup", "ListGroups"])
     def test_every_answer_that_shows_the_state_waits_for_the_newest_record(self, what: str) -> None:
-        bench = Bench(wait_for_sync=True)
-        member = bench.enter()
-        committed = bench.commit(5)  # of another group, which does not matter
-        assert bench.log.end_offset > bench.log.durable_offset
+        harness = StorageHarness(wait_for_sync=True)
+        member = harness.enter()
+        committed = harness.commit(5)  # of another group, which does not matter
+        assert harness.log.end_offset > harness.log.durable_offset
         shown = {
-            "OffsetFetch": lambda: bench.fetch("members"),
-            "Heartbeat": lambda: bench.heartbeat(HeartbeatRequest("members", 1, member)),
-            "DescribeGroups": lambda: bench.ask(DescribeGroupsRequest(["members"])),
-            "SyncGroup": lambda: bench.ask(SyncGroupRequest("members", 1, member, None, "consumer", "range")),
-            "ListGroups": lambda: bench.ask(ListGroupsRequest()),
+            "OffsetFetch": lambda: harness.fetch("members"),
+            "Heartbeat": lambda: harness.heartbeat(HeartbeatRequest("members", 1, member)),
+            "DescribeGroups": lambda: harness.ask(DescribeGroupsRequest(["members"])),
+            "SyncGroup": lambda: harness.ask(SyncGroupRequest("members", 1, member, None, "consumer", "range")),
+            "ListGroups": lambda: harness.ask(ListGroupsRequest()),
         }[what]()
         assert shown.all == committed.all == []
-        bench.later.settle()
+        harness.later.settle()
         assert code(committed) == 0
         assert type(shown.one()).__name__ == f"{what}Response"
 
     def test_readers_see_only_durable_records(self) -> None:
-        bench = Bench(wait_for_sync=True)
-        partition = Partition(TOPIC, b"i" * 16, 0, 0, bench.log)
-        bench.commit(5)
-        bench.later.settle()
+        harness = StorageHarness(wait_for_sync=True)
+        partition = Partition(TOPIC, b"i" * 16, 0, 0, harness.log)
+        harness.commit(5)
+        harness.later.settle()
         durable = partition.log.durable_offset
-        bench.commit(6)
-        assert (partition.log.durable_offset, bench.log.end_offset) == (durable, durable + 1)
+        harness.commit(6)
+        assert (partition.log.durable_offset, harness.log.end_offset) == (durable, durable + 1)
         assert partition.read(durable, 10_000, True, partition.log.durable_offset) == b""
-        bench.later.settle()
+        harness.later.settle()
         assert partition.log.durable_offset == durable + 1
         assert partition.read(durable, 10_000, True, partition.log.durable_offset) != b""
 
     @pytest.mark.parametrize("what", ["Heartbeat", "OffsetCommit", "nothing"])
     def test_a_member_whose_answer_waits_for_the_disk_does_not_expire(self, what: str) -> None:
-        bench = Bench(wait_for_sync=True)
-        member = bench.enter()  # its session is 60 s
+        harness = StorageHarness(wait_for_sync=True)
+        member = harness.enter()  # its session is 60 s
         beat = HeartbeatRequest("members", 1, member)
-        bench.clock.advance(50_000)
-        bench.heartbeat(beat)
-        bench.clock.advance(1)
-        bench.commit(5)  # of another group
+        harness.clock.advance(50_000)
+        harness.heartbeat(beat)
+        harness.clock.advance(1)
+        harness.commit(5)  # of another group
         parked = {
-            "Heartbeat": lambda: bench.heartbeat(beat),
-            "OffsetCommit": lambda: bench.commit(6, "members", (1, member)),
+            "Heartbeat": lambda: harness.heartbeat(beat),
+            "OffsetCommit": lambda: harness.commit(6, "members", (1, member)),
             # whatever else lies here of the same connection, which has one request at a time
-            "nothing": lambda: bench.fetch("members"),
+            "nothing": lambda: harness.fetch("members"),
         }[what]()
-        bench.clock.advance(300_000)
+        harness.clock.advance(300_000)
         assert parked.all == []
-        bench.later.settle()
+        harness.later.settle()
         assert parked.one()
-        bench.clock.advance(59_000)
-        assert bench.heartbeat(beat).one().error_code == ErrorCode.NONE
+        harness.clock.advance(59_000)
+        assert harness.heartbeat(beat).one().error_code == ErrorCode.NONE
         # and now it is
-        bench.clock.advance(60_000)
-        bench.later.settle()
-        assert bench.heartbeat(beat).one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        harness.clock.advance(60_000)
+        harness.later.settle()
+        assert harness.heartbeat(beat).one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     def test_a_dead_member_expires_a_session_after_a_slow_sync_has_ended(self) -> None:
-        bench = Bench(wait_for_sync=True)
-        member = bench.enter()
-        bench.clock.advance(1_000)
-        bench.commit(5)
-        bench.clock.advance(300_000)
-        bench.later.settle()
-        bench.clock.advance(60_000)
-        bench.later.settle()
-        answer = bench.heartbeat(HeartbeatRequest("members", 1, member))
+        harness = StorageHarness(wait_for_sync=True)
+        member = harness.enter()
+        harness.clock.advance(1_000)
+        harness.commit(5)
+        harness.clock.advance(300_000)
+        harness.later.settle()
+        harness.clock.advance(60_000)
+        harness.later.settle()
+        answer = harness.heartbeat(HeartbeatRequest("members", 1, member))
         assert answer.one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     def test_a_dead_member_expires_also_if_syncs_never_end(self) -> None:
-        bench = Bench(wait_for_sync=True)
-        member = bench.enter()
+        harness = StorageHarness(wait_for_sync=True)
+        member = harness.enter()
         for number in range(130):  # there is always something on its way
-            bench.commit(number)
-            bench.clock.advance(500)
-            bench.later.settle()
-        answer = bench.heartbeat(HeartbeatRequest("members", 1, member))
-        bench.later.settle()
+            harness.commit(number)
+            harness.clock.advance(500)
+            harness.later.settle()
+        answer = harness.heartbeat(HeartbeatRequest("members", 1, member))
+        harness.later.settle()
         assert answer.one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     def test_a_failed_sync_takes_back_unacknowledged_commits(self) -> None:
-        bench = Bench(wait_for_sync=True)
-        first = bench.commit(5)
-        bench.later.settle()
-        second, shown = bench.commit(6), bench.fetch()
-        bench.disk.broken = True
-        bench.later.settle()
+        harness = StorageHarness(wait_for_sync=True)
+        first = harness.commit(5)
+        harness.later.settle()
+        second, shown = harness.commit(6), harness.fetch()
+        harness.disk.broken = True
+        harness.later.settle()
         assert code(first) == ErrorCode.NONE
         assert code(second) == ErrorCode.NOT_COORDINATOR
         assert shown.one().groups[0].error_code == ErrorCode.NOT_COORDINATOR
-        bench.disk.broken = False
-        bench.clock.advance(0)
-        again = bench.fetch()
-        bench.later.settle()
+        harness.disk.broken = False
+        harness.clock.advance(0)
+        again = harness.fetch()
+        harness.later.settle()
         assert offset(again) == 5
 
     def test_the_log_is_loaded_less_and_less_often_while_syncs_fail(self) -> None:
-        bench = Bench(wait_for_sync=True)
-        bench.disk.broken = True
+        harness = StorageHarness(wait_for_sync=True)
+        harness.disk.broken = True
         waited_ms = []
         for number in range(4):
-            committed = bench.commit(number)
-            bench.clock.advance(0)
-            bench.later.settle()
+            committed = harness.commit(number)
+            harness.clock.advance(0)
+            harness.later.settle()
             assert code(committed) == ErrorCode.NOT_COORDINATOR
-            began_ms = bench.clock.now().mono_ms
-            while not bench.shard.active:
-                bench.clock.advance(10)
-            waited_ms.append(bench.clock.now().mono_ms - began_ms)
+            began_ms = harness.clock.now().mono_ms
+            while not harness.shard.active:
+                harness.clock.advance(10)
+            waited_ms.append(harness.clock.now().mono_ms - began_ms)
         assert waited_ms == [100, 600, 2400, 9600]  # each time the way back fails as well
-        bench.disk.broken = False
-        committed = bench.commit(5)
-        bench.later.settle()
+        harness.disk.broken = False
+        committed = harness.commit(5)
+        harness.later.settle()
         assert code(committed) == ErrorCode.NONE
-        bench.disk.broken = True
-        refused = bench.commit(6)
-        bench.later.settle()
+        harness.disk.broken = True
+        refused = harness.commit(6)
+        harness.later.settle()
         assert code(refused) == ErrorCode.NOT_COORDINATOR
-        bench.disk.broken = False
-        bench.clock.advance(0)
-        assert bench.shard.active
+        harness.disk.broken = False
+        harness.clock.advance(0)
+        assert harness.shard.active
 
     @pytest.mark.parametrize("broken", [False, True])
     def test_answers_wait_for_records_without_a_client_too(self, broken: bool) -> None:
-        bench = Bench(wait_for_sync=True)
-        asking = bench.join()
-        bench.later.settle()
-        joining = bench.join(asking.one().member_id, rebalance_ms=100)
-        bench.clock.advance(0)
-        bench.later.settle()
+        harness = StorageHarness(wait_for_sync=True)
+        asking = harness.join()
+        harness.later.settle()
+        joining = harness.join(asking.one().member_id, rebalance_ms=100)
+        harness.clock.advance(0)
+        harness.later.settle()
         assert joining.one().error_code == ErrorCode.NONE
         # nobody syncs, so the group loses its member at a deadline: a record, and no request that it answers
-        before = bench.log.end_offset
-        bench.clock.advance(60_100)
-        assert bench.log.end_offset > before
-        shown = bench.ask(DescribeGroupsRequest(["members"]))
+        before = harness.log.end_offset
+        harness.clock.advance(60_100)
+        assert harness.log.end_offset > before
+        shown = harness.ask(DescribeGroupsRequest(["members"]))
         assert shown.all == []
-        bench.disk.broken = broken
-        bench.later.settle()
+        harness.disk.broken = broken
+        harness.later.settle()
         row = shown.one().groups[0]
         assert (row.error_code, row.group_state) == (
             (ErrorCode.NOT_COORDINATOR, "") if broken else (ErrorCode.NONE, "Empty")
@@ -411,90 +413,92 @@ class TestATransactionThatIsLeftOpen:
 
     LIMIT_MS = 900_000
 
-    def bench(self, idle_ms: int, *known: int) -> Bench:
-        bench = Bench()
-        assert code(bench.commit(5)) == ErrorCode.NONE
+    def harness(self, idle_ms: int, *known: int) -> StorageHarness:
+        harness = StorageHarness()
+        assert code(harness.commit(5)) == ErrorCode.NONE
         key = OFFSETS.encode_key(OffsetCommitKey("g", "t", 0))
         value = OFFSETS.encode_value(OffsetCommitValue(9), 4)
-        at_ms = bench.clock.now().wall_ms - idle_ms
+        at_ms = harness.clock.now().wall_ms - idle_ms
         more = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 0}
-        bench.log.append(0, batches.build([(key, value)], timestamp_ms=at_ms, transactional=True, **more), wall_ms=0)
-        bench.known |= set(known)
-        for _ in bench.shard.runtime.start():
+        harness.log.append(0, batches.build([(key, value)], timestamp_ms=at_ms, transactional=True, **more), wall_ms=0)
+        harness.known |= set(known)
+        for _ in harness.shard.runtime.start():
             pass
-        bench.clock.advance(0)
-        return bench
+        harness.clock.advance(0)
+        return harness
 
-    def stable(self, bench: Bench) -> tuple[int, int]:
+    def stable(self, harness: StorageHarness) -> tuple[int, int]:
         asked = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])
-        row = bench.ask(OffsetFetchRequest(groups=[asked], require_stable=True)).one().groups[0].topics[0].partitions[0]
+        row = (
+            harness.ask(OffsetFetchRequest(groups=[asked], require_stable=True)).one().groups[0].topics[0].partitions[0]
+        )
         return row.error_code, row.committed_offset
 
-    def markers(self, bench: Bench) -> list[tuple[int, int]]:
-        return [(one.producer_id, one.producer_epoch) for one in bench.log.headers() if one.is_control]
+    def markers(self, harness: StorageHarness) -> list[tuple[int, int]]:
+        return [(one.producer_id, one.producer_epoch) for one in harness.log.headers() if one.is_control]
 
     def test_a_copied_open_transaction_is_aborted_after_its_timeout(self) -> None:
-        bench = self.bench(idle_ms=1_000)
-        assert self.stable(bench) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
-        assert offset(bench.fetch()) == 5
-        bench.clock.advance(self.LIMIT_MS - 1_001)
-        assert self.markers(bench) == []
+        harness = self.harness(idle_ms=1_000)
+        assert self.stable(harness) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+        assert offset(harness.fetch()) == 5
+        harness.clock.advance(self.LIMIT_MS - 1_001)
+        assert self.markers(harness) == []
         with capture_logs() as told:
-            bench.clock.advance(1)
+            harness.clock.advance(1)
         (line,) = [line for line in told if line["log_level"] == "warning"]
         assert (line["producer_id"], line["offsets"], line["idle_ms"]) == (7, 1, self.LIMIT_MS)
-        assert self.markers(bench) == [(7, 3)]
-        assert self.stable(bench) == (ErrorCode.NONE, 5)
-        for _ in bench.shard.runtime.start():
+        assert self.markers(harness) == [(7, 3)]
+        assert self.stable(harness) == (ErrorCode.NONE, 5)
+        for _ in harness.shard.runtime.start():
             pass
-        assert self.markers(bench) == [(7, 3)]
-        assert offset(bench.fetch()) == 5
+        assert self.markers(harness) == [(7, 3)]
+        assert offset(harness.fetch()) == 5
 
     def test_an_old_copied_transaction_is_aborted_at_the_load(self) -> None:
-        bench = self.bench(idle_ms=self.LIMIT_MS)
-        assert self.markers(bench) == [(7, 3)]
-        assert self.stable(bench) == (ErrorCode.NONE, 5)
+        harness = self.harness(idle_ms=self.LIMIT_MS)
+        assert self.markers(harness) == [(7, 3)]
+        assert self.stable(harness) == (ErrorCode.NONE, 5)
 
     def test_a_copied_transaction_of_a_known_producer_is_left_to_its_coordinator(self) -> None:
-        bench = self.bench(self.LIMIT_MS, 7)
-        bench.clock.advance(2 * self.LIMIT_MS)
-        assert self.markers(bench) == []
+        harness = self.harness(self.LIMIT_MS, 7)
+        harness.clock.advance(2 * self.LIMIT_MS)
+        assert self.markers(harness) == []
         # the id is forgotten: nobody could end it any more
-        bench.known.clear()
-        bench.clock.advance(60_000)
-        assert self.markers(bench) == [(7, 3)]
+        harness.known.clear()
+        harness.clock.advance(60_000)
+        assert self.markers(harness) == [(7, 3)]
 
     def test_the_marker_has_the_epoch_of_the_coordinator_that_wrote_before(self) -> None:
-        bench = self.bench(idle_ms=0)
-        bench.log.append_marker(0, EndMarker(7, 3, True, 12, 0), wall_ms=0)
-        at_ms = bench.clock.now().wall_ms
+        harness = self.harness(idle_ms=0)
+        harness.log.append_marker(0, EndMarker(7, 3, True, 12, 0), wall_ms=0)
+        at_ms = harness.clock.now().wall_ms
         more = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 1, "transactional": True}
         key = OFFSETS.encode_key(OffsetCommitKey("g", "t", 0))
-        bench.log.append(0, batches.build([(key, None)], timestamp_ms=at_ms, **more), wall_ms=0)
-        for _ in bench.shard.runtime.start():
+        harness.log.append(0, batches.build([(key, None)], timestamp_ms=at_ms, **more), wall_ms=0)
+        for _ in harness.shard.runtime.start():
             pass
-        bench.clock.advance(self.LIMIT_MS)
-        assert self.markers(bench) == [(7, 3), (7, 3)]
-        producer = bench.log.producers.get(7)
+        harness.clock.advance(self.LIMIT_MS)
+        assert self.markers(harness) == [(7, 3), (7, 3)]
+        producer = harness.log.producers.get(7)
         assert producer is not None
         assert (producer.coordinator_epoch, producer.transaction_start) == (12, None)
 
     def test_a_copied_transaction_is_not_aborted_by_a_resigned_shard(self) -> None:
-        bench = self.bench(idle_ms=0)
-        bench.shard.runtime.resign()
-        bench.clock.advance(2 * self.LIMIT_MS)
-        assert self.markers(bench) == []
+        harness = self.harness(idle_ms=0)
+        harness.shard.runtime.resign()
+        harness.clock.advance(2 * self.LIMIT_MS)
+        assert self.markers(harness) == []
 
     def test_a_marker_for_a_copied_transaction_is_tried_again(self) -> None:
-        bench = self.bench(idle_ms=0)
-        bench.disk.full = True
-        bench.clock.advance(self.LIMIT_MS)
-        assert not bench.shard.active
-        bench.disk.full = False
-        bench.clock.advance(60_000)
-        assert bench.shard.active
-        bench.clock.advance(0)
-        assert self.markers(bench) == [(7, 3)]
+        harness = self.harness(idle_ms=0)
+        harness.disk.full = True
+        harness.clock.advance(self.LIMIT_MS)
+        assert not harness.shard.active
+        harness.disk.full = False
+        harness.clock.advance(60_000)
+        assert harness.shard.active
+        harness.clock.advance(0)
+        assert self.markers(harness) == [(7, 3)]
 
 
 class TestRecordsOfATransaction:
@@ -502,49 +506,49 @@ class TestRecordsOfATransaction:
 
     A = Producer(7, 3)
 
-    def commit(self, bench: Bench, producer: Producer, guard: VerificationGuard | None) -> int:
+    def commit(self, harness: StorageHarness, producer: Producer, guard: VerificationGuard | None) -> int:
         topic = TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 5)])
         request = TxnOffsetCommitRequest("tx", "g", *producer, topics=[topic])
         answers = Answers()
-        error = bench.shard.append_error(producer, guard)
-        bench.shard.runtime.submit(TxnCommitCommand(request, answers, CLIENT, error), producer)
-        bench.clock.advance(0)
+        error = harness.shard.append_error(producer, guard)
+        harness.shard.runtime.submit(TxnCommitCommand(request, answers, CLIENT, error), producer)
+        harness.clock.advance(0)
         return int(answers.one().topics[0].partitions[0].error_code)
 
-    def guard(self, bench: Bench, producer: Producer = A) -> VerificationGuard | None:
-        return bench.log.producers.verification(*producer, -1, supports_epoch_bump=False, now_ms=0)
+    def guard(self, harness: StorageHarness, producer: Producer = A) -> VerificationGuard | None:
+        return harness.log.producers.verification(*producer, -1, supports_epoch_bump=False, now_ms=0)
 
     def test_transactional_offsets_are_written_in_their_producers_batches(self) -> None:
-        bench = Bench()
-        assert self.commit(bench, self.A, self.guard(bench)) == 0
-        assert self.commit(bench, self.A, None) == 0
-        assert [(one.producer_id, one.producer_epoch, one.is_transactional) for one in bench.log.headers()] == [
+        harness = StorageHarness()
+        assert self.commit(harness, self.A, self.guard(harness)) == 0
+        assert self.commit(harness, self.A, None) == 0
+        assert [(one.producer_id, one.producer_epoch, one.is_transactional) for one in harness.log.headers()] == [
             (7, 3, True)
         ] * 2
 
     def test_a_transactional_commit_with_an_old_epoch_is_refused_without_a_reload(self) -> None:
-        bench = Bench()
-        assert self.commit(bench, self.A, self.guard(bench)) == 0
-        assert self.commit(bench, Producer(7, 2), None) == ErrorCode.INVALID_PRODUCER_EPOCH
-        assert bench.shard.active
-        assert len(list(bench.log.headers())) == 1
+        harness = StorageHarness()
+        assert self.commit(harness, self.A, self.guard(harness)) == 0
+        assert self.commit(harness, Producer(7, 2), None) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert harness.shard.active
+        assert len(list(harness.log.headers())) == 1
 
     def test_an_unverified_transactional_commit_is_refused_without_a_reload(self) -> None:
-        bench = Bench()
-        guard = self.guard(bench)
-        assert self.commit(bench, self.A, None) == ErrorCode.INVALID_TXN_STATE
-        bench.log.append_marker(0, EndMarker(7, 3, True, 0, 0), wall_ms=0)
-        assert self.commit(bench, self.A, guard) == ErrorCode.INVALID_TXN_STATE
-        assert self.commit(bench, self.A, NOT_NEEDED) == 0
+        harness = StorageHarness()
+        guard = self.guard(harness)
+        assert self.commit(harness, self.A, None) == ErrorCode.INVALID_TXN_STATE
+        harness.log.append_marker(0, EndMarker(7, 3, True, 0, 0), wall_ms=0)
+        assert self.commit(harness, self.A, guard) == ErrorCode.INVALID_TXN_STATE
+        assert self.commit(harness, self.A, NOT_NEEDED) == 0
 
     def test_a_transactional_commit_to_an_inactive_shard_is_not_checked(self) -> None:
-        bench = Bench()
-        bench.shard.runtime.resign()
-        assert self.commit(bench, self.A, None) == ErrorCode.NOT_COORDINATOR
+        harness = StorageHarness()
+        harness.shard.runtime.resign()
+        assert self.commit(harness, self.A, None) == ErrorCode.NOT_COORDINATOR
 
     def test_the_end_of_a_transaction_is_acknowledged_and_its_offsets_are_shown(self) -> None:
-        bench = Bench()
-        self.commit(bench, self.A, self.guard(bench))
+        harness = StorageHarness()
+        self.commit(harness, self.A, self.guard(harness))
         ended: list[int] = []
-        bench.shard.runtime.complete_transaction(self.A, is_committed=True, ended=ended.append)
-        assert (ended, offset(bench.fetch())) == ([0], 5)
+        harness.shard.runtime.complete_transaction(self.A, is_committed=True, ended=ended.append)
+        assert (ended, offset(harness.fetch())) == ([0], 5)

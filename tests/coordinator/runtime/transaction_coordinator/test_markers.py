@@ -44,7 +44,7 @@ class Writer:
             ended(error)
 
 
-class Bench:
+class MarkerHarness:
     def __init__(self) -> None:
         self.clock, self.writer = ManualClock(), Writer()
         self.done: list[MarkersWritten] = []
@@ -59,144 +59,144 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def harness() -> MarkerHarness:
+    return MarkerHarness()
 
 
 DONE = [MarkersWritten("x", 7, 3)]
 
 
-def test_each_partition_gets_the_marker_with_the_epoch_of_the_coordinator(bench: Bench) -> None:
-    bench.send(("t", [0, 2]), ("u", [1]))
+def test_each_partition_gets_the_marker_with_the_epoch_of_the_coordinator(harness: MarkerHarness) -> None:
+    harness.send(("t", [0, 2]), ("u", [1]))
     marker = (7, 3, True, 12, 2)
-    assert bench.writer.written == [(marker, "t", 0), (marker, "t", 2), (marker, "u", 1)]
-    assert bench.done == DONE
-    assert len(bench.sender) == 0
+    assert harness.writer.written == [(marker, "t", 0), (marker, "t", 2), (marker, "u", 1)]
+    assert harness.done == DONE
+    assert len(harness.sender) == 0
 
 
-def test_a_transaction_without_partitions_is_complete_at_once(bench: Bench) -> None:
-    bench.send()
-    assert bench.done == DONE
+def test_a_transaction_without_partitions_is_complete_at_once(harness: MarkerHarness) -> None:
+    harness.send()
+    assert harness.done == DONE
 
 
-def test_a_transaction_is_complete_when_all_markers_are_written(bench: Bench) -> None:
-    bench.writer.errors = {("t", 0): None, ("t", 1): None}
-    bench.send(("t", [0, 1, 2]))
-    first, second = bench.writer.waiting
+def test_a_transaction_is_complete_when_all_markers_are_written(harness: MarkerHarness) -> None:
+    harness.writer.errors = {("t", 0): None, ("t", 1): None}
+    harness.send(("t", [0, 1, 2]))
+    first, second = harness.writer.waiting
     second(ErrorCode.NONE)
-    assert (bench.done, len(bench.sender)) == ([], 1)
+    assert (harness.done, len(harness.sender)) == ([], 1)
     first(ErrorCode.NONE)
-    assert bench.done == DONE
+    assert harness.done == DONE
 
 
-def test_a_marker_that_cannot_be_written_is_tried_again(bench: Bench) -> None:
+def test_a_marker_that_cannot_be_written_is_tried_again(harness: MarkerHarness) -> None:
     errors = [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR]
     for index, error in enumerate(errors):
-        bench.writer.errors["t", index] = error
-    bench.send(("t", [0, 1, 2, 3]))
-    bench.send(("t", [0]), transactional_id="y")
-    assert len(bench.writer.written) == 5
-    bench.clock.advance(RETRY_MS - 1)
-    assert len(bench.writer.written) == 5
-    bench.clock.advance(1)
-    assert [row[1:] for row in bench.writer.written[5:]] == [("t", 0), ("t", 1), ("t", 2), ("t", 0)]
-    bench.writer.errors.clear()
-    assert bench.done == []
-    bench.clock.advance(RETRY_MS)
-    assert bench.done == [MarkersWritten("x", 7, 3), MarkersWritten("y", 7, 3)]
-    bench.clock.advance(10 * RETRY_MS)
-    assert len(bench.writer.written) == 13
+        harness.writer.errors["t", index] = error
+    harness.send(("t", [0, 1, 2, 3]))
+    harness.send(("t", [0]), transactional_id="y")
+    assert len(harness.writer.written) == 5
+    harness.clock.advance(RETRY_MS - 1)
+    assert len(harness.writer.written) == 5
+    harness.clock.advance(1)
+    assert [row[1:] for row in harness.writer.written[5:]] == [("t", 0), ("t", 1), ("t", 2), ("t", 0)]
+    harness.writer.errors.clear()
+    assert harness.done == []
+    harness.clock.advance(RETRY_MS)
+    assert harness.done == [MarkersWritten("x", 7, 3), MarkersWritten("y", 7, 3)]
+    harness.clock.advance(10 * RETRY_MS)
+    assert len(harness.writer.written) == 13
 
 
-def test_a_deleted_partition_needs_no_marker(bench: Bench) -> None:
-    bench.writer.errors["t", 0] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    bench.send(("t", [0, 1]))
-    assert bench.done == DONE
+def test_a_deleted_partition_needs_no_marker(harness: MarkerHarness) -> None:
+    harness.writer.errors["t", 0] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    harness.send(("t", [0, 1]))
+    assert harness.done == DONE
 
 
-def test_a_partition_with_a_newer_producer_epoch_needs_no_marker(bench: Bench) -> None:
-    bench.writer.errors["t", 0] = ErrorCode.INVALID_PRODUCER_EPOCH
+def test_a_partition_with_a_newer_producer_epoch_needs_no_marker(harness: MarkerHarness) -> None:
+    harness.writer.errors["t", 0] = ErrorCode.INVALID_PRODUCER_EPOCH
     with capture_logs() as logs:
-        bench.send(("t", [0, 1]))
-    assert bench.done == DONE
+        harness.send(("t", [0, 1]))
+    assert harness.done == DONE
     assert [(line["log_level"], line["transactional_id"], line["partition"]) for line in logs] == [("warning", "x", 0)]
 
 
-def test_markers_refused_by_a_newer_coordinator_epoch_are_given_up(bench: Bench) -> None:
-    bench.writer.errors = {("t", 0): ErrorCode.TRANSACTION_COORDINATOR_FENCED, ("t", 1): None}
+def test_markers_refused_by_a_newer_coordinator_epoch_are_given_up(harness: MarkerHarness) -> None:
+    harness.writer.errors = {("t", 0): ErrorCode.TRANSACTION_COORDINATOR_FENCED, ("t", 1): None}
     with capture_logs() as logs:
-        bench.send(("t", [1, 0, 2]))
-    bench.writer.waiting[0](ErrorCode.NONE)
-    assert (bench.done, len(bench.sender), len(logs), len(bench.writer.written)) == ([], 0, 1, 2)
+        harness.send(("t", [1, 0, 2]))
+    harness.writer.waiting[0](ErrorCode.NONE)
+    assert (harness.done, len(harness.sender), len(logs), len(harness.writer.written)) == ([], 0, 1, 2)
 
 
-def test_a_newer_transaction_of_an_id_replaces_the_older_one(bench: Bench) -> None:
-    bench.writer.errors = {("t", 0): None, ("t", 1): ErrorCode.KAFKA_STORAGE_ERROR}
-    bench.send(("t", [0, 1]))
-    bench.writer.errors = {}
-    bench.send(("u", [0]), epoch=4)
-    bench.writer.waiting[0](ErrorCode.NONE)
-    bench.clock.advance(RETRY_MS)
-    assert bench.done == [MarkersWritten("x", 7, 4)]
-    assert len(bench.writer.written) == 3
+def test_a_newer_transaction_of_an_id_replaces_the_older_one(harness: MarkerHarness) -> None:
+    harness.writer.errors = {("t", 0): None, ("t", 1): ErrorCode.KAFKA_STORAGE_ERROR}
+    harness.send(("t", [0, 1]))
+    harness.writer.errors = {}
+    harness.send(("u", [0]), epoch=4)
+    harness.writer.waiting[0](ErrorCode.NONE)
+    harness.clock.advance(RETRY_MS)
+    assert harness.done == [MarkersWritten("x", 7, 4)]
+    assert len(harness.writer.written) == 3
 
 
-def test_no_marker_is_sent_after_the_end(bench: Bench) -> None:
-    bench.writer.errors = {("t", 0): None, ("t", 1): ErrorCode.KAFKA_STORAGE_ERROR}
-    bench.send(("t", [0, 1]))
-    bench.sender.close()
-    bench.writer.waiting[0](ErrorCode.NONE)
-    bench.clock.advance(RETRY_MS)
-    bench.send(("t", [2]))
-    assert (bench.done, len(bench.writer.written), bench.sender.closed) == ([], 2, True)
-    Bench().sender.close()
+def test_no_marker_is_sent_after_the_end(harness: MarkerHarness) -> None:
+    harness.writer.errors = {("t", 0): None, ("t", 1): ErrorCode.KAFKA_STORAGE_ERROR}
+    harness.send(("t", [0, 1]))
+    harness.sender.close()
+    harness.writer.waiting[0](ErrorCode.NONE)
+    harness.clock.advance(RETRY_MS)
+    harness.send(("t", [2]))
+    assert (harness.done, len(harness.writer.written), harness.sender.closed) == ([], 2, True)
+    MarkerHarness().sender.close()
 
 
-def test_no_marker_is_sent_for_a_decision_that_was_not_written(bench: Bench) -> None:
-    bench.sender.send("x")(WriteTxnMarkersResponse())
-    assert (bench.writer.written, bench.done) == ([], [])
+def test_no_marker_is_sent_for_a_decision_that_was_not_written(harness: MarkerHarness) -> None:
+    harness.sender.send("x")(WriteTxnMarkersResponse())
+    assert (harness.writer.written, harness.done) == ([], [])
 
 
-def test_markers_of_many_partitions_are_spread_over_iterations(bench: Bench) -> None:
-    slow = bench.writer.write
-
-    def write(*given: Any) -> None:
-        bench.clock._move_to(bench.clock.mono_ms() + 1)
-        slow(*given)
-
-    bench.writer.write = write  # type: ignore[method-assign]
-    bench.send(("t", list(range(100))))
-    assert 0 < len(bench.writer.written) < 30
-    bench.clock.advance(1_000)
-    assert len(bench.writer.written) == 100
-    assert bench.done == DONE
-
-
-def test_markers_of_many_small_transactions_share_iterations(bench: Bench) -> None:
-    slow = bench.writer.write
+def test_markers_of_many_partitions_are_spread_over_iterations(harness: MarkerHarness) -> None:
+    slow = harness.writer.write
 
     def write(*given: Any) -> None:
-        bench.clock._move_to(bench.clock.mono_ms() + 1)
+        harness.clock._move_to(harness.clock.mono_ms() + 1)
         slow(*given)
 
-    bench.writer.write = write  # type: ignore[method-assign]
+    harness.writer.write = write  # type: ignore[method-assign]
+    harness.send(("t", list(range(100))))
+    assert 0 < len(harness.writer.written) < 30
+    harness.clock.advance(1_000)
+    assert len(harness.writer.written) == 100
+    assert harness.done == DONE
+
+
+def test_markers_of_many_small_transactions_share_iterations(harness: MarkerHarness) -> None:
+    slow = harness.writer.write
+
+    def write(*given: Any) -> None:
+        harness.clock._move_to(harness.clock.mono_ms() + 1)
+        slow(*given)
+
+    harness.writer.write = write  # type: ignore[method-assign]
     for number in range(20):
-        bench.send(("t", [0, 1]), transactional_id=str(number))
-    assert len(bench.writer.written) == SLICE_MS
-    bench.clock.advance(1_000)
-    assert len(bench.writer.written) == 40
-    assert [done.transactional_id for done in bench.done] == [str(number) for number in range(20)]
+        harness.send(("t", [0, 1]), transactional_id=str(number))
+    assert len(harness.writer.written) == SLICE_MS
+    harness.clock.advance(1_000)
+    assert len(harness.writer.written) == 40
+    assert [done.transactional_id for done in harness.done] == [str(number) for number in range(20)]
 
 
-def test_a_log_that_must_be_loaded_first_delays_no_other_marker(bench: Bench) -> None:
-    bench.writer.errors["cold", 0] = None
-    bench.send(("cold", [0]), ("t", [0]))
-    assert [row[1:] for row in bench.writer.written] == [("cold", 0), ("t", 0)]
-    bench.writer.waiting[0](ErrorCode.NONE)
-    assert bench.done == DONE
+def test_a_log_that_must_be_loaded_first_delays_no_other_marker(harness: MarkerHarness) -> None:
+    harness.writer.errors["cold", 0] = None
+    harness.send(("cold", [0]), ("t", [0]))
+    assert [row[1:] for row in harness.writer.written] == [("cold", 0), ("t", 0)]
+    harness.writer.waiting[0](ErrorCode.NONE)
+    assert harness.done == DONE
 
 
-def test_a_fault_of_the_marker_sender_is_logged(bench: Bench) -> None:
+def test_a_fault_of_the_marker_sender_is_logged(harness: MarkerHarness) -> None:
     with capture_logs() as logs:
-        bench.sender.fault(RuntimeError("a bug"))
+        harness.sender.fault(RuntimeError("a bug"))
     assert logs[0]["event"] == "a marker could not be sent, by a fault of the server"
