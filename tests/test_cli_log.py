@@ -242,7 +242,7 @@ class TestCheckAndRepair:
         assert main(["log", "dump", str(data)]) == 0
 
     def test_not_while_a_server_has_it(self, data: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-        def held(_: object, directory: str) -> None:
+        def held(_: object, directory: str, __: object) -> None:
             raise DirectoryLocked(directory, 4711)
 
         monkeypatch.setattr(DirectoryLock, "__init__", held)

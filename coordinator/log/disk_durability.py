@@ -88,10 +88,7 @@ class DiskDurability:
             self._wait(self._flush_waiters, position, callback)
 
     def when_synced(self, position: int, callback: Waiter) -> None:
-        """Call `callback(None)` once all before `position` is on the disk, or `callback(error)` when a sync fails.
-
-        It waits for the disk even where appends do not. Without threads for syncs it waits for nothing.
-        """
+        """Call `callback` once all before `position` is on the disk, even where appends do not wait for that."""
         if position <= self.recovery_point or self._sync is None:
             callback(None)
         else:

@@ -1,7 +1,4 @@
-"""Whether a log can be written, how far it is durable (`Durability`), and which listeners learn of appends.
-
-`disk_durability` uses the disk of the data directory; another `Engine` makes logs durable elsewhere.
-"""
+"""Whether a log can be written, how far it is durable by which `Engine`, and which listeners learn of appends."""
 
 from __future__ import annotations
 

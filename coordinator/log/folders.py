@@ -1,7 +1,4 @@
-"""The folders of partitions in a data directory: their topic ids, their names, and the syncs of new ones.
-
-`partition.metadata` has the topic's id (KIP-516). A topic is acknowledged when that file is on the disk.
-"""
+"""The folders of partitions in a data directory: their topic ids (KIP-516), their names, the syncs of new ones."""
 
 from __future__ import annotations
 
@@ -43,10 +40,7 @@ def write_topic_id(storage: Storage, directory: str, topic_id: bytes, *, sync: b
 
 
 def ensure_topic_id(storage: Storage, directory: str, topic_id: bytes, *, was_clean: bool, sync: bool) -> bool:
-    """Make sure that the directory of a log that is opened has the topic's id. True when it was written.
-
-    `was_clean`: whether the last stop was clean. Raises DamagedLog when the file cannot be read.
-    """
+    """Write the topic's id, if the directory has none. True when it was written. Raises DamagedLog."""
     path = f"{directory}/{checkpoints.PARTITION_METADATA}"
     try:
         known = read_topic_id(storage, directory)

@@ -341,10 +341,7 @@ class LogManager:
                 log.flush()
 
     def close(self, *, clean: bool = True) -> None:
-        """Release the directory. `clean`: first sync and note everything, so that the next start needs no recovery.
-
-        The stop is not clean when a log is damaged, or a sync or a checkpoint fails.
-        """
+        """Release the directory. `clean`: sync and note everything, so that the next start needs no recovery."""
         if self._lock is None:
             return
         try:

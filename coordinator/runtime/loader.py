@@ -1,7 +1,4 @@
-"""Loads the state of a shard from its log, in steps, and runs all loads of a start.
-
-Some loads run before the server listens, the others one step in each iteration of the event loop.
-"""
+"""Loads the state of a shard from its log, in steps, and runs all loads of a start."""
 
 from __future__ import annotations
 
@@ -51,9 +48,7 @@ LOG_EVERY_MS: Final = 2_000
 
 
 def replay(partition_log: UnifiedLog, reader: RecordReader, core: StateMachine, clock: Clock) -> Iterator[int]:
-    """Replay a log: a chunk in each step, or a part of a chunk with large records. Returns the number of records of
-    each step. Raises the errors of the log, and BatchError.
-    """
+    """Replay a log, a chunk or less in each step; yield the numbers of records. Raises BatchError, LogError."""
     if partition_log.end_offset > partition_log.start_offset:
         for chunk in partition_log.replay(chunk_bytes=LOAD_CHUNK_BYTES):
             yield from replay_chunk(chunk, reader, core, clock)

@@ -1,7 +1,4 @@
-"""What waits in a shard: records to be appended (`AppendQueue`), replies, and the timer for the next deadline.
-
-A reply waits until the log is durable up to what the reply shows (`PendingReplies`).
-"""
+"""What waits in a shard: records to be appended, replies until the log is durable, and the timer."""
 
 from __future__ import annotations
 
@@ -40,10 +37,7 @@ BATCH_BYTES: Final = 64 * 1024
 
 
 class Batch:
-    """The records that were decided since `began_ms` (monotonic), in the transaction of `producer` or outside of any.
-
-    `events` and `replies` follow once the batch is appended.
-    """
+    """The records, events and replies since `began_ms` (monotonic), in the transaction of `producer` or none."""
 
     __slots__ = ("began_ms", "events", "producer", "replies", "rows", "size")
 

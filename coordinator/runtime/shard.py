@@ -197,10 +197,7 @@ class CoordinatorShard(Generic[S]):
     # ---- taking and giving up leadership
 
     def start(self) -> Iterator[None]:
-        """Become active: build the state from the log. Each step of the returned iterator replays one chunk of the log.
-
-        Until the last step, commands are refused with COORDINATOR_LOAD_IN_PROGRESS.
-        """
+        """Become active: build the state from the log, in steps. Until then, commands are refused."""
         self._term += 1
         if self.core is None:
             self.state_error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -200,10 +200,7 @@ class Catalogue:
         encoded: Sequence[bytes] | None = None,
         made: Mapping[int, Partition | None] = NOTHING_MADE,
     ) -> None:
-        """Write records, and open and close logs as they say. `encoded`: as for `append`.
-
-        `made`: the partitions of these records that are open already. Raises `ApiError`.
-        """
+        """Write records, and open and close logs as they say. `made`: already open partitions. Raises `ApiError`."""
         self.append(records, encoded)
         self.dynamic_configs.written(records, self.state)
         touched = {self.state.touched_by(record): None for record in records}
@@ -214,10 +211,7 @@ class Catalogue:
         self.pending.changed(topics=touched != {None: None})
 
     def making(self, name: str, topic_id: bytes, records: Sequence[Message]) -> Job[None]:
-        """Create the logs of new partitions, and only then write the records that name them.
-
-        If one log cannot be created, none of them stays. Raises `ApiError`.
-        """
+        """Create all logs of new partitions or none, then write the records that name them. Raises `ApiError`."""
         given = {record.name: record.value for record in records if isinstance(record, ConfigRecord) and record.value}
         config = self.configs.log_config({**self.state.topic_configs(name), **given})
         made: dict[int, Partition | None] = {}

@@ -36,10 +36,7 @@ def _first(_: int) -> int:
 
 @dataclass(eq=False)
 class Home:
-    """Where replicas can be: the brokers of this cluster, and the one data directory (16 bytes) that they share.
-
-    `node_id`: the broker that adopts topics. `draw`: returns a random number below its argument.
-    """
+    """Where replicas can be: the brokers, and the one directory that they share. `node_id`: the adopting broker."""
 
     node_id: int
     directory_id: bytes
@@ -55,10 +52,7 @@ class Home:
 
 @dataclass(eq=False)
 class NewTopic:
-    """A topic that a client or this node wants to create. A number of -1 asks for the default.
-
-    `assignments`: (partition, broker ids). `assignments` and `configs` are as requested; null values are refused.
-    """
+    """A topic to create, with assignments and configs as requested. A number of -1 asks for the default."""
 
     name: str
     topic_id: bytes
@@ -177,10 +171,7 @@ def partition_record(topic_id: bytes, index: int, home: Home, brokers: Sequence[
 def decide_growth(
     state: MetadataState, name: str, count: int, assignments: Sequence[Sequence[int]] | None, home: Home
 ) -> list[Message]:
-    """Return the records that give the topic `name` `count` partitions (CreatePartitions). Raises `ApiError`.
-
-    `assignments`: the brokers of each new partition; None lets the server choose.
-    """
+    """Return the records that give a topic `count` partitions, on `assignments` or any brokers. Raises `ApiError`."""
     topic = state.topics.get(name)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -212,20 +203,19 @@ EVENTS_SEGMENT_BYTES = 16 * 1024 * 1024
 EVENTS_FLUSH_MS = 1_000
 
 
-def internal_topic(name: str, topic_id: bytes, settings: TopicSettings, told_partitions: int | None) -> NewTopic | None:
-    """Return the internal topic of that name; None for the topics of users.
-
-    `told_partitions`: for a history, the number of partitions of its source (`names.EVENTS_OF`), if that exists.
-    """
+def internal_topic(
+    name: str, topic_id: bytes, settings: TopicSettings, source_partitions: int | None
+) -> NewTopic | None:
+    """Return the internal topic of that name, or None. `source_partitions`: of the topic of a history's events."""
     if name == GROUP_OFFSETS_TOPIC:
         partitions, segment_bytes = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
         configs = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}
     elif name == GROUP_EVENTS_TOPIC:
         # as many as the offsets topic really has, whatever the setting is now
-        partitions = told_partitions or settings.offsets_topic_num_partitions
+        partitions = source_partitions or settings.offsets_topic_num_partitions
         configs = _history(settings.muster_group_events_retention_ms, settings.muster_group_events_retention_bytes)
     elif name == TRANSACTION_EVENTS_TOPIC:
-        partitions = told_partitions or settings.transaction_state_log_num_partitions
+        partitions = source_partitions or settings.transaction_state_log_num_partitions
         configs = _history(
             settings.muster_transaction_events_retention_ms, settings.muster_transaction_events_retention_bytes
         )

@@ -1,7 +1,4 @@
-"""Incremental fetch sessions (KIP-227): a reader names its partitions once, and later only those that change.
-
-As Kafka's FetchManager, FetchSession and FetchSessionCacheShard. Pure: time and random ids are passed.
-"""
+"""Incremental fetch sessions (KIP-227), as Kafka's FetchManager, FetchSession and FetchSessionCacheShard. Pure."""
 
 from __future__ import annotations
 
@@ -48,10 +45,7 @@ class FetchRow:
         self.last_fetched_epoch = other.last_fetched_epoch
 
     def note_answer(self, error_code: int, high_watermark: int, log_start_offset: int, worth: bool) -> bool:
-        """Note what the reader then knows. Return whether the answer must have this row.
-
-        `worth`: the row has records or a diverging epoch. An error is always in the answer, and so is its end.
-        """
+        """Note what the reader then knows. Return whether the answer must have this row. `worth`: it has records."""
         must = worth or error_code != 0
         if high_watermark != self.high_watermark:
             self.high_watermark = high_watermark
@@ -237,10 +231,7 @@ class FetchSessions:
             self._bytes -= session.bytes
 
     def _find_bytes(self, size: int, now_ms: int) -> bool:
-        """Free memory for `size` bytes: evict stale sessions first, then the largest ones that are larger than `size`.
-
-        So a few large sessions do not keep out many small ones.
-        """
+        """Free memory: evict stale sessions first, then the largest ones that are larger than `size` bytes."""
         while self._bytes + size > MAX_BYTES:
             evicted = next(iter(self._by_id.values()))
             if now_ms - evicted.used_ms <= EVICTION_MS:

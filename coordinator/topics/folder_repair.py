@@ -1,7 +1,4 @@
-"""Folders that do not fit the metadata log, for `muster log check` and `muster log repair`.
-
-`misfits` only reads. No server may use the data directory during `restore_stray`.
-"""
+"""Folders that do not fit the metadata log, for `muster log check`, and for `muster log repair` without a server."""
 
 from __future__ import annotations
 
@@ -255,10 +252,7 @@ def _id_in(manager: LogManager, folder: str) -> bytes | None:
 
 
 def _folders_of_topic(manager: LogManager, name: str, topic_id: bytes | None, folder: str) -> dict[int, str]:
-    """Return the folders of a topic by partition: `folder`, and those with the same topic id.
-
-    Of two folders of one partition, the folder with the partition's own name counts.
-    """
+    """Return the folders of a topic by partition, those with the partition's own name first."""
     aside = [(other, one.partition) for other, one in manager.folders.renamed_folders() if one.suffix == STRAY_SUFFIX]
     own = [(f"{topic}-{index}", (topic, index)) for topic, index in manager.folders.on_disk()]
     return {

@@ -130,10 +130,7 @@ def _placements(topic: TopicState, live: Sequence[int], *, prefers: bool) -> Job
 
 
 def _spread(wanted: list[Placement], led: dict[int, int], live: Sequence[int]) -> Job[None]:
-    """Move partitions from nodes that lead many to nodes that lead few, until the numbers differ by one at most.
-
-    The last partitions move first. A node that has got a partition never loses one here: the giver led more.
-    """
+    """Move partitions, the last ones first, from nodes that lead many, until the numbers differ by one at most."""
     theirs: dict[int, list[int]] = {node: [] for node in live}
     for index, (leader, _) in enumerate(wanted):
         theirs[leader].append(index)

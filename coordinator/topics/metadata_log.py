@@ -1,7 +1,4 @@
-"""The metadata log `__cluster_metadata-0`, and the state that the log describes.
-
-Each change is appended as one batch of Kafka's own records. Then the replay takes the records in.
-"""
+"""The metadata log `__cluster_metadata-0`: each change is one batch of Kafka's records; a replay makes the state."""
 
 from __future__ import annotations
 
@@ -120,10 +117,7 @@ class MetadataLog:
         self.state.version = decoded.next_offset
 
     def write(self, records: Sequence[Message], now: Now, encoded: Sequence[bytes] | None = None) -> None:
-        """Append the records of one change and take them in. Raises LogOffline when the log cannot be written.
-
-        `encoded`: the same records by `encode`, if the caller has encoded them before.
-        """
+        """Append the records (`encoded` too, if many) of one change and take them in. Raises LogOffline."""
         if not records:
             return
         values = [(None, value) for value in encoded or map(encode, records)]

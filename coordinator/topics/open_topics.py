@@ -150,10 +150,7 @@ class OpenTopics:
         return not self.is_one_of_several or self.partition(name, index) is not None
 
     def release_partitions(self, moved: Mapping[TopicState, Iterable[int]], node_id: int) -> list[Partition]:
-        """Replace or close partitions whose leaders have new epochs; `node_id` is this process.
-
-        Returns the partitions that this process leads no more: closed to clients, with their logs still open.
-        """
+        """Replace partitions that `node_id`, this process, leads anew; return those that it leads no more."""
         left: list[Partition] = []
         for state, indexes in moved.items():
             topic = self.by_id[state.topic_id]
@@ -224,10 +221,7 @@ class OpenTopics:
         return topic.partitions[index]
 
     def reopen(self, name: str, index: int) -> Partition:
-        """Return a partition of an existing topic. If its log has failed or was not open, open the log again.
-
-        Raises DamagedLog, which needs an operator, or LogOffline.
-        """
+        """Return a partition. Open its log again if that has failed. Raises DamagedLog, LogOffline."""
         topic = self.by_name[name]
         partition = topic.partitions[index]
         if partition is None and self.is_one_of_several:

@@ -62,10 +62,7 @@ class Partition:
     # -- appending
 
     def check(self, batch: Batch, header: BatchHeader, now: Now, limits: Allowed) -> Checked:
-        """Check the one batch of a client's row (Produce v3+). Return what `append` takes. It may run in any thread.
-
-        `header` is from `only_batch`. `limits`: of the unpacked batch. Raises `ApiError` or a `BatchError`.
-        """
+        """Check a client's batch, with the header of `only_batch`, in any thread. Raises `ApiError`, `BatchError`."""
         return checked(batch, header, self.log.config, now.wall_ms, self.topic, self.index, limits)
 
     def loading_producers(self) -> Job[None]:
@@ -149,10 +146,7 @@ class Partition:
         return self.leader_epoch if offset >= self.log.end_offset else self.log.epochs.epoch_of(offset)
 
     def delete_records(self, before: int) -> int:
-        """Delete the records before an offset (-1: all records); return the new start of the log.
-
-        Raises `ApiError`: POLICY_VIOLATION for a compacted topic; OffsetOutOfRange of the log.
-        """
+        """Delete the records before an offset (-1: all); return the new start. Raises `ApiError`, OffsetOutOfRange."""
         if "delete" not in self.log.config.cleanup_policy and "compact" in self.log.config.cleanup_policy:
             raise ApiError(ErrorCode.POLICY_VIOLATION)
         if before < -1:

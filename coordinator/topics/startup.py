@@ -58,10 +58,7 @@ _logger = structlog.get_logger("muster.topics")
 def adopted(
     logs: LogManager, state: MetadataState, wanted: NewTopic, home: Home, number_is_given: bool
 ) -> list[Message]:
-    """Return the records that create such a topic in the metadata log, for the partitions on the disk.
-
-    `wanted`: how the topic is created otherwise. `number_is_given`: an operator has set the number of partitions.
-    """
+    """Return the records that create such a topic, otherwise `wanted`, for the partitions on the disk."""
     indexes = on_disk(logs, wanted.name)
     count = max(indexes) + 1
     if number_is_given:
@@ -91,10 +88,7 @@ def on_disk(logs: LogManager, topic: str) -> list[int]:
 
 
 def partitions_by_content(logs: LogManager, topic: str, usual: int) -> int:
-    """Return how many partitions the topic had when it was written, by the names in its records.
-
-    It is `usual` if that number fits, or if the records do not say otherwise. Raises OSError.
-    """
+    """Return the number of partitions, `usual` or another, that the names in the records fit. Raises OSError."""
     indexes = on_disk(logs, topic)
     placed = [(name, index) for index in indexes for name in _some_names(logs.storage, topic, index)]
     count = max(indexes, default=-1) + 1
@@ -273,10 +267,7 @@ def rebuilt_topics(
     internal: Callable[[str], NewTopic | None],
     draw_uuid: Callable[[], bytes],
 ) -> list[Message]:
-    """Return the records that create topics again where their folders are consistent. Pure.
-
-    `internal`: returns the coordinators' own topics; None for any other name.
-    """
+    """Return the records that create topics, `internal` ones too, where their folders are consistent. Pure."""
     records: list[Message] = []
     used = {*state.topics_by_id, *state.deleted}
     taken: set[str] = set()

@@ -355,10 +355,7 @@ class Topics:
         self._catalogue.pending.publish()
 
     def when_durable(self, callback: Waiter) -> None:
-        """Call `callback(None)` once all changes so far are on the disk and the groups know them, maybe at once.
-
-        When the disk fails, call `callback(error)`. A change is acknowledged after this call.
-        """
+        """Call `callback(None)` once all changes are on the disk and known to groups, or `callback(error)`."""
         self._catalogue.pending.when_durable(callback)
 
     def _publish(self, image: TopicsImage) -> None:

@@ -62,7 +62,7 @@ class Partitions(NamedTuple):
     partitions: str
     number: str
     told_topics: str
-    told_partitions: str
+    source_partitions: str
     told_number: str
 
 
@@ -178,8 +178,8 @@ def _topics(api: str, answers: Sequence[Body], names: Mapping[uuid.UUID, str]) -
     spec = OF_LEADERS[api]
     found: dict[str, Body] = {}
     for topic in _all(answers, spec.told_topics):
-        known = found.setdefault(name_of(topic, names), {**topic, spec.told_partitions: []})
-        known[spec.told_partitions] = sorted(
-            [*known[spec.told_partitions], *topic[spec.told_partitions]], key=lambda row: row[spec.told_number]
+        known = found.setdefault(name_of(topic, names), {**topic, spec.source_partitions: []})
+        known[spec.source_partitions] = sorted(
+            [*known[spec.source_partitions], *topic[spec.source_partitions]], key=lambda row: row[spec.told_number]
         )
     return list(found.values())

@@ -1,7 +1,4 @@
-"""One compaction of one log (Kafka: Cleaner). It finds the latest record of each key, and drops the others.
-
-It runs in a thread, and uses the files of the log, but no object of it. `Throttle` makes it pause (Kafka: Throttler).
-"""
+"""One compaction of one log, in a thread (Kafka: Cleaner). It keeps the latest record of each key, with pauses."""
 
 from __future__ import annotations
 

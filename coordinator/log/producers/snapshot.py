@@ -30,10 +30,7 @@ def row_of(producer: Producer) -> bytes:
 
 
 def rows_of(producer: Producer) -> bytes:
-    """Encode a producer with a row for each remembered batch. A reader such as Kafka keeps the last row.
-
-    Another node goes on with the log at once, and the producers may send any of these batches again.
-    """
+    """Encode a producer with a row for each remembered batch, for the next node of the log."""
     earlier = b"".join(_row(producer, batch, batch.timestamp_ms) for batch in producer.batches[:-1])
     return earlier + row_of(producer)
 
@@ -111,10 +108,7 @@ def _producer(
 
 
 class RowsInTime:
-    """The rows of producers as they are now, encoded in another thread while the producers go on.
-
-    A producer that is about to change is passed to `keep` first.
-    """
+    """The rows of producers as they are now, encoded in another thread while the producers go on."""
 
     __slots__ = ("_producers", "_row_of", "_rows")
 

@@ -1,7 +1,4 @@
-"""The producers of one log (KIP-98; Kafka: ProducerStateManager, ProducerStateEntry): last batches, open transactions.
-
-Pure. Replay gives the live state: `appended` and `marked` are called in both.
-"""
+"""The producers of one log (KIP-98; Kafka: ProducerStateManager): last batches, open transactions. Pure."""
 
 from __future__ import annotations
 

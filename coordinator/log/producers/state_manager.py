@@ -286,10 +286,7 @@ class ProducerStateManager:
     def verification(
         self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """Return the guard for the first batch of a transaction; None when the transaction is open here already.
-
-        Append the batch with the guard once the coordinator has confirmed this log. Raises InvalidProducerEpoch.
-        """
+        """Return the guard for a transaction's first batch; None if it is open. Raises InvalidProducerEpoch."""
         producer = self.producers.get(producer_id)
         check_epoch(producer, producer_id, epoch)
         if is_in_transaction(producer, epoch):
@@ -344,10 +341,7 @@ class ProducerStateManager:
         return found
 
     def aborted_in(self, offset: int, size: int) -> Job[list[AbortedTransaction]]:
-        """A job that finds the aborted transactions for a reader of so many bytes from `offset` on.
-
-        As on Kafka it searches up to the next entry of the sparse offset index (LocalLog.addAbortedTransactions).
-        """
+        """A job that finds the aborted transactions for a reader, as Kafka's LocalLog.addAbortedTransactions."""
         found: list[AbortedTransaction] = []
         first, end = self._upper_bound(offset, size)
         for base_offset, index in list(self._files.indexes.items()):

@@ -1,7 +1,4 @@
-"""The parts of aiokafka that the log uses: its compiled reader and builder of records, and its codecs.
-
-aiokafka itself starts in 17 ms with 3 MB. So this module delays that until somebody uses the package itself.
-"""
+"""The parts of aiokafka that the log uses. Its own start takes 17 ms and 3 MB, and is delayed until it is used."""
 
 from __future__ import annotations
 

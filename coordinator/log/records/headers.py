@@ -168,10 +168,7 @@ def _truncated(left: int) -> TruncatedBatch:
 
 
 def iterate(data: Buffer, start: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield position and header of each whole batch in `data[start:end]`, of any format.
-
-    A partial last batch is ignored. Raises CorruptBatch for an impossible length, UnknownFormat for an unknown magic.
-    """
+    """Yield position and header of each whole batch in `data[start:end]`. Raises CorruptBatch or UnknownFormat."""
     stop = len(data) if end is None else end
     while stop - start >= MIN_BATCH_SIZE:
         try:
@@ -268,10 +265,7 @@ def demand_crc(batch: Buffer, header: BatchHeader) -> None:
 
 
 def set_log_append_time(buffer: bytearray, position: int, wall_ms: int, rest: Buffer = b"") -> None:
-    """Set the timestamp of all records of the batch at `position` to `wall_ms`, and update its CRC.
-
-    `rest`: the bytes after `buffer`, so that a large batch need not be copied.
-    """
+    """Set the timestamp of all records to `wall_ms`, and the CRC. `rest`: the bytes after `buffer`."""
     header = read_header(buffer, position)
     _ATTRIBUTES.pack_into(buffer, position + CRC_START, header.attributes | LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, wall_ms)

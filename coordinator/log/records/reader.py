@@ -114,10 +114,7 @@ def _slice(data: memoryview, at: int) -> tuple[memoryview | None, int]:
 
 
 def count_parts(data: Buffer, count: int, max_parts: int) -> tuple[int, int]:
-    """Return how many records and headers a batch of `count` records has, and the size of its largest record.
-
-    It stops soon after `max_parts`, and at a record that is not valid. It does not read the headers.
-    """
+    """Return how many records and headers a batch has, up to `max_parts`, and the size of its largest record."""
     parts, largest, at = count, 0, HEADER_SIZE
     with suppress(IndexError, ValueError):
         for _ in range(count):
@@ -164,9 +161,7 @@ class View(NamedTuple):
 
 
 def views_of(data: Buffer, header: BatchHeader) -> Iterator[View]:
-    """Yield the records of a batch without copying bytes. Raises ValueError or IndexError, for attributes above 127
-    too.
-    """
+    """Yield the records of a batch without copying bytes. Raises ValueError or IndexError."""
     view, at = memoryview(data), HEADER_SIZE
     for _ in range(header.record_count):
         size, at = varint(view, at)

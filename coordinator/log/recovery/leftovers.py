@@ -37,10 +37,7 @@ _SWAPPED = (*(suffix for suffix in SUFFIXES[1:] if suffix != SNAPSHOT_SUFFIX), L
 
 
 def clear(storage: Storage, directory: str, absent: Collection[int] = ()) -> None:
-    """Remove the files of an interrupted deletion, write or compaction, and finish a swap that is valid already.
-
-    `absent`: the base offsets of segments that are part of the log and not on this machine.
-    """
+    """Remove what a crash left, and finish a swap that is valid. `absent`: base offsets of segments elsewhere."""
     leftovers = _Leftovers(storage, directory, absent)
     if not leftovers.exist():
         for name in leftovers.remove_unmatched_indexes():

@@ -57,10 +57,7 @@ class Repair(NamedTuple):
 def repair(
     directory: str, partition: str, topic_id_of: Callable[[Storage, str], bytes | None] = lambda *_: None
 ) -> Repair:
-    """Repair the folder `partition` of a data directory. Raises DirectoryLocked while a server uses it, or OSError.
-
-    `topic_id_of`: returns a topic's id from the topic catalogue, by the topic's name.
-    """
+    """Repair the folder `partition`. `topic_id_of`: reads the catalogue. Raises DirectoryLocked or OSError."""
     storage = FileStorage(directory)
     lock = storage.lock()
     try:

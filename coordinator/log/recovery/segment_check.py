@@ -141,10 +141,7 @@ def _is_short(file: File, position: int, end: int, next_offset: int) -> bool:
 
 
 def unknown_format(file: File, position: int, next_offset: int, base_offset: int) -> BatchHeader | None:
-    """Return the header at `position`, where no known batch begins, if it is of an unknown format.
-
-    The fields that every format of Kafka has in front must fit its place in the log.
-    """
+    """Return the header at `position`, if it may be of an unknown format and fits its place in the log."""
     data = file.pread(HEADER_SIZE, position)
     if len(data) < HEADER_SIZE:
         return None
@@ -231,10 +228,7 @@ def whole_batch_at(file: File, position: int, end: int) -> BatchHeader | None:
 
 
 def whole_batch_follows(file: File, position: int, end: int, base_offset: int) -> int | None:
-    """Return the position of the next valid batch after the bad batch at `position`; None when none follows.
-
-    A valid batch has a right CRC and an offset of the segment, which begins at `base_offset`.
-    """
+    """Return the position of the next valid batch of the segment after the bad one at `position`, or None."""
     start = position + 1
     looks_like_header = _header_pattern(base_offset)
     while end - start >= MIN_BATCH_SIZE:

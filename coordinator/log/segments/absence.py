@@ -1,7 +1,4 @@
-"""Segments whose file is not on this machine: their figures, and a file that raises `SegmentAbsent`.
-
-The segments of a copied log may be elsewhere (`durability.Engine`). The reader has them fetched first.
-"""
+"""Segments whose file is not on this machine (`durability.Engine`): reads of it raise `SegmentAbsent`."""
 
 from __future__ import annotations
 

@@ -144,10 +144,7 @@ def remove_cleaned(storage: Storage, cleaned: CleanedFile) -> None:
 
 
 def finish_swap(storage: Storage, directory: str, name: str, replaced: Sequence[str]) -> None:
-    """Remove the files of the segments `replaced` (paths without suffix) and give those of `name` their names.
-
-    It does nothing when opening the log again has done that. Both hold `PartitionFolders.files_lock`.
-    """
+    """Replace the files of the segments `replaced` by those of `name`, unless a start has. Under `files_lock`."""
     swap_name = (name + LOG_SUFFIX + SWAP_SUFFIX).removeprefix(f"{directory}/")
     names = {entry.name for entry in storage.entries(directory)}
     if swap_name not in names:

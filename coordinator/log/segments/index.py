@@ -1,7 +1,4 @@
-"""The two sparse indexes of a segment (Kafka: OffsetIndex, TimeIndex), and the search for a batch from an entry on.
-
-A missing or insane index file is rebuilt from the log, so nothing here must survive a crash.
-"""
+"""The two sparse indexes of a segment (Kafka: OffsetIndex, TimeIndex), and the search for a batch from an entry on."""
 
 from __future__ import annotations
 

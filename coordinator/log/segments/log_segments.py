@@ -1,7 +1,4 @@
-"""The segments of one log in order, and the range of offsets that may be read (Kafka: LogSegments, LocalLog).
-
-Functions say which segments age or size gives up (Kafka: UnifiedLog.deleteOldSegments).
-"""
+"""The segments of one log in order, and which of them age or size gives up (Kafka: LogSegments, LocalLog)."""
 
 from __future__ import annotations
 
@@ -88,9 +85,7 @@ class LogSegments(Sequence[Segment]):
     # -- beginning new ones
 
     def must_roll(self, size: int, last_offset: int, max_timestamp: int, wall_ms: int) -> bool:
-        """Whether a batch needs a new segment: the active one is too full, too old or too far. Raises
-        RecordListTooLarge.
-        """
+        """Whether a batch needs a new segment: the active one is too full, old or far. Raises RecordListTooLarge."""
         segment, config = self.active, self.config
         limit, used = config.segment_bytes, segment.size
         if size > limit:
@@ -227,10 +222,7 @@ def _is_older(segment: Segment, oldest_ms: int, topic: str, partition: int) -> b
 
 
 def _has_its_timestamp(segment: Segment) -> bool:
-    """Whether the batch with the greatest timestamp, by the index, has that timestamp.
-
-    If not, the time index is rebuilt, and `largest_timestamp` is right from then on. Raises CorruptBatch.
-    """
+    """Whether a batch has the greatest timestamp of the index; if not, rebuild it. Raises CorruptBatch."""
     if segment.max_timestamp < 0:
         first = next(segment.batches(0, segment.size), None)
         if first is None or first[1].max_timestamp < 0:

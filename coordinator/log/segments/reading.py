@@ -70,10 +70,7 @@ def _parts(segments: LogSegments, offset: int, end_offset: int) -> list[tuple[Se
 
 
 def replay(segments: LogSegments, offset: int, chunk_bytes: int) -> Iterator[bytes]:
-    """Yield whole batches v2 from `offset` to the present end, in chunks of about `chunk_bytes`.
-
-    Between two chunks a compaction may replace the segments. Messages of old formats are converted to batches v2.
-    """
+    """Yield whole batches v2 from `offset` to the present end, in chunks, also where old formats are stored."""
     end_offset = segments.end_offset
     return _chunks(segments, _parts(segments, offset, end_offset), offset, end_offset, chunk_bytes)
 
@@ -193,10 +190,7 @@ def _first(data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: in
 
 
 def offset_of_max_timestamp(segments: LogSegments) -> Job[Found]:
-    """Find the first record with the greatest timestamp (KIP-734). None when the log is empty.
-
-    The timestamp is -1 where no record has one. As on Kafka DeleteRecords may have deleted the record.
-    """
+    """Find the first record with the greatest timestamp, maybe -1 (KIP-734). None when the log is empty."""
     greatest: Segment | None = None
     for segment in tuple(segments):
         segment.largest_timestamp()  # makes sure that max_timestamp is known

@@ -1,7 +1,4 @@
-"""One segment: a file of record batches, its two sparse indexes, and the search for an offset in it.
-
-The active segment also keeps the offsets of its newest batches, so that readers near the end need no scan.
-"""
+"""One segment: a file of record batches, its two sparse indexes, and the search for an offset in it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A limit for the open files of logs, so that partitions leave descriptors to connections.
-
-Beyond the limit, files that were not used lately are closed until their next use.
-"""
+"""A limit for the open files of logs. Beyond it, files that were not used lately are closed until their next use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Work for consumer groups that may take long: large target assignments, topics of regular expressions, hashes.
-
-The work is done outside the iteration of the event loop that asked for it. The core of the shard then gets the result.
-"""
+"""Work for groups that may take long, in jobs: large target assignments, topics of regular expressions, hashes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One shard of the transaction coordinator: a `CoordinatorShard` whose state machine is a `TransactionCore`.
-
-This module is imported when the first shard is needed: most servers have no transactions.
-"""
+"""One shard of the transaction coordinator: a `CoordinatorShard` of a `TransactionCore`. It is imported late."""
 
 from __future__ import annotations
 

@@ -96,10 +96,7 @@ class Transactions:
     # ---- the shards
 
     def start(self, budget_ms: int) -> None:
-        """Load the transactional ids, for about `budget_ms` now, or once the topic exists.
-
-        Raises `ApiError` when the topic of their history does not exist and cannot be made.
-        """
+        """Load the ids, for about `budget_ms` now, or once the topic exists. Raises `ApiError`."""
         if TRANSACTION_STATE_TOPIC in self._topics.by_name:
             if self._history is not None:
                 at_once(self._topics.ensuring(self._history))
