@@ -48,17 +48,19 @@ def of(happened: int, hours: float) -> Span:
         ),
     ],
 )
-def test_the_exact_test(before: tuple[int, float], after: tuple[int, float], likely: float) -> None:
+def test_the_exact_test_gives_known_probabilities(
+    before: tuple[int, float], after: tuple[int, float], likely: float
+) -> None:
     assert chance(of(*before), of(*after)) == pytest.approx(likely, abs=1e-6)
 
 
-def test_without_time_on_one_side_nothing_is_told() -> None:
+def test_a_comparison_without_time_on_one_side_is_not_judged() -> None:
     assert chance(of(3, 1), of(0, 0)) is None
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.01])
 @pytest.mark.parametrize("count", [5, 17, 60])
-def test_without_a_change_it_seldom_says_that_there_is_one(count: int, share: float) -> None:
+def test_a_comparison_without_a_change_is_seldom_significant(count: int, share: float) -> None:
     """All outcomes by their probability: what would be called significant comes at most so often as is said."""
     wrong = sum(
         comb(count, one) * share**one * (1 - share) ** (count - one)
@@ -69,14 +71,14 @@ def test_without_a_change_it_seldom_says_that_there_is_one(count: int, share: fl
 
 
 @given(st.integers(0, 300), st.integers(0, 300), st.integers(1, 50), st.integers(1, 50))
-def test_it_is_a_probability_and_the_sides_do_not_matter(one: int, other: int, hours: int, more: int) -> None:
+def test_the_chance_is_a_probability_and_symmetric(one: int, other: int, hours: int, more: int) -> None:
     found = chance(of(one, hours), of(other, more))
     assert found is not None
     assert 0 <= found <= 1
     assert chance(of(other, more), of(one, hours)) == pytest.approx(found, rel=1e-6)
 
 
-def test_sums_without_the_formation_and_a_long_loop_by_its_turns() -> None:
+def test_sums_omit_the_formation_and_count_a_long_loop_by_its_turns() -> None:
     episodes = [
         Episode("first_formation", 2, 9, 1), Episode("rolling_restart", 8, 40, 4), Episode("rolling_restart", 8, 2, 4),
         Episode("crash_loop", 211, 100, 3),
@@ -94,7 +96,7 @@ def test_sums_without_the_formation_and_a_long_loop_by_its_turns() -> None:
         (10, 90, (1, 1)),  # the side with more departures decides
     ],
 )
-def test_a_loop_that_was_soon_over_is_one_happening(lasted: int, again: int, expected: tuple[int, int]) -> None:
+def test_a_short_loop_counts_as_one_happening(lasted: int, again: int, expected: tuple[int, int]) -> None:
     before = span(100, [Episode("crash_loop", 40, 100, lasted)])
     after = span(100, [Episode("crash_loop", 30, 100, again)] if again else [])
     assert happenings(before, after) == expected
@@ -114,7 +116,5 @@ def test_a_static_restart_without_a_rebalance_happens_once() -> None:
         ((0, 0), (9, 12), ONE_SIDE),
     ],
 )
-def test_of_a_few_happenings_nothing_is_said(
-    before: tuple[int, float], after: tuple[int, float], expected: str
-) -> None:
+def test_few_happenings_are_not_judged(before: tuple[int, float], after: tuple[int, float], expected: str) -> None:
     assert judgement(of(*before), of(*after)) == expected

@@ -20,20 +20,20 @@ def test_the_first_members_are_a_formation_also_when_some_come_a_little_later() 
     assert (found.kind, found.members, found.rebalances, found.from_ms) == ("first_formation", ABC, 3, ms(0))
 
 
-def test_members_of_the_time_before_the_log_did_not_come() -> None:
+def test_members_from_before_the_log_are_no_formation() -> None:
     group = Group(*ABC)
     group.rebalances.clear()
     assert group.episodes() == []
 
 
-def test_who_is_in_the_first_record_of_a_log_that_was_compacted_did_not_come_then() -> None:
+def test_members_in_the_first_record_of_a_compacted_log_did_not_join_then() -> None:
     group = Group(*ABC)
     unknown = {"before_generation": None, "members_before": None, "cause": None, "trigger": None, "confidence": 0.2}
     group.rebalances[0] = group.rebalances[0]._replace(**unknown)
     assert [one.kind for one in group.episodes()] == ["other"]
 
 
-def test_who_died_before_the_others_left_is_not_stopped_with_them() -> None:
+def test_a_member_that_died_before_a_stop_is_not_part_of_it() -> None:
     group = Group(*ABC).dies(1_000, "a").leaves(1_045, "b").leaves(1_047, "c")
     kinds = {one.kind: one.members for one in group.episodes()[1:]}
     assert kinds == {"member_died": ("a",), "whole_stop": ("b", "c")}
@@ -41,7 +41,7 @@ def test_who_died_before_the_others_left_is_not_stopped_with_them() -> None:
     assert "whole_stop" not in {one.kind for one in mixed.episodes()}
 
 
-def test_who_was_silent_since_the_coordinator_was_away_was_lost_with_it() -> None:
+def test_a_member_silent_during_a_coordinator_outage_was_lost_by_it() -> None:
     group = Group(*ABC).is_lost_with_others(1_000)
     group.leaves(1_060, "a", silent_ms=62_000, session_ms=20_000).comes(1_061, "d")
     assert [one.kind for one in group.episodes()][1:2] == ["coordinator_or_network_trouble"]
@@ -55,7 +55,7 @@ def test_a_rolling_restart_is_one_episode() -> None:
     assert (found.back_ms, found.partitions, found.static, found.died) == (20_000, 6, False, False)
 
 
-def test_members_with_one_name_and_host_are_told_apart_by_the_order() -> None:
+def test_members_with_equal_names_and_hosts_are_distinguished_by_order() -> None:
     group = Group("rdkafka#1", "rdkafka#2", "rdkafka#3", host="/127.0.0.1")
     group.restarts(1_000, "rdkafka#1").restarts(1_060, "rdkafka#2").restarts(1_120, "rdkafka#3")
     found = group.episodes()[1]
@@ -72,29 +72,29 @@ def test_a_rolling_restart_of_static_members_has_no_rebalance() -> None:
     assert (found.rebalances, found.static, found.members) == (0, True, ABC)
 
 
-def test_a_restart_in_which_the_next_one_goes_before_the_last_one_is_back() -> None:
+def test_a_rolling_restart_may_stop_a_member_before_the_previous_one_is_back() -> None:
     group = Group(*ABC).leaves(1_000, "a").leaves(1_010, "b").comes(1_020, "a").leaves(1_025, "c")
     assert group.comes(1_030, "b").comes(1_045, "c").kinds() == ["rolling_restart"]
 
 
-def test_a_deploy_whose_new_members_come_first_overlaps() -> None:
+def test_a_deploy_whose_new_members_join_first_is_overlapped() -> None:
     group = Group(*ABC).comes(1_000, "d").leaves(1_012, "a").comes(1_020, "e").leaves(1_033, "b").comes(1_040, "f")
     assert group.leaves(1_051, "c").kinds() == ["overlapped_deploy"]
 
 
-def test_all_new_members_then_all_old_ones_is_a_deploy_that_overlaps() -> None:
+def test_a_deploy_that_starts_all_new_members_first_is_overlapped() -> None:
     group = Group(*ABC).comes(1_000, "d", "e", "f").leaves(1_030, "a").leaves(1_035, "b").leaves(1_040, "c")
     assert group.kinds() == ["overlapped_deploy"]
 
 
-def test_members_are_added_and_taken_away() -> None:
+def test_added_and_removed_members_are_scale_out_and_scale_in() -> None:
     group = Group("a", "b").comes(1_000, "c").comes(1_060, "d", "e").leaves(5_000, "c").leaves(5_030, "d", "e")
     out, into = group.episodes()[1:]
     assert (out.kind, out.members, out.rebalances) == ("scale_out", ("c", "d", "e"), 2)
     assert (into.kind, into.members, into.rebalances) == ("scale_in", ("c", "d", "e"), 2)
 
 
-def test_a_member_that_goes_and_comes_three_times_crash_loops() -> None:
+def test_a_member_that_leaves_and_joins_three_times_crash_loops() -> None:
     group = Group(*ABC)
     for number in range(19):
         group.restarts(1_000 + 120 * number, "b", how=EXPIRED if number % 2 else "left")
@@ -102,14 +102,14 @@ def test_a_member_that_goes_and_comes_three_times_crash_loops() -> None:
     assert (found.kind, found.members, found.rebalances) == ("crash_loop", ("b",), 38)
 
 
-def test_a_loop_of_the_only_member_is_no_stop() -> None:
+def test_a_crash_loop_of_the_only_member_is_no_stop() -> None:
     group = Group("a")
     for number in range(4):
         group.restarts(1_000 + 120 * number, "a", how=EXPIRED if number == 2 else "left")
     assert group.kinds() == ["crash_loop"]
 
 
-def test_a_job_that_comes_and_leaves_again_and_again_is_no_crash_loop() -> None:
+def test_a_repeated_job_is_no_crash_loop() -> None:
     """The only member says goodbye each time: nobody can tell such a crash loop from a job that runs now and then."""
     group = Group("job")
     for number in range(5):
@@ -118,7 +118,7 @@ def test_a_job_that_comes_and_leaves_again_and_again_is_no_crash_loop() -> None:
     assert (found.kind, found.times, found.any_died, found.rebalances) == ("restart", 5, False, 10)
 
 
-def test_what_was_before_a_stop_does_not_belong_to_it() -> None:
+def test_restarts_before_a_stop_do_not_belong_to_it() -> None:
     """Members went and came again less than a minute before all were stopped."""
     group = Group(*ABC).restarts(1_000, "a", 2).restarts(1_020, "b", 2).restarts(1_040, "c", 2)
     assert group.leaves(1_060, *ABC).kinds() == ["rolling_restart", "whole_stop"]
@@ -131,7 +131,7 @@ def test_what_was_before_a_stop_does_not_belong_to_it() -> None:
     assert poller.leaves(1_120, "a", "b").kinds() == ["slow_poller", "whole_stop"]
 
 
-def test_several_that_go_and_come_all_at_once_do_not_roll() -> None:
+def test_members_that_restart_at_once_are_no_rolling_restart() -> None:
     group = Group(*ABC, "d").leaves(1_000, "b", "c", "d").comes(1_022, "b", "c", "d")
     (found,) = group.episodes()[1:]
     assert (found.kind, found.members, found.rebalances, found.times) == ("restart", ("b", "c", "d"), 2, 1)
@@ -156,14 +156,14 @@ def test_an_autoscaler_scales_out_and_in(again: bool) -> None:
     assert group.episodes()[-1].members == ("a", "b")
 
 
-def test_several_that_die_together_again_and_again_are_no_autoscaler() -> None:
+def test_members_that_repeatedly_die_together_are_no_autoscaler() -> None:
     group = Group(*ABC)
     for number in range(4):
         group.dies(1_000 + 60 * number, "b", "c").comes(1_020 + 60 * number, "b", "c")
     assert set(group.kinds()) == {"crash_loop"}
 
 
-def test_two_members_that_go_in_turn_are_flapping() -> None:
+def test_two_members_that_leave_in_turn_are_flapping() -> None:
     group = Group(*ABC)
     for number in range(6):
         group.restarts(1_000 + 100 * number, "ab"[number % 2])
@@ -171,7 +171,7 @@ def test_two_members_that_go_in_turn_are_flapping() -> None:
     assert (found.kind, found.members, found.rebalances) == ("flapping", ("a", "b"), 12)
 
 
-def test_two_members_that_go_in_turn_every_few_seconds_are_flapping() -> None:
+def test_two_members_that_leave_in_turn_every_few_seconds_are_flapping() -> None:
     group = Group(*ABC)
     for number in range(8):
         group.restarts(1_000 + 9 * number, "bc"[number % 2], 4)
@@ -195,7 +195,7 @@ def test_three_rolling_restarts_in_a_row_are_no_loops() -> None:
     assert group.kinds() == ["rolling_restart"] * 3
 
 
-def test_members_that_are_lost_with_those_of_other_groups_are_trouble_of_the_coordinator() -> None:
+def test_members_lost_together_with_other_groups_members_are_coordinator_trouble() -> None:
     group = Group(*ABC).dies(1_000, "a", "b", session_ms=10_000).comes(1_030, "a", "b").is_lost_with_others(990)
     found = group.episodes()[1]
     assert (found.kind, found.members, found.died) == ("coordinator_or_network_trouble", ("a", "b"), True)
@@ -203,7 +203,7 @@ def test_members_that_are_lost_with_those_of_other_groups_are_trouble_of_the_coo
     assert alone.kinds() == ["member_died"]
 
 
-def test_who_was_silent_for_a_session_was_lost_whatever_it_is_taken_for() -> None:
+def test_a_member_silent_for_a_session_in_an_outage_was_lost_by_it() -> None:
     def kinds(silent_ms: int) -> list[str]:
         group = Group(*ABC).leaves(1_000, "a", silent_ms=silent_ms, session_ms=10_000)
         return group.is_lost_with_others(1_000 - silent_ms / 1000).comes(1_100, "a").kinds()
@@ -212,20 +212,20 @@ def test_who_was_silent_for_a_session_was_lost_whatever_it_is_taken_for() -> Non
     assert kinds(9_000) == kinds(50_000) == ["restart"]  # it had just been heard of; it had nothing to commit for long
 
 
-def test_a_death_that_commits_date_too_early_is_dated_by_its_rebalance() -> None:
+def test_a_death_dated_too_early_by_commits_is_dated_by_its_rebalance() -> None:
     group = Group(*ABC).dies(1_000, "a", session_ms=10_000).is_lost_with_others(990)
     group.stays[0] = group.stays[0]._replace(end_ms=ms(600))
     assert group.kinds() == ["coordinator_or_network_trouble"]
 
 
-def test_a_rebalance_of_nobody_after_such_a_moment_belongs_to_it() -> None:
+def test_a_rebalance_without_a_member_after_an_outage_belongs_to_it() -> None:
     group = Group(*ABC).rebalances_for(1_000, "leader_rejoined", "a").is_lost_with_others(980)
     group.rebalances_for(5_000, "leader_rejoined", "a")
     assert group.kinds() == ["coordinator_or_network_trouble", "other"]
 
 
 @pytest.mark.parametrize("reason", ["consumer poll timeout has expired.", None])
-def test_a_member_that_is_put_out_again_and_again_since_it_polls_too_slowly(reason: str | None) -> None:
+def test_a_member_removed_repeatedly_for_slow_polls_is_a_slow_poller(reason: str | None) -> None:
     group = Group(*ABC)
     slow = {"reason": reason, "silent_ms": 300_000, "patience_ms": 300_000}
     group.restarts(1_000, "c", 60, **slow).restarts(1_500, "c", 60, **slow)
@@ -233,7 +233,7 @@ def test_a_member_that_is_put_out_again_and_again_since_it_polls_too_slowly(reas
     assert (found.kind, found.members, found.rebalances) == ("slow_poller", ("c",), 4)
 
 
-def test_a_slow_member_that_is_taken_for_dead() -> None:
+def test_a_slow_member_with_expired_sessions_is_a_slow_poller() -> None:
     for patience_ms, enough in ((300_000, 2), (60_000, 3)):
         slow = {"silent_ms": patience_ms, "patience_ms": patience_ms, "session_ms": 45_000}
         group = Group(*ABC)
@@ -243,23 +243,23 @@ def test_a_slow_member_that_is_taken_for_dead() -> None:
         assert group.restarts(1_000 + 200 * enough, "c", how=EXPIRED, **slow).kinds() == ["slow_poller"]
 
 
-def test_others_that_come_some_seconds_later_are_no_restart() -> None:
+def test_other_members_that_join_seconds_later_are_no_restart() -> None:
     group = Group("a", "b", "c", "d").leaves(1_000, "c").leaves(1_005, "d").comes(1_030, "e").comes(1_035, "f")
     assert group.kinds() == ["scale_in", "scale_out"]
 
 
-def test_what_happens_to_a_slow_member_between_is_part_of_it() -> None:
+def test_other_events_of_a_slow_poller_belong_to_its_episode() -> None:
     slow = {"silent_ms": 300_000, "patience_ms": 300_000, "session_ms": 45_000}
     group = Group(*ABC).restarts(1_000, "c", **slow).restarts(1_400, "c").restarts(1_800, "c", **slow)
     assert [(one.kind, one.rebalances) for one in group.episodes()[1:]] == [("slow_poller", 6)]
 
 
-def test_who_comes_just_after_another_one_does_not_take_its_place() -> None:
+def test_a_member_that_joins_just_after_another_does_not_replace_it() -> None:
     group = Group("a", "b").comes(1_000, "c").comes(1_004, "d").leaves(1_040, "c").leaves(1_043, "b")
     assert group.kinds() == ["scale_out", "scale_in"]
 
 
-def test_two_deploys_that_overlap_are_no_loops() -> None:
+def test_two_overlapped_deploys_are_no_loops() -> None:
     group = Group(*ABC)
     for at_s, old, new in ((1_000, "abc", "def"), (1_040, "def", "ghi")):
         group.comes(at_s, new[0]).comes(at_s + 1, *new[1:])
@@ -273,27 +273,27 @@ def test_more_and_fewer_and_more_are_three_episodes() -> None:
     assert group.comes(1_070, "e", "f").kinds() == ["scale_out", "scale_in", "scale_out"]
 
 
-def test_once_without_a_reason_is_only_a_restart_and_other_reasons_are_none() -> None:
+def test_one_unexplained_slow_poll_is_only_a_restart() -> None:
     slow = {"silent_ms": 300_000, "patience_ms": 300_000}
     assert Group(*ABC).restarts(1_000, "c", **slow).kinds() == ["restart"]
     slow |= {"reason": "the consumer is being closed"}
     assert Group(*ABC).restarts(1_000, "c", **slow).restarts(1_400, "c", **slow).kinds() == ["restart", "restart"]
 
 
-def test_all_members_stop_and_come_again() -> None:
+def test_a_stop_and_return_of_all_members_is_a_whole_stop() -> None:
     group = Group(*ABC).leaves(1_000, "a").leaves(1_005, "b").leaves(1_010, "c").comes(1_300, *ABC)
     found = group.episodes()[1]
     assert (found.kind, found.members, found.rebalances, found.back_ms) == ("whole_stop", ABC, 4, 290_000)
 
 
-def test_the_only_member_that_goes_and_is_followed_by_somebody_elses_return_has_stopped() -> None:
+def test_a_group_used_by_another_application_meanwhile_had_stopped() -> None:
     """A group id that was used for something else meanwhile."""
     group = Group("a", "b").leaves(1_000, "a", "b").comes(1_010, "worker").leaves(1_060, "worker").comes(1_070, "a")
     stops = [(one.kind, one.members, one.back_ms) for one in group.episodes()[1:]]
     assert stops == [("whole_stop", ("a", "b"), 10_000), ("whole_stop", ("worker",), 10_000)]
 
 
-def test_a_stop_of_a_day_ends_with_the_next_formation_and_one_for_good_with_the_last_member() -> None:
+def test_a_long_stop_ends_with_the_next_formation_or_with_the_last_member() -> None:
     group = Group("a", "b").leaves(1_000, "a", "b").comes(24 * HOUR_S, "a").comes(24 * HOUR_S + 10, "b")
     (stop,) = group.episodes()[1:]
     assert (stop.kind, stop.rebalances) == ("whole_stop", 3)
@@ -301,14 +301,14 @@ def test_a_stop_of_a_day_ends_with_the_next_formation_and_one_for_good_with_the_
     assert (stop.kind, stop.died, stop.back_ms) == ("whole_stop", True, None)
 
 
-def test_deaths_are_told_by_the_moment_with_who_took_their_places() -> None:
+def test_deaths_are_reported_by_moment_with_their_replacements() -> None:
     group = Group(*ABC).dies(1_000, "a", "b").comes(1_200, "a").comes(1_260, "z").dies(9_000, "c")
     both, alone = group.episodes()[1:]
     assert (both.kind, both.members, both.back_ms) == ("member_died", ("a", "b"), 260_000)
     assert (alone.kind, alone.members, alone.back_ms) == ("member_died", ("c",), None)
 
 
-def test_a_second_round_belongs_to_the_first_and_other_causes_are_episodes_of_their_own() -> None:
+def test_a_second_round_belongs_to_the_first_and_other_causes_are_other_episodes() -> None:
     group = Group(*ABC).comes(1_000, "d").rebalances_for(1_003, "metadata_changed", "a")
     group.rebalances_for(3_000, "partitions_changed").rebalances_for(6_000, "subscription_changed", "b")
     group.rebalances_for(6_060, "subscription_changed", "c").rebalances_for(9_000, "leader_rejoined", "a")
@@ -344,9 +344,7 @@ def _played(steps: list[tuple[str, str, int]]) -> Group:
 
 @settings(max_examples=150, deadline=None)
 @given(_STEPS, st.integers(0, 2**32))
-def test_each_rebalance_is_in_one_episode_and_the_order_of_rows_does_not_matter(
-    steps: list[tuple[str, str, int]], seed: int
-) -> None:
+def test_each_rebalance_is_in_one_episode_in_any_order_of_rows(steps: list[tuple[str, str, int]], seed: int) -> None:
     group = _played(steps)
     found = group.episodes()
     numbers = sorted(number for one in found for number in one.numbers)

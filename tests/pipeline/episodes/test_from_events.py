@@ -26,7 +26,7 @@ def started(at_s: float, generation: int, cause: str, trigger: dict[str, Any]) -
     return event(at_s, "rebalance_started", generation=generation, cause=cause, trigger=trigger, members=1)
 
 
-def test_a_loop_in_a_group_that_was_there_before_its_events() -> None:
+def test_a_loop_is_found_in_a_group_older_than_its_events() -> None:
     steady = member("b", 0)
     values, there = [completed(0, 5, [steady, member("a", 0)], "leader_rejoined", trigger=steady)], member("a", 0)
     for number in range(1, 5):
@@ -47,7 +47,7 @@ def test_a_loop_in_a_group_that_was_there_before_its_events() -> None:
     assert found.verdict.text.startswith("a crash-loops: 8 rebalances, 16 s of 4 partitions unread since ")
 
 
-def test_a_group_that_empties_and_one_of_which_nothing_is_told() -> None:
+def test_an_emptied_group_and_one_without_events_have_episodes() -> None:
     alone = member("a", 0)
     values = [
         event(0, "member_joined", member=alone),
@@ -65,7 +65,7 @@ def test_a_group_that_empties_and_one_of_which_nothing_is_told() -> None:
     assert episodes_of_events([], START_MS) == ([], None)
 
 
-def test_epochs_of_a_group_of_the_consumer_protocol() -> None:
+def test_episodes_are_found_from_epochs_of_a_consumer_group() -> None:
     one, two = member("a", 0), member("b", 0)
 
     def bumped(at_s: float, epoch: int, cause: str, who: dict[str, Any], members: int) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def test_epochs_of_a_group_of_the_consumer_protocol() -> None:
     assert found.episodes[1].partitions == 4
 
 
-def test_static_members_that_come_back() -> None:
+def test_returning_static_members_are_a_static_restart() -> None:
     old, new = member("a", 0) | {"instance": "i"}, member("a", 1) | {"instance": "i"}
     values = [
         event(0, "member_joined", member=old),

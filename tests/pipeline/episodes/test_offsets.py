@@ -17,7 +17,7 @@ def stands(partition: int, from_s: float, until_s: float | None = None, lag: int
     return Stall("orders", partition, ms(from_s), None if until_s is None else ms(until_s), lag)
 
 
-def test_a_partition_that_stands_still_needs_help() -> None:
+def test_a_stalled_partition_makes_a_group_need_help() -> None:
     found = told([stands(3, HOUR_S, lag=1_200)])
     assert found == ("help", "orders-3 stands still since 16:06, 1,200 records behind", "stalled", 5 * HOUR_S * 1_000)
     several = [stands(number, HOUR_S + number, lag=10) for number in range(2)]
@@ -26,13 +26,13 @@ def test_a_partition_that_stands_still_needs_help() -> None:
     assert told(many).text.startswith("5 partitions (orders-0, orders-1 and others) stand still since")
 
 
-def test_one_that_went_on_is_to_be_looked_at() -> None:
+def test_a_partition_that_continued_makes_a_group_worth_a_look() -> None:
     found = told([stands(3, HOUR_S, HOUR_S + 600)])
     assert (found.level, found.text) == ("look", "orders-3 stood still from 16:06 to 16:16")
     assert found.trouble_ms == 600_000  # nobody read it
 
 
-def test_a_second_application_is_trouble_and_rewinds_and_resets_are_none() -> None:
+def test_a_second_application_is_trouble_but_rewinds_and_resets_are_not() -> None:
     twice = [Back("second_application", ms(HOUR_S), ms(HOUR_S + 900), 335)]
     found = told(back=twice)
     words = "a second application commits under the same group id (335 commits went back) from 16:06 to 16:21"
@@ -46,7 +46,7 @@ def test_a_second_application_is_trouble_and_rewinds_and_resets_are_none() -> No
     assert "(2 times)" in told(back=zombies).text
 
 
-def test_what_is_still_on_is_told_before_what_is_over() -> None:
+def test_current_trouble_is_named_before_past_trouble() -> None:
     group = Group("a", "b").dies(1_000, "a").comes(1_100, "a")
     on, over = stands(1, HOUR_S, lag=5), stands(2, HOUR_S, HOUR_S + 600)
     assert told([on], group=group).text.startswith("orders-1 stands still")
@@ -55,6 +55,6 @@ def test_what_is_still_on_is_told_before_what_is_over() -> None:
     assert (told([on], group=group).level, told([over], group=group).level) == ("help", "look")
 
 
-def test_what_is_told_of_a_group_that_only_suffered_with_others() -> None:
+def test_the_verdict_of_a_group_that_suffered_from_an_outage_names_it() -> None:
     group = Group("a", "b").rebalances_for(1_000, "leader_rejoined", "a").is_lost_with_others(980)
     assert told(group=group).text.startswith("a went or came back when other groups lost members")

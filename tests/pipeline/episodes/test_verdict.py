@@ -28,7 +28,7 @@ def test_a_group_at_rest_is_fine() -> None:
     assert told(Group("a", "b"), HOUR_S) == ("fine", "fine", None, 0)
 
 
-def test_what_was_wanted_is_no_trouble_but_told_with_its_cost() -> None:
+def test_intended_changes_are_no_trouble_but_have_a_cost() -> None:
     group = Group("a", "b").restarts(1_000, "a").restarts(1_060, "b").comes(5_000, "c")
     found = told(group, 3 * HOUR_S)
     assert found == (
@@ -41,14 +41,14 @@ def test_what_was_wanted_is_no_trouble_but_told_with_its_cost() -> None:
     assert told(stopped, HOUR_S).text == "stopped at 15:23: both members left"
 
 
-def test_what_happened_is_told_in_plain_words() -> None:
+def test_the_verdict_is_in_plain_words() -> None:
     group = Group("a", "b").restarts(1_000, "a").rebalances_for(2_000, "subscription_changed", "b")
     sentences = [verdict.describe(one, ms(HOUR_S)) for one in group.episodes()[1:]]
     assert sentences[0].startswith("restart of a: 2 rebalances")
     assert sentences[1].startswith("change of subscriptions by b: 1 rebalance")
 
 
-def test_the_first_record_of_a_log_that_begins_in_the_midst_is_told_as_that() -> None:
+def test_the_first_record_of_a_partial_log_is_described_as_such() -> None:
     group = Group("a", "b")
     group.rebalances[0] = group.rebalances[0]._replace(before_generation=None, members_before=None, cause=None)
     (first,) = group.episodes()
@@ -56,20 +56,20 @@ def test_the_first_record_of_a_log_that_begins_in_the_midst_is_told_as_that() ->
     assert told(group, HOUR_S).text == "fine: no rebalance since 15:06, when what the log has of it begins"
 
 
-def test_a_loop_that_goes_on_needs_help() -> None:
+def test_a_current_loop_needs_help() -> None:
     found = told(looping(19), 1_000 + 120 * 19)
     assert found.text == "web-1 crash-loops: 38 rebalances, 1 min 16 s of 6 partitions unread since 15:23"
     assert (found.level, found.kind, found.trouble_ms) == ("help", "crash_loop", 38 * 12_000)
 
 
-def test_one_that_is_over_is_to_be_looked_at() -> None:
+def test_a_past_loop_is_worth_a_look() -> None:
     found = told(looping(4), 6 * HOUR_S)
     assert (found.level, found.text) == (
         "look", "web-1 crash-looped: 8 rebalances, 16 s of 6 partitions unread from 15:23 to 15:29"
     )  # fmt: skip
 
 
-def test_what_has_not_come_again_for_long_is_told_in_the_past_with_its_end() -> None:
+def test_a_loop_that_stopped_is_described_in_the_past_tense() -> None:
     """It needs help for an hour more, but it does not go on."""
     found = told(looping(4), 1_000 + 120 * 4 + 600)
     assert found[:2] == ("help", "web-1 crash-looped: 8 rebalances, 16 s of 6 partitions unread from 15:23 to 15:29")
@@ -77,7 +77,7 @@ def test_what_has_not_come_again_for_long_is_told_in_the_past_with_its_end() -> 
     assert " crash-loops: " in told(looping(4), 1_000 + 120 * 4 + 60).text
 
 
-def test_who_says_goodbye_each_time_may_not_crash() -> None:
+def test_a_member_that_always_leaves_cleanly_may_not_crash() -> None:
     found = told(looping(4, how=LEFT), 1_000 + 120 * 4)
     assert (found.level, found.kind) == ("help", "crash_loop")
     assert found.text.startswith("web-1 keeps leaving and coming back: 8 rebalances")
@@ -90,7 +90,7 @@ def test_who_says_goodbye_each_time_may_not_crash() -> None:
     )  # fmt: skip
 
 
-def test_nobody_knows_whether_static_members_died_or_were_stopped() -> None:
+def test_the_verdict_says_that_static_members_died_or_were_stopped() -> None:
     stopped = Group().comes(0, "a", "b", instance=True).dies(1_000, "a", "b")
     assert told(stopped, 2_000)[:2] == (
         "look",
@@ -105,7 +105,7 @@ def test_nobody_knows_whether_static_members_died_or_were_stopped() -> None:
     assert told(gone, 2_000).text.startswith("a died or was stopped (static members do not say which) and nobody took")
 
 
-def test_deaths_are_told_together_and_loops_before_them() -> None:
+def test_deaths_are_named_together_after_loops() -> None:
     group = Group("a", "b", "c").dies(1_000, "a").comes(1_300, "a").dies(5_000, "b")
     found = told(group, 5_100)
     assert found.text.startswith("2 deaths (a and b), nobody came for 1 of them: 3 rebalances")
@@ -135,7 +135,7 @@ def test_a_group_is_unstable_by_its_score_if_no_rule_knows_why() -> None:
     )  # fmt: skip
 
 
-def test_what_was_wanted_does_not_make_a_group_restless_for_no_reason() -> None:
+def test_intended_changes_do_not_make_a_group_unstable() -> None:
     group = Group("a", "b")
     for number in range(5):
         group.comes(1_000 + 60 * number, "c", "d").leaves(1_030 + 60 * number, "c", "d")
@@ -144,11 +144,11 @@ def test_what_was_wanted_does_not_make_a_group_restless_for_no_reason() -> None:
     )  # fmt: skip
 
 
-def test_times_of_another_day_are_told_with_the_day() -> None:
+def test_times_of_another_day_have_the_day() -> None:
     assert " from 2025-06-15 15:23 to 2025-06-15 15:29" in told(looping(4), 25 * HOUR_S).text
 
 
-def test_a_clock_that_went_back_is_told() -> None:
+def test_a_clock_that_went_back_is_mentioned() -> None:
     group = Group("a", "b").comes(4_000, "c").leaves(500, "c")
     fall = went_back(group.rebalances)
     found = verdict.verdict(group.episodes(), ms(5_000), fall=fall)

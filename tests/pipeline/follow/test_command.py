@@ -10,7 +10,7 @@ from muster.pipeline.follow.command import StatusLine, ends_on_signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_asks_for_the_end_and_a_second_one_ends(number: signal.Signals) -> None:
+def test_the_first_signal_asks_for_the_end_and_the_second_kills(number: signal.Signals) -> None:
     stopped = threading.Event()
     before = signal.getsignal(number)
     with ends_on_signals(stopped):
@@ -20,7 +20,7 @@ def test_a_signal_asks_for_the_end_and_a_second_one_ends(number: signal.Signals)
     assert signal.getsignal(number) is before
 
 
-def test_a_status_line_is_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_status_line_is_written_only_to_terminals(capsys: pytest.CaptureFixture[str]) -> None:
     for on in (False, True):
         line = StatusLine(on=on)
         for text in ("one", "one", "two"):

@@ -22,7 +22,7 @@ def seen(at_ms: int, **logged: int) -> ClusterState:
     return ClusterState(Reach(at_ms, {}), {int(partition[1:]): end for partition, end in logged.items()})
 
 
-def test_a_look_counts_when_all_that_was_committed_by_then_is_staged() -> None:
+def test_an_observation_of_ends_counts_when_all_earlier_commits_are_staged() -> None:
     one = seen(1, p0=10, p1=5, p2=0)
     assert one.is_in({0: 10, 1: 5})
     assert not one.is_in({0: 10, 1: 4})
@@ -32,7 +32,7 @@ def test_a_look_counts_when_all_that_was_committed_by_then_is_staged() -> None:
     assert not one.is_all_of({7: 1})
 
 
-def test_the_newest_look_that_counts() -> None:
+def test_the_newest_valid_observation_of_ends_is_used() -> None:
     looks = iter(range(1, 100))
     reach = 10
     watch = Watch(lambda: seen(next(looks), p0=reach))
@@ -142,7 +142,7 @@ def test_a_group_that_commits_to_the_end_is_never_late(
     assert positions[-1].keys() == request_state(live.client).logged.keys()
 
 
-def test_a_group_that_commits_no_more_gets_later(
+def test_a_group_without_commits_falls_behind(
     spark: SparkSession,
     live: Live,
     tmp_path: Path,
@@ -167,7 +167,7 @@ def test_a_group_that_commits_no_more_gets_later(
     assert not follower.manifest.dirty
 
 
-def test_nor_for_an_analysis_that_takes_long(
+def test_a_long_analysis_makes_no_group_late(
     spark: SparkSession, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = Healthy(live)

@@ -17,13 +17,13 @@ muster.pipeline.sources.cluster.ClusterError: one:9092: Failed to query: Local: 
  SQLSTATE: XXKST"""
 
 
-def test_a_cluster_that_is_away_may_come_back() -> None:
+def test_an_unreachable_cluster_is_tried_again() -> None:
     assert _is_transient(ClusterError("one:9092: Local: Timed out"))
     assert _is_transient(RuntimeError(TOLD))
     assert _sentence(RuntimeError(TOLD)) == "one:9092: Failed to query: Local: Timed out"
 
 
-def test_what_trying_again_does_not_mend() -> None:
+def test_permanent_failures_are_not_tried_again() -> None:
     assert not _is_transient(ClusterError("the topic was created anew or cut; begin with a new checkpoint"))
     assert not _is_transient(RuntimeError("[STREAM_FAILED] no space left on device\nat java.lang"))
     assert _sentence(RuntimeError("[STREAM_FAILED] no space left on device\nat java.lang")) == (
@@ -60,7 +60,9 @@ class Tried(Follower):
 @pytest.mark.parametrize(
     ("batch", "once", "borne"), [(-1, False, 1), (-1, True, 1), (0, True, 3), (7, True, 3), (7, False, 20)]
 )
-def test_how_often_a_cluster_may_fail(batch: int, once: bool, borne: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_may_fail_a_bounded_number_of_times(
+    batch: int, once: bool, borne: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run, "_AGAIN_S", (0,))
     patient = Tried(borne, batch=batch, once=once)
     patient._run()

@@ -50,7 +50,7 @@ def test_a_batch_is_staged_once() -> None:
     )
 
 
-def test_what_is_staged_while_tables_are_made_leaves_them_old() -> None:
+def test_batches_staged_during_a_rebuild_leave_the_tables_outdated() -> None:
     before = with_batches(3)
     meanwhile = appended(before, 3, chunk(3), {"commit": 1}, 9_000, [1])
     after = rebuilt(meanwhile, before.batch, [0, 1, 2], {"moves": {"0": "v=1/bucket=0"}}, has_ends=True)
@@ -58,14 +58,14 @@ def test_what_is_staged_while_tables_are_made_leaves_them_old() -> None:
     assert (after.version, after.built, after.batch, after.has_ends) == (1, 2, 3, True)
 
 
-def test_only_the_buckets_that_were_made_anew_are_replaced() -> None:
+def test_only_rebuilt_buckets_are_replaced() -> None:
     first = rebuilt(EMPTY, 0, range(BUCKETS), {"moves": {"0": "a", "1": "b"}, "lag": {WHOLE: "c"}}, has_ends=False)
     second = rebuilt(first, 1, [1, 2], {"moves": {"2": "d"}, "lag": {WHOLE: "e"}}, has_ends=False)
     assert second.tables == {"lag": {WHOLE: "e"}, "moves": {"0": "a", "2": "d"}}
     assert folders(first) - folders(second) == {("moves", "b"), ("lag", "c")}
 
 
-def test_many_small_chunks_become_few() -> None:
+def test_many_small_chunks_are_merged() -> None:
     manifest = with_batches(RUN - 1)
     assert to_merge(manifest) == ()
     manifest = with_batches(RUN)
@@ -80,7 +80,7 @@ def test_many_small_chunks_become_few() -> None:
     assert to_merge(done._replace(chunks=tuple(chunk(number, 1) for number in range(RUN)))) != ()
 
 
-def test_the_log_is_cut_seldom() -> None:
+def test_the_staged_log_is_truncated_seldom() -> None:
     manifest = with_batches(3)._replace(last_ms=100_000)
     assert horizon(manifest, None) is None
     assert horizon(EMPTY, 80_000) is None
@@ -107,6 +107,6 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
         (to_text(EMPTY).replace('"format": 3', '"format": 2'), "another version of Muster"),
     ],
 )
-def test_what_is_no_manifest(text: str, why: str) -> None:
+def test_a_malformed_manifest_is_refused(text: str, why: str) -> None:
     with pytest.raises(NotOurs, match=why):
         of_text(text)

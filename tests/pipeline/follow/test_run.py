@@ -88,7 +88,9 @@ def followed(live: Live, out: Path, is_enough: Callable[[Manifest], bool]) -> No
 
 
 @pytest.mark.timeout(900)  # a second Spark is started, on whatever else the machine does
-def test_the_tables_are_those_of_an_analysis_after_a_kill(spark: SparkSession, live: Live, tmp_path: Path) -> None:
+def test_a_follower_gives_the_tables_of_an_analysis_also_after_a_kill(
+    spark: SparkSession, live: Live, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     followed(live, out, lambda manifest: manifest.batch >= 1)
     killed = manifest_of(out)
@@ -137,7 +139,7 @@ def _nothing_changes_when_chunks_are_merged(follower: Follower) -> None:
     assert kept.groupBy("group").count().where(F.col("count") > 1).count() == 0
 
 
-def test_tables_are_shown_again_only_to_those_who_may_not_have_seen_them(
+def test_tables_are_published_again_only_if_they_may_be_unpublished(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
@@ -153,7 +155,7 @@ def test_tables_are_shown_again_only_to_those_who_may_not_have_seen_them(
         assert written == [f"{tmp_path}/tables/lag"]
 
 
-def test_one_that_was_stopped_already_does_nothing(spark: SparkSession, live: Live, tmp_path: Path) -> None:
+def test_a_stopped_follower_does_nothing(spark: SparkSession, live: Live, tmp_path: Path) -> None:
     stopped = threading.Event()
     stopped.set()
     follower = Follower(spark, Following(live.client, str(tmp_path), ALL), stopped=stopped)

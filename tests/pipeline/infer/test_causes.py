@@ -21,45 +21,45 @@ def others(*members: Member, **other: object) -> list[Member]:
     return [one._replace(**other) for one in members]  # type: ignore[arg-type]  # names of fields, by the caller
 
 
-def test_a_new_member() -> None:
+def test_a_new_member_is_the_cause() -> None:
     assert cause(FIRST, state(101, 2, [A, B, C, member("d")])) == ("member_joined", "d")
 
 
-def test_several_new_members_of_an_empty_group() -> None:
+def test_the_first_of_several_new_members_is_the_trigger() -> None:
     # its first member leads it
     empty = state(1, 1)
     assert cause(empty, state(101, 2, [A, B, C], leader=B.member_id)) == ("member_joined", "b")
 
 
-def test_another_subscription() -> None:
+def test_another_subscription_is_the_cause() -> None:
     assert cause(FIRST, state(101, 2, [A, B._replace(topics=8), C])) == ("subscription_changed", "b")
 
 
-def test_a_topic_that_grew() -> None:
+def test_a_topic_that_grew_is_the_cause() -> None:
     assert cause(FIRST, state(101, 2, [A._replace(assigned=2), B, C])) == ("partitions_changed", "a")
 
 
-def test_a_topic_that_was_deleted() -> None:
+def test_a_deleted_topic_is_the_cause() -> None:
     assert cause(FIRST, state(101, 2, others(A, B, C, assigned=0))) == ("partitions_changed", "a")
 
 
-def test_a_topic_that_came_to_be() -> None:
+def test_a_created_topic_is_the_cause() -> None:
     nothing = state(1, 1, others(A, B, assigned=0))
     assert cause(nothing, state(101, 2, [A, B])) == ("partitions_changed", "a")
 
 
-def test_nothing_is_different() -> None:
+def test_an_unchanged_group_has_the_cause_leader_rejoined() -> None:
     assert cause(FIRST, state(101, 2, [A, B, C])) == ("leader_rejoined", "a")
 
 
-def test_other_metadata_of_a_group_of_no_consumers() -> None:
+def test_other_metadata_of_another_protocol_type_is_the_cause() -> None:
     workers = others(A, B, C, topics=None, assigned=0)
     before = state(1, 1, workers, topics=frozenset())
     changed = [workers[0], workers[1]._replace(metadata=2), workers[2]]
     assert cause(before, state(101, 2, changed, topics=frozenset())) == ("metadata_changed", "b")
 
 
-def test_the_second_round_of_a_cooperative_rebalance() -> None:
+def test_the_second_round_of_a_cooperative_rebalance_is_recognized() -> None:
     sticky: dict[str, Any] = {"protocol": "cooperative-sticky"}
     whole = state(1, 1, [A._replace(assigned=4)], **sticky)
     first = state(50, 2, [A._replace(owned=4, assigned=2), B._replace(assigned=0)], **sticky)
@@ -74,7 +74,7 @@ def test_the_second_round_of_a_cooperative_rebalance() -> None:
     assert last(whole, first, second, settled).verdict.cause == "leader_rejoined"
 
 
-def test_whoever_comes_or_goes_while_partitions_are_given_up() -> None:
+def test_members_that_join_or_leave_during_a_revocation_are_recognized() -> None:
     sticky: dict[str, Any] = {"protocol": "cooperative-sticky"}
     whole = state(1, 1, [A._replace(assigned=4)], **sticky)
     first = state(50, 2, [A._replace(owned=4, assigned=2), B._replace(assigned=0)], **sticky)
@@ -85,7 +85,7 @@ def test_whoever_comes_or_goes_while_partitions_are_given_up() -> None:
         assert (verdict.cause, verdict.trigger) == ("metadata_changed", first.members[0])
 
 
-def test_librdkafka_members_see_for_themselves_that_a_topic_grew() -> None:
+def test_a_topic_that_grew_is_the_cause_for_librdkafka_members() -> None:
     sticky: dict[str, Any] = {"protocol": "cooperative-sticky"}
     small = state(1, 1, [A._replace(assigned=2), B._replace(assigned=2)], **sticky)
     grown = state(50, 2, [A._replace(owned=2, assigned=2), B._replace(owned=2, assigned=3)], **sticky)
@@ -95,13 +95,13 @@ def test_librdkafka_members_see_for_themselves_that_a_topic_grew() -> None:
     assert last(small, grown, again, again._replace(generation=4)).verdict.cause == "leader_rejoined"
 
 
-def test_two_were_killed_and_one_of_them_was_waited_for() -> None:
+def test_of_two_killed_members_the_expired_one_is_the_trigger() -> None:
     busy = {"a": every(1, 2, 100), "b": every(1, 2, 89.9), "c": every(1, 2, 92)}
     verdict = last(state(1, 1, [A, B, C], busy), state(102.01, 2, [A])).verdict
     assert (verdict.cause, verdict.trigger and verdict.trigger.client_id) == ("session_expired", "b")
 
 
-def test_cooperative_members_commit_while_they_join() -> None:
+def test_commits_of_cooperative_members_during_a_join_are_considered() -> None:
     sticky: dict[str, Any] = {"protocol": "cooperative-sticky"}
     back = [A, B, C._replace(member_id="c-2")]
     for end_s, expected in ((100.5, "member_joined"), (102.5, "session_expired")):
@@ -109,7 +109,7 @@ def test_cooperative_members_commit_while_they_join() -> None:
         assert cause(state(1, 1, [A, B, C], busy, **sticky), state(end_s, 2, back, **sticky)) == (expected, "c")
 
 
-def test_a_static_member_whose_return_made_the_group_rebalance() -> None:
+def test_a_static_member_that_returned_late_had_expired() -> None:
     old = member("b", instance_id="i")
     back = [A, old._replace(member_id="b-2")]
     before = state(1, 1, [A, old], {"b": every(1, 2, 54)})
@@ -118,13 +118,13 @@ def test_a_static_member_whose_return_made_the_group_rebalance() -> None:
     assert cause(before, state(70, 2, back)) == ("session_expired", "b")
 
 
-def test_a_restart_within_one_rebalance_begins_with_leaving() -> None:
+def test_a_restart_within_one_rebalance_has_the_cause_member_left() -> None:
     busy = BUSY | {"c": every(1, 2, 99)}
     before = state(1, 1, [A, B, C], busy)
     assert cause(before, state(102, 2, [A, B, C._replace(member_id="c-2")])) == ("member_left", "c")
 
 
-def test_a_crash_and_a_restart_before_the_session_is_over_begin_with_joining() -> None:
+def test_a_crash_with_a_quick_restart_has_the_cause_member_joined() -> None:
     # c was killed at 90 s; the new process came at 92 s, and everybody waited for the old one's session to end
     busy = {"a": every(1, 2, 93), "b": every(1, 2, 93), "c": every(1, 2, 90)}
     after = state(100.2, 2, [A, B, C._replace(member_id="c-2")])
@@ -133,37 +133,37 @@ def test_a_crash_and_a_restart_before_the_session_is_over_begin_with_joining() -
     assert (verdict.gone[0].how, verdict.gone[0].in_join_phase) == ("expired", True)
 
 
-def test_a_crash_that_was_noticed_before_the_new_process_came() -> None:
+def test_a_crash_noticed_before_the_restart_has_the_cause_session_expired() -> None:
     busy = {"a": every(1, 2, 102), "b": every(1, 2, 102), "c": every(1, 2, 90)}
     after = state(103, 2, [A, B, C._replace(member_id="c-2")])
     assert cause(state(1, 1, [A, B, C], busy), after) == ("session_expired", "c")
 
 
-def test_the_only_member_was_replaced_without_the_group_being_empty() -> None:
+def test_a_replaced_only_member_has_the_cause_member_joined() -> None:
     before = state(1, 1, [A], {"a": every(1, 2, 90)})
     assert cause(before, state(101, 2, [A._replace(member_id="a-2")])) == ("member_joined", "a")
 
 
-def test_a_newcomer_while_the_assignment_was_awaited() -> None:
+def test_a_member_that_joins_before_the_assignment_is_the_trigger() -> None:
     after = state(101, 3, [A, B, member("d")])
     verdict = last(state(1, 1, [A, B, C], BUSY), after).verdict
     assert (verdict.cause, verdict.trigger) == ("member_joined", after.members[2])
 
 
-def test_the_first_one_that_left_is_the_trigger() -> None:
+def test_the_first_member_that_left_is_the_trigger() -> None:
     busy = {"a": every(1, 2, 100), "b": every(1, 2, 98.5), "c": every(1, 2, 97)}
     assert cause(state(1, 1, [A, B, C], busy), state(101, 2, [A])) == ("member_left", "c")
 
 
 @pytest.mark.parametrize(("killed_s", "left_s", "expected"), [(80, 99, "session_expired"), (99, 97, "member_left")])
-def test_one_left_and_another_expired(killed_s: float, left_s: float, expected: str) -> None:
+def test_of_a_leave_and_an_expiration_the_earlier_is_the_cause(killed_s: float, left_s: float, expected: str) -> None:
     began_s = min(killed_s + 10, left_s)
     busy = {"a": every(1, 2, began_s), "b": every(1, 2, killed_s), "c": every(1, 2, left_s)}
     end_s = max(killed_s + 10.5, left_s + 1)
     assert last(state(1, 1, [A, B, C], busy), state(end_s, 2, [A])).verdict.cause == expected
 
 
-def test_the_first_one_left_and_another_was_waited_for() -> None:
+def test_a_leave_is_the_trigger_if_another_member_was_waited_for() -> None:
     # the others heard of it with their next heartbeats, long before the session of c was over
     busy = {"a": every(0.4, 2, 100.4), "b": parting(every(0.4, 2, 98), 98.1), "c": every(0.4, 2, 99.8)}
     verdict = last(state(1, 1, [A, B, C], busy), state(110, 2, [A])).verdict
@@ -174,14 +174,14 @@ def test_the_first_one_left_and_another_was_waited_for() -> None:
     assert (verdict.cause, verdict.trigger) == ("member_left", B)
 
 
-def test_the_first_one_left_while_cooperative_members_waited_for_another() -> None:
+def test_a_leave_is_the_trigger_if_cooperative_members_waited_for_another() -> None:
     sticky: dict[str, Any] = {"protocol": "cooperative-sticky"}
     busy = {"a": every(1, 2, 101), "b": every(1, 2.2, 99.2), "c": every(1, 2.9, 99.9)}
     verdict = last(state(1, 1, [A, B, C], busy, **sticky), state(109.9, 2, [A], **sticky)).verdict
     assert (verdict.cause, verdict.trigger) == ("member_left", B)
 
 
-def test_two_were_killed_and_the_others_went_on_until_the_first_session_ended() -> None:
+def test_the_first_expired_session_of_two_kills_is_the_trigger() -> None:
     # commits by hand, at odd times: the last ones look like partings
     a = parting(every(2.2, 2, 106), 107.8)
     busy = {"a": a, "b": every(2.2, 2, 98.8), "c": every(2, 2, 100)}
@@ -191,7 +191,7 @@ def test_two_were_killed_and_the_others_went_on_until_the_first_session_ended() 
 
 
 @pytest.mark.parametrize("busy", [{}, {"a": every(1, 2, 88), "b": every(1, 2, 88)}])
-def test_all_were_replaced_without_the_group_being_empty(busy: dict[str, Activity]) -> None:
+def test_a_group_whose_members_were_all_replaced_has_the_cause_member_left(busy: dict[str, Activity]) -> None:
     # the broker was away, and they had to join anew before it had given up their old ids
     again = [A._replace(member_id="a-2"), B._replace(member_id="b-2")]
     verdict = last(state(1, 1, [A, B], busy), state(101, 2, again)).verdict
@@ -200,7 +200,7 @@ def test_all_were_replaced_without_the_group_being_empty(busy: dict[str, Activit
     assert cause(state(1, 1, [A, B], restarted), state(101, 2, again)) == ("member_left", "a")
 
 
-def test_a_cooperative_member_that_had_lost_what_it_had() -> None:
+def test_a_cooperative_member_that_lost_its_partitions_is_the_trigger() -> None:
     sticky: dict[str, Any] = {"protocol": "cooperative-sticky"}
     before = state(1, 1, [A._replace(owned=2, assigned=2), B._replace(owned=2, assigned=2)], **sticky)
     after = state(50, 2, [A._replace(owned=2, assigned=2), B._replace(owned=0, assigned=2)], **sticky)

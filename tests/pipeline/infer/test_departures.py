@@ -22,25 +22,25 @@ def how(
     return gone.how
 
 
-def test_silent_for_less_than_a_session() -> None:
+def test_a_member_silent_for_less_than_a_session_left() -> None:
     assert how(every(1, 2, 95), 100) == "left"
 
 
-def test_silent_for_a_session() -> None:
+def test_a_member_silent_for_a_session_expired() -> None:
     assert how(every(1, 2, 89.5), 100) == "expired"
 
 
-def test_it_synced_less_than_a_session_ago() -> None:
+def test_a_member_that_synced_within_a_session_left() -> None:
     assert how(None, 9) == "left"
 
 
-def test_it_was_killed_before_it_committed_for_the_first_time() -> None:
+def test_a_member_without_commits_silent_for_a_session_expired() -> None:
     assert how(None, 13) == "expired"
 
 
 @pytest.mark.parametrize("session_s", [6, 10, 30, 45])
 @pytest.mark.parametrize("beat_s", [0.1, 1, 5])
-def test_usual_intervals_and_sessions(session_s: float, beat_s: float) -> None:
+def test_the_usual_commit_interval_is_considered(session_s: float, beat_s: float) -> None:
     one = B._replace(session_timeout_ms=round(session_s * 1000))
     for late_s in (0.1, 0.9):
         killed_s = 300.0
@@ -52,7 +52,7 @@ def test_usual_intervals_and_sessions(session_s: float, beat_s: float) -> None:
         assert how(left, 302, a=a, habits=HAS, one=one) == "left"
 
 
-def test_rare_commits_tell_nothing_but_for_the_habit_of_committing_last() -> None:
+def test_rare_commits_only_show_the_habit_of_a_last_commit() -> None:
     rare = every(60, 2, 242)
     a = parting(every(60, 7, 247), 278)
     assert how(rare, 280, a=a, habits=HAS) == "expired"
@@ -60,7 +60,7 @@ def test_rare_commits_tell_nothing_but_for_the_habit_of_committing_last() -> Non
     assert how(rare, 280, a=every(60, 7, 247), habits=HAS_NOT) == "left"
 
 
-def test_nobody_commits() -> None:
+def test_a_departure_without_any_commits_is_uncertain() -> None:
     idle = state(1, 1, [A, B])
     gone = departure(idle, state(500, 2, [A]), B, Habits(), came=False)
     assert (gone.how, gone.when_ms) == ("left", None)
@@ -70,19 +70,19 @@ def test_nobody_commits() -> None:
     assert gone.how == "expired"
 
 
-def test_a_member_without_partitions_commits_nothing() -> None:
+def test_the_departure_of_a_member_without_partitions_is_uncertain() -> None:
     spare = B._replace(assigned=0)
     gone = departure(state(1, 1, [A, spare], {"a": every(1, 2, 499)}), state(500, 2, [A]), spare, HAS, came=False)
     assert gone.certainty < 0.6
 
 
-def test_it_did_not_poll() -> None:
+def test_a_member_that_did_not_poll_in_time_left() -> None:
     assert how(every(1, 2, 100), 400.5) == "left"
     before = state(1, 1, [A, B], {"a": every(1, 2, 389), "b": every(1, 2, 100)})
     assert departure(before, state(390, 2, [A]), B, NOTHING, came=False).certainty < 0.6
 
 
-def test_commits_at_the_parting_only() -> None:
+def test_commits_only_at_departure_are_recognized() -> None:
     # those that stayed committed as they gave up what they had, b did not
     last = Activity(3, 40_990, 40_990, None, None, None)
     assert how(None, 41, a=last, habits=HAS) == "expired"
@@ -95,7 +95,7 @@ def test_commits_at_the_parting_only() -> None:
     assert sure > less_sure  # who has not polled leaves without a commit
 
 
-def test_cooperative_members_fell_silent_while_a_member_was_waited_for() -> None:
+def test_silent_cooperative_members_show_that_a_member_was_waited_for() -> None:
     sticky: dict[str, Any] = {"protocol": "cooperative-sticky"}
     waited = {"a": every(5, 2, 92), "b": every(5, 0, 90)}
     before, after = state(1, 1, [A, B], waited, **sticky), state(101, 2, [A, member("c")], **sticky)
@@ -103,7 +103,7 @@ def test_cooperative_members_fell_silent_while_a_member_was_waited_for() -> None
     assert (gone.how, gone.in_join_phase) == ("expired", True)
 
 
-def test_it_was_waited_for_when_all_others_had_given_up_what_they_had() -> None:
+def test_a_member_was_waited_for_if_all_others_had_revoked() -> None:
     # whoever is told to join again does so at once; nothing else is known of b than that it synced
     for gave_up_s, in_join_phase in ((97.2, True), (100.9, False)):
         last = Activity(1, round(gave_up_s * 1000), round(gave_up_s * 1000), None, None, None)
@@ -112,7 +112,7 @@ def test_it_was_waited_for_when_all_others_had_given_up_what_they_had() -> None:
         assert (gone.how, gone.in_join_phase) == ("expired", in_join_phase)
 
 
-def test_one_commit_tells_the_beat() -> None:
+def test_one_commit_shows_the_commit_interval() -> None:
     # the older ones are compacted away
     once = Activity(1, 7_000, 7_000, None, None, None)
     one = B._replace(session_timeout_ms=45_000)
@@ -124,7 +124,7 @@ def test_one_commit_tells_the_beat() -> None:
     assert long_ago.certainty < 0.7
 
 
-def test_a_rebalance_timeout_that_is_no_max_poll_interval() -> None:
+def test_a_rebalance_timeout_below_the_poll_interval_is_considered() -> None:
     busy = {"a": every(1, 2, 110), "b": every(1, 2, 100)}
     certain = [
         departure(state(1, 1, [A, one], busy), state(110.8, 2, [A]), one, HAS, came=False).certainty
@@ -133,28 +133,28 @@ def test_a_rebalance_timeout_that_is_no_max_poll_interval() -> None:
     assert certain[0] > certain[1]
 
 
-def test_it_had_stopped_to_commit_long_before() -> None:
+def test_a_member_that_stopped_committing_long_before_is_uncertain() -> None:
     # a consumer that hangs: had its session run out, the group would have been empty long before
     alone = state(1, 1, [B._replace(rebalance_timeout_ms=10_000)], {"b": every(1, 2, 100)})
     gone = departure(alone, state(400, 2), alone.members[0], HAS, came=False)
     assert (gone.how, gone.certainty < 0.6) == ("left", True)
 
 
-def test_traffic_that_ended_tells_nothing() -> None:
+def test_a_departure_after_the_end_of_traffic_is_uncertain() -> None:
     ended = every(1, 2, 100)
     before = state(1, 1, [A, B], {"a": ended, "b": ended})
     gone = departure(before, state(400, 2, [A]), B._replace(rebalance_timeout_ms=9_000_000), HAS, came=False)
     assert gone.certainty < 0.7
 
 
-def test_the_others_had_stopped_as_well() -> None:
+def test_silence_of_all_members_shows_nothing() -> None:
     # b went with a commit, a took long to join again
     assert how(every(1, 2, 100), 112, a=every(1, 2, 101)) == "left"
     slow = parting(every(30, 2, 92), 101)
     assert how(parting(every(30, 2, 92), 100), 140, a=slow, habits=HAS) == "left"
 
 
-def test_there_was_nothing_to_commit_any_more() -> None:
+def test_silence_without_new_records_is_no_evidence() -> None:
     # librdkafka commits only what is new, also when it leaves
     both = {"a": every(5, 2, 97), "b": every(5, 2, 97)}
     before = state(1, 1, [A, B], both, protocol="cooperative-sticky")
@@ -165,14 +165,14 @@ def test_there_was_nothing_to_commit_any_more() -> None:
     assert gone.how == "expired"
 
 
-def test_a_session_that_ended_to_the_ms_is_no_chance() -> None:
+def test_a_departure_exactly_at_a_sessions_end_expired() -> None:
     both = {"a": every(0.5, 2, 97), "b": every(0.5, 2, 97)}
     before = state(1, 1, [A, B], both, protocol="cooperative-sticky")
     after = state(107.01, 2, [A], protocol="cooperative-sticky")
     assert departure(before, after, B, HAS_NOT, came=False).how == "expired"
 
 
-def test_a_member_that_did_not_get_beyond_the_next_attempt() -> None:
+def test_a_member_removed_in_the_next_attempt_left() -> None:
     # it joined once more when the others did, and was waited for in vain: a leader that was to give the assignment, say
     busy = {"a": every(1, 2, 90), "b": every(1, 2, 88)}
     before = state(1, 1, [A, B], busy)
@@ -180,6 +180,6 @@ def test_a_member_that_did_not_get_beyond_the_next_attempt() -> None:
     assert departure(before, state(99, 3, [A]), B, HAS, came=False).how == "left"
 
 
-def test_the_others_went_on_until_its_session_had_ended() -> None:
+def test_a_member_expired_if_the_others_worked_until_its_session_ended() -> None:
     # a's last commit on its beat looks like one of those that are made at the parting
     assert how(every(0.5, 2, 90), 100.07, a=every(0.5, 2, 99.8), habits=HAS) == "expired"

@@ -47,7 +47,7 @@ DIES = {"a": every(1, 2, 145), "b": every(1, 2, 100)}
     ],
     ids=["left", "died", "left-and-one-came", "died-and-one-came"],
 )
-def test_the_last_member_of_the_new_protocol_went(
+def test_a_downgrade_by_the_last_consumer_member_is_recognized(
     busy: dict[str, Activity], record_s: float, members: list[Any], wanted: tuple[str, str]
 ) -> None:
     found = first_classic(busy, record_s, members=members)
@@ -58,7 +58,7 @@ def test_the_last_member_of_the_new_protocol_went(
     assert (found.start.earliest_ms, found.start.latest_ms) == (round(record_s * 1000),) * 2
 
 
-def test_a_static_member_came_back_with_the_old_protocol() -> None:
+def test_a_downgrade_by_a_returning_static_member_is_recognized() -> None:
     new, old = (
         member("s", instance_id="i", session_timeout_ms=SESSION_MS),
         member("s", instance_id="i", member_id="s-2"),
@@ -69,7 +69,7 @@ def test_a_static_member_came_back_with_the_old_protocol() -> None:
     assert found.verdict.cause == "static_member_returned"
 
 
-def test_a_group_that_is_made_classic_by_its_log(spark: SparkSession) -> None:
+def test_a_downgraded_group_is_found_in_its_log(spark: SparkSession) -> None:
     """What the first generation of the classic group is told with, and when it began."""
     server, commits = Server({"t": 4}), []
     server.join(0, "a1", classicMemberMetadata={"sessionTimeoutMs": 10_000, "supportedProtocols": []})

@@ -47,7 +47,7 @@ def two() -> Server:
     return server
 
 
-def test_who_comes_and_who_wants_something_else_stands_in_the_records() -> None:
+def test_joins_and_subscription_changes_are_found_in_the_records() -> None:
     server = two()
     server.subscribe(100_000, "b1", "t", "u")
     server.settle(100_100)
@@ -62,7 +62,7 @@ def test_who_comes_and_who_wants_something_else_stands_in_the_records() -> None:
     assert [one.ended for one in found] == [()] * 4
 
 
-def test_a_member_that_was_heard_of_a_moment_ago_has_left() -> None:
+def test_a_recently_active_member_has_left() -> None:
     server = two()
     server.leave(300_000, "b1")
     last = judged(server, {"a1": (2_000, 400_000), "b1": (2_000, 299_500)})[-1]
@@ -83,13 +83,13 @@ def test_a_member_that_was_silent_for_a_session_has_expired() -> None:
     assert early.cause == "session_expired"
 
 
-def test_where_nobody_commits_nobody_is_sure() -> None:
+def test_causes_without_commits_are_uncertain() -> None:
     server = two()
     server.leave(300_000, "b1")
     assert judged(server)[-1].certainty <= 0.6
 
 
-def test_a_record_of_a_member_is_a_sign_of_life() -> None:
+def test_a_record_of_a_member_shows_that_it_is_alive() -> None:
     server = two()
     server.grow(290_000, "t", 8)
     server.settle(290_100)
@@ -98,7 +98,7 @@ def test_a_record_of_a_member_is_a_sign_of_life() -> None:
     assert (judged(server)[-1].cause, judged(server)[-1].certainty) == ("member_left", 0.6)
 
 
-def test_a_static_member_that_stayed_away_has_expired_and_tells_how_long_a_session_is() -> None:
+def test_an_expired_static_member_shows_the_session_timeout() -> None:
     server = two()
     server.join(2_000, "s1", instance="i")
     server.settle(2_100)
@@ -123,7 +123,7 @@ def test_a_static_member_that_comes_back_is_replaced() -> None:
     assert (found[1].change.joined, found[1].change.gone) == (("a1",), ())
 
 
-def test_a_member_that_does_not_give_up_what_it_is_to() -> None:
+def test_a_member_that_does_not_revoke_in_time_is_removed() -> None:
     server = Server({"t": 4})
     server.join(0, "a1", rebalanceTimeoutMs=9_000)
     server.join(1_000, "b1")
@@ -134,7 +134,7 @@ def test_a_member_that_does_not_give_up_what_it_is_to() -> None:
     assert [tuple(one) for one in last.ended] == [("a1", "removed", 11_001)]
 
 
-def test_what_was_before_the_log_is_not_known() -> None:
+def test_causes_before_the_log_are_unknown() -> None:
     server = two()
     server.join(10_000, "c1")
     records = [one for one in server.records if one.at_ms >= 1_000]
@@ -145,7 +145,7 @@ def test_what_was_before_the_log_is_not_known() -> None:
     assert found[0].certainty == 0.2
 
 
-def test_missing_epochs_make_unsure() -> None:
+def test_missing_epochs_lower_the_certainty() -> None:
     server = two()
     server.epoch += 2
     server.join(10_000, "c1")
@@ -153,7 +153,7 @@ def test_missing_epochs_make_unsure() -> None:
     assert (last.cause, last.certainty) == ("member_joined", 0.99 * 0.85)
 
 
-def test_a_conversion_and_the_end_of_a_group_are_no_new_epoch() -> None:
+def test_a_conversion_and_the_end_of_a_group_make_no_epoch() -> None:
     server = Server({"t": 2}, first=8)
     server.upgrade(0, "a1", "b1")
     server.join(0, "c1")
@@ -164,7 +164,7 @@ def test_a_conversion_and_the_end_of_a_group_are_no_new_epoch() -> None:
     assert [one[0] for one in told(judged(server))] == [8, 9, 10, 11, 2]
 
 
-def test_who_died_is_told_with_when_it_was_heard_of_last() -> None:
+def test_a_dead_member_has_the_time_of_its_last_heartbeat() -> None:
     """Its last heartbeat came a session before the end, however long before that it had nothing to commit."""
     server = two()
     server.leave(300_000, "b1")
@@ -175,7 +175,7 @@ def test_who_died_is_told_with_when_it_was_heard_of_last() -> None:
     assert (row["came"], row["went"]) == ([], [])
 
 
-def test_a_static_member_that_stayed_away_was_not_there_since_it_stopped() -> None:
+def test_an_absent_static_member_is_missing_since_it_stopped() -> None:
     server = two()
     server.join(2_000, "s1", instance="i")
     server.settle(2_100)
@@ -185,7 +185,7 @@ def test_a_static_member_that_stayed_away_was_not_there_since_it_stopped() -> No
     assert [(one["instance_id"], one["last_ms"]) for one in row["died"]] == [("i", 100_000)]
 
 
-def test_who_came_and_who_left_is_named() -> None:
+def test_members_that_joined_and_left_are_named() -> None:
     server = two()
     server.leave(300_000, "b1")
     server.settle(300_100)
@@ -194,7 +194,7 @@ def test_who_came_and_who_left_is_named() -> None:
     assert (left["came"], left["went"], left["died"]) == ([], ["b"], [])
 
 
-def test_who_was_silent_while_the_others_went_on_has_expired_though_a_session_is_usually_longer() -> None:
+def test_a_member_silent_among_active_ones_expired_also_in_a_short_session() -> None:
     """Sessions may be shorter than 45 s: a member that commits every second commits when it leaves, too."""
     server = two()
     server.leave(300_000, "b1")
@@ -203,14 +203,14 @@ def test_who_was_silent_while_the_others_went_on_has_expired_though_a_session_is
     assert 0.6 < last.certainty < 0.95
 
 
-def test_where_the_others_were_silent_too_nothing_had_to_be_committed() -> None:
+def test_silence_of_all_members_is_no_expiration() -> None:
     server = two()
     server.leave(300_000, "b1")
     last = judged(server, {"a1": (2_000, 290_000), "b1": (2_000, 289_500)})[-1]
     assert last.cause == "member_left"
 
 
-def test_who_did_not_poll_in_time_has_left() -> None:
+def test_a_member_that_did_not_poll_in_time_has_left() -> None:
     server = Server({"t": 4})
     server.join(0, "a1")
     server.join(1_000, "b1", rebalanceTimeoutMs=10_000)
@@ -220,7 +220,7 @@ def test_who_did_not_poll_in_time_has_left() -> None:
     assert last.cause == "member_left"
 
 
-def test_a_static_member_that_did_not_say_that_it_stops_has_expired() -> None:
+def test_a_static_member_without_a_leave_has_expired() -> None:
     server = two()
     server.join(2_000, "s1", instance="i")
     server.settle(2_100)
@@ -229,7 +229,7 @@ def test_a_static_member_that_did_not_say_that_it_stops_has_expired() -> None:
     assert (last.cause, last.trigger and last.trigger.instance_id) == ("session_expired", "i")
 
 
-def test_a_shorter_session_is_learned() -> None:
+def test_a_shorter_session_timeout_is_learned() -> None:
     """A death that the others prove shows how long a session is; who had nothing to commit lived until then."""
     server = two()
     server.join(2_000, "s1", instance="i")
@@ -243,7 +243,7 @@ def test_a_shorter_session_is_learned() -> None:
     assert 300_000 - 12_000 <= gone["last_ms"] <= 300_000 - 9_000
 
 
-def test_two_that_were_silent_for_just_a_session_died_together() -> None:
+def test_two_members_silent_for_exactly_a_session_died_together() -> None:
     server = two()
     server.join(2_000, "c1")
     server.settle(2_100)
@@ -255,7 +255,7 @@ def test_two_that_were_silent_for_just_a_session_died_together() -> None:
     ]  # fmt: skip
 
 
-def test_who_comes_back_under_its_id_was_given_up_and_shows_how_long_a_session_is() -> None:
+def test_a_member_that_returns_with_its_id_shows_the_session_timeout() -> None:
     """Clients keep their id as long as they live. One that stops does not come back under it."""
     server = two()
     server.join(2_000, "c1")
@@ -273,7 +273,7 @@ def test_who_comes_back_under_its_id_was_given_up_and_shows_how_long_a_session_i
     assert 94_000 <= gone["last_ms"] <= 94_500
 
 
-def test_who_did_not_poll_in_time_and_is_back_under_its_id_has_left() -> None:
+def test_a_slow_poller_that_returns_with_its_id_has_left() -> None:
     server = Server({"t": 4})
     server.join(0, "a1")
     server.join(1_000, "b1", rebalanceTimeoutMs=10_000)
@@ -284,7 +284,7 @@ def test_who_did_not_poll_in_time_and_is_back_under_its_id_has_left() -> None:
     assert [one.cause for one in found[-2:]] == ["member_left", "member_joined"]
 
 
-def test_what_is_learned_later_counts_for_what_was_before() -> None:
+def test_session_timeouts_learned_later_apply_to_earlier_departures() -> None:
     """Who has nothing to commit is silent for longer than its session, and cannot be judged before that is known."""
     server = two()
     server.join(2_000, "s1", instance="i")
@@ -297,7 +297,7 @@ def test_what_is_learned_later_counts_for_what_was_before() -> None:
     assert [one.cause for one in found[-2:]] == ["session_expired", "session_expired"]
 
 
-def test_a_silence_longer_than_any_before_while_the_others_go_on() -> None:
+def test_an_unusually_long_silence_among_active_members_is_an_expiration() -> None:
     server = two()
     server.leave(300_000, "b1")
     irregular = Activity(30, 2_000, 289_000, 6_000, 10_500, 6_000)

@@ -37,7 +37,7 @@ def shares(state: State) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
     return {one.member_id: [(share.topic, share.partitions) for share in one.assigned] for one in state.members}
 
 
-def test_a_member_joins_and_another_one_gives_up_what_is_its_own() -> None:
+def test_a_join_makes_another_member_revoke_partitions() -> None:
     server = Server({"t": 4})
     server.join(0, "a1")
     server.join(1_000, "b1")
@@ -61,7 +61,7 @@ def test_a_member_joins_and_another_one_gives_up_what_is_its_own() -> None:
     assert holds(server.records, server.names) == server.holds()
 
 
-def test_an_epoch_that_is_overtaken_ends_where_the_next_begins() -> None:
+def test_an_overtaken_epoch_ends_where_the_next_begins() -> None:
     server = Server({"t": 2})
     server.join(0, "a1")
     server.join(1_000, "b1")
@@ -77,7 +77,7 @@ def test_an_epoch_that_is_overtaken_ends_where_the_next_begins() -> None:
     assert (change.members_before, found[1].takes, found[2].takes) == (2, (), ())
 
 
-def test_what_one_moment_brings_is_taken_apart() -> None:
+def test_records_of_one_moment_are_separated_into_epochs() -> None:
     server = Server({"t": 2})
     server.join(0, "a1")
     server.join(0, "b1")
@@ -86,7 +86,7 @@ def test_what_one_moment_brings_is_taken_apart() -> None:
     assert [(one.epoch, len(one.members)) for one in states(server)] == [(2, 1), (3, 2), (4, 1)]
 
 
-def test_a_static_member_comes_back() -> None:
+def test_a_static_member_that_returns_is_recognized() -> None:
     server = Server({"t": 2})
     server.join(0, "a1", instance="i")
     server.stop(1_000, "a1")
@@ -103,7 +103,7 @@ def test_a_static_member_comes_back() -> None:
     assert (change.joined, change.gone, change.members_before) == (("b1",), (), 1)
 
 
-def test_a_static_member_that_does_not_come_back_was_away() -> None:
+def test_a_static_member_that_does_not_return_was_absent() -> None:
     server = Server({"t": 2})
     server.join(0, "a1", instance="i")
     server.join(10, "b1")
@@ -115,7 +115,7 @@ def test_a_static_member_that_does_not_come_back_was_away() -> None:
     assert [(one.away_ms, one.at_ms) for one in change.gone] == [(1_000, 46_000)]
 
 
-def test_nobody_waits_for_who_is_away() -> None:
+def test_an_absent_static_member_is_not_waited_for() -> None:
     server = Server({"t": 2})
     server.join(0, "a1", instance="i")
     server.join(10, "b1")
@@ -126,7 +126,7 @@ def test_nobody_waits_for_who_is_away() -> None:
     assert (states(server)[-1].epoch, states(server)[-1].at_ms) == (4, 2_500)
 
 
-def test_subscriptions_and_topics_change() -> None:
+def test_changed_subscriptions_and_topics_make_epochs() -> None:
     server = Server({"t": 2, "u": 1})
     server.join(0, "a1")
     server.subscribe(1_000, "a1", "t", "u")
@@ -141,7 +141,7 @@ def test_subscriptions_and_topics_change() -> None:
     assert third.takes == (Take("u", 1, "a1", server.records[-1].offset, 2_100, None),)
 
 
-def test_what_nobody_wants_does_not_pause() -> None:
+def test_partitions_that_nobody_subscribes_to_do_not_pause() -> None:
     server = Server({"t": 1, "u": 1})
     server.join(0, "a1", "t", "u")
     server.subscribe(1_000, "a1", "t")
@@ -151,7 +151,7 @@ def test_what_nobody_wants_does_not_pause() -> None:
     assert [(one.topic, one.paused_ms) for one in states(server)[-1].takes] == [("u", None)]
 
 
-def test_a_group_that_is_empty_misses_nobody_and_may_be_deleted() -> None:
+def test_an_empty_group_has_no_missing_members_and_may_be_deleted() -> None:
     server = Server({"t": 1})
     server.join(0, "a1")
     server.leave(1_000, "a1")
@@ -167,7 +167,7 @@ def test_a_group_that_is_empty_misses_nobody_and_may_be_deleted() -> None:
     assert (found[5].change.before, found[5].change.members_before) == (1, 0)
 
 
-def test_a_classic_group_goes_on_as_one_of_these() -> None:
+def test_a_classic_group_continues_as_a_consumer_group() -> None:
     server = Server({"t": 2}, first=8)
     server.upgrade(0, "a1", "b1")
     server.join(0, "c1")
@@ -178,7 +178,7 @@ def test_a_classic_group_goes_on_as_one_of_these() -> None:
     assert first.members[0].session_timeout_ms == 6_000
 
 
-def test_what_is_compacted_away_is_not_known() -> None:
+def test_compacted_epochs_are_unknown() -> None:
     server = Server({"t": 2})
     for number in range(4):
         server.join(number * 10_000, f"a{number}")
@@ -190,7 +190,7 @@ def test_what_is_compacted_away_is_not_known() -> None:
     assert (first.epoch, shares(first)) == (whole[-1].epoch, shares(whole[-1]))
 
 
-def test_names_of_topics() -> None:
+def test_topic_ids_become_names_where_known() -> None:
     server = Server({"t": 2, "u": 2})
     server.join(0, "a1", "t")
     server.join(10, "b1", "t", "u")
@@ -200,7 +200,7 @@ def test_names_of_topics() -> None:
     assert {share.topic for one in found.members for share in one.assigned} == {"t", "id-u"}
 
 
-def test_what_a_pattern_stands_for() -> None:
+def test_the_topics_of_a_pattern_are_known() -> None:
     server = Server({"t": 2})
     server.join(0, "a1", "t", subscribedTopicNames=[], subscribedTopicRegex="t.*")
     topics = {"topics": ["t", "t2"], "version": 1, "timestamp": 0}
@@ -259,14 +259,14 @@ def played(steps: list[tuple[str, int, int]]) -> Server:
 
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
-def test_whoever_had_what_is_told_to_the_ms(steps: list[tuple[str, int, int]]) -> None:
+def test_the_owner_of_each_partition_is_known_at_each_millisecond(steps: list[tuple[str, int, int]]) -> None:
     server = played(steps)
     assert holds(server.records, server.names) == server.holds()
 
 
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
-def test_each_epoch_is_told_once(steps: list[tuple[str, int, int]]) -> None:
+def test_each_epoch_is_reported_once(steps: list[tuple[str, int, int]]) -> None:
     server = played(steps)
     found = [one for one in states(server) if one.change is not None]
     assert [one.epoch for one in found] == list(range(2, server.epoch + 1))
@@ -288,7 +288,7 @@ def test_each_epoch_is_told_once(steps: list[tuple[str, int, int]]) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(STEPS)
-def test_a_compacted_log_tells_the_same_end(steps: list[tuple[str, int, int]]) -> None:
+def test_a_compacted_log_gives_the_same_final_state(steps: list[tuple[str, int, int]]) -> None:
     server = played(steps)
     whole, left = states(server), list(fold(compacted(server.records), server.names))
     last = [one for one in left if isinstance(one, State)]
@@ -317,7 +317,7 @@ def logged(directory: Path) -> dict[str, list[Record]]:
     return {group: [record_of(row) for row in some] for group, some in groupby(wanted, lambda row: row["group"])}
 
 
-def test_what_kafka_wrote(tmp_path: Path) -> None:
+def test_epochs_of_a_real_kafka_log_are_found(tmp_path: Path) -> None:
     """Scripted: `g` (joins, a subscription, a topic that grows, a member that leaves, one that is killed), `st` (static
     members), `re` (patterns), `sl` (a member that gives its partitions up slowly), `rt` (one that does not do it in
     time), `up` (a classic group that is upgraded while it works), `mi` (one that becomes classic again).

@@ -20,19 +20,19 @@ def test_a_commit_just_before_joining_again_is_a_habit() -> None:
     assert parted(300) > 0.8
 
 
-def test_so_is_one_off_the_beat() -> None:
+def test_a_commit_off_the_interval_before_joining_is_a_habit() -> None:
     assert parted(290) > 0.7
 
 
-def test_no_commit_there_is_none() -> None:
+def test_no_commit_before_joining_is_no_habit() -> None:
     assert parted(None) < 0.2
 
 
-def test_those_that_commit_often_show_nothing() -> None:
+def test_frequent_commits_show_no_habit() -> None:
     assert 0.4 < parted(None, beat_s=1) < 0.6
 
 
-def test_cooperative_members_give_nothing_up_when_they_join() -> None:
+def test_cooperative_members_show_no_habit_of_committing_before_joining() -> None:
     assert parted(None, protocol="cooperative-sticky") == 0.5
 
 
@@ -42,14 +42,14 @@ def test_a_member_that_left_with_a_commit_shows_it() -> None:
     assert with_parting(Habits(), before, after).commits_at_parting > 0.8
 
 
-def test_it_never_becomes_quite_sure() -> None:
+def test_a_habit_is_never_completely_certain() -> None:
     habits, before = Habits(), state(1, 1, [A], {"a": parting(every(60, 10, 250), 300)})
     for _ in range(100):
         habits = with_parting(habits, before, state(301, 2, [A, B]))
     assert 0.99 < habits.commits_at_parting < 1
 
 
-def test_those_that_commit_at_no_other_time() -> None:
+def test_commits_only_at_departure_show_no_habit() -> None:
     once = every(60, 299, 299)
     before, idle = state(1, 1, [A], {"a": once}), state(1, 1, [A])
     assert with_parting(Habits(), before, state(301, 2, [A, B])).commits_at_parting > 0.8

@@ -7,7 +7,7 @@ from muster.pipeline.infer.heartbeats import INTERVALS_MS, HeartbeatHabits
 SESSION_MS = 45_000
 
 
-def test_before_anything_is_seen_it_is_as_clients_have_it() -> None:
+def test_the_default_heartbeat_interval_is_that_of_clients() -> None:
     nothing = HeartbeatHabits()
     assert 2_000 < nothing.likely_ms(SESSION_MS) < 3_500
     # few set it to more than the half of a short session
@@ -17,7 +17,7 @@ def test_before_anything_is_seen_it_is_as_clients_have_it() -> None:
 
 
 @pytest.mark.parametrize("interval_ms", [500, 1_000, 2_000, 3_000, 5_000, 10_000])
-def test_it_is_learned_from_join_phases_that_end_with_heartbeats(interval_ms: int) -> None:
+def test_the_heartbeat_interval_is_learned_from_join_phases(interval_ms: int) -> None:
     """Members count from the last assignment; each interval is a little longer than it is set to."""
     found = HeartbeatHabits()
     for times in (1, 2, 1, 3, 2, 1, 2, 1):
@@ -28,7 +28,7 @@ def test_it_is_learned_from_join_phases_that_end_with_heartbeats(interval_ms: in
     assert interval_ms <= found.at_most_ms(SESSION_MS)
 
 
-def test_it_is_learned_from_beginnings_that_are_seen() -> None:
+def test_the_heartbeat_interval_is_learned_from_observed_starts() -> None:
     found = HeartbeatHabits()
     for delay_ms in (300, 950, 700, 100, 850, 420, 640, 990):
         found = found.with_delay(delay_ms)
@@ -49,7 +49,7 @@ def test_a_gap_after_many_heartbeats_tells_nothing() -> None:
     assert after.probabilities(SESSION_MS) == pytest.approx(HeartbeatHabits().probabilities(SESSION_MS))
 
 
-def test_how_members_part() -> None:
+def test_the_way_in_which_members_leave_is_learned() -> None:
     assert HeartbeatHabits().parts  # all clients do, unless they are told otherwise
     assert not HeartbeatHabits().with_commit(False).parts
     assert HeartbeatHabits().with_commit(False).with_commit(True).parts

@@ -6,7 +6,7 @@ from tests.pipeline.infer.states import every, last, member, state, told
 A, B, C = member("a"), member("b"), member("c")
 
 
-def test_a_new_group() -> None:
+def test_the_first_generation_has_the_cause_member_joined() -> None:
     assert told([state(0, 0), state(1, 1, [A])]) == [(1, "member_joined", "a")]
 
 
@@ -23,12 +23,12 @@ def test_a_group_that_nobody_joined_does_not_rebalance() -> None:
     assert told([state(0, 0), None, state(5, 0), None]) == []
 
 
-def test_what_was_before_is_not_in_the_log() -> None:
+def test_the_cause_of_the_first_record_of_a_partial_log_is_unknown() -> None:
     (one,) = rebalances([state(1, 57, [A])])
     assert (one.before, one.verdict.cause, one.verdict.certainty) == (None, None, NOT_KNOWN)
 
 
-def test_what_compaction_has_left_of_the_time_before_tells_nothing_of_what_came_next() -> None:
+def test_an_old_record_left_by_compaction_says_nothing_of_the_next_one() -> None:
     """The last record of old times, and long after it the first that is not cleaned yet."""
     old, new = rebalances([state(1, 5, [A, B]), state(900, 40, [C])])
     assert (old.verdict.cause, new.verdict.cause, new.before, new.verdict.gone) == (None, None, None, ())
@@ -39,14 +39,14 @@ def test_what_compaction_has_left_of_the_time_before_tells_nothing_of_what_came_
     assert told([None, state(1, 5, [A]), state(9, 7, [A, B])])[1:] == [(7, "member_joined", "b")]
 
 
-def test_a_group_that_was_deleted_begins_anew() -> None:
+def test_a_deleted_group_begins_again() -> None:
     assert told([state(0, 0), state(1, 1, [A]), None, state(9, 0), state(10, 1, [A])]) == [
         (1, "member_joined", "a"),
         (1, "member_joined", "a"),
     ]
 
 
-def test_a_group_that_was_deleted_and_whose_tombstone_is_gone() -> None:
+def test_a_deleted_group_without_a_tombstone_is_recognized() -> None:
     assert told([state(0, 7, [A]), state(10, 1, [B])])[1:] == [(1, "member_joined", "b")]
 
 
@@ -56,7 +56,7 @@ def test_a_static_member_under_a_new_id_is_no_rebalance() -> None:
     assert told([state(0, 0), state(1, 1, [old]), state(20, 1, [new])]) == [(1, "member_joined", "a")]
 
 
-def test_what_was_committed_before_a_static_member_came_back_counts() -> None:
+def test_commits_before_a_static_members_return_are_used() -> None:
     old, new = member("a", instance_id="i"), member("a", instance_id="i", member_id="a-2")
     one = last(
         state(1, 1, [old, B], {"a": every(1, 2, 19), "b": every(1, 2, 19)}),
@@ -70,18 +70,18 @@ def test_what_was_committed_before_a_static_member_came_back_counts() -> None:
     assert one.verdict.cause == "session_expired"
 
 
-def test_a_group_without_members_has_rebalanced_too() -> None:
+def test_a_rebalance_to_an_empty_group_is_found() -> None:
     assert told([state(1, 1, [A], {"a": every(1, 2, 30)}), state(30, 2), state(40, 3, [B])])[1:] == [
         (2, "member_left", "a"),
         (3, "member_joined", "b"),
     ]
 
 
-def test_one_that_came_and_went_before_there_was_a_generation() -> None:
+def test_a_member_that_left_before_the_first_generation_is_not_named() -> None:
     assert told([state(0, 0), state(3, 1)]) == [(1, "member_joined", None)]
 
 
-def test_further_apart_is_less_certain() -> None:
+def test_causes_of_distant_records_are_less_certain() -> None:
     near, far = (last(state(1, 1, [A]), state(20, generation, [A, B])).verdict for generation in (2, 9))
     assert near.cause == far.cause == "member_joined"
     assert far.certainty < near.certainty

@@ -20,24 +20,24 @@ def began(*states: State) -> Start:
     return found
 
 
-def test_a_member_that_leaves_commits_just_before() -> None:
+def test_a_leave_is_dated_by_the_last_commit() -> None:
     left = began(state(1, 1, [A, B, C], BUSY | {"c": parting(every(1, 2, 98), 98.4)}), state(101, 2, [A, B]))
     assert (left.earliest_ms, left.likely_ms, left.is_seen) == (98_400, 98_402, True)
     assert left.latest_ms - left.earliest_ms < 300
 
 
-def test_a_commit_on_the_beat_is_no_farewell() -> None:
+def test_a_regular_commit_does_not_date_a_leave() -> None:
     left = began(state(1, 1, [A, B, C], BUSY | {"c": every(1, 2, 99)}), state(100.5, 2, [A, B]))
     assert not left.is_seen
     assert (left.earliest_ms, left.latest_ms) == (99_000, 100_400)
 
 
-def test_a_session_runs_out_after_the_last_heartbeat_which_is_not_in_the_log() -> None:
+def test_an_expiration_is_dated_after_the_unseen_last_heartbeat() -> None:
     died = began(state(1, 1, [A, B, C], BUSY | {"c": every(1, 2, 89)}), state(101, 2, [A, B]))
     assert (died.earliest_ms, died.latest_ms) == (99_000, 100_400)
 
 
-def test_nothing_but_heartbeats_tells_of_a_new_member() -> None:
+def test_a_join_is_dated_by_the_heartbeat_interval() -> None:
     rare = {"a": every(60, 60, 540), "b": every(60, 60, 540)}
     joined = began(state(0, 1, [A, B], rare), state(595, 2, [A, B, C]))
     assert 594_995 - 3_700 <= joined.earliest_ms <= 594_995 - 3_000
@@ -45,11 +45,11 @@ def test_nothing_but_heartbeats_tells_of_a_new_member() -> None:
     assert 1_000 < 594_995 - joined.likely_ms < 2_000
 
 
-def test_members_that_are_back_soon_after_the_last_assignment() -> None:
+def test_members_that_rejoin_at_once_date_the_start() -> None:
     assert began(state(0, 1, [A]), state(0.5, 2, [A, B])).earliest_ms == 0
 
 
-def test_how_soon_members_come_back_is_learned_from_those_that_leave() -> None:
+def test_the_rejoin_time_is_learned_from_leaves() -> None:
     """Each time one leaves, and the others are back within 0.4 to 0.9 s; before a new one comes, nothing tells."""
     states, at_s = [state(0, 0), state(1, 1, [A, B, C])], 1.0
     for turn, back_s in enumerate((0.4, 0.9, 0.7, 0.5, 0.8, 0.6, 0.9, 0.4)):
@@ -65,7 +65,7 @@ def test_how_soon_members_come_back_is_learned_from_those_that_leave() -> None:
     assert 900 <= joined.latest_ms - joined.earliest_ms <= 1_500
 
 
-def test_members_that_have_given_partitions_up_join_again_at_once() -> None:
+def test_members_that_revoked_partitions_rejoin_at_once() -> None:
     sticky = {"protocol": "cooperative-sticky", "counts": {"t": 4}}
     first = state(1, 1, [A._replace(owned=4, assigned=4)], **sticky)
     gave = state(10, 2, [A._replace(owned=4, assigned=2), B._replace(assigned=0)], protocol="cooperative-sticky")
@@ -75,13 +75,13 @@ def test_members_that_have_given_partitions_up_join_again_at_once() -> None:
     assert 10_400 <= second.latest_ms < 10_500
 
 
-def test_a_group_of_one_is_empty_as_soon_as_that_one_goes() -> None:
+def test_a_group_of_one_member_is_empty_when_it_leaves() -> None:
     alone = began(state(1, 1, [A], {"a": every(60, 60, 540)}), state(595, 2))
     assert alone.likely_ms == 594_995
     assert alone.is_seen
 
 
-def test_all_that_die_while_the_coordinator_is_away_go_when_it_is_back() -> None:
+def test_members_that_died_in_an_outage_expire_when_it_ends() -> None:
     """Their sessions of 10 s would have been over at 110 s."""
     away = began(state(1, 1, [A, B], BUSY), state(118, 2))
     assert away.likely_ms == 117_994
@@ -93,14 +93,14 @@ def test_all_that_die_while_the_coordinator_is_away_go_when_it_is_back() -> None
     assert to_the_ms.likely_ms == 109_000
 
 
-def test_all_that_say_goodbye_at_once() -> None:
+def test_several_simultaneous_leaves_are_dated_by_their_commits() -> None:
     """The last of them is gone 12 ms after its commit: the first one was as quick."""
     some = {"a": parting(every(1, 2, 98), 98.4), "b": parting(every(1, 2, 98), 98.9)}
     left = began(state(1, 1, [A, B], some), state(98.917, 2))
     assert (left.earliest_ms, left.likely_ms) == (98_400, 98_412)
 
 
-def test_a_commit_that_is_likely_the_last_word_of_the_dead() -> None:
+def test_a_likely_last_commit_dates_an_expiration() -> None:
     """It commits ten times as often as it sends heartbeats: its session began with the commit."""
     often = {"a": every(0.3, 2, 101.6), "b": every(0.3, 2, 101.6), "c": every(0.3, 2, 90.8)}
     died = began(state(1, 1, [A, B, C], often), state(102, 2, [A, B]))
@@ -110,20 +110,20 @@ def test_a_commit_that_is_likely_the_last_word_of_the_dead() -> None:
     assert died.likely_ms > seldom["c"].last_ms + 10_500
 
 
-def test_members_that_are_started_together_come_together() -> None:
+def test_members_started_together_join_together() -> None:
     """The second one comes to a new group before the first one has sent a heartbeat."""
     formed = began(state(0, 0), state(0.5, 1, [A]), state(3.5, 2, [A, B]))
     assert (formed.earliest_ms, formed.likely_ms) == (500, 800)
 
 
-def test_members_are_late_where_the_leader_is() -> None:
+def test_a_late_leader_delays_the_group() -> None:
     rare = {"a": every(60, 60, 540), "b": every(60, 60, 540)}
     before, after = state(0, 1, [A, B], rare), state(595, 2, [A, B, C])
     quick, slow = (began(before, after._replace(joined_ms=after.at_ms - ms)) for ms in (5, 1_500))
     assert slow.earliest_ms <= quick.earliest_ms - 2 * 1_495
 
 
-def test_one_that_wants_other_topics_while_another_is_dead() -> None:
+def test_a_subscription_change_that_waits_for_a_dead_member_is_dated() -> None:
     """A change of subscription begins a rebalance by itself. It waits for the session of the dead one, so nobody knows
     how long it took.
     """
@@ -137,26 +137,26 @@ def test_one_that_wants_other_topics_while_another_is_dead() -> None:
     assert found.start.earliest_ms + 1_000 < found.start.likely_ms < found.start.latest_ms - 1_000
 
 
-def test_all_that_leave_at_once() -> None:
+def test_simultaneous_leaves_without_commits_are_dated_loosely() -> None:
     """Of which nothing is seen: they commit nothing."""
     left = began(state(1, 1, [A, B]), state(8, 2))
     assert (left.earliest_ms, left.likely_ms, left.latest_ms) == (1_000, 7_995, 7_995)
 
 
-def test_one_that_does_not_poll_goes_when_its_time_is_over() -> None:
+def test_a_slow_poller_is_removed_when_its_poll_interval_is_over() -> None:
     slow = B._replace(rebalance_timeout_ms=30_000)
     put_out = began(state(1, 1, [A, slow], {"a": every(1, 2, 131), "b": every(1, 2, 100)}), state(132, 2, [A]))
     assert put_out.earliest_ms < 130_000 < put_out.likely_ms < 131_000
 
 
-def test_a_rebalance_that_waits_for_a_dead_member_began_when_its_place_was_taken() -> None:
+def test_a_rebalance_that_waits_for_a_dead_member_began_with_its_replacement() -> None:
     before = state(0, 1, [A, B], {"a": every(5, 5, 50), "b": every(5, 5, 50)})
     waited = began(before, state(61, 2, [A, C]))
     assert waited.earliest_ms >= 40_000
     assert waited.likely_ms < 61_000 - 3_000
 
 
-def test_members_that_are_given_up_because_the_coordinator_was_away() -> None:
+def test_members_that_expired_in_an_outage_are_dated() -> None:
     """All were silent for 15 s, and one goes on: the other one's session of 10 s was over when it was back."""
     resumed = every(1, 2, 116)._replace(max_gap_ms=15_000)
     busy = {"a": resumed, "b": every(1, 2, 100)}
@@ -169,12 +169,12 @@ def test_members_that_are_given_up_because_the_coordinator_was_away() -> None:
     assert found.verdict.cause == "session_expired"
 
 
-def test_what_was_before_is_not_in_the_log() -> None:
+def test_the_start_of_the_first_record_is_unknown() -> None:
     assert last(state(1, 57, [A])).start is None
 
 
 @pytest.mark.parametrize("seed", range(400))
-def test_whatever_the_log_says_the_likeliest_moment_lies_between_the_bounds(seed: int) -> None:
+def test_the_likely_start_is_within_its_bounds_for_any_log(seed: int) -> None:
     """Records of brokers whose clocks differ, sessions of 0 ms, commits after the next record."""
     chance = random.Random(seed)
     states, at_ms, generation = [], 0, 0

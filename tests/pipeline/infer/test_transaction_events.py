@@ -16,7 +16,7 @@ def values(*happened: tuple[int, Event]) -> list[dict[str, Any]]:
     return [json.loads(transaction_json(event, START + at_ms)) for at_ms, event in happened]
 
 
-def test_a_transaction_from_its_begin_to_its_markers() -> None:
+def test_a_transaction_is_read_from_its_events() -> None:
     told = values(
         (0, initialized()),
         (0, begun()),
@@ -36,7 +36,7 @@ def test_a_transaction_from_its_begin_to_its_markers() -> None:
     ]  # fmt: skip
 
 
-def test_a_producer_that_was_fenced() -> None:
+def test_a_fenced_producer_is_read_from_events() -> None:
     refused = {
         "producer_id": 4000, "producer_epoch": 0, "api": "EndTxn", "error": "PRODUCER_FENCED", "count": 3,
     }  # fmt: skip
@@ -56,7 +56,7 @@ def test_a_producer_that_was_fenced() -> None:
     assert (row["fenced_ms"], row["fenced_requests"]) == (START + 7, 3)
 
 
-def test_what_is_not_known_is_passed_over() -> None:
+def test_unknown_transaction_events_are_skipped() -> None:
     odd = [{"kind": "moon_rose", "began": 5}, {"kind": "transaction_begun", "began": "soon"},
            {"kind": "partitions_added", "began": 7, "topics": [1]},
            {"kind": "partitions_added", "began": 7, "topics": {"t": "x", "u": ["y", 3]}}]  # fmt: skip
@@ -65,7 +65,7 @@ def test_what_is_not_known_is_passed_over() -> None:
     assert [read_event(data) for data in (None, b"", b"[]", b"{}", b'{"kind":5}', b"\xff")] == [None] * 6
 
 
-def test_events_say_more_than_the_state_and_the_state_is_there_without_them() -> None:
+def test_events_are_preferred_to_states_and_states_used_without_events() -> None:
     known = {
         "start_ms": 5,
         "source": "log",

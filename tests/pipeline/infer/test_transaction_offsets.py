@@ -44,7 +44,7 @@ def test_a_compacted_transaction_may_have_committed_offsets() -> None:
     assert "offsets" not in found
 
 
-def test_what_belongs_to_no_known_transaction_is_one_of_its_own() -> None:
+def test_offsets_of_an_unknown_transaction_are_their_own_transaction() -> None:
     parts = [part(110, 140), part(120, 141, 3), part(150, 160), part(155, 165, 3, producer_epoch=1),
              part(170, 180, outcome="aborted"), part(190, None)]  # fmt: skip
     found = list(with_offsets(7, [], parts, []))
@@ -69,7 +69,7 @@ def counted(time_ms: int, transactions: int = 1, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_without_batches_the_events_of_groups_tell_whose_offsets_they_are() -> None:
+def test_group_events_assign_offsets_to_transactions_without_batches() -> None:
     def told(*counts: dict[str, Any], **more: Any) -> tuple[object, object]:
         (found,) = with_offsets(7, [row(1_000, 2_000, 0) | more], [], counts)
         return found.get("offsets"), found.get("groups")

@@ -36,7 +36,7 @@ def of_kafka() -> dict[str, list[Row]]:
     return {name: transactions_of_states(name, some) for name, some in records.items()}
 
 
-def test_what_a_kafka_logged() -> None:
+def test_transactions_of_a_real_kafka_log_are_found() -> None:
     found = of_kafka()
     ends = {name: [(row["outcome"], row["cause"], row["confidence"]) for row in rows] for name, rows in found.items()}
     done, undone = ("committed", "client", 1.0), ("aborted", "client", 1.0)
@@ -87,12 +87,14 @@ def logged(at_ms: int, status: int, epoch: int, *, start_ms: int = 1_000, versio
         ([], None, None),
     ],
 )
-def test_who_ended_it(records: list[Logged], cause: str | None, confidence: float | None) -> None:
+def test_the_end_of_a_transaction_has_its_cause(
+    records: list[Logged], cause: str | None, confidence: float | None
+) -> None:
     (row,) = transactions_of_states("x", [logged(1_000, ONGOING, 3), *records])
     assert (row["cause"], row["confidence"], row["producer_epoch"]) == (cause, confidence, 3)
 
 
-def test_of_a_compacted_log_there_may_be_only_the_end() -> None:
+def test_a_compacted_transaction_may_have_only_its_end() -> None:
     (row,) = transactions_of_states("x", [logged(1_101, COMPLETE_ABORT, 4)])
     assert (row["outcome"], row["cause"], row["topics"], row["producer_epoch"]) == (ABORTED, None, None, 3)
     assert (row["start_ms"], row["ending_ms"], row["end_ms"]) == (1_000, None, 1_101)
@@ -100,7 +102,7 @@ def test_of_a_compacted_log_there_may_be_only_the_end() -> None:
     assert (row["cause"], row["producer_epoch"]) == ("client", 4)
 
 
-def test_the_next_producer_and_the_end_of_the_id() -> None:
+def test_a_fenced_transaction_and_the_end_of_an_id_are_found() -> None:
     begun = [logged(0, EMPTY, 0), logged(1_000, ONGOING, 0), logged(1_100, COMPLETE_COMMIT, 1)]
     (row,) = transactions_of_states("x", [*begun, logged(5_000, EMPTY, 2), logged(6_000, EMPTY, 3)])
     assert row["fenced_ms"] == 5_000

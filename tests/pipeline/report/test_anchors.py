@@ -11,7 +11,7 @@ from muster.pipeline.report import markup
 from tests.pipeline.report.made import rebalance
 
 
-def test_they_can_be_read() -> None:
+def test_anchors_are_readable() -> None:
     assert markup.group_anchor("payments.v2_eu-1") == "group-payments.v2_eu-1"
     assert re.fullmatch(r"group-orders_eu-[0-9a-f]{8}", markup.group_anchor("orders/eu"))
     assert re.fullmatch(r"group-_-[0-9a-f]{8}", markup.group_anchor("žluť ✓"[5:]))
@@ -23,7 +23,7 @@ def test_they_can_be_read() -> None:
 
 
 @given(st.lists(st.text(max_size=80) | st.from_regex(r"\A[a-z/ ]{1,4}(-[0-9a-f]{8})?\Z"), unique=True, max_size=8))
-def test_no_two_groups_have_one(names: list[str]) -> None:
+def test_anchors_of_groups_are_unique(names: list[str]) -> None:
     places = [markup.group_anchor(name) for name in names]
     assert len(set(places)) == len(places)
     assert all(re.fullmatch(r"group-[A-Za-z0-9._-]{1,70}", place) for place in places)

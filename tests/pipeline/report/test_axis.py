@@ -19,7 +19,7 @@ NARROWEST = {TICKS: 464, 4: 262}
 
 
 @given(st.floats(1e-6, 1e18))
-def test_numbers_reach_beyond_the_most_in_few_steps(most: float) -> None:
+def test_axis_numbers_cover_the_maximum_in_few_steps(most: float) -> None:
     found = numbers(most)
     assert found[0] == 0
     assert 2 <= len(found) <= 6
@@ -47,7 +47,7 @@ def test_ticks_do_not_touch_each_other(shift_ms: int, span_ms: int, most: int) -
         assert (right - left) * scale >= room
 
 
-def test_what_ticks_say() -> None:
+def test_axis_ticks_have_readable_times() -> None:
     day = START_MS // DAY * DAY
     assert [text for _, text in Times(day, day + DAY).ticks()][:3] == ["06-15", "03:00", "06:00"]
     # 01:00:00 would stand beside its place, and touch this one
@@ -55,7 +55,7 @@ def test_what_ticks_say() -> None:
     assert Times(5, 5).percent(5) == 0
 
 
-def test_short_numbers() -> None:
+def test_numbers_are_shortened() -> None:
     assert [short(value) for value in (0, 0.25, 7, 999.7, 1_500, 2e6, 3.2e9, 1e18)] == [
         "0", "0.25", "7", "1 k", "1.5 k", "2 M", "3.2 bn", "1,000,000 tn",
     ]  # fmt: skip

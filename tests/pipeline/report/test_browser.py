@@ -108,7 +108,7 @@ def seen(tmp_path: Path, width: int, height: int, page: str | None = None) -> di
 
 
 @pytest.mark.parametrize(("width", "height", "is_phone"), [(390, 740, True), (820, 900, False), (1_440, 900, False)])
-def test_the_page_on_a_screen(tmp_path: Path, width: int, height: int, is_phone: bool) -> None:
+def test_the_page_fits_a_screen(tmp_path: Path, width: int, height: int, is_phone: bool) -> None:
     found = seen(tmp_path, width, height)
     assert found["width"] == width
     assert found["content"] <= width, "the page is wider than the screen"
@@ -191,7 +191,7 @@ addEventListener('load', () => {
 @pytest.mark.parametrize(
     ("page", "told"), [("report.html", "0 groups here, on other pages: "), ("report-2.html", "1 group here, ")]
 )
-def test_a_search_tells_of_the_other_pages(tmp_path: Path, page: str, told: str) -> None:
+def test_a_search_mentions_the_other_pages(tmp_path: Path, page: str, told: str) -> None:
     file = tmp_path / "page.html"
     file.write_text(pages(many(105))[page].replace("</head>", SEARCH), encoding="utf-8")
     dom = chromium(tmp_path, "--virtual-time-budget=5000", "--dump-dom", file.as_uri())
@@ -209,7 +209,7 @@ def rebalances_of(folder: Path, group: str) -> list[str]:
     return re.findall(rf'id="rebalance-{re.escape(markup.slug(group))}-([^"]+)"', text)
 
 
-def test_the_page_in_the_dark(tmp_path: Path) -> None:
+def test_the_page_has_a_dark_style(tmp_path: Path) -> None:
     """Chromium takes the dark style, and what is drawn has the colours for it."""
     page = pages(chosen())[PAGE].replace("@media screen and (prefers-color-scheme:dark)", "@media screen")
     found = seen(tmp_path, 1_440, 900, page)
@@ -217,7 +217,7 @@ def test_the_page_in_the_dark(tmp_path: Path) -> None:
     assert "X" + "rgb(255, 123, 114)" in found["marks"]
 
 
-def test_the_page_on_paper(tmp_path: Path) -> None:
+def test_the_page_can_be_printed(tmp_path: Path) -> None:
     file, paper = tmp_path / "report.html", tmp_path / "report.pdf"
     file.write_text(pages(chosen())[PAGE], encoding="utf-8")
     chromium(tmp_path, f"--print-to-pdf={paper}", "--no-pdf-header-footer", file.as_uri())

@@ -30,11 +30,11 @@ def row(**changed: Any) -> dict[str, Any]:
         ({"p": None, "judgement": "one_side", "hours_before": 0.0}, "only after"),
     ],
 )
-def test_what_is_to_be_thought_of_a_difference(changed: dict[str, Any], expected: str) -> None:
+def test_a_difference_is_judged_in_words(changed: dict[str, Any], expected: str) -> None:
     assert sentence(row(**changed)).split(": ", 1)[1] == expected
 
 
-def test_a_group_in_a_sentence() -> None:
+def test_the_comparison_of_a_group_is_a_sentence() -> None:
     assert sentence(row()).startswith("38 → 2 rebalances (3.2 → 0.2 an hour), unread 12 min → 5 s: more than chance")
 
 
@@ -50,7 +50,7 @@ def test_a_group_in_a_sentence() -> None:
         ("last-week", 3_600_000, "last-week (before) and now (after): 38 → 2 rebalances", "tell of the same 1 h"),
     ],
 )
-def test_all_groups_in_a_sentence(compare: str | int, overlap_ms: int, begin: str, end: str) -> None:
+def test_the_comparison_of_all_groups_is_a_sentence(compare: str | int, overlap_ms: int, begin: str, end: str) -> None:
     about = About("log", {}, has_events=True, has_ends=True, compare=compare, overlap_ms=overlap_ms)
     judged = {"groups": 9, "significant": 1, "chance": 3, "too_few": 4, "one_side": 1}
     told = total(chosen(about=about, compared=row(**judged)))

@@ -43,13 +43,13 @@ def mixed(colour: str, percent: float, under: str) -> list[float]:
     return [one * percent / 100 + other * (1 - percent / 100) for one, other in pairs]
 
 
-def test_the_measure_itself() -> None:
+def test_the_contrast_measure_is_that_of_wcag() -> None:
     assert contrast(channels("#fff"), channels("#000000")) == pytest.approx(21)
     assert contrast(channels("#767676"), channels("#fff")) == pytest.approx(4.54, abs=0.01)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark", "paper"])
-def test_text(scheme: str) -> None:
+def test_the_contrast_of_text_is_sufficient(scheme: str) -> None:
     of = colours(scheme)
     for ground in ("card", "page"):
         for ink in ("ink", "dim", "own", "warn"):
@@ -59,7 +59,7 @@ def test_text(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark", "paper"])
-def test_pictures(scheme: str) -> None:
+def test_the_contrast_of_pictures_is_sufficient(scheme: str) -> None:
     of = colours(scheme)
     for name in ("own", "warn", "dim", "edge", "help", "look", "fine"):
         assert contrast(channels(of[name]), channels(of["card"])) >= PICTURE, name
@@ -72,7 +72,7 @@ def test_pictures(scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark", "paper"])
 @pytest.mark.parametrize("cause", CAUSE_WORDS)
-def test_causes(scheme: str, cause: str) -> None:
+def test_the_contrast_of_causes_is_sufficient(scheme: str, cause: str) -> None:
     of, words = colours(scheme), CAUSE_WORDS[cause]
     own = words.on_dark if scheme == "dark" else words.colour
     assert contrast(channels(own), channels(of["card"])) >= PICTURE

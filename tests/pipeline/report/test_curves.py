@@ -8,7 +8,7 @@ from muster.pipeline.report.curves import catching_up, pictures
 from tests.pipeline.report.made import END_MS, HOUR, START_MS, progress
 
 
-def test_when_it_will_have_read_all() -> None:
+def test_the_time_to_catch_up_is_estimated() -> None:
     rows = progress()
     behind = [row | {"lag": 10_000 - at * 400} for at, row in enumerate(rows)]
     assert catching_up(behind, 800) == "will have read all in about 2 h"
@@ -18,7 +18,7 @@ def test_when_it_will_have_read_all() -> None:
     assert catching_up([row | {"lag": 1_000} for row in rows], 1_000) == "stays as far behind"
 
 
-def test_what_nobody_can_tell_is_not_told() -> None:
+def test_an_unknown_time_to_catch_up_is_not_shown() -> None:
     rows = progress()
     up_and_down = [row | {"lag": 5_000 - at * 100 + at % 2 * 500} for at, row in enumerate(rows)]
     assert catching_up(up_and_down, 3_000) is None
@@ -29,7 +29,7 @@ def test_what_nobody_can_tell_is_not_told() -> None:
     assert catching_up(rows[:2], 5_000) is None
 
 
-def test_a_gap_is_no_line() -> None:
+def test_a_gap_in_the_data_is_a_gap_in_the_curve() -> None:
     rows = [row | {"lag": None if 5 <= at < 8 else 1_000} for at, row in enumerate(progress(12))]
     drawn = pictures(rows, START_MS, END_MS, with_figures=False) or ""
     [line] = re.findall(r'<path d="([^"]*)" class="line behind"', drawn)
@@ -44,7 +44,7 @@ def test_a_short_step_at_the_end_has_no_rate() -> None:
     assert "Most: 2 records/s" in drawn
 
 
-def test_of_little_there_is_no_curve() -> None:
+def test_few_rows_have_no_curve() -> None:
     assert pictures(progress(2), START_MS, END_MS, with_figures=True) is None
     none = [row | {"lag": None} for row in progress(4)]
     drawn = pictures(none, START_MS, END_MS, with_figures=True) or ""

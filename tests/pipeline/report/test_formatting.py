@@ -25,7 +25,7 @@ from tests.pipeline.report.made import rebalance
         (-1_500, "-1.5 s"),
     ],
 )
-def test_durations(ms: int | None, text: str) -> None:
+def test_durations_are_formatted(ms: int | None, text: str) -> None:
     assert wording.duration(ms) == text
 
 
@@ -41,18 +41,18 @@ def test_durations(ms: int | None, text: str) -> None:
         (273_601_000, "3 d 4 h 1 s"),
     ],
 )
-def test_what_something_cost_is_told_to_the_second(ms: int | None, text: str) -> None:
+def test_costs_are_shown_to_the_second(ms: int | None, text: str) -> None:
     assert wording.to_the_second(ms) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(None, "–"), (0, "0"), (1_234_567, "1,234,567"), (0.25, "0.2"), (3.0, "3"), (42.5, "42")]
 )
-def test_numbers(value: float | None, text: str) -> None:
+def test_numbers_are_formatted(value: float | None, text: str) -> None:
     assert wording.number(value) == text
 
 
-def test_shares_and_counts() -> None:
+def test_shares_and_counts_are_formatted() -> None:
     assert [formatting.percent(one) for one in (None, 0.5, 0.667, 1)] == ["–", "50 %", "66.7 %", "100 %"]
     assert [wording.plural(count, "group") for count in (0, 1, 2_000)] == ["0 groups", "1 group", "2,000 groups"]
 
@@ -64,7 +64,7 @@ def test_moments_are_utc_and_impossible_ones_stay_numbers() -> None:
     assert wording.moment(2**62) == f"{2**62} ms"
 
 
-def test_a_cause_is_told_with_who_and_the_clients_own_words() -> None:
+def test_a_cause_is_shown_with_its_member_and_reason() -> None:
     assert formatting.why(rebalance(2, 8, "session_expired")) == (
         "payments-2 (10.0.0.2) sent no heartbeat for its session timeout"
     )
@@ -77,13 +77,13 @@ def test_a_cause_is_told_with_who_and_the_clients_own_words() -> None:
     assert formatting.why(unknown) == "a member left"
 
 
-def test_who_somebody_is() -> None:
+def test_a_member_is_named_by_its_best_name() -> None:
     assert formatting.who("client", "/10.0.0.1", "instance", "id") == "instance (10.0.0.1)"
     assert formatting.who("client", None, None, "id") == "client"
     assert formatting.who(None, None, None, "id") == "id"
 
 
-def test_what_a_setting_changes() -> None:
+def test_a_setting_is_described_in_words() -> None:
     assert formatting.setting_words('{"static":true,"session.timeout.ms":45000,"assignor":"sticky"}') == (
         "static, session.timeout 45 s, assignor sticky"
     )
@@ -91,7 +91,7 @@ def test_what_a_setting_changes() -> None:
     assert formatting.setting_words("{}") == formatting.setting_words(None) == "nothing changed"
 
 
-def test_times_that_cannot_be_are_told_with_their_groups() -> None:
+def test_impossible_times_are_listed_with_their_groups() -> None:
     rows = [{"group": f"g{number}", "commits": number + 1, "stated_ms": 0} for number in range(4)]
     assert formatting.odd_times([], 0) == ""
     assert formatting.odd_times(rows[:2], 2) == (

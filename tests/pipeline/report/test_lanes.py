@@ -18,7 +18,7 @@ def lanes(*rows: dict[str, Any]) -> dict[str, list[tuple[float, float, int]]]:
     return found
 
 
-def test_a_process_that_comes_back_goes_on_in_its_lane() -> None:
+def test_a_process_that_returns_continues_in_its_lane() -> None:
     assert lanes(*story().shares) == {  # type: ignore[arg-type]  # rows are mappings
         "payments-1 (10.0.0.1)#0": [(0, 8, 4), (8, 9, 8), (9, 24, 4)],
         "payments-2 (10.0.0.1)#0": [(0, 8, 3), (9, 24, 4)],
@@ -41,7 +41,7 @@ def test_times_that_contradict_each_other_overlap_nowhere() -> None:
     assert lanes(*rows) == {"a (10.0.0.1)#0": [(0, 3, 1), (3, 3, 1)]}
 
 
-def test_an_instance_id_is_a_better_name() -> None:
+def test_lanes_are_named_by_the_instance_id() -> None:
     rows = [share(1, 0, 1, "a", [0], instance_id="i"), share(2, 1, 2, "b", [0], instance_id="i", member_id="new")]
     assert list(lanes(*rows)) == ["i (10.0.0.1)#0"]
 
@@ -51,7 +51,7 @@ def test_processes_are_in_the_order_of_their_numbers() -> None:
     assert [name.partition(" ")[0] for name in lanes(*rows)] == ["a", "web-1", "web-2", "web-9", "web-10"]
 
 
-def test_partitions_in_words() -> None:
+def test_partitions_are_shown_in_words() -> None:
     assigned = [{"topic": "t", "partitions": [3, 1, 0, 7]}, {"topic": "u", "partitions": [2]}]
     assert assigned_words(assigned, 5) == "t 0-1, 3, 7; u 2"
     assert assigned_words(assigned, 9) == "t 0-1, 3, 7; u 2; 4 more"

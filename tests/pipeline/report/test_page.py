@@ -67,7 +67,7 @@ class Reader(HTMLParser):
         return " ".join(" ".join(self.text).split())
 
 
-def test_the_page_is_whole_and_needs_nothing_else() -> None:
+def test_the_page_is_complete_and_loads_nothing() -> None:
     page = first(chosen())
     read = Reader(page)
     assert all(link.startswith("#") and link[1:] in read.ids for link in read.links)
@@ -79,13 +79,13 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
     assert "http" not in page
 
 
-def test_what_a_log_says_is_text_and_nothing_else() -> None:
+def test_names_from_the_log_are_escaped() -> None:
     page = first(chosen())
     assert EVIL not in page
     assert EVIL in Reader(page).words
 
 
-def test_what_is_told() -> None:
+def test_the_page_shows_the_main_facts() -> None:
     words = Reader(first(chosen())).words
     for told in (
         "3 rebalances",
@@ -109,7 +109,7 @@ def test_what_is_told() -> None:
         assert told in words
 
 
-def test_what_a_name_says_is_seen_and_turns_nothing_around() -> None:
+def test_control_characters_in_names_are_shown_harmlessly() -> None:
     names = ["\u202etnemyap", "a\nb\tc", " ", "👩\u200d🚀", "دفع", "\ud800", "x" * 300]
     rows = [group(name, verdict=f"{name}-1 died") for name in names]
     stories = [Story(row["group"], [share(1, 0, None, row["group"], [0])], Some(), row) for row in rows]
@@ -122,14 +122,14 @@ def test_what_a_name_says_is_seen_and_turns_nothing_around() -> None:
     assert len([one for one in read.ids if one.startswith("group-")]) == len(names)
 
 
-def test_one_of_a_thing_is_told_as_one() -> None:
+def test_counts_of_one_use_the_singular() -> None:
     of = chosen(groups=Some([group("g")], 1), commits=1, causes=[chosen().causes[1]], last_ms=chosen().first_ms)
     words = Reader(first(of)).words
     assert "1 group 1 rebalance 0 s unread, partitions added up 1 commit" in words
     assert "2025-06-15 15:06:40 UTC." in words
 
 
-def test_what_trouble_cost_is_told_to_the_second() -> None:
+def test_costs_of_trouble_are_shown_to_the_second() -> None:
     exact, inferred = About("log", {}, True, True), About("log", {}, False, True)
     long = group("g", trouble_ms=3_372_400, cost_ms=3_372_800)
     assert groups.cost(long, exact) == "partitions were not read for 56 min 12 s, all added up"
@@ -139,7 +139,7 @@ def test_what_trouble_cost_is_told_to_the_second() -> None:
 
 
 @pytest.mark.parametrize(("hours", "until"), [(8.8, "23:54:40"), (9, "2025-06-16 00:06:40")])
-def test_an_episode_over_midnight_ends_on_its_day(hours: float, until: str) -> None:
+def test_an_episode_over_midnight_has_the_day_of_its_end(hours: float, until: str) -> None:
     one = {"kind": "member_died", "told": "b died", "confidence": 1.0, "from_ms": START_MS}
     one |= {"until_ms": START_MS + round(hours * HOUR)}
     whole = story()
@@ -147,7 +147,7 @@ def test_an_episode_over_midnight_ends_on_its_day(hours: float, until: str) -> N
     assert f"2025-06-15 15:06:40 {until} b died" in Reader(first(chosen(stories=[told]))).words
 
 
-def test_a_page_without_events_ends_and_what_if_says_so() -> None:
+def test_a_page_without_events_and_ends_says_so() -> None:
     about = About("log", {}, False, False, since_ms=1_750_000_000_000, groups=("pay*",))
     words = Reader(first(chosen(about=about, grid=[], advice=Some(), fidelity=[], withheld=Some()))).words
     assert "rebalances are inferred" in words
@@ -157,7 +157,7 @@ def test_a_page_without_events_ends_and_what_if_says_so() -> None:
     assert "What if" not in words
 
 
-def test_the_what_if_says_what_it_leaves_out_and_what_is_an_estimate() -> None:
+def test_the_what_if_names_omissions_and_estimates() -> None:
     of_log = {"source": "log", "groups": 4, "generations": 9, "reproduced": 9, "withheld": 1}
     words = Reader(first(chosen())).words
     assert "Rebalances that left a group empty are not counted here." in words
@@ -190,11 +190,11 @@ def test_an_empty_log_makes_a_page_too() -> None:
     assert "No group rebalanced." in words
 
 
-def test_nobody_could_be_replayed() -> None:
+def test_the_page_says_that_no_group_could_be_replayed() -> None:
     assert "No group's history could be replayed" in Reader(first(chosen(grid=[], advice=Some()))).words
 
 
-def test_bars_beside_what_was() -> None:
+def test_what_if_bars_stand_beside_the_actual_values() -> None:
     page = first(chosen(grid=[setting("half", 0, 76.8), setting("more", 30, 1_000.0)]))
     assert 'class="meter" title="50 % of what it was"' in page
     assert re.search(r'class="meter up" title="651 % of what it was"[^>]*><i style="width:100.0%"', page)
@@ -206,7 +206,7 @@ def test_every_cause_has_its_colour() -> None:
         assert len(re.findall(rf"\.c-{cause}\{{--c:#[0-9a-f]{{6}}\}}", page)) == 2, "a light and a dark one"
 
 
-def test_who_needs_help_stands_first() -> None:
+def test_groups_that_need_help_come_first() -> None:
     rows = [
         group(
             "bad", level="help", verdict="bad-1 crash-loops", advice="static ids would have spared 3 of 4 rebalances"
@@ -225,13 +225,13 @@ def test_who_needs_help_stands_first() -> None:
     assert "No group needs help." in Reader(first(calm)).words
 
 
-def test_why_nothing_is_advised_stands_with_the_group() -> None:
+def test_the_reason_for_no_advice_is_shown_with_the_group() -> None:
     about = group("payments", level="help", unadvised="mostly members differ")
     words = Reader(first(chosen(stories=[replace(story(), about=about)]))).words
     assert "Nothing is advised: mostly members differ." in words
 
 
-def test_a_table_can_be_heard() -> None:
+def test_tables_have_headers_for_screen_readers() -> None:
     heads = Reader(first(chosen())).heads
     assert heads
     assert {head.get("scope") for head in heads} == {"col", "row"}
@@ -278,7 +278,7 @@ def many(count: int, rebalances: int = 0, steps: int = 0) -> Chosen:
     return chosen(groups=Some(rows, count), stories=stories, levels={"fine": count})
 
 
-def test_of_many_groups_each_page_has_a_hundred() -> None:
+def test_each_page_has_at_most_a_hundred_groups() -> None:
     made = pages(many(250, rebalances=1))
     assert list(made) == ["report.html", "report-2.html", "report-3.html"]
     read = {name: Reader(page) for name, page in made.items()}
@@ -307,13 +307,13 @@ def test_a_page_is_never_too_large() -> None:
     assert worst > last > 0, "there is more of those that need more help"
 
 
-def test_few_groups_are_on_one_page_and_have_all() -> None:
+def test_few_groups_are_on_one_page_with_all_rebalances() -> None:
     made = pages(many(20, rebalances=40, steps=24))
     assert list(made) == ["report.html"]
     assert made["report.html"].count('<tr id="rebalance-') == 800
 
 
-def test_what_a_rebalance_cost() -> None:
+def test_the_cost_of_a_rebalance_is_shown() -> None:
     assert rebalance_cost(rebalance(2, 8, "member_left")) == (
         "3.2 s (join 3 s, sync 200 ms); partitions: 5 moved, 11 kept; paused 51.2 s in all; members 2 → 1"
     )
@@ -321,7 +321,7 @@ def test_what_a_rebalance_cost() -> None:
     assert rebalance_cost(bare) == "2 failed attempts"
 
 
-def test_of_what_nobody_measured_no_milliseconds_are_told() -> None:
+def test_inferred_times_have_no_milliseconds() -> None:
     guess = dict.fromkeys(rebalance(2, 8, None)) | {"source": "inferred", "join_phase_ms": 1_999, "sync_phase_ms": 1}
     bounds = {"took_ms": 2_000, "took_least_ms": 104, "took_most_ms": 3_004}
     assert rebalance_cost(guess | bounds) == "0.1 to 3 s"
@@ -331,7 +331,7 @@ def test_of_what_nobody_measured_no_milliseconds_are_told() -> None:
     assert rebalance_cost(guess | named) == "died: b, c; unread before anybody noticed: 20 s in all; came: d, e"
 
 
-def test_a_duration_within_bounds() -> None:
+def test_a_duration_is_shown_with_its_bounds() -> None:
     assert span(None, None, None) == "–"
     assert span(2_000, None, None) == "2 s"
     assert span(90_000, 80_400, 95_000) == "1 min 20 s to 1 min 35 s"
@@ -351,11 +351,11 @@ def test_a_duration_within_bounds() -> None:
         (600 * DAY, 10 * DAY),
     ],
 )
-def test_columns_are_as_wide_as_they_must(span: int, size: int) -> None:
+def test_columns_have_the_width_of_a_round_interval(span: int, size: int) -> None:
     assert bucket_size(span) == size
 
 
-def test_markup() -> None:
+def test_markup_is_built_and_escaped() -> None:
     assert (
         tag("p", "a<b", None, ["c", Html("<br>")], class_="x", data_l='"')
         == '<p class="x" data-l="&quot;">a&lt;bc<br></p>'

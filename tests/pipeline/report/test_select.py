@@ -194,7 +194,7 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> Chosen:
         )
 
 
-def test_when_it_was(chosen: Chosen) -> None:
+def test_the_time_range_of_the_report_is_found(chosen: Chosen) -> None:
     assert (chosen.first_ms, chosen.last_ms) == (START, START + 90_000)
     assert (chosen.commits, chosen.bucket_ms) == (3, 5_000)
 
@@ -213,14 +213,14 @@ def test_the_worst_groups_come_first(chosen: Chosen) -> None:
     assert [quiet[name] for name in told] == [1, 0, None, None, None, None, None]
 
 
-def test_causes(chosen: Chosen) -> None:
+def test_causes_are_counted(chosen: Chosen) -> None:
     assert [(row["cause"], row["rebalances"]) for row in chosen.causes] == [("member_joined", 3), ("member_left", 1)]
     planned = [(row["is_planned"], row["rebalances"]) for row in chosen.buckets]
     assert sum(count for is_planned, count in planned if is_planned) == 1, "the first formation of wild"
     assert sum(count for _, count in planned) == 4
 
 
-def test_a_long_history_is_drawn_from_its_end(chosen: Chosen) -> None:
+def test_a_long_history_is_shown_from_its_end(chosen: Chosen) -> None:
     wild, quiet, calm, gone = chosen.stories
     assert [one.group for one in chosen.stories] == ["wild", "quiet", "calm", "gone"]
     assert [one.is_cut for one in chosen.stories] == [True, False, False, False]
@@ -237,7 +237,7 @@ def test_a_long_history_is_drawn_from_its_end(chosen: Chosen) -> None:
     assert (wild.rebalances.total, wild.rebalances.left) == (3, 1)
 
 
-def test_offsets(chosen: Chosen) -> None:
+def test_offset_findings_are_selected(chosen: Chosen) -> None:
     assert [row["back"] for row in chosen.regressions.rows] == [7, 1]
     assert [row["status"] for row in chosen.stalls.rows] == ["STOP"]
     assert [row["lag"] for row in chosen.lag.rows] == [3]
@@ -261,7 +261,7 @@ def test_settings_are_compared_over_the_same_groups(chosen: Chosen) -> None:
     assert [row["group"] for row in chosen.withheld.rows] == ["odd"]
 
 
-def test_transactions(chosen: Chosen) -> None:
+def test_transactions_are_selected(chosen: Chosen) -> None:
     assert [(row["outcome"], row["transactions"], row["took_ms"]) for row in chosen.transaction_ends] == [
         ("committed", 2, 4.0),
         (None, 1, None),
@@ -275,12 +275,12 @@ def test_transactions(chosen: Chosen) -> None:
     assert [row["took_ms"] for row in chosen.aborted.rows] == [7, 900]
 
 
-def test_odd_rows(chosen: Chosen) -> None:
+def test_malformed_rows_are_counted(chosen: Chosen) -> None:
     assert chosen.odd_rows == {"malformed": 1, "unknown": 0}
     assert [(row["kind"], row["reason"], row["rows"]) for row in chosen.odd_reasons] == [("malformed", "no key", 1)]
 
 
-def test_it_can_be_shown(chosen: Chosen) -> None:
+def test_a_selection_can_be_rendered(chosen: Chosen) -> None:
     assert "wild" in "".join(pages(chosen).values())
     assert "wild" in text(chosen)
 
@@ -292,7 +292,7 @@ def test_few_settings_are_answered_group_by_group(tmp_path: Path) -> None:
     assert [row["group"] for row in answers.rows] == ["b", "a", "c"]
 
 
-def test_an_empty_log(tmp_path: Path) -> None:
+def test_an_empty_log_is_selected(tmp_path: Path) -> None:
     made = tables(tmp_path)
     del made["whatif"], made["fidelity"]
     empty = select(made, ABOUT)
@@ -300,7 +300,7 @@ def test_an_empty_log(tmp_path: Path) -> None:
     assert "tells of no group" in pages(empty)[PAGE]
 
 
-def test_of_the_worst_groups_more_is_told() -> None:
+def test_the_worst_groups_get_more_rows() -> None:
     assert [module.kept("rebalances", place, 19) for place in (0, 18)] == [1_000, 1_000]
     assert [module.kept("shares", place, 250) for place in (0, 99, 100, 249)] == [400, 400, 40, 40]
     most = sum(module.kept("rebalances", place, module.GROUPS) for place in range(module.GROUPS))

@@ -41,7 +41,7 @@ def table(tmp_path: Path) -> ParquetTable:
     return of_folder(tmp_path, SCHEMA)
 
 
-def test_the_first_rows() -> None:
+def test_the_first_rows_are_in_order() -> None:
     """Nulls are the smallest, as for Spark: in front when the smallest are first, at the end otherwise."""
     small = [{"group": "a", "n": n, "size": None} for n in (3, None, 1, 2)]
     assert [row["n"] for row in some_of(cut(small, 1), up("n"), limit=2).rows] == [None, 1]
@@ -51,7 +51,7 @@ def test_the_first_rows() -> None:
     assert some_of(cut([]), up("n")).total == 0
 
 
-def test_the_first_rows_of_many() -> None:
+def test_the_first_of_many_rows_are_selected() -> None:
     some = rows()
     found = some_of(cut(some), down("n"), up("size", nulls_first=False), up("group"), limit=40)
     told = sorted(
@@ -61,7 +61,7 @@ def test_the_first_rows_of_many() -> None:
 
 
 @pytest.mark.parametrize("many", [1, 20, 100_000])
-def test_sums_do_not_depend_on_the_cut(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+def test_sums_do_not_depend_on_how_rows_are_split(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
     monkeypatch.setattr(module, "_MANY", many)
     made = grouped(
         cut(rows()), ["group"], total=("n", "sum"), known=("n", "count"), least=("n", "min"), most=("size", "max")
@@ -74,7 +74,7 @@ def test_sums_do_not_depend_on_the_cut(monkeypatch: pytest.MonkeyPatch, many: in
     assert found == wanted
 
 
-def test_sums_of_nothing() -> None:
+def test_sums_of_no_rows_are_empty() -> None:
     assert grouped([], ["group"], total=("n", "sum")).to_pylist() == []
     unknown = [{"group": "a", "n": None, "size": None}] * 2
     made = grouped(cut(unknown, 1), ["group"], total=("n", "sum"), known=("n", "count"))
@@ -82,7 +82,9 @@ def test_sums_of_nothing() -> None:
 
 
 @pytest.mark.parametrize("many", [1, 20, 100_000])
-def test_the_newest_rows_of_each_group(monkeypatch: pytest.MonkeyPatch, table: ParquetTable, many: int) -> None:
+def test_the_newest_rows_of_each_group_are_selected(
+    monkeypatch: pytest.MonkeyPatch, table: ParquetTable, many: int
+) -> None:
     monkeypatch.setattr(module, "_MANY", many)
     found = newest(table, ("n", "size"), Room(("g3", "g1", "nobody"), (5, 2, 9)), down("n"))
     for group, room in (("g3", 5), ("g1", 2)):
@@ -93,7 +95,7 @@ def test_the_newest_rows_of_each_group(monkeypatch: pytest.MonkeyPatch, table: P
     assert found.rows.keys() == found.totals.keys() == {"g3", "g1"}
 
 
-def test_rows_have_weights(table: ParquetTable) -> None:
+def test_selected_rows_fit_a_total_weight(table: ParquetTable) -> None:
     """As long as all rows up to one fit, it is kept."""
     found = newest(
         table, ("n",), Room(("g2",), (6,)), down("n"), weight=lambda batch: batch["size"].fill_null(0),

@@ -18,13 +18,13 @@ from tests.pipeline.report.made import setting
         ('{"session.timeout.ms":6000}', 6_000.0, "; not counted: members that only paused, and that a shorter session"),
     ],
 )
-def test_what_is_counted_is_named(changed: str, detect_ms: float, said: str) -> None:
+def test_the_sentence_of_a_setting_names_what_is_counted(changed: str, detect_ms: float, said: str) -> None:
     row = setting("x", 9, 20.0, changed) | {"detect_ms": detect_ms, "actual_detect_ms": 10_000.0}
     told = answer(row, 0)
     assert said in told
     assert ("not counted" in told) == ("session" in changed)
 
 
-def test_a_longer_session_puts_nobody_out() -> None:
+def test_a_longer_session_removes_no_member() -> None:
     row = setting("x", 9, 20.0, '{"session.timeout.ms":60000}') | {"detect_ms": 60_000.0, "actual_detect_ms": 10_000.0}
     assert "not counted" not in answer(row, 0)

@@ -9,7 +9,7 @@ from muster.pipeline.report.summary import text
 from tests.pipeline.report.made import chosen, group, setting
 
 
-def test_the_summary() -> None:
+def test_the_summary_has_its_lines() -> None:
     lines = text(chosen()).splitlines()
     assert lines[:2] == [
         "/data/muster: 203 groups, 1,000 commits, 3 rebalances",
@@ -35,19 +35,19 @@ def test_the_summary() -> None:
     assert max(map(len, lines)) <= 120
 
 
-def test_who_is_in_trouble_and_is_advised_nothing_is_told_why() -> None:
+def test_the_summary_says_why_a_troubled_group_gets_no_advice() -> None:
     lines = text(chosen(groups=Some([group("odd", level="help", unadvised="mostly members differ")], 1))).splitlines()
     assert "    nothing is advised: mostly members differ" in lines
 
 
-def test_what_nobody_knows_is_said_to_be_unknown() -> None:
+def test_unknown_values_are_shown_as_unknown() -> None:
     """The first record of a log that was compacted does not tell how long its rebalance took."""
     cause = {"cause": None, "rebalances": 4, "took_ms": None, "unread_partition_ms": 0, "confidence": 0.2}
     lines = text(chosen(causes=[cause])).splitlines()
     assert "        4  not known                it is not known how long they took" in lines
 
 
-def test_few_settings_are_answered_in_a_sentence() -> None:
+def test_few_what_if_settings_are_answered_in_a_sentence() -> None:
     static = setting("static", 1, 20.0, '{"static":true}')
     lines = text(chosen(grid=[static], answers=Some([static | {"group": "payments", "why": None}], 1))).splitlines()
     at = lines.index("what if")
@@ -57,7 +57,7 @@ def test_few_settings_are_answered_in_a_sentence() -> None:
     )
 
 
-def test_of_the_values_of_a_question_the_best_one_is_told_in_a_sentence() -> None:
+def test_the_best_value_of_a_what_if_question_is_shown() -> None:
     best, worse = setting("session 45 s", 1, 20.0, "{}"), setting("session 6 s", 9, 99.0, "{}")
     about = About("log", {}, True, False, what_if=tuple(f"session {number} s" for number in (6, 10, 30, 45)))
     lines = text(chosen(about=about, grid=[best, worse])).splitlines()
@@ -74,7 +74,7 @@ def test_long_lists_and_names_are_cut() -> None:
     assert max(map(len, lines)) <= 120
 
 
-def test_names_do_nothing_to_the_terminal() -> None:
+def test_names_cannot_control_the_terminal() -> None:
     row = {"time_ms": 0, "group": "a\nb\x1b[2J", "topic": "t\u202e" + "x" * 300, "partition": 1}
     row |= {"from_offset": 2, "to_offset": 1, "cause": "reset"}
     told = text(chosen(groups=Some([group("c\rd")], 1), regressions=Some([row], 1)))
@@ -83,7 +83,7 @@ def test_names_do_nothing_to_the_terminal() -> None:
     assert max(map(len, told.splitlines())) <= 120
 
 
-def test_who_needs_help_stands_first_with_the_one_change() -> None:
+def test_groups_that_need_help_come_first_with_their_advice() -> None:
     rows = [
         group("a", level="help", verdict="a-1 crash-loops", advice="static ids would have spared 3 of 4 rebalances"),
         group("b", level="look", trouble_ms=0),
@@ -105,7 +105,7 @@ def test_who_needs_help_stands_first_with_the_one_change() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 79, 119, 400])
-def test_it_fits_the_terminal(width: int) -> None:
+def test_the_summary_fits_the_terminal(width: int) -> None:
     rows = [group("payments-of-a-name " * 4, verdict="it was " * 60, advice="do this " * 40)]
     lines = text(chosen(groups=Some(rows, 1)), width).splitlines()
     assert max(map(len, lines)) <= min(width, 160)
@@ -119,7 +119,7 @@ def test_a_number_stays_beside_its_unit() -> None:
         assert not [line for line in lines if line.split()[:1] in (["s"], ["min"])]
 
 
-def test_what_was_inferred_is_called_so() -> None:
+def test_inferred_values_are_marked() -> None:
     of_log = {"source": "log", "groups": 2, "generations": 4, "reproduced": 3, "withheld": 1}
     shown = text(chosen(about=About("log", {}, False, False), fidelity=[of_log]))
     assert "3 rebalances (inferred: there are no events; what they took is an estimate)" in shown
@@ -130,5 +130,5 @@ def test_what_was_inferred_is_called_so() -> None:
     assert "\nwhat if (rebalances that left a group empty are not counted)\n" in text(chosen())
 
 
-def test_an_empty_log() -> None:
+def test_the_summary_of_an_empty_log_says_so() -> None:
     assert text(chosen(first_ms=None)) == "/data/muster: the log tells of no group"

@@ -40,7 +40,7 @@ def test_marks_do_not_touch_each_other_and_leave_nothing_out(
     assert all(left[1] <= right[0] for left, right in pairwise(spans))
 
 
-def test_what_marks_say() -> None:
+def test_timeline_marks_have_readable_labels() -> None:
     rows = [rebalance(1, 2, "member_left"), rebalance(2, 2.1, "member_left"), rebalance(3, 9, "member_left"),
             rebalance(4, 20, "member_joined"), rebalance(5, 20, "session_expired")]  # fmt: skip
     assert [one.text for one in marks(rows, Times(START_MS, END_MS), WIDE)] == ["2", "L", "L2"]
@@ -48,7 +48,7 @@ def test_what_marks_say() -> None:
     assert [one.text for one in marks(many, Times(START_MS, END_MS), WIDE)] == ["99+"]
 
 
-def test_of_many_processes_the_last_ones_are_drawn() -> None:
+def test_the_last_of_many_processes_are_drawn() -> None:
     shares = [share_of(share(at, at / 10, (at + 1) / 10, f"c-{at}", [at]), END_MS) for at in range(LANES + 5)]
     drawn = picture(story(), shares, START_MS, END_MS)
     assert drawn.count('class="who"') == LANES

@@ -34,7 +34,7 @@ def told() -> dict[str, Any]:
     }
 
 
-def test_the_page() -> None:
+def test_the_page_shows_transactions() -> None:
     page = pages(chosen(**told()))[PAGE]
     assert EVIL not in page
     words = Reader(page).words
@@ -53,7 +53,7 @@ def test_the_page() -> None:
     assert "#transactions" in Reader(page).links
 
 
-def test_the_summary() -> None:
+def test_the_summary_shows_transactions() -> None:
     lines = text(chosen(**told())).splitlines()
     at = lines.index("transactions")
     assert [line.split() for line in lines[at + 1 : at + 4]] == [
@@ -66,6 +66,6 @@ def test_the_summary() -> None:
     ]
 
 
-def test_without_transactions_nothing_is_said() -> None:
+def test_a_report_without_transactions_does_not_mention_them() -> None:
     assert "ransaction" not in pages(chosen())[PAGE]
     assert "ransaction" not in text(chosen())

@@ -70,7 +70,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_asked_for_by_options_is_what_a_filter_leaves(spark: SparkSession, log: str, case: str) -> None:
+def test_options_select_the_same_rows_as_a_filter(spark: SparkSession, log: str, case: str) -> None:
     options, filtered = CASES[case]
     key = ("log_partition", "log_offset")
     found = sorted(decoded(spark, log, **options).select(*key).collect())
@@ -87,7 +87,7 @@ def test_what_is_asked_for_by_options_is_what_a_filter_leaves(spark: SparkSessio
         ({"columns": "log_offset"}, "no column 'log_offset': topic, partition, offset"),
     ],
 )
-def test_what_cannot_be_asked_for(options: dict[str, str], message: str) -> None:
+def test_impossible_options_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(BadOption, match=message):
         options_of({"path": "somewhere", **options})
 
@@ -109,7 +109,7 @@ def test_records_of_other_groups_are_not_even_decoded(wanted: str, others: list[
         assert row_filter.of_raw(raw).num_rows == 1 + others.count(wanted)
 
 
-def test_only_the_columns_that_are_asked_for_come_out(spark: SparkSession, log: str) -> None:
+def test_only_the_requested_columns_are_returned(spark: SparkSession, log: str) -> None:
     rows = decoded(spark, log, columns="log_offset, committed_offset", groups="web")
     assert rows.columns == ["log_offset", "committed_offset"]
     assert sorted(rows.collect()) == sorted([(2, 0), (6, 4), (10, 8)] * 2)
@@ -136,7 +136,7 @@ def read_bytes(log: str, row_filter: RowFilter, **how: Any) -> tuple[int, Counte
     return sum(segment.size for share in shares for segment in share.segments), rows
 
 
-def test_segments_without_a_row_that_is_asked_for_are_not_read(log: str) -> None:
+def test_segments_without_a_requested_row_are_not_read(log: str) -> None:
     whole, rows = read_bytes(log, RowFilter())
     assert rows == {0: 12, 1: 12}
     # one of two partitions
@@ -153,7 +153,7 @@ def test_segments_without_a_row_that_is_asked_for_are_not_read(log: str) -> None
 
 
 @pytest.mark.parametrize("index", [None, b"", b"\0" * 12, b"\x7f", b"\0\0\0\0\0\0\x07\xd0\0\0\0\3" + b"\0" * 12])
-def test_a_segment_of_which_no_index_tells_is_read(tmp_path: Path, index: bytes | None) -> None:
+def test_a_segment_without_an_index_is_read(tmp_path: Path, index: bytes | None) -> None:
     path = write_segment(tmp_path, batch([commit()], 0, timestamp_ms=1_000))
     write_segment(tmp_path, batch([commit()], 1, timestamp_ms=2_000), base_offset=1)
     if index is not None:
@@ -162,7 +162,7 @@ def test_a_segment_of_which_no_index_tells_is_read(tmp_path: Path, index: bytes 
     assert (size, rows) == (2 * path.stat().st_size, {0: 1})
 
 
-def test_damage_has_no_time_and_is_told_to_who_asks_for_everything(tmp_path: Path) -> None:
+def test_damage_is_reported_only_without_a_time_filter(tmp_path: Path) -> None:
     write_segment(tmp_path, batch([commit()], 0, timestamp_ms=5_000) + b"torn batch")
     late = RowFilter(since_ms=1)
     assert read_bytes(str(tmp_path), RowFilter())[1] == {0: 2}
@@ -171,9 +171,7 @@ def test_damage_has_no_time_and_is_told_to_who_asks_for_everything(tmp_path: Pat
         read_bytes(str(tmp_path), late, fail_on_damage=True)
 
 
-def test_of_a_cluster_only_the_partition_of_a_group_is_read_and_what_is_new_enough(
-    spark: SparkSession, live: Live
-) -> None:
+def test_only_the_groups_partition_and_new_records_are_read_from_a_cluster(spark: SparkSession, live: Live) -> None:
     first, last = bounds(live.client, Reading())
     group, at = "group-3", group_partition("group-3", len(bounds(live.client, Reading())[0]))
     of_group = Reading(row_filter=RowFilter(groups=(group,)))

@@ -73,7 +73,7 @@ def test_records_are_read_as_aiokafka_reads_them(parts: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 30])
-def test_batches_of_many_records_beside_small_ones(count: int) -> None:
+def test_batches_of_many_and_of_few_records_are_read(count: int) -> None:
     pairs: list[Pair] = [(b"%d" % i, None if i % 7 == 0 else b"v" * (i % 300)) for i in range(3_000)]
     parts = [batch(pairs[:2], 10 * i) for i in range(count)] + [batch(pairs, 1_000)]
     found, damages = rows(stretch_of(parts))
@@ -84,7 +84,7 @@ def test_batches_of_many_records_beside_small_ones(count: int) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(stretches(), st.data())
-def test_records_that_do_not_hold_together_are_told_and_the_others_read(parts: list[bytes], data: Any) -> None:
+def test_malformed_records_are_reported_and_the_others_read(parts: list[bytes], data: Any) -> None:
     if not parts:
         return
     victim = data.draw(st.integers(0, len(parts) - 1))
@@ -101,7 +101,7 @@ def test_records_that_do_not_hold_together_are_told_and_the_others_read(parts: l
         assert len(found) >= len(others)
 
 
-def test_an_unknown_codec_is_told() -> None:
+def test_an_unknown_codec_is_reported() -> None:
     part = bytearray(batch([(b"k", b"v")], 5))
     part[22] = 6
     found, damages = rows(stretch_of([bytes(part), batch([(b"k", b"w")], 6)]))

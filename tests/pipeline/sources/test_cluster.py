@@ -45,7 +45,7 @@ def places(rows: list[dict[str, Any]]) -> list[tuple[int, int]]:
     return [(row["partition"], row["offset"]) for row in rows]
 
 
-def test_ranges_are_shared_out_by_size_and_hold_everything_once() -> None:
+def test_ranges_are_split_by_size_and_complete() -> None:
     start, end = {0: 10, 1: 0, 2: 5}, {0: 1_010, 1: 100, 2: 5, 3: 40}
     shares = share_ranges(start, end, 3)
     sizes = [sum(one.end - one.start for one in share) for share in shares]
@@ -57,7 +57,7 @@ def test_ranges_are_shared_out_by_size_and_hold_everything_once() -> None:
     assert share_ranges({0: 7}, {0: 7}, 4) == []
 
 
-def test_a_batch_of_a_stream_takes_of_each_partition_its_part() -> None:
+def test_a_stream_batch_takes_a_share_of_each_partition() -> None:
     start, end = {0: 0, 1: 0, 2: 100}, {0: 900, 1: 90, 2: 110}
     assert bounded(start, end, 100) == {0: 90, 1: 99 - 90, 2: 101}
     assert bounded(start, end, 5_000) == end
@@ -71,7 +71,7 @@ def test_a_batch_of_a_stream_takes_of_each_partition_its_part() -> None:
     assert at == end
 
 
-def test_the_cluster_and_its_data_directory_say_the_same(live: Live) -> None:
+def test_a_cluster_and_its_data_directory_give_the_same_rows(live: Live) -> None:
     everything = Reading(isolation=READ_UNCOMMITTED)
     facts = ("producer_id", "producer_epoch", "is_transactional")
     for reading in (Reading(), everything):
@@ -88,7 +88,7 @@ def test_group_events_are_read_like_any_topic(live: Live) -> None:
     assert any(b'"group_created"' in row["value"] or b'"shard_loaded"' in row["value"] for row in rows)
 
 
-def test_what_was_deleted_before_it_was_read_is_told(live: Live) -> None:
+def test_records_deleted_before_reading_are_reported(live: Live) -> None:
     topic = live.new_topic(records=20)
     live.delete_records(topic, before=12)
     reading = Reading(topic)
@@ -101,7 +101,7 @@ def test_what_was_deleted_before_it_was_read_is_told(live: Live) -> None:
         list(read_ranges(live.client, Reading(topic, fail_on_damage=True), [Range(0, 3, 20)]))
 
 
-def test_what_the_library_refuses_is_told_in_one_sentence(live: Live) -> None:
+def test_an_error_of_the_client_library_becomes_one_sentence(live: Live) -> None:
     with pytest.raises(BadOption, match=r'No such configuration property: "ssl.oops" .*librdkafka\'s names'):
         bounds({**live.client, "ssl.oops": "x"}, Reading())
     with pytest.raises(NoSource, match=r"has no topic nothing .*a cluster has no offsets topic before its first group"):
@@ -109,7 +109,7 @@ def test_what_the_library_refuses_is_told_in_one_sentence(live: Live) -> None:
     assert "nothing" not in live.topics()
 
 
-def test_a_cluster_that_is_not_there_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_cluster_is_reported_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.pipeline.sources.cluster.ANSWER_TIMEOUT_S", 0.5)
     with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1: .*refused"):
         bounds({"bootstrap.servers": "127.0.0.1:1"}, Reading())
@@ -119,7 +119,7 @@ def decoded(live: Live, spark: SparkSession) -> Any:
     return spark.read.format("muster").option("bootstrap.servers", live.bootstrap).option("rows", "decoded").load()
 
 
-def test_a_table_of_a_live_cluster(live: Live, spark: SparkSession) -> None:
+def test_a_live_cluster_is_read_as_a_table(live: Live, spark: SparkSession) -> None:
     found = sorted((row.log_partition, row.log_offset, row.kind) for row in decoded(live, spark).collect())
     assert [(partition, offset) for partition, offset, _ in found] == places(rows_of(live, Reading(), 1))
     assert {kind for _, _, kind in found} == {"commit", "classic"}
@@ -159,7 +159,9 @@ def listening(answer: bytes | None) -> Iterator[str]:
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "what answered there is no Kafka"),
     ],
 )
-def test_what_answers_is_no_broker(answer: bytes | None, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_is_no_broker_is_reported(
+    answer: bytes | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("muster.pipeline.sources.cluster.FIRST_ANSWER_TIMEOUT_S", 1.0)
     with listening(answer) as address, pytest.raises(ClusterError) as error:
         check_reachable({"bootstrap.servers": address})
@@ -169,7 +171,7 @@ def test_what_answers_is_no_broker(answer: bytes | None, told: str, monkeypatch:
     )
 
 
-def test_nobody_listens(live: Live) -> None:
+def test_an_address_without_a_listener_is_reported(live: Live) -> None:
     with pytest.raises(
         ClusterError, match=r"^127\.0\.0\.1:1 cannot be reached: Connect to \S+ failed: Connection refused:"
     ):
@@ -208,7 +210,7 @@ def streamed(live: Live, spark: SparkSession, root: Path, rows_a_batch: int) -> 
     ]
 
 
-def test_a_stream_takes_no_more_than_it_was_told_and_goes_on_from_its_checkpoint(
+def test_a_stream_reads_at_most_its_limit_and_continues_from_its_checkpoint(
     live: Live, spark: SparkSession, tmp_path: Path
 ) -> None:
     wanted = places(rows_of(live, Reading(), 1))
@@ -230,7 +232,7 @@ def test_a_log_that_ends_before_the_checkpoint_is_an_error(live: Live) -> None:
         stream.latestOffset(start | {"3": 1_000_000}, ReadAllAvailable())
 
 
-def test_a_stream_waits_for_its_topic_when_it_is_told_to(live: Live) -> None:
+def test_a_stream_can_wait_for_its_topic(live: Live) -> None:
     options = {"bootstrap.servers": live.bootstrap, "topic": "not-yet"}
     with pytest.raises(NoSource, match="has no topic not-yet"):
         ClusterStream(options_of(options)).initialOffset()

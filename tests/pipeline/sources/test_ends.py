@@ -52,7 +52,7 @@ def test_a_partition_ends_after_the_last_batch_of_its_newest_segment(tmp_path: P
     assert rows(tmp_path) == [("my-topic", 12, 6, 9_000), ("orders", 0, 17, 3_000)]
 
 
-def test_internal_topics_and_what_is_no_folder_of_a_partition_are_passed_over(tmp_path: Path) -> None:
+def test_internal_topics_and_other_folders_are_skipped(tmp_path: Path) -> None:
     for name in ("__consumer_offsets-3", "__group_events-3", "lost+found", "orders-0.0123-delete"):
         write(tmp_path, name, 0, batch(0, 1, 1_000))
     (tmp_path / "orders-1").touch()
@@ -68,7 +68,7 @@ def test_a_segment_that_is_empty_or_torn_begins_where_the_log_ends(tmp_path: Pat
     assert rows(tmp_path) == [("preallocated", 0, 10, 1_000), ("rolled", 0, 10, 1_000), ("torn", 0, 10, 1_000)]
 
 
-def test_a_log_of_which_everything_was_deleted_ends_where_it_begins(tmp_path: Path) -> None:
+def test_a_log_without_records_ends_where_it_begins(tmp_path: Path) -> None:
     path = write(tmp_path, "t-0", 500)
     [(topic, partition, end, at_ms)] = rows(tmp_path)
     assert (topic, partition, end) == ("t", 0, 500)
@@ -89,7 +89,7 @@ def test_the_offset_index_only_says_where_to_begin(tmp_path: Path) -> None:
     assert rows(tmp_path) == [("t", 0, 200, 1_019)]
 
 
-def test_time_indexes_are_history(tmp_path: Path) -> None:
+def test_time_indexes_give_earlier_ends(tmp_path: Path) -> None:
     first = write(tmp_path, "t-0", 0, batch(0, 100, 5_000))
     times_of(first, (2_000, 29), (5_000, 99))
     second = write(tmp_path, "t-0", 100, batch(100, 50, 8_000))
@@ -106,7 +106,7 @@ def test_time_indexes_are_history(tmp_path: Path) -> None:
     ]
 
 
-def test_what_became_known_later_is_left_out(tmp_path: Path) -> None:
+def test_ends_known_later_are_omitted(tmp_path: Path) -> None:
     first = write(tmp_path, "t-0", 0, batch(0, 100, 5_000))
     times_of(first, (2_000, 29), (5_000, 99))
     write(tmp_path, "u-0", 0, batch(0, 9, 5_001))
@@ -125,12 +125,12 @@ def test_a_long_history_is_thinned(tmp_path: Path) -> None:
     assert found == sorted(found)
 
 
-def test_a_path_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_path_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoSource, match="cannot be listed"):
         ends_of_path(str(tmp_path / "nothing"))
 
 
-def test_a_live_cluster_says_how_far_its_logs_reach_and_reached(live: Live) -> None:
+def test_the_ends_of_logs_are_read_from_a_live_cluster(live: Live) -> None:
     topic = live.new_topic(records=20)
     places = {(topic, 0), ("no-such-topic", 0), (topic, 7)}
     reach = reach_of_cluster(live.client)
@@ -160,7 +160,7 @@ def test_a_live_cluster_says_how_far_its_logs_reach_and_reached(live: Live) -> N
     assert ends_of_cluster(live.client, reach, {("no-such-topic", 0)}) is None
 
 
-def test_all_topics_of_a_live_cluster_but_internal_ones(live: Live) -> None:
+def test_all_topics_except_internal_ones_are_listed(live: Live) -> None:
     topic = live.new_topic(records=3)
     found = ends_of_cluster(live.client, reach_of_cluster(live.client))
     assert found is not None
@@ -169,7 +169,7 @@ def test_all_topics_of_a_live_cluster_but_internal_ones(live: Live) -> None:
     assert not {name for name in topics if name.startswith("__")}
 
 
-def test_a_cluster_that_is_not_there_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_cluster_is_reported_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.pipeline.sources.topics.ANSWER_TIMEOUT_S", 0.5)
     with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1: "):
         reach_of_cluster({"bootstrap.servers": "127.0.0.1:1"})

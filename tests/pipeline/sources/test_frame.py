@@ -32,7 +32,7 @@ def test_any_rows_of_kafka_are_decoded(spark: SparkSession) -> None:
     assert rows[0].producer_id is None
 
 
-def test_a_copy_without_the_topic_and_with_other_types_of_time_and_numbers(spark: SparkSession) -> None:
+def test_rows_with_other_column_types_are_decoded(spark: SparkSession) -> None:
     one = kafka_rows(spark, [OFFSETS_TOPIC])
     for when in ("unix_millis(timestamp) AS timestamp_ms", "unix_millis(timestamp) AS timestamp"):
         copy = one.selectExpr("CAST(partition AS long) AS partition", "offset", "key", "value", when)
@@ -62,13 +62,13 @@ def test_a_missing_column_is_named(spark: SparkSession, left_out: str, message: 
         decoded_rows(kafka_rows(spark, []).drop(left_out))
 
 
-def test_keys_that_were_made_text_are_refused(spark: SparkSession) -> None:
+def test_text_keys_are_refused(spark: SparkSession) -> None:
     rows = kafka_rows(spark, []).selectExpr("partition", "offset", "timestamp", "CAST(key AS string) AS key", "value")
     with pytest.raises(ValueError, match="column key is string: it must be binary"):
         decoded_rows(rows)
 
 
-def test_large_binaries_are_taken(spark: SparkSession) -> None:
+def test_large_binary_columns_are_accepted(spark: SparkSession) -> None:
     key, value = commit()
     table = pa.table(
         {

@@ -6,14 +6,14 @@ from muster.pipeline.sources.options import BadOption, options_of
 from muster.pipeline.sources.segments import Reading
 
 
-def test_what_holds_when_nothing_is_said() -> None:
+def test_options_have_defaults() -> None:
     options = options_of({"path": "/d"})
     assert (options.path, options.kafka, options.rows, options.starting) == ("/d", {}, "raw", "earliest")
     assert options.reading == Reading("__consumer_offsets", "read_committed", False)
     assert options.max_rows == 1_000_000
 
 
-def test_names_come_in_any_case_as_spark_hands_them_on() -> None:
+def test_option_names_are_case_insensitive() -> None:
     options = options_of(
         {"BOOTSTRAP.servers": "h:1", "kafka.security.protocol": "SSL", "NUMPARTITIONS": "3", "Rows": "decoded"}
     )
@@ -33,6 +33,6 @@ def test_names_come_in_any_case_as_spark_hands_them_on() -> None:
         ({"path": "/d", "maxRowsPerTrigger": "many"}, "option maxRowsPerTrigger=many: expected a whole number"),
     ],
 )
-def test_what_means_nothing_is_an_error_that_names_it(given: dict[str, str], message: str) -> None:
+def test_an_unknown_option_is_refused_by_name(given: dict[str, str], message: str) -> None:
     with pytest.raises(BadOption, match=message):
         options_of(given)

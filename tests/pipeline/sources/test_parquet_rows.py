@@ -11,7 +11,7 @@ from muster.pipeline.sources.frame import check_table
 from muster.pipeline.sources.segment_files import NoSource
 
 
-def test_a_table_of_raw_rows(tmp_path: Path) -> None:
+def test_a_parquet_table_of_raw_rows_is_recognized(tmp_path: Path) -> None:
     parquet.write_table(RAW.empty_table(), tmp_path / "rows.parquet")
     (tmp_path / "_SUCCESS").touch()
     check_table(str(tmp_path))
@@ -22,7 +22,7 @@ def test_a_table_of_raw_rows(tmp_path: Path) -> None:
     check_table(str(tmp_path / "apart"))
 
 
-def test_what_is_none(tmp_path: Path) -> None:
+def test_another_parquet_table_is_refused(tmp_path: Path) -> None:
     def refused() -> str:
         with pytest.raises(NoSource) as error:
             check_table(str(tmp_path))

@@ -26,7 +26,7 @@ def read(data: bytes) -> tuple[list[bytes], list[Damage]]:
 
 
 @pytest.mark.parametrize("chunk", [1, 64, 300, 1 << 20])
-def test_batches_whole_whatever_the_size_of_the_chunks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_complete_for_any_chunk_size(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     assert read(b"".join(PARTS)) == (PARTS, [])
     assert read(b"") == ([], [])
@@ -34,7 +34,7 @@ def test_batches_whole_whatever_the_size_of_the_chunks(chunk: int, monkeypatch: 
 
 @pytest.mark.parametrize("chunk", [64, 1 << 20])
 @pytest.mark.parametrize("left", [8, 40, 61, 100])
-def test_a_torn_tail_is_told(chunk: int, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torn_tail_is_reported(chunk: int, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     found, damages = read(b"".join(PARTS)[: -len(PARTS[-1]) + left])
     assert found == PARTS[:-1]
@@ -44,14 +44,14 @@ def test_a_torn_tail_is_told(chunk: int, left: int, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("chunk", [64, 1 << 20])
-def test_room_reserved_in_advance_is_no_damage(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reserved_space_is_no_damage(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     assert read(b"".join(PARTS) + bytes(40)) == (PARTS, [])
     assert read(b"".join(PARTS) + bytes(4_000)) == (PARTS, [])
 
 
 @pytest.mark.parametrize("chunk", [64, 1 << 20])
-def test_a_wrong_crc_costs_its_batch_only(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_crc_loses_only_its_batch(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     bent = bytearray(b"".join(PARTS))
     bent[len(PARTS[0]) + 70] ^= 1
@@ -63,9 +63,7 @@ def test_a_wrong_crc_costs_its_batch_only(chunk: int, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("chunk", [64, 1 << 20])
 @pytest.mark.parametrize("length", [-5, 0, 3, 2**31 - 1])
-def test_nothing_is_found_again_after_bytes_that_are_no_batch(
-    chunk: int, length: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reading_stops_at_bytes_that_are_no_batch(chunk: int, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     bent = bytearray(b"".join(PARTS))
     struct.pack_into(">i", bent, len(PARTS[0]) + 8, length)
@@ -77,7 +75,7 @@ def test_nothing_is_found_again_after_bytes_that_are_no_batch(
 
 
 @pytest.mark.parametrize("chunk", [20, 64, 1 << 20])
-def test_zeros_before_something_else_are_told(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zeros_before_other_bytes_are_reported(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     found, damages = read(PARTS[0] + bytes(200) + PARTS[1])
     assert found == PARTS[:1]
@@ -100,7 +98,7 @@ def test_messages_of_old_formats_become_batches(chunk: int, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("chunk", [64, 1 << 20])
-def test_what_kafka_wrote_in_three_formats(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_formats_of_kafka_are_read(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     found, damages = read(SEGMENT.read_bytes())
     assert damages == []
@@ -111,7 +109,7 @@ def test_what_kafka_wrote_in_three_formats(chunk: int, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("chunk", [64, 1 << 20])
-def test_a_damaged_message_costs_itself_only(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_message_loses_only_itself(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     rows = rows_of(1, 0, 4)
     bent = bytearray(messages(1, rows))
@@ -129,7 +127,7 @@ def test_a_damaged_message_costs_itself_only(chunk: int, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("chunk", [64, 1 << 20])
 @pytest.mark.parametrize("left", [8, 20, 26, 33])
-def test_a_torn_message_is_told(chunk: int, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torn_message_is_reported(chunk: int, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     before, torn = messages(1, rows_of(1, 0, 2)), messages(1, [Row(2, 0, b"key", b"v" * 50)])
     found, damages = read(before + torn[:left])
@@ -137,7 +135,7 @@ def test_a_torn_message_is_told(chunk: int, left: int, monkeypatch: pytest.Monke
     assert damages == [Damage(2, f"f: the file ends in the middle of the batch at {len(before)} (torn tail)")]
 
 
-def test_much_that_is_packed_well_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_highly_compressed_batches_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_reader, "CHUNK_BYTES", 5_000)
     data = b"".join(messages(1, [Row(offset, 0, b"k", b"v" * 4_000)], GZIP) for offset in range(20))
     assert len(data) < 5_000

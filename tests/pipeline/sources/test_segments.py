@@ -77,7 +77,7 @@ def facts(row: dict[str, Any]) -> dict[str, Any]:
     return told | {"producer": [facts_of_batch[name] for name in ("producerId", "producerEpoch", "transactional")]}
 
 
-def test_the_golden_log_decodes_to_what_kafka_says_of_it() -> None:
+def test_the_golden_log_decodes_as_kafkas_tool_does() -> None:
     everything = Reading(isolation=READ_UNCOMMITTED)
     batches = list(read_segments(str(OFFSETS_LOG), everything))
     raws = sorted(
@@ -88,7 +88,7 @@ def test_the_golden_log_decodes_to_what_kafka_says_of_it() -> None:
     assert found == [facts(row) for row in expected() if "marker" not in row]
 
 
-def test_of_the_golden_log_only_what_was_committed_counts() -> None:
+def test_only_committed_records_of_the_golden_log_are_read() -> None:
     markers = [row for row in expected() if "marker" in row]
     wanted = []
     for row in expected():
@@ -107,7 +107,7 @@ def test_of_the_golden_log_only_what_was_committed_counts() -> None:
     assert sorted((row["partition"], row["offset"]) for row in raw(OFFSETS_LOG)) == wanted
 
 
-def test_transactions_that_end_in_a_later_segment(tmp_path: Path) -> None:
+def test_transactions_that_end_in_a_later_segment_are_read(tmp_path: Path) -> None:
     how = {"transactional": True, "producer_epoch": 0}
     one = batch([(b"k", b"one")], 0, producer_id=1, **how)
     two = batch([(b"k", b"two")], 1, producer_id=2, **how)
@@ -119,7 +119,7 @@ def test_transactions_that_end_in_a_later_segment(tmp_path: Path) -> None:
     assert values(tmp_path, Reading(isolation=READ_UNCOMMITTED)) == [b"one", b"two", b"three", b"plain", b"more"]
 
 
-def test_what_brokers_before_0_11_wrote(tmp_path: Path) -> None:
+def test_logs_of_brokers_before_0_11_are_read(tmp_path: Path) -> None:
     pairs = [commit(number % 2, group=f"g{number % 3}", offset=number) for number in range(9)]
     rows = [Row(number, 7 if 2 < number < 6 else -1, *pair) for number, pair in enumerate(pairs)]
     write_segment(tmp_path, messages(0, rows[:3], GZIP) + messages(1, rows[3:6]) + batch(pairs[6:], 6, timestamp_ms=-1))
@@ -130,7 +130,7 @@ def test_what_brokers_before_0_11_wrote(tmp_path: Path) -> None:
     assert [row["committed_offset"] for row in decoded] == list(range(9))
 
 
-def test_damage_is_told_beside_what_can_be_read_or_is_an_error(tmp_path: Path) -> None:
+def test_damage_is_reported_beside_the_rows_or_is_an_error(tmp_path: Path) -> None:
     first, second = batch([commit()], 0), batch([commit()], 1)
     path = write_segment(tmp_path, first + second[:-5])
     rows = raw(tmp_path)
@@ -143,7 +143,7 @@ def test_damage_is_told_beside_what_can_be_read_or_is_an_error(tmp_path: Path) -
         raw(tmp_path, Reading(fail_on_damage=True))
 
 
-def test_a_file_that_went_away_while_the_log_was_read_is_told(tmp_path: Path) -> None:
+def test_a_file_removed_during_reading_is_reported(tmp_path: Path) -> None:
     write_segment(tmp_path, batch([(b"k", b"v")], 0))
     gone = write_segment(tmp_path, batch([(b"k", b"w")], 1), base_offset=1)
     (share,) = share_out(str(tmp_path), 1)
@@ -153,7 +153,7 @@ def test_a_file_that_went_away_while_the_log_was_read_is_told(tmp_path: Path) ->
     assert "went away" in rows[1]["damage"]
 
 
-def test_shares_are_of_about_the_same_size_and_hold_everything_once(tmp_path: Path) -> None:
+def test_shares_have_similar_sizes_and_are_complete(tmp_path: Path) -> None:
     sizes = [300, 10, 10, 200, 50, 150, 90]
     for partition, size in enumerate(sizes):
         write_segment(tmp_path, batch([(b"k", b"v" * size * 100)], 0), partition)
@@ -165,7 +165,7 @@ def test_shares_are_of_about_the_same_size_and_hold_everything_once(tmp_path: Pa
     assert len(share_out(str(tmp_path), 100)) == len(sizes)
 
 
-def test_what_a_path_may_be(tmp_path: Path) -> None:
+def test_each_kind_of_path_is_read(tmp_path: Path) -> None:
     write_segment(tmp_path, batch([(b"k", b"v")], 0), 3)
     write_segment(tmp_path, batch([(b"k", b"w")], 5), 3, base_offset=5)
     write_segment(tmp_path / "other", batch([(b"k", b"x")], 0))
@@ -183,7 +183,7 @@ def nothing_there(tmp_path: Path) -> Iterator[tuple[str, str]]:
     yield "no-such-scheme://x/y", "cannot be opened"
 
 
-def test_nothing_to_read_is_an_error_that_says_what_is_expected(tmp_path: Path) -> None:
+def test_a_path_without_a_log_is_refused_with_advice(tmp_path: Path) -> None:
     for path, message in nothing_there(tmp_path):
         with pytest.raises(NoSource, match=message):
             raw(Path(path)) if "://" not in path else list(read_segments(path))
@@ -200,7 +200,7 @@ def test_a_folder_of_several_clusters_is_refused_with_their_names(tmp_path: Path
         raw(tmp_path)
 
 
-def test_a_segment_file_knows_its_place(tmp_path: Path) -> None:
+def test_a_segment_file_has_its_topic_partition_and_size(tmp_path: Path) -> None:
     path = write_segment(tmp_path, batch([(b"k", b"v")], 7), 12, base_offset=7)
     assert find_segments(str(tmp_path), "__consumer_offsets") == [
         SegmentFile(12, 7, str(path), path.stat().st_size),

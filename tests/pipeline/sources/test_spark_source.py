@@ -18,7 +18,7 @@ from tests.protocol.golden import GOLDEN
 OFFSETS_LOG = str(GOLDEN / "offsets-log")
 
 
-def test_segments_as_raw_rows(spark: SparkSession) -> None:
+def test_segments_are_read_as_raw_rows(spark: SparkSession) -> None:
     rows = spark.read.format("muster").option("numPartitions", "2").load(OFFSETS_LOG)
     assert rows.rdd.getNumPartitions() == 2
     found = sorted((row.partition, row.offset, row.key, row.value, row.timestamp_ms) for row in rows.collect())
@@ -29,7 +29,7 @@ def test_segments_as_raw_rows(spark: SparkSession) -> None:
     )
 
 
-def test_segments_decoded_and_written_to_parquet(spark: SparkSession, tmp_path: Path) -> None:
+def test_segments_are_decoded_and_written_to_parquet(spark: SparkSession, tmp_path: Path) -> None:
     decoded = spark.read.format("muster").option("rows", "decoded").load(OFFSETS_LOG)
     decoded.write.parquet(str(tmp_path / "decoded"))
     again = spark.read.parquet(str(tmp_path / "decoded"))
@@ -43,7 +43,7 @@ def test_segments_decoded_and_written_to_parquet(spark: SparkSession, tmp_path: 
     assert sorted(classic) == sorted(row["log_offset"] for row in found if row["kind"] == "classic")
 
 
-def test_what_is_damaged_stands_in_a_table_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+def test_damaged_rows_are_in_their_own_table(spark: SparkSession, tmp_path: Path) -> None:
     write_segment(tmp_path, batch([commit()], 0) + batch([(b"\0\x63", None), (b"\0", None)], 1) + b"torn batch")
     rows = spark.read.format("muster").option("path", str(tmp_path)).option("rows", "decoded").load()
     malformed = table(rows, "malformed").orderBy("log_offset").collect()
@@ -52,7 +52,7 @@ def test_what_is_damaged_stands_in_a_table_of_its_own(spark: SparkSession, tmp_p
     assert [(row.key_type, row.raw_key) for row in table(rows, UNKNOWN).collect()] == [(99, bytearray(b"\0\x63"))]
 
 
-def test_no_such_table(spark: SparkSession) -> None:
+def test_an_unknown_table_is_refused(spark: SparkSession) -> None:
     with pytest.raises(ValueError, match=f"it is one of {', '.join(KINDS)}"):
         table(spark.range(1), "orders")
 
@@ -69,7 +69,7 @@ def test_no_such_table(spark: SparkSession) -> None:
         ({"path": OFFSETS_LOG, "rows": "cooked"}, "option rows=cooked: expected raw or decoded"),
     ],
 )
-def test_nothing_to_read_or_nonsense_is_an_error_and_no_empty_table(
+def test_a_wrong_path_or_option_is_an_error_and_no_empty_table(
     spark: SparkSession, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(AnalysisException, match=message) as error:

@@ -17,7 +17,7 @@ def folder(root: Path, name: str, text: str | None) -> None:
         (root / name / "partition.metadata").write_text(text)
 
 
-def test_a_data_directory_says_what_its_topics_are_called(tmp_path: Path) -> None:
+def test_topic_names_are_read_from_a_data_directory(tmp_path: Path) -> None:
     folder(tmp_path, "orders-1-0", f"version: 0\ntopic_id: {ID}")
     folder(tmp_path, "orders-1-1", f"version: 0\ntopic_id: {ID}")
     folder(tmp_path, "copied-0", None)
@@ -27,7 +27,7 @@ def test_a_data_directory_says_what_its_topics_are_called(tmp_path: Path) -> Non
     assert names_of_path(str(tmp_path / "nothing")) == {}
 
 
-def test_a_live_cluster_says_it(live: Live) -> None:
+def test_topic_names_are_read_from_a_live_cluster(live: Live) -> None:
     names = names_of_cluster(live.client)
     assert TOPIC in names.values()
     assert len(names) == len(set(names.values())) >= 1
@@ -35,7 +35,7 @@ def test_a_live_cluster_says_it(live: Live) -> None:
     assert PARTITIONS > 1  # one name for all of them
 
 
-def test_a_cluster_that_is_not_there_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_cluster_is_reported_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.pipeline.sources.topics.ANSWER_TIMEOUT_S", 1.0)
     with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1"):
         names_of_cluster({"bootstrap.servers": "127.0.0.1:1"})

@@ -26,7 +26,7 @@ def of(producer_id: int, base_offset: int, *groups: str, epoch: int = 0) -> byte
     )
 
 
-def test_committed_aborted_and_open_ones(tmp_path: Path) -> None:
+def test_committed_aborted_and_open_transactions_are_found(tmp_path: Path) -> None:
     first = [of(7, 0, "g", "h"), of(8, 2, "g"), batch([commit()], 3), of(7, 4, "g"), marker(ABORT, 5, 8)]
     write_segment(tmp_path, first, 3)
     write_segment(tmp_path, [marker(COMMIT, 6, 7), of(9, 7, "z"), marker(COMMIT, 8, 77)], 3, base_offset=6)
@@ -41,14 +41,14 @@ def test_committed_aborted_and_open_ones(tmp_path: Path) -> None:
     assert (found[0]["start_ms"], found[0]["end_ms"], found[2]["end_ms"]) == (1_000, 1_000, None)
 
 
-def test_what_is_no_offset_is_not_counted(tmp_path: Path) -> None:
+def test_other_records_in_transactions_are_not_counted(tmp_path: Path) -> None:
     odd = batch([(b"\0\x63", b""), (b"\0", b"x"), (None, b"y"), commit()], 0, producer_id=7, producer_epoch=0,
                 base_sequence=0, transactional=True)  # fmt: skip
     write_segment(tmp_path, [odd, marker(COMMIT, 4, 7)])
     assert [one["offsets"] for one in parts(tmp_path)] == [1]
 
 
-def test_a_file_that_goes_away_meanwhile(tmp_path: Path) -> None:
+def test_a_file_removed_meanwhile_is_skipped(tmp_path: Path) -> None:
     path = write_segment(tmp_path, [of(7, 0, "g"), marker(COMMIT, 1, 7)])
     (segments,) = partitions_of(str(tmp_path))
     path.unlink()
