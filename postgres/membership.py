@@ -232,11 +232,9 @@ class Membership:
     # -- requests of clients to the controller
 
     def catching_up(self) -> Job[None]:
-        """See `api.node.Controller`."""
         yield from self.keeper.catching_up()
 
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
-        """See `api.node.Controller`."""
         yield from self.decisions.changing(decide, place)
 
     def unregistering(self, broker_id: int) -> Job[None]:

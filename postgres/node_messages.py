@@ -85,19 +85,16 @@ class NodeMessages:
     # -- asking
 
     def leads(self, topic: str, index: int) -> int | None:
-        """See `Peers`."""
         leaders = self._node.cluster.leaders.get(topic, ())
         if not 0 <= index < len(leaders) or leaders[index].broker_id in (self._node_id, -1):
             return None
         return leaders[index].broker_id
 
     def mark(self, node_id: int, marker: EndMarker, topic: str, index: int, ended: Callable[[int], object]) -> None:
-        """See `Peers`."""
         self._markers.setdefault(node_id, []).append(([*marker, topic, index], ended))
         self._soon()
 
     def ask(self, node_id: int, command: TransactionCommand) -> None:
-        """See `Peers`."""
         asked = command.request
         assert isinstance(asked, PartitionsAsked)
         question = {
@@ -228,7 +225,6 @@ class NodeMessages:
     closed = False
 
     def fault(self, error: Exception) -> None:
-        """See `slices.Owner`."""
         log.error("what another node has asked could not be answered, by a fault", exc_info=error)
 
     def _answered(self, mail: Mail) -> None:

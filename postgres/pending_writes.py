@@ -156,7 +156,6 @@ class PendingWrites:
         return log
 
     def dropped(self, folder: str) -> None:
-        """See `Engine`."""
         other, topic_id = read_other_name(folder), None
         if other is not None and self._storage.is_directory(folder):
             topic_id = folders.read_topic_id(self._storage, folder) or other.uuid

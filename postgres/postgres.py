@@ -39,7 +39,6 @@ class PostgresStore(PostgresConnection):
     async def register_node(
         self, holder: str, address: str, node_id: int | None, lease_ms: int
     ) -> NodeRegistration | None:
-        """See `Store`."""
 
         async def ask(connection: Any) -> NodeRegistration | None:
             no = self._cluster_no
@@ -53,7 +52,6 @@ class PostgresStore(PostgresConnection):
         return await self._ask(ask)
 
     async def unregister_node(self, node_id: int, epoch: int) -> None:
-        """See `Store`."""
 
         async def ask(connection: Any) -> None:
             await connection.execute(
@@ -107,7 +105,6 @@ class PostgresStore(PostgresConnection):
         return await self._ask(append if changes.only_appends else all_of_it)
 
     async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, write_no: int) -> bool:
-        """See `Store`."""
 
         async def ask(connection: Any) -> bool:
             values = self._cluster_no, node_id, epoch, number, after, write_no
@@ -160,7 +157,6 @@ class PostgresStore(PostgresConnection):
     # -- the metadata log
 
     async def metadata(self, since: int) -> Sequence[MetadataRow]:
-        """See `Store`."""
 
         async def ask(connection: Any) -> Sequence[MetadataRow]:
             rows = await connection.fetch(
@@ -208,14 +204,12 @@ class PostgresStore(PostgresConnection):
         return await self._ask(move if needing or dead else write)
 
     async def snapshot(self) -> Snapshot:
-        """See `Store`."""
         return await self._ask(self._snapshot)
 
     async def _snapshot(self, connection: Any) -> Snapshot:
         return Snapshot(*await connection.fetchrow(sql.SNAPSHOT, self._cluster_no))
 
     async def snapshot_part(self, number: int, part: int) -> bytes | None:
-        """See `Store`."""
 
         async def ask(connection: Any) -> bytes | None:
             found: bytes | None = await connection.fetchval(sql.SNAPSHOT_PART, self._cluster_no, number, part)
@@ -224,7 +218,6 @@ class PostgresStore(PostgresConnection):
         return await self._ask(ask)
 
     async def begin_snapshot(self) -> int:
-        """See `Store`."""
 
         async def ask(connection: Any) -> int:
             number: int = await connection.fetchval(sql.NEW_EPOCH, self._cluster_no)
@@ -242,7 +235,6 @@ class PostgresStore(PostgresConnection):
         return await self._ask(ask)
 
     async def commit_snapshot(self, node_id: int, epoch: int, snapshot: Snapshot) -> bool:
-        """See `Store`."""
 
         async def ask(connection: Any) -> bool:
             values = self._cluster_no, node_id, epoch, *snapshot
@@ -251,7 +243,6 @@ class PostgresStore(PostgresConnection):
         return await self._ask(ask)
 
     async def shorten_metadata(self, kept_ms: int) -> bool:
-        """See `Store`."""
 
         async def ask(connection: Any) -> bool:
             return bool(await connection.fetchval(sql.SHORTEN, self._cluster_no, kept_ms))
@@ -261,7 +252,6 @@ class PostgresStore(PostgresConnection):
     # -- mail
 
     async def send(self, to: Sequence[tuple[int, Mail]]) -> None:
-        """See `Store`."""
 
         async def ask(connection: Any) -> None:
             columns = [
@@ -278,7 +268,6 @@ class PostgresStore(PostgresConnection):
         await self._ask(ask)
 
     async def mail(self, node_id: int) -> Sequence[Mail]:
-        """See `Store`."""
 
         async def ask(connection: Any) -> Sequence[Mail]:
             rows = await connection.fetch(sql.MAIL, self._cluster_no, node_id)
@@ -298,7 +287,6 @@ class PostgresStore(PostgresConnection):
         return await self._ask(ask)
 
     async def log(self, topic_id: bytes, partition: int) -> LogRow | None:
-        """See `Store`."""
 
         async def ask(connection: Any) -> LogRow | None:
             row = await connection.fetchrow(
@@ -309,7 +297,6 @@ class PostgresStore(PostgresConnection):
         return await self._ask(ask)
 
     async def segments(self, log_no: int) -> Sequence[SegmentRow]:
-        """See `Store`."""
 
         async def ask(connection: Any) -> Sequence[SegmentRow]:
             return [SegmentRow(*row) for row in await connection.fetch(sql.SEGMENTS, self._cluster_no, log_no)]
@@ -317,7 +304,6 @@ class PostgresStore(PostgresConnection):
         return await self._ask(ask)
 
     async def checkpoint(self, log_no: int) -> Checkpoint | None:
-        """See `Store`."""
 
         async def ask(connection: Any) -> Checkpoint | None:
             row = await connection.fetchrow(sql.CHECKPOINT, self._cluster_no, log_no)
@@ -326,7 +312,6 @@ class PostgresStore(PostgresConnection):
         return await self._ask(ask)
 
     async def aborted(self, log_no: int, since: int) -> Sequence[tuple[int, bytes]]:
-        """See `Store`."""
 
         async def ask(connection: Any) -> Sequence[tuple[int, bytes]]:
             return [tuple(row) for row in await connection.fetch(sql.ABORTED, self._cluster_no, log_no, since)]
@@ -334,7 +319,6 @@ class PostgresStore(PostgresConnection):
         return await self._ask(ask)
 
     async def batches(self, segment_no: int, since: int) -> Sequence[BatchRow]:
-        """See `Store`."""
 
         async def ask(connection: Any) -> Sequence[BatchRow]:
             rows = await connection.fetch(

@@ -101,7 +101,6 @@ class PostgresConnection:
 
     @property
     def session(self) -> int:
-        """See `Store`."""
         return self._session
 
     def _warned(self, warning: str) -> None:
@@ -116,7 +115,6 @@ class PostgresConnection:
 
     @property
     def hears(self) -> bool:
-        """See `Store`."""
         return self._hears
 
     async def _listen(self, connection: Any) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from muster.coordinator.groups.classic import rebalance
+from muster.coordinator.groups.classic import history, rebalance
 from muster.coordinator.groups.classic.group import CONSUMER, PREPARING, REBALANCE, TRANSITIONS, ClassicGroup
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.state import Step
+from muster.coordinator.groups.consumer import history as consumer_history
+from muster.coordinator.groups.consumer import leave, records
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.state_machine.interface import Now, Output
@@ -59,46 +61,20 @@ def rebalanced(step: Step, group: Any) -> None:
         rebalance.begin(step, group, events.ASKED)
         return
     _require_consumer_group(group)
-    # imported here: most servers have no consumer groups
-    from muster.coordinator.groups.consumer import history, records
-
     state = group.state
     step.record(records.group_epoch(group.group_id, group.epoch + 1, group.metadata_hash))
-    history.epoch_bumped(step, group, events.ASKED, state=state)
+    consumer_history.epoch_bumped(step, group, events.ASKED, state=state)
 
 
-def expired(member_id: str) -> Callable[[Step, Any], None]:
-    """The action that expires a member, as if it had been silent for its session timeout."""
-
-    def decide(step: Step, group: Any) -> None:
-        _remove(step, group, member_id, events.SESSION_EXPIRED)
-
-    return decide
-
-
-def removed(member_id: str) -> Callable[[Step, Any], None]:
-    """The action that removes a member, as an administrator does."""
-
-    def decide(step: Step, group: Any) -> None:
-        _remove(step, group, member_id, events.LEFT)
-
-    return decide
-
-
-def _remove(step: Step, group: Any, member_id: str, cause: str) -> None:
+def remove(step: Step, group: Any, member_id: str, cause: str) -> None:
+    """Remove a member: after SESSION_EXPIRED as if it had been silent, after LEFT as an administrator does."""
     member = getattr(group, "members", {}).get(member_id)
     if member is None:
         raise CannotBeDone(f"group {group.group_id} has no member {member_id}")
     if not isinstance(group, ClassicGroup):
         _require_consumer_group(group)
-        # imported here: as above
-        from muster.coordinator.groups.consumer import leave
-
         leave.remove(step, group, [member], cause)
         return
-    # imported here: only this action needs the module
-    from muster.coordinator.groups.classic import history, rebalance
-
     if cause == events.LEFT:
         history.left(step, group, member, REMOVED)
         trigger = history.trigger(member, REMOVED)

@@ -10,6 +10,8 @@ from muster.coordinator.groups.classic.group import CONSUMER, PREPARING, STABLE,
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common.committed_offsets import position_of
 from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.groups.consumer.group import topics_of
+from muster.coordinator.groups.consumer.target import preferred_assignor
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.history.event_writer import record_key
 from muster.coordinator.log import batches
@@ -137,9 +139,6 @@ def read_subscription(data: bytes) -> tuple[str, ...]:
 
 
 def _consumers(core: GroupCore, group: Any) -> tuple[tuple[MemberView, ...], str | None]:
-    # imported here: most servers have no consumer groups, and an import above would cost them time and memory
-    from muster.coordinator.groups.consumer.target import preferred_assignor
-
     image = core.state.image
     configs = core.state.configs.of(group.group_id)
     return (
@@ -173,7 +172,7 @@ def _consumer(group: Any, member: Any, image: TopicsImage, session_timeout_ms: i
         _named(((row[0], row[1]) for row in at.assigned), image),
         _named(group.targets.get(member.member_id, ()), image),
         _named(((row[0], row[1]) for row in at.revoking), image),
-        tuple(sorted(group.topics_of(said))),
+        tuple(sorted(topics_of(said, group.resolved))),
         session_timeout_ms if classic is None else classic.session_timeout_ms,
         False,
         is_settled,

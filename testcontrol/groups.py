@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, Literal
 
+from muster.coordinator.groups.common import events
 from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.history.timeline import Timeline
 from muster.coordinator.server import Server
@@ -171,15 +173,16 @@ class Groups:
         """End the session of a member at once, as if the member had been silent for its session timeout. `member`: its
         member id, instance id or client id. Raises CannotBeDone.
         """
-        group_actions.run(
-            self._shard(group_id), group_id, group_actions.expired(self._member(group_id, member).member_id)
-        )
+        self._remove(group_id, member, events.SESSION_EXPIRED)
 
     def remove(self, group_id: str, member: str) -> None:
         """Remove a member as an administrator does. Raises CannotBeDone."""
-        group_actions.run(
-            self._shard(group_id), group_id, group_actions.removed(self._member(group_id, member).member_id)
-        )
+        self._remove(group_id, member, events.LEFT)
+
+    def _remove(self, group_id: str, member: str, cause: str) -> None:
+        member_id = self._member(group_id, member).member_id
+        action = partial(group_actions.remove, member_id=member_id, cause=cause)
+        group_actions.run(self._shard(group_id), group_id, action)
 
     async def reset_offsets(self, group_id: str, to: Reset, topics: Topics = None) -> Offsets:
         """Set committed offsets, and return them. Without topics, `to` decides: the partitions of a mapping, else all

@@ -55,7 +55,6 @@ class _GuardedStorage:
         return getattr(self._storage, name)
 
     def file(self, path: str) -> Any:
-        """See `Storage`."""
         return _GuardedFile(self._disk, self._storage.file(path))
 
 
@@ -73,7 +72,6 @@ class _GuardedFile:
 
     @property
     def path(self) -> str:
-        """See `File`."""
         return str(self._file.path)
 
 
@@ -117,19 +115,15 @@ class ControlledMachine(Machine):
         return clock
 
     def draw_uuid(self) -> bytes:
-        """See `Machine`."""
         return super().draw_uuid() if self._random is None else uuids.draw_uuid(self._random.randbytes)
 
     def draw_uuid_text(self) -> str:
-        """See `Machine`."""
         return super().draw_uuid_text() if self._random is None else uuids.draw_uuid_text(self._random.randbytes)
 
     def storage(self, directory: Path | None) -> Storage:
-        """See `Machine`."""
         return self.disk.before(self._memory if directory is None else super().storage(directory))
 
     def listener(self, address: ListenerAddress, *more: Any) -> Listener:
-        """See `Machine`."""
         if not address.port and self.ports:
             address = address._replace(port=self.ports.pop(0))
         return super().listener(address, *more)

@@ -5,6 +5,8 @@ They are those of `muster nodes` (docs/brokers.md).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from muster.coordinator.config.listeners import show
@@ -66,33 +68,25 @@ class Nodes:
 
     async def stop(self, node_id: int) -> None:
         """Controlled shutdown: other nodes take over its partitions, then its connections end. Raises CannotBeDone."""
-        try:
+        with _refusals():
             await self._server.cluster.stop_node(node_id)
-        except (WrongNode, ApiError) as refusal:
-            raise _cannot(refusal) from refusal
 
     def kill(self, node_id: int) -> None:
         """Kill the node as SIGKILL does; others take over after `broker.session.timeout.ms`. Raises CannotBeDone."""
-        try:
+        with _refusals():
             self._server.cluster.kill_node(node_id)
-        except WrongNode as refusal:
-            raise _cannot(refusal) from refusal
 
     def pause(self, node_id: int) -> None:
         """Suspend the node as SIGSTOP does: its connections stay, and it answers nobody. Others take over after
         `broker.session.timeout.ms`. Raises CannotBeDone.
         """
-        try:
+        with _refusals():
             self._server.cluster.pause_node(node_id)
-        except WrongNode as refusal:
-            raise _cannot(refusal) from refusal
 
     async def resume(self, node_id: int) -> None:
         """Continue the node after a pause, with the requests that arrived meanwhile. Raises CannotBeDone."""
-        try:
+        with _refusals():
             await self._server.cluster.resume_node(node_id)
-        except (WrongNode, ApiError) as refusal:
-            raise _cannot(refusal) from refusal
 
     async def resume_all(self) -> None:
         """Continue all paused nodes."""
@@ -103,14 +97,17 @@ class Nodes:
     async def return_(self, node_id: int) -> None:
         """Start a stopped or killed node again, on its old addresses. Raises CannotBeDone."""
         try:
-            await self._server.cluster.return_node(node_id)
-        except (WrongNode, ApiError) as refusal:
-            raise _cannot(refusal) from refusal
+            with _refusals():
+                await self._server.cluster.return_node(node_id)
         except OSError as error:
             raise CannotBeDone(f"node {node_id} cannot listen: {error.strerror or error}") from error
 
 
-def _cannot(refusal: WrongNode | ApiError) -> CannotBeDone:
-    if isinstance(refusal, WrongNode):
-        return CannotBeDone(str(refusal))
-    return CannotBeDone(refusal.message or error_name(refusal.error_code))
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except WrongNode as refusal:
+        raise CannotBeDone(str(refusal)) from refusal
+    except ApiError as refusal:
+        raise CannotBeDone(refusal.message or error_name(refusal.error_code)) from refusal

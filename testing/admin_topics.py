@@ -48,11 +48,9 @@ class AdminTopics:
         self._turn = 0
 
     def names(self) -> list[str]:
-        """See `Topics`, as all below."""
         return sorted(self._cluster.topics(None))
 
     def create(self, name: str, partitions: int | None = None, configs: Mapping[str, object] | None = None) -> None:
-        """Returns when all partitions have leaders."""
         checks.whole_or_none("partitions", partitions, least=1, most=checks.MAX_COUNT)
         rows = [CreatableTopicConfig(*one) for one in checks.properties("configs", configs).items()]
         topic = CreatableTopic(name, -1 if partitions is None else partitions, -1, (), rows)
@@ -61,7 +59,6 @@ class AdminTopics:
         self._wait_led(name, 1 if partitions is None else partitions)
 
     def grow(self, name: str, partitions: int) -> None:
-        """Returns when all partitions have leaders."""
         checks.whole("partitions", partitions, least=1, most=checks.MAX_COUNT)
         request = CreatePartitionsRequest([CreatePartitionsTopic(name, partitions, None)], TIMEOUT_MS)
         _check(name, self._cluster.bootstrap.ask(ApiKey.CREATE_PARTITIONS, request).results[0])
@@ -90,14 +87,12 @@ class AdminTopics:
             time.sleep(LOOK_S)
 
     def topic_id(self, name: str) -> bytes:
-        """The id of a topic. A topic that takes the name of a deleted one has another id."""
         found = self._cluster.topics([name]).get(name)
         if found is None:
             raise CannotBeDone(f"there is no topic {name}")
         return bytes(found.topic_id)
 
     def trim(self, name: str) -> None:
-        """Delete all records, and keep the topic."""
         for index, end in self.end_offsets(name).items():
             rows = [DeleteRecordsTopic(name, [DeleteRecordsPartition(index, end)])]
             request = DeleteRecordsRequest(rows, TIMEOUT_MS)
@@ -143,7 +138,6 @@ class AdminTopics:
         return int(murmur2(record.key) & 0x7FFFFFFF) % count
 
     def records(self, name: str, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
-        """The records, partition by partition."""
         checks.whole_or_none("partition", partition)
         checks.whole("since", since)
         checks.whole("most", most)
@@ -167,11 +161,9 @@ class AdminTopics:
         return found[:most]
 
     def end_offsets(self, name: str) -> dict[int, int]:
-        """The offset of the next record of each partition."""
         return self._offsets(name, LATEST)
 
     def start_offsets(self, name: str) -> dict[int, int]:
-        """The offset of the oldest record of each partition."""
         return self._offsets(name, EARLIEST)
 
     def _offsets(self, name: str, which: int) -> dict[int, int]:

@@ -58,7 +58,6 @@ class Against:
 
     @property
     def is_running(self) -> bool:
-        """See `Runner`."""
         return self._verbs is not None and not self._life.is_elsewhere
 
     def start(self) -> None:
@@ -101,7 +100,6 @@ class Against:
         """See `Runner`. No test code runs in another process."""
 
     def verbs(self) -> ClusterVerbs:
-        """See `Runner`."""
         if self._verbs is None:
             raise CannotBeDone("it is not connected")
         if self._life.is_elsewhere:
@@ -119,7 +117,6 @@ class ClusterVerbs:
         self.nodes = AdminNodes(cluster)
 
     def interventions(self) -> list[str]:
-        """See `ServerControl`."""
         return []
 
     def take_failure(self, rule_id: str | None = None) -> BaseException | None:
@@ -129,7 +126,6 @@ class ClusterVerbs:
 
     @property
     def ahead_ms(self) -> int:
-        """See `ServerControl`."""
         return 0
 
     def tidy(self) -> None:
@@ -163,7 +159,6 @@ class AdminGroups:
         self._topics = topics
 
     def ids(self) -> list[str]:
-        """See `Groups`, as all below."""
         return group_ids(self._cluster)
 
     def describe(self, group_id: str) -> GroupView:

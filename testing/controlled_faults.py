@@ -64,19 +64,16 @@ class ControlledRule:
         self._last = dict(told)
 
     def to_json(self) -> dict[str, Any]:
-        """The rule as it is now, or as it was last."""
         with suppress(NoSuchFault, CannotBeDone):  # it was removed
             self._last = self._control.ask("GET", f"/v1/faults/{self.id}")
         return self._last
 
     @property
     def hits(self) -> int:
-        """The number of requests that it acted on."""
         return int(self.to_json().get("hits", 0))
 
     @property
     def held(self) -> int:
-        """The number of requests and answers that it holds."""
         return int(self.to_json().get("held", 0))
 
 
@@ -90,29 +87,24 @@ class ControlledFaults:
 
     @property
     def log(self) -> ControlledFaults:
-        """See `after`."""
         return self
 
     def after(self, number: int = 0) -> list[dict[str, Any]]:
-        """The hits with a greater number."""
         after = max(whole("after", number), self._forgotten)
         found: list[dict[str, Any]] = self._control.ask("GET", f"/v1/fault-log?after={after}")["hits"]
         return found
 
     def forget(self) -> None:
-        """Forget all hits until now."""
         for hit in self.after()[-1:]:
             self._forgotten = hit["number"]
 
     @property
     def rules(self) -> list[ControlledRule]:
-        """All rules."""
         return [
             ControlledRule(self._control, row["id"], row) for row in self._control.ask("GET", "/v1/faults")["rules"]
         ]
 
     def add(self, match: Any, then: Any, when: Any, *, name: str = "") -> ControlledRule:
-        """See `Faults`, as all below."""
         wanted = Rule(match, then, when, name)
         if wanted.match.predicate is not None or wanted.then.name == Call.name:
             raise CannotBeDone("a function in Python cannot be sent to a server in a process of its own")
@@ -122,7 +114,6 @@ class ControlledFaults:
         return ControlledRule(self._control, found["id"], found)
 
     def release(self, rule_id: str) -> None:
-        """Release what it holds."""
         self._control.ask("POST", f"/v1/faults/{rule_id}/release")
 
     def remove(self, rule_id: str) -> None:
@@ -130,7 +121,6 @@ class ControlledFaults:
         self._control.ask("DELETE", f"/v1/faults/{rule_id}")
 
     def clear(self) -> None:
-        """Remove all rules."""
         self._control.ask("DELETE", "/v1/faults")
 
 
@@ -141,7 +131,6 @@ class ControlledScenario:
         self._told = told
 
     def to_json(self) -> dict[str, Any]:
-        """The scenario as the control describes it."""
         return self._told
 
 
@@ -152,16 +141,13 @@ class ControlledScenarios:
         self._control = control
 
     async def start(self, name: str, parameters: Mapping[str, Any]) -> ControlledScenario:
-        """See `Scenarios`, as all below."""
         told = await asyncio.to_thread(self._control.ask, "POST", f"/v1/scenarios/{quote(name, safe='')}", parameters)
         return ControlledScenario(told)
 
     def find(self, scenario_id: str) -> ControlledScenario:
-        """A running scenario."""
         return ControlledScenario(self._control.ask("GET", f"/v1/scenarios/{scenario_id}"))
 
     def end(self, scenario_id: str) -> None:
-        """End one."""
         self._control.ask("DELETE", f"/v1/scenarios/{scenario_id}")
 
 
@@ -172,17 +158,13 @@ class ControlledTime:
         self._control = control
 
     def now(self) -> TimeView:
-        """See `VirtualTime`, as all below."""
         return TimeView(**self._control.ask("GET", "/v1/time"))
 
     def freeze(self) -> TimeView:
-        """Freeze time."""
         return TimeView(**self._control.ask("POST", "/v1/time/freeze"))
 
     def thaw(self) -> TimeView:
-        """Let time run."""
         return TimeView(**self._control.ask("POST", "/v1/time/thaw"))
 
     def advance(self, ms: int) -> TimeView:
-        """Advance time at once."""
         return TimeView(**self._control.ask("POST", "/v1/time/advance", {"ms": ms}))

@@ -34,23 +34,19 @@ class ControlledGroups(AdminGroups):
             raise CannotBeDone(str(missing)) from missing
 
     def ids(self) -> list[str]:
-        """The ids of all groups, also of those whose coordinator is down."""
         return sorted(row["group"] for row in self._control.ask("GET", "/v1/groups")["groups"])
 
     def _row(self, group_id: str) -> dict[str, Any]:
         return self._control.ask("GET", f"/v1/groups/{quote(group_id, safe='')}")
 
     def describe(self, group_id: str) -> GroupView:
-        """The group, all of one moment, as of a server in a thread."""
         return GroupView.of_fields(self._row(group_id)["view"])
 
     def events(self, group_id: str) -> list[dict[str, Any]]:  # type: ignore[override]  # here there are some
-        """See `Groups`, as all below."""
         found: list[dict[str, Any]] = self._told(group_id)["events"]
         return found
 
     def history(self, group_id: str, *, everything: bool = False) -> list[str]:  # type: ignore[override]
-        """The history in words."""
         found: list[str] = self._told(group_id, everything=everything)["timeline"]
         return found
 
@@ -61,7 +57,6 @@ class ControlledGroups(AdminGroups):
             return {"events": [], "timeline": []}  # the group does not exist
 
     async def wait_held(self, group_id: str, joins: int, *, timeout_s: float) -> GroupView:  # type: ignore[override]
-        """Wait until so many joins are held."""
         checks.whole("joins", joins)
 
         def holds(_: GroupView) -> bool:
@@ -70,11 +65,9 @@ class ControlledGroups(AdminGroups):
         return await self._wait(group_id, holds, f"{joins} joins are held", timeout_s)
 
     def remove(self, group_id: str, member: str) -> None:
-        """Remove a member as administrators do."""
         self._do(group_id, "remove", {"member": member})
 
     def interventions(self) -> list[str]:
-        """The interventions of the test, in words."""
         time = self._control.ask("GET", "/v1/time")
         return intervention_lines(
             self._faults.after(),
@@ -84,24 +77,19 @@ class ControlledGroups(AdminGroups):
         )
 
     def timeline(self, group_id: str) -> list[str]:
-        """The history for the report of a failed wait."""
         return self.history(group_id, everything=True)
 
     def rebalance(self, group_id: str) -> None:  # type: ignore[override]  # here it can be done
-        """Force a rebalance."""
         self._do(group_id, "rebalance")
 
     def expire(self, group_id: str, member: str) -> None:  # type: ignore[override]
-        """End the session of a member."""
         self._do(group_id, "expire", {"member": member})
 
     def hold_joins(self, group_id: str) -> None:  # type: ignore[override]
-        """Hold the joins of the group."""
         self._do(group_id, "hold-joins")
         self.holding.add(group_id)
 
     def release(self, group_id: str) -> int:  # type: ignore[override]
-        """Release the joins of the group."""
         released = int(self._do(group_id, "release")["released"])
         self.holding.discard(group_id)
         return released
@@ -118,16 +106,13 @@ class ControlledNodes(AdminNodes):
         return {row["node"]: row for row in self._control.ask("GET", "/v1/nodes")["nodes"]}
 
     def coordinator_of(self, group_id: str) -> int:
-        """The broker that coordinates the group."""
         found = self._control.ask("GET", f"/v1/groups/{quote(group_id, safe='')}")["coordinator"]
         return int(found)
 
     def ids(self) -> list[int]:
-        """The ids of all brokers, also of those that are down."""
         return list(self._rows())
 
     def describe(self, node_id: int) -> NodeView:
-        """See `Nodes`, as all below."""
         row = self._rows().get(node_id)
         if row is None:
             raise CannotBeDone(f"there is no node {node_id}")
@@ -138,21 +123,16 @@ class ControlledNodes(AdminNodes):
         self._control.ask("POST", f"/v1/nodes/{node_id}/{verb}")
 
     def stop(self, node_id: int) -> None:  # type: ignore[override]
-        """Controlled shutdown."""
         self._change(node_id, "stop")
 
     def kill(self, node_id: int) -> None:  # type: ignore[override]
-        """As by SIGKILL."""
         self._change(node_id, "kill")
 
     def pause(self, node_id: int) -> None:  # type: ignore[override]
-        """As by SIGSTOP."""
         self._change(node_id, "pause")
 
     def resume(self, node_id: int) -> None:  # type: ignore[override]
-        """As by SIGCONT."""
         self._change(node_id, "resume")
 
     def return_(self, node_id: int) -> None:  # type: ignore[override]
-        """Start again."""
         self._change(node_id, "return")

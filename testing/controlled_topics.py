@@ -30,7 +30,6 @@ class ControlledTopics(AdminTopics):
         return f"/v1/topics/{quote(name, safe='')}{verb}"
 
     def names(self) -> list[str]:
-        """See `Topics`, as all below."""
         return sorted(row["name"] for row in self._control.ask("GET", "/v1/topics")["topics"])
 
     def create(self, name: str, partitions: int | None = None, configs: Mapping[str, object] | None = None) -> None:
@@ -47,7 +46,6 @@ class ControlledTopics(AdminTopics):
         self._control.ask("POST", self._path(name, "/grow"), {"partitions": partitions})
 
     def delete(self, name: str) -> None:
-        """Delete the topic and all its records."""
         self._control.ask("DELETE", self._path(name))
 
     def produce(self, name: str, records: Iterable[NewRecord]) -> list[tuple[int, int]]:
@@ -65,7 +63,6 @@ class ControlledTopics(AdminTopics):
         return found
 
     def records(self, name: str, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
-        """The records, partition by partition."""
         checks.whole_or_none("partition", partition, most=checks.MAX_COUNT)
         checks.whole("since", since)
         checks.whole("most", most)
@@ -87,11 +84,9 @@ class ControlledTopics(AdminTopics):
         return found
 
     def end_offsets(self, name: str) -> dict[int, int]:
-        """The offset of the next record of each partition."""
         return {row["partition"]: row["end_offset"] for row in self._partitions(name)}
 
     def start_offsets(self, name: str) -> dict[int, int]:
-        """The offset of the oldest record of each partition."""
         return {row["partition"]: row["start_offset"] for row in self._partitions(name)}
 
 

@@ -32,23 +32,19 @@ class ControlledVerbs(ClusterVerbs):
 
     @property
     def faults(self) -> ControlledFaults:  # type: ignore[override]  # here there are some
-        """The rules of faults."""
         return self._faults
 
     @property
     def scenarios(self) -> ControlledScenarios:  # type: ignore[override]
-        """The scenarios by name."""
         return self._scenarios
 
     @property
     def time(self) -> ControlledTime:  # type: ignore[override]
-        """The server's time."""
         return self._time
 
     async def run_until(  # type: ignore[override]
         self, group_id: str | None, members: int | None, partitions: Any, **limits: int
     ) -> TimeView:
-        """See `ServerControl`."""
         if not (partitions is None or isinstance(partitions, str)):
             raise CannotBeDone("over HTTP time runs until one topic is owned, not several")
         body: dict[str, Any] = {"condition": "idle", **limits}
@@ -59,16 +55,13 @@ class ControlledVerbs(ClusterVerbs):
         return TimeView(**await asyncio.to_thread(ask, "POST", "/v1/time/run-until", body, waits_s=waits_s))
 
     def interventions(self) -> list[str]:
-        """See `ServerControl`."""
         return self.groups.interventions()
 
     @property
     def ahead_ms(self) -> int:
-        """See `ServerControl`."""
         return self._time.now().ahead_ms
 
     def tidy(self) -> None:
-        """See `ServerControl`."""
         for group_id in self.groups.holding:
             self.groups.release(group_id)
         self._faults.clear()

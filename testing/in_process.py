@@ -60,7 +60,6 @@ class InProcess(Runner):
 
     @property
     def portal(self) -> LoopBridge:
-        """See `Runner`, as all below."""
         return self._portal
 
     @property

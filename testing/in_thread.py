@@ -85,11 +85,9 @@ class InThread:
 
     @property
     def is_running(self) -> bool:
-        """See `Runner`."""
         return self._control is not None and not self._life.is_elsewhere
 
     def start(self) -> None:
-        """See `Runner`."""
         with self._life.changing():
             if self._thread is not None:
                 raise CannotBeDone("the server runs already")
@@ -111,7 +109,6 @@ class InThread:
             self.bootstrap_servers = ",".join(show(some[0].host or LOOPBACK, some[0].port) for some in bound)
 
     def stop(self) -> None:
-        """See `Runner`."""
         if self._life.is_elsewhere:
             return  # it is stopped by the process that owns it
         with self._life.changing():
@@ -119,7 +116,6 @@ class InThread:
                 self._finish(stop)
 
     def kill(self) -> None:
-        """See `Runner`."""
         with self._life.changing():
             self._finish(die)
 
@@ -143,7 +139,6 @@ class InThread:
         self._life.ended()
 
     def take_failure(self) -> BaseException | None:
-        """See `Runner`."""
         failure, self._failure = self._failure, None
         control = self._control
         if failure is None and control is not None and self.is_running:
@@ -151,7 +146,6 @@ class InThread:
         return failure
 
     def verbs(self) -> Verbs:
-        """See `Runner`."""
         if self._control is None:
             raise CannotBeDone("the server does not run")
         if self._life.is_elsewhere:

@@ -61,15 +61,25 @@ class Action:
     """What happens. `name`: its name in `do`, in JSON."""
 
     name: ClassVar[str]
+    allowed: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """The allowed values of fields."""
+    least: ClassVar[Mapping[str, int]] = {}
+    """The least values of fields that are numbers; the greatest is `MAX_MS`."""
 
     def __post_init__(self) -> None:
-        """Raises WrongFault for a field of a wrong type. Subclasses add further checks."""
+        """Raises WrongFault for a wrong field."""
         for field in fields(self):  # type: ignore[arg-type]  # every action is a dataclass
             kind, expected = _TYPES.get(str(field.type), (object, ""))
             value = getattr(self, field.name)
             fits = callable(value) if kind is None else isinstance(value, kind)
             if not fits or (isinstance(value, bool) and kind not in (bool, object)):
                 raise WrongFault(sentence(f"then: {field.name}", value, expected))
+        for name, values in self.allowed.items():
+            if getattr(self, name) not in values:
+                raise WrongFault(sentence(f"then: {name}", getattr(self, name), " or ".join(values)))
+        for name, least in self.least.items():
+            if not least <= getattr(self, name) <= MAX_MS:
+                raise WrongFault(sentence(f"then: {name}", getattr(self, name), f"a number from {least} to {MAX_MS}"))
 
     def before(self, flow: Flow, proceed: Proceed) -> None:
         """The moment before the handler."""
@@ -102,20 +112,17 @@ class Error(Action):
     name: ClassVar[str] = "error"
 
     def __post_init__(self) -> None:
-        """Raises WrongFault."""
         super().__post_init__()
         if self.error not in _CODES:
             raise WrongFault(f"then: {self.error} is no error code of Kafka, such as NOT_COORDINATOR")
 
     def before(self, flow: Flow, proceed: Proceed) -> None:
-        """See `Action`."""
         code = _CODES[self.error]
         words = error_message(code) if self.message is None else self.message
         request = flow.request
         flow.answer(error_answer(request.api_key, request.version, request.message, code, words))
 
     def words(self) -> str:
-        """See `Action`."""
         return f"answered {self.error}"
 
 
@@ -126,41 +133,65 @@ class Note(Action):
     name: ClassVar[str] = "note"
 
     def words(self) -> str:
-        """See `Action`."""
         return "noted, and nothing done to it"
 
 
+class _Kept(Action):
+    """The request or its answer is kept. `where`: before or after the handler."""
+
+    where: str
+    allowed: ClassVar[Mapping[str, tuple[str, ...]]] = {"where": ("before", "after")}
+
+    def keep(self, flow: Flow, callback: Proceed) -> None:
+        """Call back later."""
+        raise NotImplementedError
+
+    def before(self, flow: Flow, proceed: Proceed) -> None:
+        if self.where == "before":
+            self.keep(flow, proceed)
+        else:
+            proceed()
+
+    def after(self, flow: Flow, response: Message | None, proceed: Respond) -> None:
+        if self.where == "after":
+            self.keep(flow, lambda: proceed(response))
+        else:
+            proceed(response)
+
+    @property
+    def what(self) -> str:
+        """What is kept, in words."""
+        return "the request" if self.where == "before" else "the answer"
+
+
 @dataclass(frozen=True)
-class Delay(Action):
+class Delay(_Kept):
     """The request or its answer is delayed. `where`: before or after the handler."""
 
     ms: int
     where: str = "before"
     name: ClassVar[str] = "delay"
+    least: ClassVar[Mapping[str, int]] = {"ms": 0}
 
-    def __post_init__(self) -> None:
-        """Raises WrongFault."""
-        super().__post_init__()
-        _require(self, "where", ("before", "after"))
-        _at_least(self, "ms", 0)
-
-    def before(self, flow: Flow, proceed: Proceed) -> None:
-        """See `Action`."""
-        if self.where == "before":
-            flow.later(self.ms, proceed)
-        else:
-            proceed()
-
-    def after(self, flow: Flow, response: Message | None, proceed: Respond) -> None:
-        """See `Action`."""
-        if self.where == "after":
-            flow.later(self.ms, lambda: proceed(response))
-        else:
-            proceed(response)
+    def keep(self, flow: Flow, callback: Proceed) -> None:
+        flow.later(self.ms, callback)
 
     def words(self) -> str:
-        """See `Action`."""
-        return f"{'the request' if self.where == 'before' else 'the answer'} was kept for {self.ms} ms"
+        return f"{self.what} was kept for {self.ms} ms"
+
+
+@dataclass(frozen=True)
+class Hold(_Kept):
+    """The request, before the handler, or its answer is held until the rule is released or removed."""
+
+    where: str = "after"
+    name: ClassVar[str] = "hold"
+
+    def keep(self, flow: Flow, callback: Proceed) -> None:
+        flow.hold(callback)
+
+    def words(self) -> str:
+        return f"{self.what} was held until the rule is released"
 
 
 @dataclass(frozen=True)
@@ -171,13 +202,11 @@ class LoseAnswer(Action):
     name: ClassVar[str] = "lose-answer"
 
     def deliver(self, flow: Flow, response: Message | None) -> bool:
-        """See `Action`."""
         if self.cut:
             flow.exchange.cut(CloseConnection("a rule of faults lost its answer", **flow.exchange.route.facts()))
         return True
 
     def words(self) -> str:
-        """See `Action`."""
         return "the answer was lost" + (", and the connection cut" if self.cut else "")
 
 
@@ -187,24 +216,18 @@ class Cut(Action):
 
     where: str = "before"
     name: ClassVar[str] = "cut"
-
-    def __post_init__(self) -> None:
-        """Raises WrongFault."""
-        super().__post_init__()
-        _require(self, "where", ("before", "middle", "after"))
+    allowed: ClassVar[Mapping[str, tuple[str, ...]]] = {"where": ("before", "middle", "after")}
 
     def _reason(self, flow: Flow) -> CloseConnection:
         return CloseConnection("a rule of faults cut it", **flow.exchange.route.facts())
 
     def before(self, flow: Flow, proceed: Proceed) -> None:
-        """See `Action`."""
         if self.where == "before":
             flow.exchange.cut(self._reason(flow))
         else:
             proceed()
 
     def deliver(self, flow: Flow, response: Message | None) -> bool:
-        """See `Action`."""
         if self.where == "before":
             return False
         frame = _frame(flow, response)
@@ -214,7 +237,6 @@ class Cut(Action):
         return True
 
     def words(self) -> str:
-        """See `Action`."""
         where = {"before": "before the handler", "middle": "in the middle of the answer", "after": "after the answer"}
         return f"the connection was cut {where[self.where]}"
 
@@ -226,15 +248,9 @@ class Trickle(Action):
     size: int = 1
     every_ms: int = 10
     name: ClassVar[str] = "trickle"
-
-    def __post_init__(self) -> None:
-        """Raises WrongFault."""
-        super().__post_init__()
-        _at_least(self, "size", 1)
-        _at_least(self, "every_ms", 1)
+    least: ClassVar[Mapping[str, int]] = {"size": 1, "every_ms": 1}
 
     def deliver(self, flow: Flow, response: Message | None) -> bool:
-        """See `Action`."""
         frame = _frame(flow, response)
         if frame is None:
             return False
@@ -250,39 +266,7 @@ class Trickle(Action):
         flow.later(self.every_ms, lambda: self._send(flow, frame, end))
 
     def words(self) -> str:
-        """See `Action`."""
         return f"the answer came {self.size} bytes at a time, every {self.every_ms} ms"
-
-
-@dataclass(frozen=True)
-class Hold(Action):
-    """The request, before the handler, or its answer is held until the rule is released or removed."""
-
-    where: str = "after"
-    name: ClassVar[str] = "hold"
-
-    def __post_init__(self) -> None:
-        """Raises WrongFault."""
-        super().__post_init__()
-        _require(self, "where", ("before", "after"))
-
-    def before(self, flow: Flow, proceed: Proceed) -> None:
-        """See `Action`."""
-        if self.where == "before":
-            flow.hold(proceed)
-        else:
-            proceed()
-
-    def after(self, flow: Flow, response: Message | None, proceed: Respond) -> None:
-        """See `Action`."""
-        if self.where == "after":
-            flow.hold(lambda: proceed(response))
-        else:
-            proceed(response)
-
-    def words(self) -> str:
-        """See `Action`."""
-        return f"{'the request' if self.where == 'before' else 'the answer'} was held until the rule is released"
 
 
 @dataclass(frozen=True)
@@ -291,21 +275,15 @@ class Throttle(Action):
 
     ms: int
     name: ClassVar[str] = "throttle"
-
-    def __post_init__(self) -> None:
-        """Raises WrongFault."""
-        super().__post_init__()
-        _at_least(self, "ms", 0)
+    least: ClassVar[Mapping[str, int]] = {"ms": 0}
 
     def after(self, flow: Flow, response: Message | None, proceed: Respond) -> None:
-        """See `Action`."""
         changed: Any = response
         if hasattr(changed, "throttle_time_ms"):
             changed.throttle_time_ms = self.ms
         proceed(response)
 
     def words(self) -> str:
-        """See `Action`."""
         return f"asked to wait for {self.ms} ms (throttle_time_ms)"
 
 
@@ -317,7 +295,6 @@ class Call(Action):
     name: ClassVar[str] = "call"
 
     def __post_init__(self) -> None:
-        """Raises WrongFault."""
         super().__post_init__()
         if inspect.iscoroutinefunction(self.function):
             raise WrongFault(sentence("then: function", self.function, "a function that is not asynchronous"))
@@ -333,11 +310,9 @@ class Call(Action):
         proceed()
 
     def words(self) -> str:
-        """See `Action`."""
         return f"{getattr(self.function, '__name__', 'a function')} was called"
 
     def to_json(self) -> dict[str, Any]:
-        """See `Action`."""
         return {"do": self.name}
 
 
@@ -345,15 +320,3 @@ def _frame(flow: Flow, response: Message | None) -> bytes | None:
     """The bytes of the answer, or None if no answer is sent or it cannot be encoded."""
     frame = None if response is None else flow.exchange.frame(response)
     return frame if frame is None or isinstance(frame, bytes) else b"".join(frame)
-
-
-def _require(action: Action, field: str, allowed: tuple[str, ...]) -> None:
-    value = getattr(action, field)
-    if value not in allowed:
-        raise WrongFault(sentence(f"then: {field}", value, " or ".join(allowed)))
-
-
-def _at_least(action: Action, field: str, least: int) -> None:
-    value = getattr(action, field)
-    if not least <= value <= MAX_MS:
-        raise WrongFault(sentence(f"then: {field}", value, f"a number from {least} to {MAX_MS}"))

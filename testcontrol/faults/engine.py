@@ -166,7 +166,6 @@ class Faults:
     # ---- the interceptors
 
     def _update_interceptors(self) -> None:
-        """Intercept while a rule may hit, and no longer."""
         wanted = any(not rule.is_spent for rule in self._rules.values())
         if wanted != self._is_open:
             self._is_open = wanted
@@ -189,7 +188,6 @@ class Faults:
         exchange: Exchange,
         run: Run,
     ) -> None:
-        """Handle a request that a rule may fit."""
         if before is not None and before.wants(context):
             run = partial(_run_within, before, context, message, run)
         request = Request(context, message, self._server.cluster.nodes[node_id].node)
@@ -219,7 +217,6 @@ class Faults:
 
 
 def _run_within(intercept: Intercept, context: RequestContext, message: Message, run: Run, respond: Respond) -> None:
-    """Run a handler within the interceptor that was there before."""
     intercept.request(context, message, respond, run)
 
 
@@ -244,22 +241,15 @@ class _Flow:
         self._at = 0
         """The index of the rule that acts now."""
 
-    def begin(self) -> None:
-        """Begin with the first rule."""
-        self._before(0)
-
-    def _before(self, at: int) -> None:
+    def begin(self, at: int = 0) -> None:
+        """Let the rules act from this one on, then the handler."""
         if at == len(self._rules):
-            self._run(self._answered)
+            self._run(self.answer)
             return
         self._at = at
-        self._rules[at].then.before(self, lambda: self._before(at + 1))
+        self._rules[at].then.before(self, lambda: self.begin(at + 1))
 
-    def answer(self, response: Message) -> None:
-        """See `actions.Flow`."""
-        self._after(response, 0)
-
-    def _answered(self, response: Message | None) -> None:
+    def answer(self, response: Message | None) -> None:
         self._after(response, 0)
 
     def _after(self, response: Message | None, at: int) -> None:
@@ -271,16 +261,13 @@ class _Flow:
         self._rules[at].then.after(self, response, lambda changed: self._after(changed, at + 1))
 
     def failed(self, failure: BaseException) -> None:
-        """See `actions.Flow`."""
         self._failed(self._rules[self._at], self.request.api, failure)
 
     def later(self, ms: int, callback: Callable[[], None]) -> None:
-        """See `actions.Flow`."""
         timer = self._clock.call_at(self._clock.mono_ms() + ms, lambda: self._go_on(callback, stop))
         stop = self.request.context.channel.on_close(timer.cancel)
 
     def hold(self, callback: Callable[[], None]) -> None:
-        """See `actions.Flow`."""
         forget = self._rules[self._at].hold(lambda: self._go_on(callback, stop))
         stop = self.request.context.channel.on_close(forget)
 

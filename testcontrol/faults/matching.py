@@ -174,12 +174,11 @@ class Match:
     predicate: Predicate | None = None
 
     def __post_init__(self) -> None:
-        """Raises WrongFault."""
         for name in (*_TEXTS, "node"):
             object.__setattr__(self, name, _checked(name, getattr(self, name)))
         for name in ("min_version", "max_version"):
             value = getattr(self, name)
-            if value is not None and not _is_a(value, int):
+            if value is not None and not is_a(value, int):
                 raise WrongFault(sentence(f"match: {name}", value, "a number"))
         if self.predicate is not None and not callable(self.predicate):
             raise WrongFault(sentence("match: predicate", self.predicate, "a function of the request"))
@@ -233,7 +232,8 @@ class Match:
         )
 
 
-def _is_a(value: object, kind: type) -> bool:
+def is_a(value: object, kind: Any) -> bool:
+    """Whether a value is of this type. True and False are no numbers."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
@@ -241,7 +241,7 @@ def _checked(name: str, given: Any) -> Any:
     """One text or number, or a tuple of several. Raises WrongFault."""
     kind, expected = (int, "a number, or several") if name == "node" else (str, "a text, or several")
     is_several = isinstance(given, list | tuple | set | frozenset)
-    if not all(_is_a(one, kind) for one in (given if is_several else (given,))):
+    if not all(is_a(one, kind) for one in (given if is_several else (given,))):
         raise WrongFault(sentence(f"match: {name}", given, expected))
     return tuple(sorted(given) if isinstance(given, set | frozenset) else given) if is_several else given
 

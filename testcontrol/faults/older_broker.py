@@ -48,7 +48,6 @@ class OlderBroker(Action):
     name: ClassVar[str] = "older-broker"
 
     def __post_init__(self) -> None:
-        """Raises WrongFault."""
         super().__post_init__()
         if self.release not in releases():
             raise WrongFault(sentence("then: release", self.release, f"one of {', '.join(releases())}"))
@@ -58,7 +57,6 @@ class OlderBroker(Action):
         return int(releases()[self.release]["versions"].get(str(key), -1))
 
     def before(self, flow: Flow, proceed: Proceed) -> None:
-        """See `Action`."""
         request = flow.request
         most = self._most(request.api_key)
         if request.version <= most:
@@ -73,7 +71,6 @@ class OlderBroker(Action):
             flow.exchange.cut(CloseConnection(f"Kafka {self.release} does not serve this version", **facts))
 
     def after(self, flow: Flow, response: Message | None, proceed: Respond) -> None:
-        """See `Action`."""
         if isinstance(response, ApiVersionsResponse) and response.error_code == ErrorCode.NONE:
             response = self._lowered(response)
         proceed(response)
@@ -103,5 +100,4 @@ class OlderBroker(Action):
         )
 
     def words(self) -> str:
-        """See `Action`."""
         return f"served as by Kafka {self.release}"

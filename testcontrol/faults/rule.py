@@ -10,7 +10,7 @@ from typing import Any, Final
 from muster.testcontrol.checks import called, sentence
 from muster.testcontrol.errors import WrongFault
 from muster.testcontrol.faults.actions import Action, Cut, Delay, Error, Hold, LoseAnswer, Note, Throttle, Trickle
-from muster.testcontrol.faults.matching import Match
+from muster.testcontrol.faults.matching import Match, is_a
 from muster.testcontrol.faults.older_broker import OlderBroker
 
 _KINDS: Final = ("once", "times", "on_call", "every", "with_probability", "until_released")
@@ -35,7 +35,6 @@ class When:
     until_released: bool = False
 
     def __post_init__(self) -> None:
-        """Raises WrongFault."""
         given = list(self._given())
         if len(given) > 1:
             raise WrongFault(f"when: {' and '.join(given)} are given; give one")
@@ -45,12 +44,12 @@ class When:
                 raise WrongFault(sentence(f"when: {name}", value, "true or false"))
         for name in ("times", "on_call", "every"):
             value = getattr(self, name)
-            if value is not None and (not _is_a(value, int) or value < 1):
+            if value is not None and (not is_a(value, int) or value < 1):
                 raise WrongFault(sentence(f"when: {name}", value, "a number from 1 on"))
         chance = self.with_probability
-        if chance is not None and (not _is_a(chance, int | float) or not 0 <= chance <= 1):
+        if chance is not None and (not is_a(chance, int | float) or not 0 <= chance <= 1):
             raise WrongFault(sentence("when: with_probability", chance, "a number from 0 to 1"))
-        if not _is_a(self.seed, int):
+        if not is_a(self.seed, int):
             raise WrongFault(sentence("when: seed", self.seed, "a number"))
 
     def _given(self) -> Iterator[str]:
@@ -105,10 +104,6 @@ def with_probability(p: float, seed: int = 0) -> When:
 def until_released() -> When:
     """Hit each fitting request, until the rule is released."""
     return When(until_released=True)
-
-
-def _is_a(value: object, kind: Any) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 class HitCounter:

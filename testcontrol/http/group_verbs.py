@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from muster.testcontrol import checks
 from muster.testcontrol.errors import CannotBeDone, WrongValue
-from muster.testcontrol.http.contract import DONE, Answer, Failure, VerbCall, group_json, offsets_json, query_number
+from muster.testcontrol.http.contract import Answer, Failure, VerbCall, group_json, offsets_json, query_number
 from muster.testcontrol.server_control import ServerControl
 
 WAIT_MS: Final = 30_000
@@ -29,11 +29,6 @@ def group(control: ServerControl, call: VerbCall) -> Answer:
         "waiting": control.joins.waiting(group_id),
     }
     return {**group_json(control, view), **more}
-
-
-def offsets(control: ServerControl, call: VerbCall) -> Answer:
-    """Show committed offsets."""
-    return offsets_json(control.groups.describe(call.path["group"]))
 
 
 async def history(control: ServerControl, call: VerbCall) -> Answer:
@@ -81,31 +76,14 @@ async def wait_consumed(control: ServerControl, call: VerbCall) -> Answer:
     return offsets_json(view)
 
 
-def rebalance(control: ServerControl, call: VerbCall) -> Answer:
-    """Force a rebalance."""
-    control.groups.rebalance(call.path["group"])
-    return DONE
-
-
-def _member(call: VerbCall) -> str:
+def member(call: VerbCall) -> str:
+    """The name of the member that the body names."""
     names = [call.body.optional(name, str) for name in ("member", "member_id", "instance_id", "client_id")]
     call.body.end()
     given = [name for name in names if name is not None]
     if len(given) != 1:
         raise Failure("bad-request", "exactly one of member, member_id, instance_id, client_id is to be given")
     return str(given[0])
-
-
-def expire(control: ServerControl, call: VerbCall) -> Answer:
-    """End the session of a member."""
-    control.groups.expire(call.path["group"], _member(call))
-    return DONE
-
-
-def remove(control: ServerControl, call: VerbCall) -> Answer:
-    """Remove a member."""
-    control.groups.remove(call.path["group"], _member(call))
-    return DONE
 
 
 async def reset_offsets(control: ServerControl, call: VerbCall) -> Answer:
@@ -132,20 +110,9 @@ async def reset_offsets(control: ServerControl, call: VerbCall) -> Answer:
     else:
         raise WrongValue(checks.sentence("to", to, "earliest, latest, an offset or a timestamp_ms"))
     await control.groups.reset_offsets(group_id, {(name, one): offset for one, offset in wanted.items()})
-    return offsets(control, call)
+    return offsets_json(control.groups.describe(group_id))
 
 
 def _offset_at(control: ServerControl, name: str, partition: int, timestamp_ms: int, end: int) -> int:
     found = control.topics.records(name, partition)
     return next((one.offset for one in found if one.timestamp_ms >= timestamp_ms), end)
-
-
-def hold_joins(control: ServerControl, call: VerbCall) -> Answer:
-    """Hold the joins of a group."""
-    control.groups.hold_joins(call.path["group"])
-    return DONE
-
-
-def release_joins(control: ServerControl, call: VerbCall) -> Answer:
-    """Release the joins of a group."""
-    return {**DONE, "released": control.groups.release(call.path["group"])}

@@ -20,8 +20,20 @@ from muster.coordinator.config import Config
 from muster.coordinator.server import THIS_MACHINE, Serve, serve
 from muster.coordinator.system.http_server import HttpServer, Limits, Request, Response
 from muster.testcontrol.errors import CannotBeDone, NoSuchFault, WaitFailed, WrongValue
+from muster.testcontrol.faults.rule import Rule
 from muster.testcontrol.http import group_verbs, verbs
-from muster.testcontrol.http.contract import Failure, Fields, Verb, VerbCall, contract, group_json
+from muster.testcontrol.http.contract import (
+    DONE,
+    Failure,
+    Fields,
+    Verb,
+    VerbCall,
+    contract,
+    group_json,
+    offsets_json,
+    topic_json,
+)
+from muster.testcontrol.http.group_verbs import member
 from muster.testcontrol.machine import ControlledMachine
 from muster.testcontrol.server_control import ServerControl
 from muster.testcontrol.virtual_time import RanInVain
@@ -29,43 +41,43 @@ from muster.testcontrol.virtual_time import RanInVain
 log = structlog.get_logger("muster.testcontrol")
 
 OPERATIONS: Final[Mapping[str, Verb]] = {
-    "describe": verbs.describe,
+    "describe": lambda *_: contract(),
     "server": verbs.server,
-    "listTopics": verbs.list_topics,
+    "listTopics": lambda control, _: {"topics": [topic_json(control, name) for name in control.topics.names()]},
     "createTopic": verbs.create_topic,
-    "topic": verbs.topic,
-    "deleteTopic": verbs.delete_topic,
+    "topic": lambda control, call: topic_json(control, call.path["topic"]),
+    "deleteTopic": verbs.done(lambda control, call: control.topics.delete(call.path["topic"])),
     "growTopic": verbs.grow_topic,
     "produce": verbs.produce,
     "records": verbs.records,
     "listGroups": group_verbs.list_groups,
     "group": group_verbs.group,
-    "offsets": group_verbs.offsets,
+    "offsets": lambda control, call: offsets_json(control.groups.describe(call.path["group"])),
     "history": group_verbs.history,
     "waitStable": group_verbs.wait_stable,
     "waitConsumed": group_verbs.wait_consumed,
-    "rebalance": group_verbs.rebalance,
-    "expireMember": group_verbs.expire,
-    "removeMember": group_verbs.remove,
+    "rebalance": verbs.done(lambda control, call: control.groups.rebalance(call.path["group"])),
+    "expireMember": verbs.done(lambda control, call: control.groups.expire(call.path["group"], member(call))),
+    "removeMember": verbs.done(lambda control, call: control.groups.remove(call.path["group"], member(call))),
     "resetOffsets": group_verbs.reset_offsets,
-    "holdJoins": group_verbs.hold_joins,
-    "releaseJoins": group_verbs.release_joins,
-    "listFaults": verbs.list_faults,
-    "addFault": verbs.add_fault,
+    "holdJoins": verbs.done(lambda control, call: control.groups.hold_joins(call.path["group"])),
+    "releaseJoins": lambda control, call: {**DONE, "released": control.groups.release(call.path["group"])},
+    "listFaults": lambda control, _: {"rules": [rule.to_json() for rule in control.faults.rules]},
+    "addFault": lambda control, call: control.faults.put(Rule.of(call.body.given)).to_json(),
     "clearFaults": verbs.clear_faults,
-    "fault": verbs.fault,
-    "removeFault": verbs.remove_fault,
-    "releaseFault": verbs.release_fault,
+    "fault": lambda control, call: control.faults.find(call.path["rule"]).to_json(),
+    "removeFault": verbs.done(lambda control, call: control.faults.remove(call.path["rule"])),
+    "releaseFault": lambda control, call: control.faults.release(call.path["rule"]).to_json(),
     "faultLog": verbs.fault_log,
     "scenarios": verbs.scenarios,
     "startScenario": verbs.start_scenario,
-    "scenario": verbs.scenario,
+    "scenario": lambda control, call: control.scenarios.find(call.path["scenario"]).to_json(),
     "endScenario": verbs.end_scenario,
-    "time": verbs.time,
-    "freeze": verbs.freeze,
+    "time": lambda control, _: control.time.now()._asdict(),
+    "freeze": lambda control, _: control.time.freeze()._asdict(),
     "advance": verbs.advance,
     "runUntil": verbs.run_until,
-    "thaw": verbs.thaw,
+    "thaw": lambda control, _: control.time.thaw()._asdict(),
     "listNodes": verbs.list_nodes,
     "stopNode": verbs.on_node("stop"),
     "killNode": verbs.on_node("kill"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 from typing import Any, Final
 
 from muster.coordinator.config.listeners import show
 from muster.testcontrol import checks
-from muster.testcontrol.faults.rule import Rule
 from muster.testcontrol.http.contract import (
     DONE,
     Answer,
@@ -16,7 +16,6 @@ from muster.testcontrol.http.contract import (
     Fields,
     Verb,
     VerbCall,
-    contract,
     node_json,
     query_number,
     record_json,
@@ -28,9 +27,16 @@ from muster.testcontrol.virtual_time import LIMIT_MS, SETTLE_MS, TIMEOUT_MS
 from muster.version import VERSION
 
 
-def describe(_: ServerControl, __: VerbCall) -> Answer:
-    """Show the contract."""
-    return contract()
+def done(act: Callable[[ServerControl, VerbCall], Any]) -> Verb:
+    """The verb that does this, awaits it if need be, and answers that it is done."""
+
+    async def do(control: ServerControl, call: VerbCall) -> Answer:
+        result = act(control, call)
+        if result is not None:
+            await result
+        return DONE
+
+    return do
 
 
 def server(control: ServerControl, _: VerbCall) -> Answer:
@@ -79,16 +85,6 @@ PAIR: Final = 2
 """A header has a name and a value."""
 
 
-def list_topics(control: ServerControl, _: VerbCall) -> Answer:
-    """List all topics."""
-    return {"topics": [topic_json(control, name) for name in control.topics.names()]}
-
-
-def topic(control: ServerControl, call: VerbCall) -> Answer:
-    """Show one topic."""
-    return topic_json(control, call.path["topic"])
-
-
 async def create_topic(control: ServerControl, call: VerbCall) -> Answer:
     """Create a topic."""
     name, partitions = call.body.required("name", str), call.body.number("partitions", least=1)
@@ -104,12 +100,6 @@ async def grow_topic(control: ServerControl, call: VerbCall) -> Answer:
     call.body.end()
     await control.topics.grow(call.path["topic"], partitions)
     return topic_json(control, call.path["topic"])
-
-
-async def delete_topic(control: ServerControl, call: VerbCall) -> Answer:
-    """Delete a topic."""
-    await control.topics.delete(call.path["topic"])
-    return DONE
 
 
 async def produce(control: ServerControl, call: VerbCall) -> Answer:
@@ -172,37 +162,11 @@ def records(control: ServerControl, call: VerbCall) -> Answer:
     return {"records": list(map(record_json, found)), "end_offset": control.topics.end_offsets(name)[partition]}
 
 
-def list_faults(control: ServerControl, _: VerbCall) -> Answer:
-    """List the rules."""
-    return {"rules": [rule.to_json() for rule in control.faults.rules]}
-
-
-def add_fault(control: ServerControl, call: VerbCall) -> Answer:
-    """Put a rule in force."""
-    return control.faults.put(Rule.of(call.body.given)).to_json()
-
-
 def clear_faults(control: ServerControl, _: VerbCall) -> Answer:
     """Remove all rules."""
     control.scenarios.end_all()
     control.faults.clear()
     return DONE
-
-
-def fault(control: ServerControl, call: VerbCall) -> Answer:
-    """Show one rule."""
-    return control.faults.find(call.path["rule"]).to_json()
-
-
-def remove_fault(control: ServerControl, call: VerbCall) -> Answer:
-    """Remove a rule."""
-    control.faults.remove(call.path["rule"])
-    return DONE
-
-
-def release_fault(control: ServerControl, call: VerbCall) -> Answer:
-    """Release what a rule holds."""
-    return control.faults.release(call.path["rule"]).to_json()
 
 
 def fault_log(control: ServerControl, call: VerbCall) -> Answer:
@@ -222,30 +186,10 @@ async def start_scenario(control: ServerControl, call: VerbCall) -> Answer:
     return found
 
 
-def scenario(control: ServerControl, call: VerbCall) -> Answer:
-    """Show a running scenario."""
-    return control.scenarios.find(call.path["scenario"]).to_json()
-
-
 def end_scenario(control: ServerControl, call: VerbCall) -> Answer:
     """End a running scenario."""
     control.scenarios.end(call.path["scenario"])
     return DONE
-
-
-def time(control: ServerControl, _: VerbCall) -> Answer:
-    """Show the time."""
-    return control.time.now()._asdict()
-
-
-def freeze(control: ServerControl, _: VerbCall) -> Answer:
-    """Freeze time."""
-    return control.time.freeze()._asdict()
-
-
-def thaw(control: ServerControl, _: VerbCall) -> Answer:
-    """Let time run."""
-    return control.time.thaw()._asdict()
 
 
 async def advance(control: ServerControl, call: VerbCall) -> Answer:

@@ -97,7 +97,6 @@ class _AllIsWell(Action):
     name = "all-is-well"
 
     def before(self, flow: Flow, proceed: Proceed) -> None:
-        """See `Action`."""
         request = flow.request.message
         if not isinstance(request, ConsumerGroupHeartbeatRequest):
             flow.answer(HeartbeatResponse())
@@ -110,11 +109,9 @@ class _AllIsWell(Action):
         )
 
     def words(self) -> str:
-        """See `Action`."""
         return "answered without an error, and without the coordinator"
 
     def to_json(self) -> dict[str, object]:
-        """See `Action`."""
         return {"do": self.name}
 
 

@@ -42,7 +42,6 @@ class PlayWire(Wire):
     """A connection within a play."""
 
     def delay_us(self) -> int:
-        """See `Wire`."""
         return self.world.rng.randint(*LATENCY_US)
 
 
@@ -83,12 +82,10 @@ class ClientEnd(asyncio.Transport):
     # ---- the protocol's calls
 
     def write(self, data: Any) -> None:
-        """See `asyncio.Transport`."""
         if not self._is_closing:
             self._wire.send(bytes(data))
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
-        """See `asyncio.Transport`."""
         self.write(b"".join(list_of_data))
 
     def can_write_eof(self) -> bool:
@@ -103,7 +100,6 @@ class ClientEnd(asyncio.Transport):
         """See `get_write_buffer_size`."""
 
     def is_reading(self) -> bool:
-        """See `asyncio.Transport`."""
         return self._is_reading and not self._is_closing
 
     def pause_reading(self) -> None:
@@ -111,12 +107,10 @@ class ClientEnd(asyncio.Transport):
         self._is_reading = False
 
     def resume_reading(self) -> None:
-        """See `asyncio.Transport`."""
         self._is_reading = True
         self._loop.call_soon(self._read)
 
     def is_closing(self) -> bool:
-        """See `asyncio.Transport`."""
         return self._is_closing
 
     def close(self) -> None:
@@ -134,11 +128,9 @@ class ClientEnd(asyncio.Transport):
             self._loop.call_soon(self._protocol.connection_lost, None)
 
     def get_protocol(self) -> Any:
-        """See `asyncio.Transport`."""
         return self._protocol
 
     def set_protocol(self, protocol: Any) -> None:
-        """See `asyncio.Transport`."""
         self._protocol = protocol
 
 

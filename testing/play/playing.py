@@ -125,7 +125,6 @@ class InPlay:
 
     @property
     def is_running(self) -> bool:
-        """See `Runner`."""
         return self._control is not None
 
     async def change(self, how: str) -> None:
@@ -158,14 +157,12 @@ class InPlay:
     start = stop = kill = _awaited
 
     def take_failure(self) -> BaseException | None:
-        """See `Runner`."""
         failure, self._failure = self._failure, None
         if failure is None and self._control is not None:
             failure = self._control.take_failure()
         return failure
 
     def verbs(self) -> Verbs:
-        """See `Runner`."""
         if self._control is None:
             raise CannotBeDone("the server does not run")
         return self._control
