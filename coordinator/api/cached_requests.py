@@ -50,7 +50,7 @@ from muster.coordinator.api.layers import Answer
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import Route
 from muster.coordinator.groups.classic.sessions import WELL, GenerationMember
-from muster.coordinator.groups.offsets.commit import CommitTemplate
+from muster.coordinator.groups.offsets.commit import CommitTemplate, commit_prepared
 from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.protocol.api import ApiKey
@@ -277,8 +277,8 @@ class CachedCommit(FrameTemplate):
         if core is None:
             return NOT_CACHED
         epochs = self._no_epochs or parts[_EPOCHS]
-        rows = core.prepared_commit(
-            commit, parts[self._offsets], epochs, self._clock.moment(), runtime.log.config.max_message_bytes
+        rows = commit_prepared(
+            core.state, commit, parts[self._offsets], epochs, self._clock.moment(), runtime.log.config.max_message_bytes
         )
         if rows is None:
             return NOT_CACHED

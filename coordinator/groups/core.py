@@ -10,14 +10,12 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from types import NoneType
 from typing import Any, Final, TypeAlias, TypeVar
 
-from muster.coordinator.groups import describe, replay, unsupported_group
+from muster.coordinator.groups import describe, replay
 from muster.coordinator.groups.classic import join, rebalance, sessions
 from muster.coordinator.groups.classic.group import JOIN_PHASE, SYNC_PHASE, ClassicGroup
 from muster.coordinator.groups.classic.member import SESSION
-from muster.coordinator.groups.classic.sessions import GenerationMember
 from muster.coordinator.groups.common.committed_offsets import OpenTransaction
 from muster.coordinator.groups.common.events import Event
-from muster.coordinator.groups.common.group import NEWEST_COMMIT
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupConfigs, GroupConfigured, GroupSettings, IntervalConfigured
 from muster.coordinator.groups.common.state import NO_LIMIT, State, Step
@@ -31,14 +29,11 @@ from muster.coordinator.groups.consumer.commands import (
     UpgradePrepared,
 )
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.heartbeat import SteadyMember
 from muster.coordinator.groups.migration import downgrade, upgrade
 from muster.coordinator.groups.offsets import commit, deletion, fetch, retention, txn_commit
-from muster.coordinator.groups.offsets.commit import CommitTemplate
-from muster.coordinator.groups.unsupported_group import UnsupportedGroup
+from muster.coordinator.groups.replay import UnsupportedGroup, load_unsupported
 from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, ExpiryCheck, LateAnswers
 from muster.coordinator.state_machine.interface import (
-    Client,
     Command,
     EndTransaction,
     Now,
@@ -170,7 +165,7 @@ DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = {
 LOADED: Final[Mapping[type, Callable[[Step, Any], None]]] = {
     ClassicGroup: rebalance.loaded,
     ConsumerGroup: computed_targets.loaded,
-    UnsupportedGroup: unsupported_group.loaded,
+    UnsupportedGroup: load_unsupported,
 }
 """The function for a group when all records are replayed."""
 
@@ -210,7 +205,6 @@ class GroupCore:
         configs: GroupConfigs | None = None,
     ) -> None:
         """`first_check_ms`: how long after loading the first check of retention is; None: the usual interval.
-
         `helpers`: do large work elsewhere; None: targets are computed at once, and no pattern finds a topic.
         """
         interval_ms = settings.offsets_retention_check_interval_ms
@@ -246,38 +240,9 @@ class GroupCore:
         group = self._state.groups.get(request.group_id)
         return HEARTBEATS[type(group)](self._state, request, mono_ms, group)
 
-    def prepare_heartbeat(self, request: HeartbeatRequest) -> GenerationMember | None:
-        """The sender of such heartbeats. None when no member can be prepared now. Call it before `heartbeat`."""
-        return sessions.prepare_heartbeat(self._state, request)
-
-    def prepare_consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
-        """The same for heartbeats of KIP-848. Call it before the heartbeat is handled."""
-        return heartbeat.prepare_heartbeat(self._state, request, client)
-
-    def prepare_commit(
-        self, request: OffsetCommitRequest, max_bytes: int = NO_LIMIT, version: int = NEWEST_COMMIT
-    ) -> CommitTemplate | None:
-        """Prepare a commit that is expected again with other offsets. None when it cannot be prepared."""
-        return commit.prepare_commit(self._state, request, max_bytes, version)
-
-    def prepared_commit(
-        self,
-        template: CommitTemplate,
-        offsets: Sequence[int],
-        leader_epochs: Sequence[int],
-        now: Now,
-        max_bytes: int = NO_LIMIT,
-    ) -> list[bytes] | None:
-        """Do the work of `handle` for such a request when all is well. Returns the records, packed by `records.pack`.
-
-        None: the request is to be handled, and nothing has changed.
-        """
-        return commit.commit_prepared(self._state, template, offsets, leader_epochs, now, max_bytes)
-
     def advance(self, now: Now, waits: LateAnswers = NO_LATE_ANSWERS) -> Output:
-        """Handle the deadlines that are due by `now`, in their order. Of very many, only the first are handled.
-
-        Then `next_deadline_ms` is past. A member that was silent because its answer was late is not removed.
+        """Handle the deadlines that are due by `now`, in their order. Of very many, only the first are handled. Then
+        `next_deadline_ms` is past. A member that was silent because its answer was late is not removed.
         """
         step = Step(self._state, now, late_answers=waits)
         deadlines, groups = self._state.deadlines, self._state.groups

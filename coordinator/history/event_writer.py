@@ -78,9 +78,8 @@ class EventWriter:
             self.append([], self._clock.now())
 
     def hand_over(self, finish: Callable[[], object]) -> list[Row]:
-        """Another process leads the partition now, and its log is about to be closed.
-
-        Returns the rows that it has to write. `finish` writes the remaining events.
+        """Another process leads the partition now. Returns the rows that it has to write. `finish` writes the last
+        events.
         """
         self._log = None
         self._closed_until_ms = 0

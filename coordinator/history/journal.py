@@ -18,11 +18,17 @@ import structlog
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.history import schema
-from muster.coordinator.history.counts import COUNTED_ENDS, SECOND_MS, RefusalCounts, TransactionCounts, key_of
+from muster.coordinator.history.counts import (
+    COUNTED_ENDS,
+    MEMBER_KINDS,
+    SECOND_MS,
+    RefusalCounts,
+    TransactionCounts,
+    UnstableMembers,
+    key_of,
+)
 from muster.coordinator.history.event_writer import EventLog, EventWriter, Row, record_key
 from muster.coordinator.history.schema import plain_json
-from muster.coordinator.history.unstable_members import KINDS as KINDS_OF_MEMBERS
-from muster.coordinator.history.unstable_members import UnstableMembers
 from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.system.clock import Clock
 from muster.protocol.errors import ErrorCode, error_name
@@ -141,9 +147,7 @@ SHARD_LOADED: Final = "shard_loaded"
 REQUESTS_REFUSED: Final = "requests_refused"
 """api, error, error_code, client_id, host, instance, count: of one second."""
 MEMBER_FENCED: Final = "member_fenced"
-"""As REQUESTS_REFUSED, for requests of a member whose instance id has another member, or whose epoch is not the
-group's.
-"""
+"""As REQUESTS_REFUSED, for an instance id that has another member, or an epoch that is not the group's."""
 PRODUCER_FENCED: Final = "producer_fenced"
 """As REQUESTS_REFUSED, for offsets of a transaction whose transactional id now belongs to a newer producer."""
 _FENCED: Final = {
@@ -187,7 +191,7 @@ class Journal:
                     self._is_scheduled = True
                     self._clock.call_soon(self._end_of_iteration)
                 self._pending.add(event, now.wall_ms)
-                if event.kind in KINDS_OF_MEMBERS:
+                if event.kind in MEMBER_KINDS:
                     self._check_members(event, now.wall_ms)
 
     def _check_members(self, event: Event, wall_ms: int) -> None:

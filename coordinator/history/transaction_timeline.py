@@ -27,7 +27,6 @@ class TransactionTimeline:
         groups: Callable[[Value], Sequence[str]] = lambda _: (),
     ) -> None:
         """`zone`: a datetime.tzinfo; None is the machine's. `everything`: also events that are part of another line.
-
         `groups` returns the groups whose offsets an ended transaction had committed, as far as they are known.
         """
         self._groups = groups

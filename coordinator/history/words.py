@@ -114,10 +114,7 @@ NOT_WORTH_A_WORD_MS: Final = 100
 
 
 def reconciled(value: Value, why: str, others: str, topics: Sequence[Value]) -> str:
-    """The line for an epoch that all members have reached. `topics`: those that have changed.
-
-    `why` and `others`: members that joined, left, or changed their subscription.
-    """
+    """The line for an epoch that all members have reached. `why`, `others`, `topics`: what caused it."""
     changed = ", ".join(map(_topic, topics[:MAX_NAMED]))
     parts = [f"{why} ({changed})" if why and changed else why or changed, others, _handed(value)]
     slow = [one for one in value["waited_for"] if one["took_ms"] >= NOT_WORTH_A_WORD_MS]

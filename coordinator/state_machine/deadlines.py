@@ -21,10 +21,7 @@ _SLACK: Final = 64
 
 
 class Due:
-    """Something that may fall due at `due_ms` (monotonic, NEVER when it is off), for `group_id`.
-
-    `queued_ms`: the time of its earliest entry in the heap, NEVER without an entry.
-    """
+    """Something that may fall due at `due_ms` (NEVER: it is off). `queued_ms`: its place in the heap, or NEVER."""
 
     __slots__ = ("due_ms", "group_id", "queued_ms")
 
@@ -51,9 +48,8 @@ class Deadline(Due):
 
 
 class Deadlines:
-    """All deadlines of one core. `rang_ms`: when the deadline was due that `pop_due` returned last.
-
-    `earliest_ms`: the result of `next_ms`, or an earlier time, without a call. NEVER without deadlines.
+    """All deadlines of one core. `rang_ms`: when the deadline was due that `pop_due` returned last. `earliest_ms`: the
+    result of `next_ms`, or an earlier time, without a call. NEVER without deadlines.
     """
 
     __slots__ = ("_heap", "_order", "_stale", "earliest_ms", "rang_ms")
@@ -111,9 +107,8 @@ class Deadlines:
         return None
 
     def next_once_ms(self) -> int:
-        """When the earliest deadline of work that is not repeated falls due, or an earlier time. NEVER without one.
-
-        A core has at most one repeated work. With more of them the result may be too early.
+        """When a deadline that is not repeated falls due, or an earlier time; NEVER without one. One repeated work at
+        most.
         """
         heap = self._heap
         if not heap:
@@ -123,9 +118,7 @@ class Deadlines:
         return min((entry[0] for entry in heap[1:3]), default=NEVER)
 
     def leave_out(self, until_ms: int) -> None:
-        """Move time at once to `until_ms`. Of repeated work only the last time up to then is kept; nothing else may be
-        due.
-        """
+        """Move time at once to `until_ms`. Only repeated work may be due before: its last time up to then is kept."""
         self.next_ms()
         if not self._heap:
             return
@@ -183,10 +176,7 @@ SLICE_AFTER_MS: Final = 1
 
 
 class ExpiryCheck(Due):
-    """A check by the wall clock for what has expired: the deadline of the next check or slice.
-
-    The progress is not persisted: a load begins anew.
-    """
+    """A check by the wall clock for what has expired: the deadline of the next check or slice. A load begins anew."""
 
     __slots__ = ("_ahead_ms", "_interval_ms", "_left", "every_ms", "kind")
 
@@ -204,11 +194,7 @@ class ExpiryCheck(Due):
         deadlines.set(self, now.mono_ms + first_ms)
 
     def run(
-        self,
-        deadlines: Deadlines,
-        now: Now,
-        begin: Callable[[], Iterator[Any]],
-        check: Callable[[Iterator[Any]], bool],
+        self, deadlines: Deadlines, now: Now, begin: Callable[[], Iterator[Any]], check: Callable[[Iterator[Any]], bool]
     ) -> None:
         """Begin a check, or go on with it. `begin` returns all that is to be checked. `check` checks some of it, and
         returns whether these were the last.

@@ -104,10 +104,7 @@ class Output:
     __slots__ = ("events", "records", "replies")
 
     def __init__(
-        self,
-        replies: Sequence[Reply] = NOTHING,
-        records: Sequence[Record] = NOTHING,
-        events: Sequence[Any] = NOTHING,
+        self, replies: Sequence[Reply] = NOTHING, records: Sequence[Record] = NOTHING, events: Sequence[Any] = NOTHING
     ) -> None:
         self.replies = replies
         self.records = records

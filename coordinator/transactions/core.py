@@ -1,4 +1,8 @@
-"""TransactionCore: the entry to the core of transactions. Tables have the functions that decide."""
+"""TransactionCore: the entry to the core of transactions. Tables have the functions that decide.
+
+DescribeTransactions and ListTransactions are answered here. The caller of ListTransactions asks for some ids at a time,
+and checks the pattern itself: 100,000 ids take long.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,9 @@ from typing import Any, Final
 
 from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, ExpiryCheck, LateAnswers
 from muster.coordinator.state_machine.interface import Decoded, EndTransaction, Now, Output, Respond, TransactionalBatch
-from muster.coordinator.transactions import add_partitions, describe, end_txn, init_producer_id, timeouts
+from muster.coordinator.transactions import add_partitions, end_txn, init_producer_id, timeouts
 from muster.coordinator.transactions.commands import (
+    ListCommand,
     MarkersWritten,
     PartitionsAsked,
     TransactionCommand,
@@ -18,28 +23,79 @@ from muster.coordinator.transactions.state import NO_LIMIT, TIMEOUTS, State, Ste
 from muster.coordinator.transactions.timeouts import EXPIRY
 from muster.coordinator.transactions.timeouts import on_expiry_deadline as on_expiry
 from muster.coordinator.transactions.timeouts import on_timeouts_deadline as on_timeouts
-from muster.coordinator.transactions.transaction import ENDING
+from muster.coordinator.transactions.transaction import ENDING, STATES, Transaction
+from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-from muster.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from muster.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
 from muster.protocol.messages.end_txn import EndTxnRequest
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest
-from muster.protocol.messages.list_transactions import ListTransactionsRequest
+from muster.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from muster.protocol.messages.list_transactions import TransactionState as ListedTransaction
+
+
+def describe_transactions(step: Step, command: TransactionCommand, request: DescribeTransactionsRequest) -> None:
+    """Answer a DescribeTransactions."""
+    transactions = step.state.transactions
+    rows = [
+        _row(transactional_id, transactions.get(transactional_id)) for transactional_id in request.transactional_ids
+    ]
+    step.reply(command.respond, DescribeTransactionsResponse(0, rows))
+
+
+def _row(transactional_id: str, one: Transaction | None) -> TransactionState:
+    if not transactional_id:
+        return TransactionState(ErrorCode.INVALID_REQUEST, transactional_id)
+    if one is None:
+        return TransactionState(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
+    return TransactionState(
+        ErrorCode.NONE,
+        transactional_id,
+        one.state,
+        one.timeout_ms,
+        one.start_ms,
+        one.producer_id,
+        one.producer_epoch,
+        [TopicData(topic, list(ids)) for topic, ids in one.partitions.items()],
+    )
+
+
+def list_transactions(step: Step, command: ListCommand, request: ListTransactionsRequest) -> None:
+    """Answer a ListTransactions. The answer names states that do not exist; no id has them."""
+    asked = set(request.state_filters)
+    states = asked.intersection(STATES)
+    unknown = [name for name in dict.fromkeys(request.state_filters) if name not in states]
+    producer_ids = frozenset(request.producer_id_filters)  # the handler's own list: no copy
+    least_ms = request.duration_filter
+    # As on Kafka, a transaction that has not begun yet counts as begun in 1970.
+    newest_ms = step.now.wall_ms - least_ms
+    rows = [
+        ListedTransaction(one.transactional_id, one.producer_id, one.state)
+        for one in map(step.state.transactions.get, command.among)
+        if one is not None
+        and (not producer_ids or one.producer_id in producer_ids)
+        and (not asked or one.state in states)
+        and (least_ms < 0 or one.start_ms < newest_ms)
+    ]
+    step.reply(command.respond, ListTransactionsResponse(0, ErrorCode.NONE, unknown, rows))
+
 
 REQUESTS: Final[Mapping[type[Message], Callable[[Step, Any, Any], None]]] = {
     AddPartitionsToTxnRequest: add_partitions.handle,
     PartitionsAsked: add_partitions.handle_one,
     EndTxnRequest: end_txn.handle,
     InitProducerIdRequest: init_producer_id.handle,
-    DescribeTransactionsRequest: describe.describe_transactions,
-    ListTransactionsRequest: describe.list_transactions,
+    DescribeTransactionsRequest: describe_transactions,
+    ListTransactionsRequest: list_transactions,
 }
 """function(step, command, request)."""
 
-DEADLINES: Final[Mapping[str, Callable[[Step, Any], None]]] = {
-    TIMEOUTS: on_timeouts,
-    EXPIRY: on_expiry,
-}
+DEADLINES: Final[Mapping[str, Callable[[Step, Any], None]]] = {TIMEOUTS: on_timeouts, EXPIRY: on_expiry}
 """By the deadline's kind: function(step, deadline)."""
 
 
@@ -96,10 +152,7 @@ class TransactionCore:
         return found
 
     def handle(self, command: TransactionCommand | MarkersWritten, now: Now, max_bytes: int = NO_LIMIT) -> Output:
-        """Handle one command. `max_bytes`: the present `max.message.bytes` of `__transaction_state`.
-
-        Raises TypeError for a request that the core does not answer.
-        """
+        """Handle one command. `max_bytes`: of a batch now. Raises TypeError for any other request."""
         step = Step(self._state, now, max_bytes)
         if isinstance(command, MarkersWritten):
             end_txn.written(step, command)

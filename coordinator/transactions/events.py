@@ -17,9 +17,7 @@ from muster.protocol.message import Message
 
 
 class Event(NamedTuple):
-    """Something that happened to a transactional id. Its producer is that of the transaction, or of the refused
-    request.
-    """
+    """Something that happened to a transactional id, with the producer of the transaction or the refused request."""
 
     kind: str
     transactional_id: str
@@ -62,17 +60,7 @@ EXPIRED: Final = "transactional_id_expired"
 REQUEST_REFUSED: Final = "request_refused"
 """Any other error but CONCURRENT_TRANSACTIONS ("try again"): api, error, client_id, host."""
 
-KINDS: Final = (
-    INITIALIZED,
-    BEGUN,
-    PARTITIONS_ADDED,
-    ENDING,
-    COMMITTED,
-    ABORTED,
-    FENCED,
-    EXPIRED,
-    REQUEST_REFUSED,
-)
+KINDS: Final = (INITIALIZED, BEGUN, PARTITIONS_ADDED, ENDING, COMMITTED, ABORTED, FENCED, EXPIRED, REQUEST_REFUSED)
 
 # ---- causes
 NEW_ID: Final = "new_id"

@@ -67,10 +67,7 @@ class State:
     )  # fmt: skip
 
     def __init__(
-        self,
-        settings: TransactionSettings,
-        send_markers: Callable[[str], Respond],
-        timeouts: Timeouts,
+        self, settings: TransactionSettings, send_markers: Callable[[str], Respond], timeouts: Timeouts
     ) -> None:
         """`timeouts`: the deadline of the check for timeouts."""
         self.settings = settings
@@ -172,7 +169,6 @@ class Step(Output):
         version: int | None = None,
     ) -> None:
         """Let `event` happen to an id. Its record changes the state. Fields that are not given stay as they are.
-
         `state`: the state before the event, when the id only passes through it.
         """
         one = transaction
@@ -226,10 +222,7 @@ class Step(Output):
         is_other = error == ErrorCode.INVALID_PRODUCER_ID_MAPPING and present is not None
         if present is not None and (error in _FENCED or is_other):
             kind = events.FENCED
-            facts = {
-                "current_producer_id": present.producer_id,
-                "current_producer_epoch": present.producer_epoch,
-            }
+            facts = {"current_producer_id": present.producer_id, "current_producer_epoch": present.producer_epoch}
         self.events.append(
             events.refused(
                 kind, command.request, command.client, transactional_id, producer_id, producer_epoch, error, **facts

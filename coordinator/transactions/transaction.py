@@ -45,17 +45,7 @@ FENCED: Final = "a new producer or its timeout ends the transaction"
 FENCE_ABORTED: Final = "it is aborted with the next epoch"
 MARKED: Final = "each partition has its marker"
 EXPIRED: Final = "the id was unused for too long"
-EVENTS: Final = (
-    INITIALIZED,
-    ADDED,
-    COMMITTED,
-    ABORTED,
-    ABORTED_NOTHING,
-    FENCED,
-    FENCE_ABORTED,
-    MARKED,
-    EXPIRED,
-)
+EVENTS: Final = (INITIALIZED, ADDED, COMMITTED, ABORTED, ABORTED_NOTHING, FENCED, FENCE_ABORTED, MARKED, EXPIRED)
 
 TRANSITIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {

@@ -69,9 +69,8 @@ class RebalanceFacts:
     def __init__(
         self, cause: str, trigger: Trigger | None, now_ms: int, before: dict[str, bytes], stopped_ms: int | None
     ) -> None:
-        """`before`: the assignments that it replaces, by member id, also those of departed members.
-
-        `stopped_ms`: since when the members do no work, if another rebalance failed before.
+        """`before`: the assignments that it replaces. `stopped_ms`: since when no work is done, after a failed
+        rebalance.
         """
         self.cause = cause
         self.trigger = trigger
@@ -152,10 +151,7 @@ class ClassicGroup:
         self.parked_joins += member.parked_join is not None
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member or a pending id. Returns the member; the caller answers its parked requests.
-
-        If it was the leader, the next member in the order of joining becomes the leader.
-        """
+        """Remove a member or a pending id; the next in the order of joining may become leader. Returns the member."""
         self.pending.pop(member_id, None)
         self.pending_sync.pop(member_id, None)
         member = self.members.pop(member_id, None)

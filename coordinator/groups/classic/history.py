@@ -73,9 +73,8 @@ def _topics(said: list[ConsumerProtocolSubscription | None]) -> list[frozenset[s
 
 
 def _gave_up(before: list[ConsumerProtocolSubscription | None], now: list[ConsumerProtocolSubscription | None]) -> bool:
-    """Whether a consumer owns less than before, as in the second round of a cooperative rebalance.
-
-    Its other metadata changes with every generation. Unreadable bytes count as a change.
+    """Whether a consumer owns less than before, as in the second round of a cooperative rebalance. Its other metadata
+    changes with every generation. Unreadable bytes count as a change.
     """
     return any(
         one is None or other is None or _owned(one) - _owned(other) for one, other in zip(before, now, strict=True)

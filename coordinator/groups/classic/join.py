@@ -49,10 +49,7 @@ class JoinCommand(Command):
 
 
 MAX_METADATA_BYTES: Final = 32 * 1024 * 1024
-"""The limit for the sum, over all members of a group, of each member's longest metadata.
-
-The leader's answer has the metadata of all. A larger group could not be written into a record either.
-"""
+"""The limit for the sum of each member's longest metadata: the leader's answer has the metadata of all."""
 
 # ---- senders (the first that fits)
 NEEDS_ID: Final = "no member id, not static, v4+"
@@ -124,10 +121,7 @@ def handle(step: Step, command: JoinCommand, request: JoinGroupRequest, group: C
 
 
 def create_group(step: Step, command: JoinCommand, request: JoinGroupRequest, other: Group | None) -> None:
-    """Answer a JoinGroup for a group that does not exist, or is of another type.
-
-    Without a member id it makes a classic group, in place of a group that might be deleted.
-    """
+    """Answer a JoinGroup for no classic group. Without a member id it makes one, if no other group prevents it."""
     error = request_error(step, request)
     if not error and other is not None and other.validate_delete():
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL

@@ -168,10 +168,7 @@ def longest(protocols: Protocols) -> int:
 
 
 def elect(support: Support, leader: Member | None) -> str:
-    """The protocol for the next generation: the one with most votes. Raises ValueError when no name is offered by all.
-
-    Kafka leaves ties to its hash order. Here the leader's own preference decides, because it computes the assignment.
-    """
+    """The protocol for the next generation, with most votes. Of several, the leader's own preference decides."""
     votes = support.votes()
     if not votes:
         raise ValueError("no protocol is offered by every member")

@@ -214,10 +214,7 @@ def complete(step: Step, group: ClassicGroup) -> None:
 
 
 def loaded(step: Step, group: ClassicGroup) -> None:
-    """All records are replayed: a group with members is Stable, with fresh sessions, whatever its state before.
-
-    A group that is larger than `group.max.size` begins a rebalance.
-    """
+    """All records are replayed: a group with members is Stable, with fresh sessions. A too large one rebalances."""
     group.state = STABLE if group.members else EMPTY
     group.note_subscriptions()
     for member in group.members.values():

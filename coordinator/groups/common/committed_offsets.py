@@ -49,9 +49,7 @@ class PendingOffsets:
         self._transactions: dict[int, OpenTransaction] = {}
         self._records = 0
         self._replaced: dict[Place, int] = {}
-        """Place -> the records up to this number were replaced by a later commit. It has only places of open
-        transactions.
-        """
+        """Place of an open transaction -> the records up to this number were replaced by a later commit."""
 
     def transactions(self) -> Collection[OpenTransaction]:
         """The open transactions, in the order of their beginning."""
@@ -71,10 +69,7 @@ class PendingOffsets:
         self.transactions_of.setdefault(group_id, {}).setdefault(partition, set()).add(transaction)
 
     def replace(self, place: Place, number: int | None = None) -> None:
-        """An offset counts from now on. What open transactions have committed so far never replaces it.
-
-        `number`: only records up to this number are affected.
-        """
+        """An offset counts from now on: records of open transactions, up to `number` if given, never replace it."""
         group_id, partition = place
         if partition in self.transactions_of.get(group_id, ()):
             self._replaced[place] = self._records if number is None else max(number, self._replaced.get(place, 0))
@@ -245,9 +240,8 @@ class Offsets:
         return self.pending.at((group_id, (topic, partition)))
 
     def end_transaction(self, producer_id: int, *, is_committed: bool) -> Iterator[tuple[Place, Packed]]:
-        """A transaction has ended: the offsets that it has committed count from now on, or are dropped.
-
-        Yields each of these offsets when that is done. The caller may pause between two of them, and must read all.
+        """A transaction has ended: the offsets that it has committed count from now on, or are dropped. Yields each of
+        these offsets when that is done. The caller may pause between two of them, and must read all.
         """
         for place, number, packed in self.pending.end(producer_id):
             if is_committed:

@@ -38,9 +38,8 @@ GROUP_EMPTIED: Final = "group_emptied"
 GROUP_DELETED: Final = "group_deleted"
 """No facts."""
 MEMBER_JOINED: Final = "member_joined"
-"""member (MemberFacts), protocol_type, reason (as the client gave it, KIP-800, or None).
-
-In a consumer group also protocol ("consumer" or "classic"), subscribed (the first topics), pattern, assignor (or None).
+"""member (MemberFacts), protocol_type, reason (as the client gave it, KIP-800, or None). In a consumer group also
+protocol ("consumer" or "classic"), subscribed (the first topics), pattern, assignor (or None).
 """
 MEMBER_LEFT: Final = "member_left"
 """member (MemberFacts), reason."""
@@ -101,9 +100,7 @@ OFFSETS_DELETED: Final = "offsets_deleted"
 OFFSETS_EXPIRED: Final = "offsets_expired"
 """topics: partitions by topic."""
 TRANSACTION_COMMITTED: Final = "transaction_committed"
-"""A transaction was committed, so its offsets of this group count.
-
-producer_id, producer_epoch, since_ms (its last commit), offsets (by topic and partition; those not replaced since).
+"""A transaction was committed, so its offsets count: producer_id, producer_epoch, since_ms (its last commit), offsets.
 """
 TRANSACTION_ABORTED: Final = "transaction_aborted"
 """The offsets of a transaction never count: producer_id, producer_epoch, offsets, since_ms."""
@@ -186,10 +183,7 @@ class Trigger(NamedTuple):
 def request_refused(
     request: Message, client: Client, group_id: str, error: int, member_id: str, instance_id: str | None
 ) -> Event:
-    """A member's request was refused.
-
-    MEMBER_ID_REQUIRED and a heartbeat's REBALANCE_IN_PROGRESS only say what to do next: they are no refusal.
-    """
+    """A member's request was refused. An answer that only says what to do next is no refusal."""
     facts: dict[str, object] = {
         "api": type(request).__name__.removesuffix("Request"),
         "error": error,

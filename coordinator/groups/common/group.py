@@ -9,9 +9,9 @@ from muster.coordinator.state_machine.deadlines import Deadlines
 from muster.protocol.message import Message
 
 SINCE_COMMIT: Final = -1
+"""Result of `Group.unused_since_ms`: since each offset was committed."""
 NOT_NOW: Final = 2**63 - 1
-"""A special result of `Group.unused_since_ms` in place of a time."""
-
+"""Result of `Group.unused_since_ms`: nothing expires (Kafka's offsetExpirationCondition)."""
 
 MEMBER_EPOCHS_SINCE: Final = 9
 """The first version of OffsetCommit and OffsetFetch with member epochs (KIP-848)."""
@@ -82,10 +82,7 @@ class Group(Protocol):
         """Does the group have no members, and no ids that were handed out to future members?"""
 
     def unused_since_ms(self) -> int:
-        """Wall ms since when retention counts for offsets of topics that no member subscribes to.
-
-        SINCE_COMMIT: since each was committed. NOT_NOW: nothing expires (Kafka's offsetExpirationCondition).
-        """
+        """Wall ms since when retention counts for unsubscribed offsets, or SINCE_COMMIT, or NOT_NOW."""
 
     def subscribes_to(self, topic: str) -> bool:
         """Whether a member subscribes to the topic, or may subscribe to it."""

@@ -23,7 +23,6 @@ class TopicImage:
 
 class TopicsImage:
     """All topics at one moment, by name and by id. `version` grows with each change (the metadata log's end offset).
-
     `deleted`: the names of deleted topics by id, as far as the metadata log goes back.
     """
 

@@ -1,6 +1,6 @@
 """The settings of the core, and the times of single groups, which override them (KIP-848's group configuration).
 
-The runtime gives the times of groups to each new core, and reports changes. They are not in the records.
+The runtime gives the times of groups to each new core, and reports changes.
 """
 
 from __future__ import annotations

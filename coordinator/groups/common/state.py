@@ -193,10 +193,7 @@ class Step(Output):
         self.state.evolve_transactional(TransactionalBatch(*producer, self.now.wall_ms, pairs))
 
     def put_off(self, deadline: Due, since_ms: int, timeout_ms: int, *, is_own: bool = True) -> bool:
-        """Move a deadline on if late answers prolong the time that began at `since_ms` (`LateAnswers.until`).
-
-        Returns whether they do.
-        """
+        """Move a deadline on if late answers prolong the time since `since_ms`. Returns whether they do."""
         until_ms = self.late_answers.until(since_ms, timeout_ms, self.now.mono_ms, is_own=is_own)
         if until_ms <= self.now.mono_ms:
             return False

@@ -89,8 +89,7 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, settings
     if assignor is not None and assignor not in known:
         names = ", ".join(string_order(known))
         raise Refused(
-            ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"ServerAssignor {assignor} is not supported. Supported assignors: {names}.",
+            ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {assignor} is not supported. Supported assignors: {names}."
         )
 
 
@@ -107,8 +106,7 @@ def check_size(members: Collection[str], member_id: str, most: int) -> None:
     """A full group accepts only its members. Raises Refused."""
     if len(members) >= most and member_id not in members:
         raise Refused(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {most} members.",
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum capacity of {most} members."
         )
 
 
@@ -144,10 +142,8 @@ def check_released(member: ConsumerMember, member_id: str, instance_id: str) -> 
 def check_epoch(
     member: ConsumerMember, epoch: int, owned: Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | None
 ) -> None:
-    """Check the epoch that a member sends: its present one, or 0 to begin anew. Raises Refused.
-
-    It may be the epoch before, when the answer with the present one was lost. Then the member must own nothing that it
-    was not given.
+    """Check the epoch that a member sends: its present one, or 0 to begin anew. Raises Refused. It may be the epoch
+    before, when the answer with the present one was lost. Then the member must own nothing that it was not given.
     """
     position = member.position
     if epoch in (0, position.epoch):
@@ -176,9 +172,8 @@ MAX_NAMES: Final = 20_000
 
 
 def check_names(step: Step, names: Collection[str], besides: int = 0) -> None:
-    """Refuse names that are too many for a subscription, or too long for a batch (`check_fits`). Raises Refused.
-
-    This is checked before anything is made of the names. `besides`: bytes of the record without the names.
+    """Refuse names, before they are read, that are too many, or too long for a batch with `besides` bytes. Raises
+    Refused.
     """
     if len(names) > FEW_NAMES or sum(map(len, names)) > step.max_bytes:
         distinct = distinct_names(names)

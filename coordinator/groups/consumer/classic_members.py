@@ -58,12 +58,7 @@ from muster.protocol.messages.consumer_protocol import (
 )
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from muster.protocol.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-    MemberResponse,
-)
+from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 

@@ -30,9 +30,8 @@ class ConsumerHeartbeatCommand(Command):
 
 @dataclass(slots=True, eq=False, repr=False)
 class AssignmentWanted(Message):
-    """A target assignment that this assignor is to compute. It leaves the core as replies do, when all is durable.
-
-    It has the group as it was, in values that do not change. The assignor's input is made of them where it works.
+    """A target assignment that this assignor is to compute. It leaves the core as replies do, when all is durable. It
+    has the group as it was, in values that do not change. The assignor's input is made of them where it works.
     """
 
     group_id: str
@@ -104,10 +103,7 @@ class AssignmentWanted(Message):
 
 @dataclass(slots=True, eq=False, repr=False)
 class AnswersDue(Message):
-    """Waiting members whose answers are due in later iterations of the event loop. One can only answer some.
-
-    It leaves the core as replies do, and returns to the core as a command.
-    """
+    """Waiting members whose answers are due in later iterations of the event loop. It returns as a command."""
 
     group_id: str
     waiting: list[Command]
@@ -130,10 +126,7 @@ class UpgradePrepared(NamedTuple):
 
 
 class AssignmentComputed(NamedTuple):
-    """The command that answers an AssignmentWanted. `assignment` is None when the assignor failed.
-
-    `prepared_target`: see `target.PreparedTarget`.
-    """
+    """The answer to an AssignmentWanted. `assignment` is None when the assignor failed."""
 
     wanted: AssignmentWanted
     assignment: Assignment | None

@@ -21,10 +21,7 @@ from muster.protocol.messages.consumer_group_heartbeat import (
 
 
 def loaded(step: Step, group: ConsumerGroup) -> None:
-    """All records are replayed: each member gets a fresh session, and its full time to give up partitions.
-
-    As on Kafka, classic members too have both timeouts of the group, until they send a request.
-    """
+    """All records are replayed: each member gets a fresh session, also classic ones that of the group, as on Kafka."""
     due_ms = step.now.mono_ms + step.state.configs.of(group.group_id).session_timeout_ms
     for member in group.members.values():
         step.state.deadlines.set(member, due_ms)
@@ -100,10 +97,7 @@ def _answer_some(step: Step, due: AnswersDue, topics: int) -> None:
 
 
 def _answer(
-    step: Step,
-    request: ConsumerGroupHeartbeatRequest,
-    group: ConsumerGroup | None,
-    member: ConsumerMember | None,
+    step: Step, request: ConsumerGroupHeartbeatRequest, group: ConsumerGroup | None, member: ConsumerMember | None
 ) -> Message:
     if group is None or member is None:
         message = f"Member {request.member_id} is not a member of group {request.group_id}."

@@ -27,10 +27,7 @@ CONSUMER_MEMBER: Final = 1
 
 
 class DescribeCommand(Command):
-    """A ConsumerGroupDescribe whose answer has `Snapshot`s in place of members.
-
-    `member_row` makes members of them, outside the core, for that may take long.
-    """
+    """A ConsumerGroupDescribe whose answer has `Snapshot`s. `member_row` makes members of them outside the core."""
 
     __slots__ = ()
 

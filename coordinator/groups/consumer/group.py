@@ -243,9 +243,8 @@ class ConsumerGroup:
     # ---- questions of other modules
 
     def counts_alike(self) -> bool:
-        """Whether Kafka counts that all members of a group with patterns have equal subscriptions.
-
-        That is so when all have the same pattern and no member names a topic.
+        """Whether Kafka counts that all members of a group with patterns have equal subscriptions. That is so when all
+        have the same pattern and no member names a topic.
         """
         patterns, names = self.patterns, self.names
         if not patterns:
@@ -283,10 +282,8 @@ class ConsumerGroup:
         version: int = NEWEST_COMMIT,
         partitions: Partitions | None = None,
     ) -> int:
-        """See `Group`. A member may also commit in an epoch before its present one (KIP-1251).
-
-        It must have got the partitions by then, and not have given them up yet. Else: STALE_MEMBER_EPOCH
-        (ILLEGAL_GENERATION).
+        """See `Group`. A member may also commit in an epoch before its present one (KIP-1251). It must have got the
+        partitions by then, and not have given them up yet. Else: STALE_MEMBER_EPOCH (ILLEGAL_GENERATION).
         """
         member = self.members.get(member_id)
         if member is None:

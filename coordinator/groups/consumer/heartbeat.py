@@ -230,9 +230,8 @@ def replace(step: Step, group: ConsumerGroup, old: ConsumerMember, member_id: st
 
 
 def are_topics_others(step: Step, group: ConsumerGroup, before: Description) -> bool:
-    """Whether a topic of the group has changed, now or before this request changed the description `before`.
-
-    Also true when the topics were not compared yet. Call this before patterns are forgotten.
+    """Whether a topic of the group has changed, now or before this request changed the description `before`. Also true
+    when the topics were not compared yet. Call this before patterns are forgotten.
     """
     image, known = step.state.image, group.hashed_topics
     if group.hashed_version == image.version:

@@ -102,9 +102,8 @@ def _filled(hashes: Sequence[int], tables: Tables) -> list[int]:
 
 
 def _heads(rows: Sequence[int], hashes: Sequence[int], capacity: int) -> list[int]:
-    """Rows of a new table in its order, reversed. Each row is inserted at the head of its bucket.
-
-    The rows go into a table of this capacity. If that is not smaller, rows in one bucket were in one bucket before too.
+    """Rows of a new table in its order, reversed. Each row is inserted at the head of its bucket. The rows go into a
+    table of this capacity. If that is not smaller, rows in one bucket were in one bucket before too.
     """
     if capacity >= grown(hashes, DEFAULT_CAPACITY):
         return [*reversed(rows)]
@@ -134,9 +133,8 @@ def partitions(ascending: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> li
 
 
 def is_ascending(partitions: Sequence[int], capacity: int) -> bool:
-    """Whether ascending partitions are iterated in this order. Nearly always that is true.
-
-    It is so for one partition, for a table with a bucket for each, and when all partitions are included.
+    """Whether ascending partitions are iterated in this order. Nearly always that is true. It is so for one partition,
+    for a table with a bucket for each, and when all partitions are included.
     """
     return len(partitions) < 2 or partitions[-1] < capacity or partitions[-1] < len(partitions)
 
@@ -193,7 +191,6 @@ def slots_for(size: int) -> int:
 
 def timeline(names: Iterable[str], slots: int) -> list[str]:
     """The order in which a TimelineHashMap with so many slots is iterated. Of two in one slot the later is first.
-
     `names` are in the order of insertion.
     """
     found = list(names)

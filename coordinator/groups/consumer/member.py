@@ -65,9 +65,8 @@ def assigned_since(member_target: TargetAssignment, epoch: int) -> CurrentAssign
 def with_shared_tuples(
     current: CurrentAssignment, target: TargetAssignment, shared: Callable[[tuple[int, ...]], tuple[int, ...]]
 ) -> CurrentAssignment:
-    """The same value in less memory: nearly always a member has its target, and all of it since one epoch.
-
-    `shared` returns the tuple that others have in common.
+    """The same value in less memory: nearly always a member has its target, and all of it since one epoch. `shared`
+    returns the tuple that others have in common.
     """
     of_target = dict(target)
     made = []

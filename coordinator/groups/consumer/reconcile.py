@@ -111,9 +111,8 @@ def next_position(
 
 
 def is_waiting(position: Position, target_state: Target, owned: Owned) -> bool:
-    """Whether a member makes no step: it is at its target, or has a pending revocation.
-
-    Then it loses only topics that it does not subscribe to any more.
+    """Whether a member makes no step: it is at its target, or has a pending revocation. Then it loses only topics that
+    it does not subscribe to any more.
     """
     if position.state == STABLE:
         return position.epoch == target_state.epoch

@@ -210,9 +210,8 @@ def apply(
     newcomer: str | None = None,
     prepared_target: PreparedTarget | None = None,
 ) -> int:
-    """Put these targets in force, in one batch: a record for each member with a new target, then the epoch.
-
-    If the batch is too large, the present targets stay in force. Returns the number of topics in the records.
+    """Put these targets in force, in one batch: a record for each member with a new target, then the epoch. If the
+    batch is too large, the present targets stay in force. Returns the number of topics in the records.
     """
     image, targets, members = step.state.image, group.targets, group.members
     made, changes = [], []

@@ -193,7 +193,6 @@ def update_patterns(
     step: Step, group: ConsumerGroup, before: Description, description: Description, client: Client
 ) -> tuple[bool, bool]:
     """Update the patterns after a member's description was recorded: forget one without members, search when it is due.
-
     Returns whether the member's pattern has changed, and whether its topics are known then.
     """
     resolved_before = len(group.resolved)

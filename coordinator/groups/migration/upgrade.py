@@ -195,7 +195,6 @@ def heartbeat_to_classic_group(
 
 def _members_of(step: Step, group: ClassicGroup, prepared: Prepared | None) -> list[_Row]:
     """The members of a classic group as members of a consumer group. Raises Refused when one cannot be converted.
-
     Parked requests are answered in both cases, as on Kafka.
     """
     settings, no = step.state.settings, CANNOT.format(group.group_id)
@@ -231,9 +230,8 @@ def _answer_parked_requests(step: Step, group: ClassicGroup) -> None:
 
 
 def _check_bytes(step: Step, group: ClassicGroup) -> None:
-    """Refuse members whose records will not fit into a batch, before they are read. Raises Refused.
-
-    Each topic of a subscription is in the batch twice, and three times with the current assignment.
+    """Refuse members whose records will not fit into a batch, before they are read. Raises Refused. Each topic of a
+    subscription is in the batch twice, and three times with the current assignment.
     """
     offered = sum([len(metadata) for one in group.members.values() for _, metadata in one.protocols])
     if offered > step.max_bytes:

@@ -19,14 +19,8 @@ from muster.coordinator.groups.common.committed_offsets import pack_offset
 from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, NEWEST_COMMIT, Group
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.records import HEADER, RECORD_BYTES, is_too_large
-from muster.coordinator.groups.common.state import SharedValues, State, Step
-from muster.coordinator.state_machine.interface import (
-    Command,
-    Now,
-    Record,
-    encode_record,
-    pack_key_value,
-)
+from muster.coordinator.groups.common.state import NO_LIMIT, SharedValues, State, Step
+from muster.coordinator.state_machine.interface import Command, Now, Record, encode_record, pack_key_value
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.offset_commit import (
@@ -41,9 +35,8 @@ from muster.protocol.wire import uv
 
 Row = TypeVar("Row")
 OFFSET_RECORD_BYTES: Final = 59
-"""Bytes of the record of an offset, without the names of its group and topic and its metadata.
-
-17 bytes are of the record and its key. 42 are of the value with a topic id (OffsetCommitValue 4).
+"""Bytes of the record of an offset, without the names of its group and topic and its metadata. 17 bytes are of the
+record and its key. 42 are of the value with a topic id (OffsetCommitValue 4).
 """
 _LATEST_MS: Final = 2**63 - 1
 """The latest time that a record can have. Java's sum would overflow, and the offset would expire at once."""
@@ -161,15 +154,13 @@ _TIME_SIZE: Final = 8
 
 TemplateRow = tuple[str, int, Callable[..., bytes], bytes, bytes, bytes, bytes, bytes]
 """One partition of a template: topic, partition, `pack`, `before`, `between`, `after`, topic id, metadata in UTF-8.
-
 `pack(before, offset, leader epoch, between, commit timestamp, after)` makes the bytes of the record in a batch.
 """
 
 
 class CommitTemplate:
-    """The records of a commit without offsets and times, for a core with the same image of the topics.
-
-    `response`: the answer when all is well; not to be changed. `most_size`: bytes of their batch, or more.
+    """The records of a commit without offsets and times, for a core with the same image of the topics. `response`: the
+    answer when all is well; not to be changed. `most_size`: bytes of their batch, or more.
     """
 
     __slots__ = ("epoch", "group_id", "instance_id", "member_id", "most_size", "response", "rows", "size")
@@ -186,11 +177,10 @@ class CommitTemplate:
 
 
 def prepare_commit(
-    state: State, request: OffsetCommitRequest, max_bytes: int, version: int = NEWEST_COMMIT
+    state: State, request: OffsetCommitRequest, max_bytes: int = NO_LIMIT, version: int = NEWEST_COMMIT
 ) -> CommitTemplate | None:
-    """The template of a request whose topics exist. None when only `handle` can answer it.
-
-    Its offsets have an expiry of their own, its metadata is too long, or it may be too large.
+    """The template of a request whose topics exist. None when only `handle` can answer it. Its offsets have an expiry
+    of their own, its metadata is too long, or it may be too large.
     """
     if request.retention_time_ms != -1 or _is_refused(state, request, version):
         return None
@@ -249,10 +239,9 @@ def commit_prepared(
     offsets: Sequence[int],
     leader_epochs: Sequence[int],
     now: Now,
-    max_bytes: int,
+    max_bytes: int = NO_LIMIT,
 ) -> list[bytes] | None:
     """Commit these offsets, one for each row. Returns the records as their bytes in a batch, already in the state.
-
     Without a result nothing was done, and the request is to be handled as any other.
     """
     group_id = template.group_id

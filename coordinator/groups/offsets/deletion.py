@@ -175,9 +175,8 @@ def change_topics(step: Step, command: TopicsChanged) -> None:
 
 
 def delete_offsets_of_deleted_topics(step: Step) -> None:
-    """After loading, delete the offsets of deleted topics whose tombstones were not written before.
-
-    A log that was copied from another cluster has offsets of topics that this server does not know. They stay.
+    """After loading, delete the offsets of deleted topics whose tombstones were not written before. A log that was
+    copied from another cluster has offsets of topics that this server does not know. They stay.
     """
     image = step.state.image
     if image.deleted:

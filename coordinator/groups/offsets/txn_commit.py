@@ -38,9 +38,8 @@ class TxnCommitCommand(Command):
 
 
 def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitRequest) -> None:
-    """Answer a TxnOffsetCommit: a row for each partition.
-
-    Its handler has refused unknown topics and partitions, and has added this group's offsets to the transaction.
+    """Answer a TxnOffsetCommit: a row for each partition. Its handler has refused unknown topics and partitions, and
+    has added this group's offsets to the transaction.
     """
     group_id = request.group_id
     error = _error_of(step.state.groups.get(group_id), request, step.state.image)

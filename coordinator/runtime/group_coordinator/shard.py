@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 
+from muster.coordinator.groups.classic import sessions
 from muster.coordinator.groups.classic.sessions import GenerationMember
 from muster.coordinator.groups.common.committed_offsets import OpenTransaction
 from muster.coordinator.groups.common.events import request_refused
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupConfigs, GroupConfigured, IntervalConfigured
+from muster.coordinator.groups.consumer import heartbeat
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.offsets import commit
 from muster.coordinator.groups.offsets.commit import CommitTemplate
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.unified_log import UnifiedLog
@@ -284,14 +287,14 @@ class GroupShard:
     def prepare_heartbeat(self, request: HeartbeatRequest) -> GenerationMember | None:
         """The sender of such heartbeats, for `api.cached_requests`. None when no member can be prepared now."""
         core = self.runtime.core
-        return None if core is None else core.prepare_heartbeat(request)
+        return None if core is None else sessions.prepare_heartbeat(core.state, request)
 
     def prepare_consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
         """The same as `prepare_heartbeat`, for a member of a consumer group (KIP-848)."""
         core = self.runtime.core
-        return None if core is None else core.prepare_consumer_heartbeat(request, client)
+        return None if core is None else heartbeat.prepare_heartbeat(core.state, request, client)
 
     def prepare_commit(self, request: OffsetCommitRequest, version: int) -> CommitTemplate | None:
-        """Prepare a commit of this version for `GroupCore.prepared_commit`. None when it cannot be prepared now."""
+        """Prepare a commit of this version for `commit_prepared`. None when it cannot be prepared now."""
         core = self.runtime.core
-        return None if core is None else core.prepare_commit(request, self.max_bytes, version)
+        return None if core is None else commit.prepare_commit(core.state, request, self.max_bytes, version)

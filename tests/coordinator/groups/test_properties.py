@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from muster.coordinator.groups.classic import sessions
 from muster.coordinator.groups.classic.group import COMPLETING, EMPTY, PREPARING, STABLE, classic_group
 from muster.coordinator.groups.classic.sessions import WELL, GenerationMember
 from muster.coordinator.state_machine.interface import encode_record
@@ -150,7 +151,7 @@ class History:
             for member in group.members.values():
                 for instance in {None, member.instance_id}:
                     names = group.group_id, group.generation, member.member_id, instance
-                    made = core.prepare_heartbeat(HeartbeatRequest(*names))
+                    made = sessions.prepare_heartbeat(core.state, HeartbeatRequest(*names))
                     assert made is not None
                     self.prepared.setdefault(names, made)
         for names, prepared in self.prepared.items():

@@ -15,10 +15,11 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from muster.coordinator.groups.classic import sessions
 from muster.coordinator.groups.classic.sessions import WELL, GenerationMember
 from muster.coordinator.groups.common import records
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.offsets.commit import CommitTemplate, id_of
+from muster.coordinator.groups.offsets.commit import CommitTemplate, commit_prepared, id_of, prepare_commit
 from muster.coordinator.state_machine.interface import Output
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
@@ -71,7 +72,7 @@ class CachingHarness(TracedHarness):
         if known is not None and known.heartbeat(self.now.mono_ms):
             self.answer(WELL, [])
             return
-        made = self.core.prepare_heartbeat(request)
+        made = sessions.prepare_heartbeat(self.core.state, request)
         if made is not None:
             self.members[repr(request)] = made
 
@@ -81,13 +82,15 @@ class CachingHarness(TracedHarness):
         offset, row.committed_offset = row.committed_offset, 0
         template = self.templates.get(repr(request))
         if template is None:
-            template = self.core.prepare_commit(request, self.max_bytes)
+            template = prepare_commit(self.core.state, request, self.max_bytes)
             if template is not None:
                 self.templates[repr(request)] = template
         row.committed_offset = offset
         if template is None:
             return
-        rows = self.core.prepared_commit(template, [offset], [row.committed_leader_epoch], self.now, self.max_bytes)
+        rows = commit_prepared(
+            self.core.state, template, [offset], [row.committed_leader_epoch], self.now, self.max_bytes
+        )
         if rows is None:
             return
         written = records.offset_commit(

@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event, MemberFacts
+from muster.coordinator.history.counts import GROUP_RESTLESS, MAX_PLACES, UnstableMembers
 from muster.coordinator.history.timeline import Timeline
-from muster.coordinator.history.unstable_members import GROUP_RESTLESS, MAX_PLACES, UnstableMembers
 from muster.coordinator.server.histories import warn_unstable
 from muster.pipeline.episodes.verdict import verdict
 from tests.coordinator.history.test_journal import JournalHarness

@@ -11,7 +11,6 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.api.cached_requests import CACHES, MAX_ROWS, CachedCommit
 from muster.coordinator.api.groups.offset_commit import handle_offset_commit
-from muster.coordinator.groups.core import GroupCore
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode
@@ -225,7 +224,7 @@ def test_a_fault_in_a_cached_request_closes_the_connection(monkeypatch: pytest.M
     def fail(*_: object) -> None:
         raise LookupError("a bug")
 
-    monkeypatch.setattr(GroupCore, "prepared_commit", fail)
+    monkeypatch.setattr("muster.coordinator.api.cached_requests.commit_prepared", fail)
     with capture_logs() as logs:
         assert peer.ask(COMMIT, 9, commit(("t1", 0, 9))) is None
     assert [line["event"] for line in logs] == ["a handler failed"]

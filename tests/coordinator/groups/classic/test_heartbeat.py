@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from muster.coordinator.groups.classic import sessions
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from tests.coordinator.groups.harness import GroupHarness
@@ -69,9 +70,9 @@ def test_a_cached_heartbeat_is_recognized_only_from_the_same_member_and_generati
     a, b = harness.stable(static=True)
     group = harness.group()
     for stranger in (("g", 2, "ghost"), ("no", 2, a), ("g", 1, a), ("g", 2, a, "i1")):
-        assert harness.core.prepare_heartbeat(HeartbeatRequest(*stranger)) is None
+        assert sessions.prepare_heartbeat(harness.core.state, HeartbeatRequest(*stranger)) is None
     for names in (("g", 2, a), ("g", 2, a, "i0")):
-        made = harness.core.prepare_heartbeat(HeartbeatRequest(*names))
+        made = sessions.prepare_heartbeat(harness.core.state, HeartbeatRequest(*names))
         assert made is not None
         harness.advance(9_000)
         harness.beat(b)
@@ -83,7 +84,7 @@ def test_a_cached_heartbeat_is_recognized_only_from_the_same_member_and_generati
     group.members[a].session_timeout_ms = 10_000
     other = harness.join(instance="i0", group="g")
     assert not made.heartbeat(harness.now.mono_ms), "another has its place"
-    renamed = harness.core.prepare_heartbeat(HeartbeatRequest("g", 2, other.member_id))
+    renamed = sessions.prepare_heartbeat(harness.core.state, HeartbeatRequest("g", 2, other.member_id))
     assert renamed is not None
     assert renamed.heartbeat(harness.now.mono_ms)
     harness.join(b, instance="i1", protocols=(("range", b"other"),))

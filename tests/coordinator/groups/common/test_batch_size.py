@@ -12,7 +12,7 @@ from muster.coordinator.groups.classic import records
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common import records as offset_records
 from muster.coordinator.groups.common.records import pack, size_of
-from muster.coordinator.groups.offsets.commit import prepare_commit
+from muster.coordinator.groups.offsets.commit import commit_prepared, prepare_commit
 from muster.coordinator.log.records.building import build_packed
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -80,9 +80,9 @@ def test_a_cached_commit_is_also_checked_against_the_batch_limit() -> None:
     assert large is not None
     assert small is not None
     assert prepare_commit(state, request(100), 2_000) is None
-    assert harness.core.prepared_commit(large, [8] * 100, [3] * 100, harness.now, 2_000) is None
-    assert harness.core.prepared_commit(small, [8] * 2, [3] * 2, harness.now, 2_000)
-    assert harness.core.prepared_commit(large, [9] * 100, [3] * 100, harness.now, 1_000_000)
+    assert commit_prepared(harness.core.state, large, [8] * 100, [3] * 100, harness.now, 2_000) is None
+    assert commit_prepared(harness.core.state, small, [8] * 2, [3] * 2, harness.now, 2_000)
+    assert commit_prepared(harness.core.state, large, [9] * 100, [3] * 100, harness.now, 1_000_000)
 
 
 def test_an_assignment_that_is_too_large_refuses_all_waiting_syncs_and_begins_a_rebalance() -> None:

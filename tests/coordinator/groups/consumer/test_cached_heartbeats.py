@@ -7,6 +7,7 @@ from random import Random
 
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.common.settings import GroupConfigured, IntervalConfigured, OwnConfig
+from muster.coordinator.groups.consumer import heartbeat
 from muster.coordinator.groups.consumer.heartbeat import SteadyMember
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -20,7 +21,7 @@ def prepare(
 ) -> SteadyMember:
     epoch = harness.member(member).position.epoch if epoch is None else epoch
     request = ConsumerGroupHeartbeatRequest("g", member, epoch, **said)  # type: ignore[arg-type]  # fields of it
-    found = harness.core.prepare_consumer_heartbeat(request, client)
+    found = heartbeat.prepare_heartbeat(harness.core.state, request, client)
     assert found is not None
     return found
 
@@ -81,7 +82,7 @@ def play(random: Random, took: Counter[bool]) -> None:
             harness.heartbeat(member, owned={"t": [0, 1, 2, 3], "u": [0, 1]} if random.randrange(2) else {})
             if harness.member(member).position.epoch > 0:
                 request = ConsumerGroupHeartbeatRequest("g", member, harness.member(member).position.epoch)
-                found = harness.core.prepare_consumer_heartbeat(request, CLIENT)
+                found = heartbeat.prepare_heartbeat(harness.core.state, request, CLIENT)
                 if found is not None:
                     made[member] = found
         for name, steady in made.items():
@@ -109,7 +110,7 @@ def test_a_cached_heartbeat_is_not_accepted_if_the_session_got_shorter() -> None
 def test_a_heartbeat_with_changes_or_of_another_client_is_not_cached() -> None:
     harness = ConsumerGroupHarness()
     core = harness.core
-    assert core.prepare_consumer_heartbeat(ConsumerGroupHeartbeatRequest("g", "A", 1), CLIENT) is None
+    assert heartbeat.prepare_heartbeat(core.state, ConsumerGroupHeartbeatRequest("g", "A", 1), CLIENT) is None
     harness.first_heartbeat("A", "t", instance="i")
     assert prepare(harness, "A", instance_id="i").heartbeat(harness.now.mono_ms)
     for said in (
@@ -124,7 +125,7 @@ def test_a_heartbeat_with_changes_or_of_another_client_is_not_cached() -> None:
         {"server_assignor": "range"},
     ):
         request = ConsumerGroupHeartbeatRequest(**{"group_id": "g", "member_id": "A", "member_epoch": 2, **said})  # type: ignore[arg-type]  # fields of it
-        assert core.prepare_consumer_heartbeat(request, CLIENT) is None, said
+        assert heartbeat.prepare_heartbeat(core.state, request, CLIENT) is None, said
     request = ConsumerGroupHeartbeatRequest("g", "A", 2)
-    assert core.prepare_consumer_heartbeat(request, Client("c", "/10.0.0.2")) is None
-    assert core.prepare_consumer_heartbeat(request, Client("d", "/10.0.0.1")) is None
+    assert heartbeat.prepare_heartbeat(core.state, request, Client("c", "/10.0.0.2")) is None
+    assert heartbeat.prepare_heartbeat(core.state, request, Client("d", "/10.0.0.1")) is None

@@ -17,9 +17,10 @@ from muster.coordinator.groups.consumer.member import (
     stop_timer,
     stop_timers,
 )
+from muster.coordinator.groups.offsets import commit
 from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
-from muster.coordinator.groups.unsupported_group import UnsupportedGroup
+from muster.coordinator.groups.replay import UnsupportedGroup
 from muster.coordinator.state_machine.deadlines import Deadlines
 from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode
@@ -156,7 +157,7 @@ def committing(harness: ConsumerGroupHarness, epoch: int, version: int) -> int:
     command = CommitCommand(request, harness.asked, CLIENT, version)  # type: ignore[arg-type]
     harness.collect(harness.core.handle(command, harness.now))
     error: int = harness.reply(harness.asked).topics[0].partitions[0].error_code
-    prepared = harness.core.prepare_commit(request, version=version)
+    prepared = commit.prepare_commit(harness.core.state, request, version=version)
     assert (prepared is None) == (error == ErrorCode.UNSUPPORTED_VERSION)
     return error
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from muster.coordinator.groups.classic.group import EMPTY
 from muster.coordinator.groups.common.records import pack
 from muster.coordinator.groups.offsets import commit as commit_module
-from muster.coordinator.groups.offsets.commit import CommitTemplate
+from muster.coordinator.groups.offsets.commit import CommitTemplate, commit_prepared, prepare_commit
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -34,13 +34,15 @@ def request(content: list[Any], member: str = "", generation: int = -1, **more: 
 
 
 def ready(harness: GroupHarness, asked: OffsetCommitRequest) -> CommitTemplate:
-    made = harness.core.prepare_commit(asked)
+    made = prepare_commit(harness.core.state, asked)
     assert made is not None
     return made
 
 
 def commit(harness: GroupHarness, made: CommitTemplate, content: list[Any]) -> list[bytes] | None:
-    return harness.core.prepared_commit(made, [row[2] for row in content], [row[3] for row in content], harness.now)
+    return commit_prepared(
+        harness.core.state, made, [row[2] for row in content], [row[3] for row in content], harness.now
+    )
 
 
 @given(rows, st.data())
@@ -102,9 +104,9 @@ def test_a_cached_commit_works_for_a_group_without_members() -> None:
 def test_commits_with_retention_time_or_long_metadata_are_not_cached() -> None:
     harness = GroupHarness(offset_metadata_max_bytes=4)
     content = [(("t", b"T" * 16), 0, 1, 1, "")]
-    assert harness.core.prepare_commit(request(content, retention_time_ms=5)) is None
-    assert harness.core.prepare_commit(request([(("t", b"T" * 16), 0, 1, 1, "12345")])) is None
-    assert harness.core.prepare_commit(request([(("t", b"T" * 16), 0, 1, 1, "1234")])) is not None
+    assert prepare_commit(harness.core.state, request(content, retention_time_ms=5)) is None
+    assert prepare_commit(harness.core.state, request([(("t", b"T" * 16), 0, 1, 1, "12345")])) is None
+    assert prepare_commit(harness.core.state, request([(("t", b"T" * 16), 0, 1, 1, "1234")])) is not None
 
 
 def test_commit_layouts_are_shared_and_their_number_is_bounded() -> None:
