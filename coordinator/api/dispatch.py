@@ -186,7 +186,7 @@ class ConnectionRequests:
             log.error("a request was answered twice", **route.facts())
 
     def wrapped(self, wrap: Callable[[Any, Any], Any]) -> Any:
-        """See `net.requests.Requests`."""
+        """See `layers.Requests`."""
         return self if self.sink is None else wrap(self, self.sink)
 
     def closed(self) -> None:

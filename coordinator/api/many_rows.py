@@ -128,6 +128,18 @@ def add_topic(topics: dict[K, T], key: K, topic: T) -> None:
         add_partitions(present, topic.partitions)  # type: ignore[attr-defined]  # all of these messages have them
 
 
+def pattern_error(text: str) -> str | None:
+    """Why a text is no regular expression. None means that it is valid."""
+    # imported here: it loads the regular expressions, which few servers need
+    from muster.coordinator.system.patterns import BadPattern, Pattern
+
+    try:
+        Pattern(text)
+    except BadPattern as error:
+        return error.description
+    return None
+
+
 def in_hash_order(names: Iterable[str], capacity: int = DEFAULT_CAPACITY) -> list[str]:
     """Distinct names, in the iteration order of a Java HashSet to which they were added one after the other."""
     distinct = list(dict.fromkeys(names))

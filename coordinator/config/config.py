@@ -117,7 +117,9 @@ class Config:
             return found.value
         if name.startswith(LISTENER_PREFIX):
             return None
-        prop = _definition(name)
+        prop = _known(name)
+        if prop is None:
+            raise LookupError(f"there is no property {name}")
         return prop.parse(DEPARTURES[name]) if name in DEPARTURES else prop.default_value
 
     def text(self, name: str) -> str | None:
@@ -130,7 +132,7 @@ class Config:
             return str(self.data_dir) if found is None else found.text  # the text as it was given, as on Kafka
         if found is not None:
             return found.text
-        prop = BROKER.get(name) or MUSTER.get(name)
+        prop = _known(name)
         return DEPARTURES.get(name, prop.default) if prop is not None else None
 
     @property
@@ -298,10 +300,3 @@ def _endpoints(name: str, config: Config, addresses: Iterable[tuple[str, str, in
 
 def _known(name: str) -> Property | None:
     return BROKER.get(name) or MUSTER.get(name)
-
-
-def _definition(name: str) -> Property:
-    found = _known(name)
-    if found is None:
-        raise LookupError(f"there is no property {name}")
-    return found

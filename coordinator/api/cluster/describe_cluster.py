@@ -101,7 +101,8 @@ def handle_describe_quorum(
         for wanted in topic.partitions:
             index = wanted.partition_index
             if (topic.topic_name, index) != (METADATA_TOPIC, 0):
-                rows.append(_refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                rows.append(DescribeQuorumResponsePartitionData(index, code, error_message(code)))
                 answer_size.add(_QUORUM_ROW_BYTES)
             elif answer_size.add(_QUORUM_ROW_BYTES * (1 + len(node.cluster.brokers))):
                 # a partition that is named several times has the same row each time
@@ -114,10 +115,6 @@ def handle_describe_quorum(
     return answer
 
 
-def _refused(index: int, code: int) -> DescribeQuorumResponsePartitionData:
-    return DescribeQuorumResponsePartitionData(index, code, error_message(code))
-
-
 def _partition(node: Node) -> DescribeQuorumResponsePartitionData:
     log, now_ms = node.topics.metadata_log.log, node.clock.now().wall_ms
     leader = node.cluster.controller_id
@@ -127,8 +124,7 @@ def _partition(node: Node) -> DescribeQuorumResponsePartitionData:
             broker.broker_id,
             ZERO_UUID,  # as for voters that are configured (KIP-853)
             end,
-            now_ms if not broker.fenced else -1,
-            now_ms if not broker.fenced else -1,
+            *((-1, -1) if broker.fenced else (now_ms, now_ms)),
         )
         for broker in node.cluster.brokers.values()
     }

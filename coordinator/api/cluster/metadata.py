@@ -205,17 +205,13 @@ def _present(node: Node, context: RequestContext, topic: Topic, with_operations:
             error_code = ErrorCode.LEADER_NOT_AVAILABLE
             rows.append(MetadataResponsePartition(error_code, index, NO_BROKER, epoch, replicas, (), replicas))
         else:
-            unavailable = cluster.unavailable(replicas)
+            error_code, unavailable = 0, cluster.unavailable(replicas)
             if not (cluster.is_whole or cluster.is_alive(leader_id)):
                 # The leader was found dead a moment ago, and another broker will soon lead the partition. Clients ask
                 # again. They never learn the id of a broker that the answer does not list.
-                rows.append(
-                    MetadataResponsePartition(
-                        ErrorCode.LEADER_NOT_AVAILABLE, index, NO_BROKER, epoch, replicas, state.isr, unavailable
-                    )
-                )
-                yield None
-                continue
-            rows.append(MetadataResponsePartition(0, index, leader_id, epoch, replicas, state.isr, unavailable))
+                error_code, leader_id = ErrorCode.LEADER_NOT_AVAILABLE, NO_BROKER
+            rows.append(
+                MetadataResponsePartition(error_code, index, leader_id, epoch, replicas, state.isr, unavailable)
+            )
         yield None
     return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.internal, rows, operations)

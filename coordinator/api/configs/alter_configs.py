@@ -22,7 +22,7 @@ from muster.coordinator.api.configs.resources import (
     check_authorized,
 )
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.many_rows import until_durable
+from muster.coordinator.api.many_rows import pattern_error, until_durable
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.properties import live, resource_configs
 from muster.coordinator.properties.definition import InvalidProperty, InvalidRequest
@@ -176,7 +176,7 @@ def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: b
         elif kind == Kind.BROKER:
             _check_min_isr(name, changes, present)
         elif kind == Kind.CLIENT_METRICS:
-            for _ in resource_configs.validate_client_metrics(name, after, _is_pattern):
+            for _ in resource_configs.validate_client_metrics(name, after, lambda text: pattern_error(text) is None):
                 yield None
         else:
             _check_group(node, name, after)
@@ -195,17 +195,6 @@ def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: b
             raise ApiError(ErrorCode.POLICY_VIOLATION, what)
     if new and not validate_only:
         yield from node.topics.setting_configs(kind, name, new)
-
-
-def _is_pattern(text: str) -> bool:
-    # imported here: it loads the regular expressions, which few servers need
-    from muster.coordinator.system.patterns import BadPattern, Pattern
-
-    try:
-        Pattern(text)
-    except BadPattern:
-        return False
-    return True
 
 
 def _check_topic(node: Node, name: str, after: Mapping[str, str]) -> None:

@@ -86,7 +86,8 @@ def _result(
         entries = _entries(node, context, row)
     except ApiError as refusal:
         return DescribeConfigsResult(refusal.error_code, refusal.message or "", row.resource_type, row.resource_name)
-    documentation = _documentation_of(row.resource_type) if request.include_documentation else {}
+    kind = _KINDS.get(row.resource_type) if request.include_documentation else None
+    documentation = {} if kind is None else all_documentation(kind)
     configs = _described(entries, keys or None, request.include_synonyms, documentation)
     return DescribeConfigsResult(0, "", row.resource_type, row.resource_name, configs)
 
@@ -117,7 +118,10 @@ def _entries(node: Node, context: RequestContext, row: DescribeConfigsResource) 
             raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return describe.group(node.topics.state.resource_configs(kind, name), node.config)
     if kind == Kind.BROKER:
-        return _broker_entries(node, name)
+        if not name:
+            return describe.cluster_wide(node.config)
+        check_described_broker(name, node.cluster.node_id)
+        return describe.broker(node.config)
     if kind == Kind.BROKER_LOGGER:
         check_described_loggers(name, node.cluster.node_id)
         return describe.loggers(resources.logger_levels())
@@ -135,17 +139,6 @@ def _topic_entries(node: Node, name: str) -> list[Entry]:
     if name not in node.topics.by_name:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return describe.topic(node.topics.state.topic_configs(name), node.config)
-
-
-def _broker_entries(node: Node, name: str) -> list[Entry]:
-    if name == "":
-        return describe.cluster_wide(node.config)
-    check_described_broker(name, node.cluster.node_id)
-    return describe.broker(node.config)
-
-
-def _documentation_of(kind: int) -> Mapping[str, str]:
-    return all_documentation(_KINDS[kind]) if kind in _KINDS else {}
 
 
 def _described(

@@ -17,6 +17,7 @@ from muster.coordinator.api.many_rows import (
     ask_each,
     by_coordinator,
     distinct,
+    pattern_error,
 )
 from muster.coordinator.api.node import Node, Respond, in_steps
 from muster.coordinator.groups.consumer.checks import MAX_NAMES, ascending_names, distinct_names
@@ -102,7 +103,7 @@ def _check_in_steps(
     if refusal or not request.subscribed_topic_regex:
         return refusal, None
     yield None  # one pattern takes up to 10 ms: many requests need several iterations of the event loop
-    return 0, _error_of(request.subscribed_topic_regex)
+    return 0, pattern_error(request.subscribed_topic_regex)
 
 
 def _topics_refusal(node: Node, context: RequestContext, names: Sequence[str]) -> Job[int]:
@@ -148,17 +149,6 @@ def _is_served(node: Node) -> bool:
         protocols = node.config.value(PROTOCOLS)
         served = node.serves_consumer_groups = isinstance(protocols, tuple) and CONSUMER in protocols
     return served
-
-
-def _error_of(pattern: str) -> str | None:
-    # imported here: it loads the regular expressions, which few servers need
-    from muster.coordinator.system.patterns import BadPattern, Pattern
-
-    try:
-        Pattern(pattern)
-    except BadPattern as error:
-        return error.description
-    return None
 
 
 @in_steps

@@ -8,6 +8,7 @@ which a member subscribes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 from muster.coordinator.api.context import RequestContext
@@ -50,6 +51,8 @@ def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCom
     elements = len(request.topics)
     for topic in request.topics:
         elements += len(topic.partitions)
+    # Not `PLAIN_ROWS`: up to so many rows are one command and one batch, so that the group decides about them at once.
+    # Consumers of hundreds of partitions commit all the time, and the shard handles these rows in some milliseconds.
     if elements > ROWS_AT_ONCE:
         node.run(context, respond, _commit_in_pieces(node, context, request))
     else:
@@ -78,16 +81,9 @@ def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommit
     pieces: list[OffsetCommitRequest] = []
     size = 0
     for _, topics in in_pieces(request.topics, "partitions"):
-        pieces.append(
-            OffsetCommitRequest(
-                request.group_id,
-                request.generation_id_or_member_epoch,
-                request.member_id,
-                request.group_instance_id,
-                request.retention_time_ms,
-                topics,
-            )
-        )
+        piece = copy(request)
+        piece.topics = topics
+        pieces.append(piece)
         size += sum(least_bytes(request.group_id, topic) for topic in topics)
         yield None
     too_large = size > node.routing.shard(request.group_id).max_bytes

@@ -6,6 +6,7 @@ have expired are removed every `delegation.token.expiry.check.interval.ms`.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Final
 
 import structlog
@@ -188,15 +189,8 @@ def _token_of(
 
 
 def _expire_at(node: Node, found: DelegationTokenRecord, wall_ms: int, answer: Changed) -> Job[None]:
-    record = DelegationTokenRecord(
-        found.owner,
-        found.requester,
-        found.renewers,
-        found.issue_timestamp,
-        found.max_timestamp,
-        wall_ms,
-        found.token_id,
-    )
+    record = copy(found)
+    record.expiration_timestamp = wall_ms
     yield from _write(node, record, answer)
     if not answer.error_code:
         answer.expiry_timestamp_ms = wall_ms

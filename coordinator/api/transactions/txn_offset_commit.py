@@ -9,6 +9,7 @@ A request of at most `PLAIN_ROWS` rows is handled within its call. More rows nee
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 from muster.coordinator.api.context import RequestContext
@@ -130,7 +131,9 @@ class _Commit:
         for _, topics in in_pieces(request.topics, "partitions"):
             known = self._existing(topics)
             if known:
-                pieces.append(_piece(request, known))
+                piece = copy(request)
+                piece.topics = known
+                pieces.append(piece)
                 size += sum(least_bytes(request.group_id, topic) for topic in known)
             yield None
         guard: VerificationGuard | None = None
@@ -212,16 +215,3 @@ class _Commit:
 
     def _response(self) -> TxnOffsetCommitResponse:
         return TxnOffsetCommitResponse(topics=[*self._answers.values()])
-
-
-def _piece(request: TxnOffsetCommitRequest, topics: list[TxnOffsetCommitRequestTopic]) -> TxnOffsetCommitRequest:
-    return TxnOffsetCommitRequest(
-        request.transactional_id,
-        request.group_id,
-        request.producer_id,
-        request.producer_epoch,
-        request.generation_id,
-        request.member_id,
-        request.group_instance_id,
-        topics,
-    )
