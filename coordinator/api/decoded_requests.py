@@ -44,13 +44,13 @@ class Decoded:
         self.bytes = size
         self.host = host
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Release the memory: the request was answered, or others hold it. A second call has no effect."""
         size, self.bytes = self.bytes, 0
         if size and self._begin is None:
-            self._all.given_back.append(size)
+            self._all.released.append(size)
 
-    def when_there(self, begin: Callable[[], object]) -> None:
+    def when_available(self, begin: Callable[[], object]) -> None:
         """Call `begin` when memory is available, perhaps at once. `leave` cancels this."""
         if self._begin is None:
             begin()
@@ -70,16 +70,16 @@ class Decoded:
             begin()
 
     def __del__(self) -> None:
-        self.give_back()
+        self.release()
 
 
 class DecodedRequests:
-    """See the module. `bytes`: the memory in use. `given_back`: released sizes that are not yet subtracted."""
+    """See the module. `bytes`: the memory in use. `released`: released sizes that are not yet subtracted."""
 
-    def __init__(self, clock: Clock, most_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, clock: Clock, max_bytes: int = MAX_BYTES) -> None:
         self._clock = clock
-        self._most = most_bytes
-        self.given_back: deque[int] = deque()
+        self._max_bytes = max_bytes
+        self.released: deque[int] = deque()
         self._bytes = 0
         self._waiting: dict[str, deque[Decoded]] = {}
         """Waiting requests by address. The address that was served last is at the end."""
@@ -90,14 +90,14 @@ class DecodedRequests:
     @property
     def bytes(self) -> int:
         """The memory in use, see the class."""
-        while self.given_back:
-            self._bytes -= self.given_back.popleft()
+        while self.released:
+            self._bytes -= self.released.popleft()
         return self._bytes
 
     def take(self, size: int, host: str) -> Decoded:
-        """The memory of a request of `size` bytes. `when_there` reports when the request may be decoded."""
-        taken = min(size * FACTOR, MAX_OF_ONE, self._most)
-        if not self._waiting and self.bytes + taken <= self._most:
+        """The memory of a request of `size` bytes. `when_available` reports when the request may be decoded."""
+        taken = min(size * FACTOR, MAX_OF_ONE, self._max_bytes)
+        if not self._waiting and self.bytes + taken <= self._max_bytes:
             self._bytes += taken
             return Decoded(self, taken, host)
         decoded = Decoded(self, taken, host, waits=True)
@@ -114,7 +114,7 @@ class DecodedRequests:
     def park(self, decoded: Decoded, end: Callable[[], object]) -> Callable[[], object]:
         """The request waits for others. `end` ends the wait early, when memory is needed. The result cancels this."""
         self._parked[decoded] = end
-        if self._waiting or self.bytes > self._most:
+        if self._waiting or self.bytes > self._max_bytes:
             self._ask()
         return lambda: self._parked.pop(decoded, None)
 
@@ -128,9 +128,9 @@ class DecodedRequests:
         for _ in range(AT_ONCE):
             if not self._waiting or not self._begin_next():
                 break
-        if not self._waiting and self.bytes <= self._most:
+        if not self._waiting and self.bytes <= self._max_bytes:
             return
-        missing = self.bytes - self._most
+        missing = self.bytes - self._max_bytes
         if self._waiting:
             missing += self._waiting[next(iter(self._waiting))][0].bytes
         for decoded in list(islice(self._parked, AT_ONCE)):
@@ -145,7 +145,7 @@ class DecodedRequests:
     def _begin_next(self) -> bool:
         host = next(iter(self._waiting))
         queue = self._waiting[host]
-        if self.bytes + queue[0].bytes > self._most:
+        if self.bytes + queue[0].bytes > self._max_bytes:
             return False
         del self._waiting[host]
         decoded = queue.popleft()

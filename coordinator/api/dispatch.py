@@ -194,23 +194,23 @@ class ConnectionRequests:
         self.current = self.sink = self.note_response = self.cached = self._route = None
         self._routes.clear()
 
-    def _decode_in_thread(self, exchange: Exchange, data: bytes, body: int, end: int, most: int = 0) -> None:
+    def _decode_in_thread(self, exchange: Exchange, data: bytes, body: int, end: int, max_elements: int = 0) -> None:
         """Decode a large request in the thread. Its handler runs on the event loop, and the next request waits, as
         always.
 
-        `most`: the most elements. 0 is for a request with records: the first attempt allows `FEW_ELEMENTS`.
+        `max_elements`: 0 is for a request with records: the first attempt allows `FEW_ELEMENTS`.
         """
         route = exchange.route
-        most = most or (FEW_ELEMENTS if route.carries_records else MAX_ELEMENTS)
-        decoded = self.channel.large_request = self._memory_for(route, end - body, most)
+        max_elements = max_elements or (FEW_ELEMENTS if route.carries_records else MAX_ELEMENTS)
+        decoded = self.channel.large_request = self._memory_for(route, end - body, max_elements)
 
         def read() -> Any:
             if self.current is not exchange:
                 return None  # the connection has ended while others were read
             try:
-                return route.decode(data, body, end, most)
+                return route.decode(data, body, end, max_elements)
             except TooMany as refused:
-                return refused if most < MAX_ELEMENTS else route.malformed(data, body, end)
+                return refused if max_elements < MAX_ELEMENTS else route.malformed(data, body, end)
             except REFUSALS:
                 return route.malformed(data, body, end)
 
@@ -234,20 +234,20 @@ class ConnectionRequests:
             else:
                 self._run(route, request, exchange.of_many_rows)
             if not route.frees_request:
-                decoded.give_back()  # the group holds the request by now
+                decoded.release()  # the group holds the request by now
 
         self.is_reading = True
         if route.only_reads:
             self._one_at_a_time(lambda: self.slices.worker.run(read, handle))
         else:
-            decoded.when_there(lambda: self.slices.worker.run(read, handle))
+            decoded.when_available(lambda: self.slices.worker.run(read, handle))
 
-    def _memory_for(self, route: Route, size: int, most: int) -> Decoded:
-        """The memory of a request of `size` bytes and `most` elements."""
-        if size > route.most_bytes:
-            raise CloseConnection(f"a request of {size} bytes, this API takes {route.most_bytes}", **route.facts())
+    def _memory_for(self, route: Route, size: int, max_elements: int) -> Decoded:
+        """The memory of a request of `size` bytes and `max_elements` elements."""
+        if size > route.max_bytes:
+            raise CloseConnection(f"a request of {size} bytes, this API takes {route.max_bytes}", **route.facts())
         requests, host = self._node.decoded_requests, self.channel.host
-        is_counted = most == MAX_ELEMENTS and not route.only_reads
+        is_counted = max_elements == MAX_ELEMENTS and not route.only_reads
         return requests.take(size, host) if is_counted else Decoded(requests, 0, host)
 
     def _one_at_a_time(self, begin: Callable[[], object]) -> None:

@@ -202,7 +202,7 @@ class Exchange:
             request, decoded = large
             if request is not None:
                 take_apart(request)
-            decoded.give_back()
+            decoded.release()
 
     def _encoded(self, frame: Answer | None, error: Exception | None) -> None:
         requests = self._requests

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # `lazy` loads these modules, and import-linter sees them her
     from muster.coordinator.api.cluster import api_versions, describe_cluster, find_coordinator, leaders, metadata  # noqa: F401
     from muster.coordinator.api.configs import alter_configs, describe_configs  # noqa: F401
     from muster.coordinator.api.groups import administration, consumer_groups, membership, offset_commit, offset_fetch  # noqa: F401
-    from muster.coordinator.api.records import describe_producers, fetch, offsets, produce  # noqa: F401
+    from muster.coordinator.api.records import fetch, offsets, produce  # noqa: F401
     from muster.coordinator.api.security import acls, delegation_tokens, sasl, scram_credentials  # noqa: F401
     from muster.coordinator.api.topics import create_topics, delete_topics, describe_topic_partitions  # noqa: F401
     from muster.coordinator.api.transactions import administration as _  # noqa: F401
@@ -105,7 +105,7 @@ _TABLE = (
     _api(51, 0, 0, "security.scram_credentials"),
     _api(55, 0, 2, "cluster.describe_cluster"),
     _api(60, 0, 2, "cluster.describe_cluster"),
-    _api(61, 0, 0, "records.describe_producers"),
+    _api(61, 0, 0, "records.offsets"),
     _api(64, 0, 0, "cluster.leaders"),
     _api(65, 0, 0, "transactions.administration"),
     _api(66, 0, 2, "transactions.administration"),
@@ -166,9 +166,25 @@ class Route:
     """All that is known of one (API, version, client id) before the body is decoded, on any connection."""
 
     __slots__ = (
-        "_put_head", "_response_header_size", "api", "carries_records", "client_bytes", "client_id", "decode", "encode",
-        "flexible", "frees_request", "handler", "head", "header_size", "large_bytes", "lowers", "may_be_large",
-        "most_bytes", "only_reads", "version",
+        "_put_head",
+        "_response_header_size",
+        "api",
+        "carries_records",
+        "client_bytes",
+        "client_id",
+        "decode",
+        "encode",
+        "flexible",
+        "frees_request",
+        "handler",
+        "head",
+        "header_size",
+        "large_bytes",
+        "lowers",
+        "max_bytes",
+        "may_be_large",
+        "only_reads",
+        "version",
     )  # fmt: skip
 
     def __init__(self, key: int, version: int, head: bytes, client_bytes: bytes, client_id: str) -> None:
@@ -193,7 +209,7 @@ class Route:
         self.only_reads = key in ONLY_READS
         self.carries_records = served.request_has_parts
         self.large_bytes = RECORDS_LARGE_BYTES if self.carries_records else LARGE_BYTES
-        self.most_bytes = NO_LIMIT if self.carries_records else MAX_BYTES
+        self.max_bytes = NO_LIMIT if self.carries_records else MAX_BYTES
 
     def _decode_and_raise(self, *where: Any) -> Any:
         return shapes.raise_request(self.api.key, self.version, self.api.request_decoder(self.version)(*where))

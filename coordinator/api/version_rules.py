@@ -31,17 +31,17 @@ api_versions_names_software = _since(3)
 """ApiVersions names the client's software, and the name must be valid (KIP-511)."""
 api_versions_shows_features_from_zero = _since(4)
 """ApiVersions may list features whose lowest level is 0; older Java clients fail on them (KAFKA-17011)."""
-tells_deletion_disabled = _since(3)
+knows_deletion_disabled = _since(3)
 """DeleteTopics knows the error TOPIC_DELETION_DISABLED (KIP-322)."""
 describe_knows_group_not_found = _since(6)
 """DescribeGroups answers GROUP_ID_NOT_FOUND for an unknown group, instead of Dead (KIP-1043)."""
 fetch_by_topic_id = _since(13)
 """Fetch names topics by id (KIP-516)."""
-elections_tell_one_error = _since(1)
+elections_have_one_error = _since(1)
 """ElectLeaders can be refused as a whole. Before, each partition has the error (KIP-460)."""
-produce_tells_leader = _since(10)
+produce_names_leader = _since(10)
 """With NOT_LEADER_OR_FOLLOWER, Produce says where the leader is (KIP-951)."""
-fetch_tells_leader = _since(16)
+fetch_names_leader = _since(16)
 """With an error that means another leader, Fetch says where the leader is (KIP-951)."""
 fetch_knows_storage_error = _since(6)
 """Fetch may answer KAFKA_STORAGE_ERROR; clients of older versions do not ask again then (KIP-112)."""

@@ -13,7 +13,7 @@ from muster.coordinator.api.cluster.describe_cluster import may_alter_cluster, m
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.many_rows import until_durable
 from muster.coordinator.api.node import Node, Respond, in_steps
-from muster.coordinator.api.version_rules import elections_tell_one_error
+from muster.coordinator.api.version_rules import elections_have_one_error
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics import leadership
 from muster.coordinator.topics.creation import check_brokers
@@ -88,7 +88,7 @@ def handle_elect_leaders(
 def _refuse_elections(
     context: RequestContext, request: ElectLeadersRequest, code: int, message: str
 ) -> Job[ElectLeadersResponse]:
-    answer = ElectLeadersResponse(error_code=code if elections_tell_one_error(context.api_version) else 0)
+    answer = ElectLeadersResponse(error_code=code if elections_have_one_error(context.api_version) else 0)
     answer.replica_election_results = results = list[ReplicaElectionResult]()
     for topic in request.topic_partitions or ():
         rows: list[PartitionResult] = []

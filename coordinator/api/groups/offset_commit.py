@@ -51,7 +51,7 @@ def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCom
     elements = len(request.topics)
     for topic in request.topics:
         elements += len(topic.partitions)
-    # Not `PLAIN_ROWS`: up to so many rows are one command and one batch, so that the group decides about them at once.
+    # Not `PLAIN_ROWS`: so many rows are one command and one batch, and the group decides about them at once.
     # Consumers of hundreds of partitions commit all the time, and the shard handles these rows in some milliseconds.
     if elements > ROWS_AT_ONCE:
         node.run(context, respond, _commit_in_pieces(node, context, request))

@@ -138,11 +138,11 @@ def _count(node: Node, context: RequestContext, rows: int, wait: FetchWait) -> C
     counted = requests.count(rows, context.channel.host)
     no_more = requests.park(counted, wait.finish)
 
-    def give_back() -> None:
+    def release() -> None:
         no_more()
-        counted.give_back()
+        counted.release()
 
-    return give_back
+    return release
 
 
 def _is_from_follower(request: FetchRequest) -> bool:
@@ -187,7 +187,7 @@ def _answer(
         in_session = [row for row, _ in results]
         session_id = node.sessions.create(in_session, by_id, node.clock.now().mono_ms)
     if session_id:
-        results = yield from _worth_telling(fetch, results)
+        results = yield from _changed_rows(fetch, results)
     response = FetchResponse(session_id=session_id, responses=(yield from _by_topic(results)))
     moved_to = set[int]()
     if read.failed:
@@ -221,7 +221,7 @@ def _size_of(fetch: FetchContext, results: Sequence[tuple[FetchRow, PartitionDat
     return size
 
 
-def _worth_telling(
+def _changed_rows(
     fetch: FetchContext, results: Sequence[tuple[FetchRow, PartitionData]]
 ) -> Job[list[tuple[FetchRow, PartitionData]]]:
     """The rows of an answer in a session. The first answer has all rows, a later one the changed rows."""

@@ -13,7 +13,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.records.offsets import led_here
 from muster.coordinator.api.unsent import Taken
-from muster.coordinator.api.version_rules import fetch_by_topic_id, fetch_knows_storage_error, fetch_tells_leader
+from muster.coordinator.api.version_rules import fetch_by_topic_id, fetch_knows_storage_error, fetch_names_leader
 from muster.coordinator.log import LogError, SegmentAbsent, UnifiedLog
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job
@@ -187,7 +187,7 @@ def _failed_row(node: Node, row: FetchRow, topic: Topic, error_code: int, versio
     if error_code == ErrorCode.KAFKA_STORAGE_ERROR and not fetch_knows_storage_error(version):
         error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     data = refused_row(row, error_code)
-    if error_code in MOVED and fetch_tells_leader(version):
+    if error_code in MOVED and fetch_names_leader(version):
         leader = node.cluster.leaders[topic.name][row.key[2]]
         data.current_leader = LeaderIdAndEpoch(leader_id=leader.broker_id, leader_epoch=leader.epoch)
     return data

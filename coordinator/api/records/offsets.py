@@ -1,6 +1,7 @@
-"""Offsets of partitions that this node leads.
+"""Offsets and producers of partitions that this node leads.
 
-The requests are ListOffsets (KIP-79, KIP-734), OffsetForLeaderEpoch (KIP-101, KIP-320) and DeleteRecords (KIP-107).
+The requests are ListOffsets (KIP-79, KIP-734), OffsetForLeaderEpoch (KIP-101, KIP-320), DeleteRecords (KIP-107) and
+DescribeProducers (KIP-664).
 """
 
 from __future__ import annotations
@@ -8,20 +9,30 @@ from __future__ import annotations
 from collections import Counter
 
 from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.many_rows import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.node import Node, in_steps
 from muster.coordinator.api.version_rules import knows_timestamp
 from muster.coordinator.log import LogError
+from muster.coordinator.log.producers.state import Producer, Producers
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.names import name_fault
 from muster.coordinator.topics.open_topics import Topic
 from muster.coordinator.topics.partition import Partition
-from muster.protocol.errors import ErrorCode
+from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
+)
+from muster.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
 )
 from muster.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -208,3 +219,62 @@ def _delete(node: Node, context: RequestContext, name: str, index: int, offset: 
     if topic.internal:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     return partition.delete_records(offset)
+
+
+NO_TRANSACTION = -1
+_ROW_BYTES = 40
+
+
+@in_steps
+def handle_describe_producers(
+    node: Node, context: RequestContext, request: DescribeProducersRequest
+) -> Job[DescribeProducersResponse]:
+    """Answer each partition by itself."""
+    room = AnswerSize(node, context)
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for index in topic.partition_indexes:
+            try:
+                known = yield from _producers(node, context, topic.name, index)
+                if not room.add(_ROW_BYTES * (1 + len(known))):
+                    raise ApiError(TOO_LARGE, TOO_LARGE_TEXT)
+                producers = []
+                for producer in known.all():
+                    producers.append(_row(producer))
+                    yield None  # one step for each row that is encoded
+                rows.append(PartitionResponse(index, active_producers=producers))
+            except ApiError as refusal:
+                rows.append(PartitionResponse(index, refusal.error_code, refusal.message))
+            except LogError as refusal:
+                rows.append(PartitionResponse(index, refusal.error_code, str(refusal)))
+            yield room.pause()
+        yield None
+        topics.append(TopicResponse(topic.name, rows))
+    return DescribeProducersResponse(topics=topics)
+
+
+def _producers(node: Node, context: RequestContext, name: str, index: int) -> Job[Producers]:
+    fault = name_fault(name)
+    if fault is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
+    topic, code = node.topics.by_name.get(name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not node.authorizer.allows(context, Operation.READ, ResourceType.TOPIC, name):
+        topic, code = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if topic is None:
+        raise ApiError(code, error_message(code))
+    partition = led_here(node, topic, index)
+    yield from partition.loading_producers()
+    return partition.producers()
+
+
+def _row(producer: Producer) -> ProducerState:
+    start = producer.transaction_start
+    return ProducerState(
+        producer.producer_id,
+        producer.epoch,
+        producer.last_sequence,
+        producer.last_timestamp_ms,
+        producer.coordinator_epoch,
+        NO_TRANSACTION if start is None else start,
+    )

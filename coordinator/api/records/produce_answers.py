@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
-from muster.coordinator.api.version_rules import (
-    produce_tells_leader,
-)
+from muster.coordinator.api.version_rules import produce_names_leader
 from muster.coordinator.log import LogError
 from muster.coordinator.log.errors import ProducerError
 from muster.coordinator.topics.errors import ApiError, InvalidRecords
@@ -35,7 +33,7 @@ WITHOUT_START = frozenset(
 
 def with_leaders(node: Node, context: RequestContext, response: ProduceResponse) -> ProduceResponse:
     """The answer, with the leaders of partitions that this node does not lead (KIP-951)."""
-    if not produce_tells_leader(context.api_version):
+    if not produce_names_leader(context.api_version):
         return response
     moved_to = set[int]()
     for topic in response.responses:

@@ -9,7 +9,7 @@ from itertools import chain
 from muster.coordinator.api.context import RequestContext, charge_of
 from muster.coordinator.api.many_rows import timed_out, until_durable
 from muster.coordinator.api.node import Node, in_steps
-from muster.coordinator.api.version_rules import tells_deletion_disabled
+from muster.coordinator.api.version_rules import knows_deletion_disabled
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
@@ -73,7 +73,7 @@ def _count(
 
 def _refusal(node: Node, context: RequestContext, request: DeleteTopicsRequest) -> int | None:
     if not node.topics.settings.delete_topic_enable:
-        known = tells_deletion_disabled(context.api_version)
+        known = knows_deletion_disabled(context.api_version)
         return ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
     return ErrorCode.REQUEST_TIMED_OUT if timed_out(request.timeout_ms) else None
 

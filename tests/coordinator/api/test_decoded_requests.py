@@ -229,8 +229,8 @@ def test_the_largest_request_is_counted_as_at_most_the_whole_memory() -> None:
     requests = DecodedRequests(ManualClock(), 100)
     first = requests.take(1 << 30, "/1")
     assert requests.bytes == first.bytes == 100
-    first.give_back()
-    first.give_back()
+    first.release()
+    first.release()
     assert requests.bytes == 0
     assert DecodedRequests(ManualClock()).take(1 << 30, "/1").bytes == MAX_OF_ONE
     assert DecodedRequests(ManualClock()).take(10, "/1").bytes == 10 * FACTOR
@@ -301,10 +301,10 @@ def test_a_large_parked_fetch_ends_when_others_need_the_memory(monkeypatch: pyte
     begun: list[int] = []
     others = [node.decoded_requests.take(10_000, "/2") for _ in range(AT_ONCE)]
     for number, other in enumerate(others):
-        other.when_there(partial(begun.append, number))
+        other.when_available(partial(begun.append, number))
     advance(node, PAUSE_MS)
     assert len(answers.all) == 1
-    decoded.give_back()  # as its exchange does
+    decoded.release()  # as its exchange does
     advance(node, PAUSE_MS)
     assert begun == [0]
 
