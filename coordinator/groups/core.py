@@ -189,6 +189,8 @@ Notice: TypeAlias = (
 """The input of the core besides requests."""
 MAX_DEADLINES_AT_ONCE: Final = 500
 """Deadlines that are handled at once: some 5 ms. The others follow, as in a large group with only silent members."""
+MAX_RECORDS_AT_ONCE: Final = 200
+"""Records of handled deadlines after which the others follow: a member of a consumer group that expires has four."""
 
 
 class GroupCore:
@@ -252,6 +254,8 @@ class GroupCore:
                 break
             # The deadlines of a removed group are cancelled.
             DEADLINES[deadline.kind](step, groups.get(deadline.group_id), deadline)
+            if len(step.records) >= MAX_RECORDS_AT_ONCE:
+                break
         return step
 
     def next_deadline_ms(self) -> int | None:

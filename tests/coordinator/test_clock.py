@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import select
 import socket
 import time
@@ -389,3 +390,33 @@ class TestALateTimer:
             assert harness.happened == ["ring"]
 
         play(story)
+
+    def test_many_leave_the_loop_to_others_between_them(self, play: Play) -> None:
+        # each of fifty partitions may look for what has expired at the same time
+        async def story(harness: TimersHarness) -> None:
+            machine, happened, rung = harness.machine, harness.happened, asyncio.Event()
+
+            def ring() -> None:
+                machine.ahead_ms += 3
+                happened.append("ring")
+                if happened.count("ring") == 20:
+                    rung.set()
+                if happened.count("ring") == 5:
+                    raise ValueError("one that fails stops no other one")
+
+            def look() -> None:
+                happened.append("others")
+                if not rung.is_set():
+                    harness.loop.call_soon(look)
+
+            due_ms = harness.clock.mono_ms() + 5
+            timers = [harness.clock.call_at(due_ms, ring) for _ in range(21)]
+            timers[10].cancel()
+            harness.loop.call_soon(look)
+            await rung.wait()
+            together = [len(list(run)) for what, run in itertools.groupby(happened) if what == "ring"]
+            assert sum(together) == 20
+            assert max(together) <= 3
+
+        play(story)
+        assert "stops no other one" in unseen_faults.take()[0]

@@ -33,13 +33,14 @@ def join_consumer_group(step: Step, command: JoinCommand, request: JoinGroupRequ
 
 def _may_downgrade(step: Step, group: ConsumerGroup, going: Sequence[ConsumerMember], joining: int = 0) -> bool:
     """Whether only classic members stay, not too many, when these members leave and so many join."""
-    settings, gone = step.state.settings, {one.member_id for one in going}
-    staying = [one for one in group.members.values() if one.member_id not in gone]
+    settings, gone = step.state.settings, {one.member_id: one.description.classic for one in going}
+    staying = len(group.members) - len(gone)
+    classic = group.classic_count - sum(one is not None for one in gone.values())
     return (
-        len(staying) + joining > 0
-        and all(one.description.classic is not None for one in staying)
+        staying + joining > 0
+        and staying == classic
         and settings.group_consumer_migration_policy.lower() in _DOWNGRADES
-        and len(staying) + joining <= settings.group_max_size
+        and staying + joining <= settings.group_max_size
     )
 
 

@@ -27,6 +27,7 @@ from muster.coordinator.groups.consumer.member import (
 from muster.coordinator.state_machine.interface import Now
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions as Row
+from tests.coordinator.groups.classic.test_vote import instructions
 from tests.coordinator.groups.consumer.harness import ConsumerGroupHarness
 
 
@@ -167,3 +168,29 @@ def test_the_estimated_bytes_of_a_record_are_never_too_small(
             step.max_bytes = size
             fits = size_of([pack(record)]) <= size
             assert records.is_more_than_fits(step, [record]) is not fits
+
+
+def test_members_that_expire_together_are_removed_a_few_at_a_time() -> None:
+    # each has four records and some lines of its history
+    harness = ConsumerGroupHarness(group_consumer_assignment_interval_ms=60_000)
+    for n in range(300):
+        harness.first_heartbeat(f"m{n}", "t")
+    due_ms = harness.now.mono_ms + 45_000
+    now, steps = Now(due_ms, harness.now.wall_ms + 45_000), []
+    while (next_ms := harness.core.next_deadline_ms()) is not None and next_ms <= due_ms:
+        output = harness.core.advance(now)
+        steps.append(len(output.records))
+        harness.collect(output)
+    assert not harness.consumers().members
+    assert max(steps) <= 210
+
+
+def test_a_member_of_a_large_group_leaves_as_quickly_as_one_of_a_small_group() -> None:
+    def leave(count: int) -> int:
+        harness = ConsumerGroupHarness(group_consumer_assignment_interval_ms=60_000)
+        for n in range(count):
+            harness.first_heartbeat(f"m{n}", "t")
+        return instructions(lambda: harness.heartbeat("m7", -1))
+
+    small, large = leave(20), leave(200)
+    assert large < small * 1.1
