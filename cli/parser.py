@@ -77,7 +77,8 @@ class Parser(argparse.ArgumentParser):
             self.exit()
         if not hint:
             hint = _elsewhere(self, str(value))
-        self.error(f"there is no command '{value}'{hint or f'; there are {_and(choices)}'}")
+        known = f"; there are {_or(choices, ' and ')}"
+        self.error(f"there is no command '{value}'{hint or known}")
 
 
 def joined(words: Sequence[str]) -> list[str]:
@@ -139,12 +140,8 @@ def walk(parser: Parser) -> Iterator[tuple[str, Parser]]:
         yield from walk(below)
 
 
-def _or(words: Sequence[str]) -> str:
-    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
-
-
-def _and(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+def _or(words: Sequence[str], last: str = " or ") -> str:
+    return last.join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def folder(text: str) -> Path:

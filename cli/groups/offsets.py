@@ -15,16 +15,7 @@ from muster.client.connection import RequestFailed, sentence
 from muster.client.kafka_client import KafkaClient, Partition, end_offsets
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
-from muster.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from muster.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
+from muster.protocol.messages import offset_commit, offset_delete
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
 AT_ONCE: Final = 1_000
@@ -63,13 +54,13 @@ def commit(client: KafkaClient, group_id: str, offsets: Mapping[Partition, int])
 
     def part(topics: Mapping[str, list[int]]) -> Any:
         rows = [
-            OffsetCommitRequestTopic(topic, partitions=[
-                OffsetCommitRequestPartition(number, offsets[topic, number]) for number in numbers
+            offset_commit.OffsetCommitRequestTopic(topic, partitions=[
+                offset_commit.OffsetCommitRequestPartition(number, offsets[topic, number]) for number in numbers
             ])
             for topic, numbers in topics.items()
         ]  # fmt: skip
         _, answer = client.ask_coordinator(
-            group_id, ApiKey.OFFSET_COMMIT, OffsetCommitRequest(group_id, topics=rows),
+            group_id, ApiKey.OFFSET_COMMIT, offset_commit.OffsetCommitRequest(group_id, topics=rows),
             lambda answer: [one.error_code for topic in answer.topics for one in topic.partitions],
         )  # fmt: skip
         return answer
@@ -82,10 +73,12 @@ def delete(client: KafkaClient, group_id: str, partitions: Sequence[Partition]) 
 
     def part(topics: Mapping[str, list[int]]) -> Any:
         rows = [
-            OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(number) for number in numbers])
+            offset_delete.OffsetDeleteRequestTopic(
+                topic, [offset_delete.OffsetDeleteRequestPartition(number) for number in numbers]
+            )
             for topic, numbers in topics.items()
         ]
-        request = OffsetDeleteRequest(group_id, rows)
+        request = offset_delete.OffsetDeleteRequest(group_id, rows)
         _, answer = client.ask_coordinator(group_id, ApiKey.OFFSET_DELETE, request, lambda answer: [answer.error_code])
         if answer.error_code:
             raise RequestFailed(f"offsets of group {group_id} cannot be deleted: {_why(answer.error_code)}")

@@ -8,18 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.cli.log.files import (
-    OFFSETS_TOPIC,
-    PUT_BACK,
-    Place,
-    WrongPath,
-    broken_folders,
-    epochs,
-    obstacles,
-    of_directory,
-    partitions_in,
-    segment_files,
-)
+from muster.cli.log import files as log_files
+from muster.cli.log.files import OFFSETS_TOPIC, PUT_BACK, Place, WrongPath
 from muster.cli.output import Progress, fail, printing
 from muster.coordinator.log.checkpoints import UNKNOWN, LastStop, Partition, read_last_stops
 from muster.coordinator.log.file_names import LOG_SUFFIX
@@ -86,15 +76,15 @@ def check(directory: Path, *, as_json: bool) -> int:
 def _inspect_directory(directory: Path) -> Found:
     unfit: list[Misfit] = []
     files: list[Finding] = []
-    places = partitions_in(directory)
+    places = log_files.partitions_in(directory)
     # before the segments: a running server moves the checkpoints on
     stops = _last_stops(places[0].folder.resolve().parent)
     if places[0].folder != directory:
         # a copy of some folders has no meta.properties
-        files = list(of_directory(directory, has_logs=(directory / METADATA_FOLDER).is_dir()))
+        files = list(log_files.of_directory(directory, has_logs=(directory / METADATA_FOLDER).is_dir()))
         places = sorted([*places, *_emptied(directory, stops)])
         unfit = _misfits(directory, are_known=any(one.severity == DAMAGE for one in files))
-    total = sum(_size(file) for place in places for file in segment_files(place.folder))
+    total = sum(_size(file) for place in places for file in log_files.segment_files(place.folder))
     with Progress("checking", total) as progress:
         inspections = [
             (place, _inspect(place, stops.get((place.topic, place.number), UNKNOWN), progress)) for place in places
@@ -116,7 +106,7 @@ def _last_stops(directory: Path) -> dict[Partition, LastStop]:
 
 def _misfits(directory: Path, *, are_known: bool) -> list[Misfit]:
     """Folders that do not fit the metadata log. `are_known`: unreadable files may be the cause."""
-    broken = [Misfit(name, problem, WITHOUT_FOLDER) for name, problem in broken_folders(directory)]
+    broken = [Misfit(name, problem, WITHOUT_FOLDER) for name, problem in log_files.broken_folders(directory)]
     try:
         found = misfits(FileStorage(directory, read_only=True))
     except OSError as error:
@@ -151,17 +141,19 @@ def _emptied(directory: Path, stops: Mapping[Partition, LastStop]) -> list[Place
     return [
         place
         for place, stop in zip(places, stops.values(), strict=True)
-        if stop.recovery_point > stop.start_offset and place.folder.is_dir() and not segment_files(place.folder)
+        if stop.recovery_point > stop.start_offset
+        and place.folder.is_dir()
+        and not log_files.segment_files(place.folder)
     ]
 
 
 def _inspect(place: Place, last_stop: LastStop, progress: Progress) -> Inspection:
     inspection = Inspection(FileStorage(place.folder, read_only=True), "", progress.add, last_stop=last_stop)
-    broken = list(obstacles(place.folder))
+    broken = list(log_files.obstacles(place.folder))
     if not any(one.file.endswith(LOG_SUFFIX) for one in broken):
         inspection.run({Path(one.file).name for one in broken})
     inspection.findings += broken
-    inspection.findings += epochs(place.folder)
+    inspection.findings += log_files.epochs(place.folder)
     return inspection
 
 

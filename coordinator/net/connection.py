@@ -1,4 +1,7 @@
-"""One connection on an asyncio transport. Its `ConnectionCore` decides, and its `Requests` handle the frames."""
+"""One connection on an asyncio transport. Its `ConnectionCore` decides, and its `Requests` handle the frames.
+
+The module is long because one class gets the calls of the transport, of the limits and of the requests.
+"""
 
 from __future__ import annotations
 

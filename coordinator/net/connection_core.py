@@ -260,11 +260,11 @@ class ConnectionCore:
             self._output.extend(answer)
             self.output_bytes += sum(map(len, answer))
 
-    def data_to_send(self, most_bytes: int | None = None) -> list[bytes | memoryview]:
-        """The bytes to send now, in order. Each byte is returned once. Bytes beyond `most_bytes` are kept."""
+    def data_to_send(self, max_bytes: int | None = None) -> list[bytes | memoryview]:
+        """The bytes to send now, in order. Each byte is returned once. Bytes beyond `max_bytes` are kept."""
         if self.waits_for & NODE and not self.has_ended:
             return []
-        output, left = self._output, most_bytes
+        output, left = self._output, max_bytes
         self._output = []
         if left is None or self.output_bytes <= left:
             self.output_bytes = 0

@@ -18,20 +18,20 @@ MAX_MS: Final = 60_000
 _PIECE: Final = 16 << 10
 
 
-def http_get(url: str, context: ssl.SSLContext | None, most_bytes: int) -> bytes:
+def http_get(url: str, context: ssl.SSLContext | None, max_bytes: int) -> bytes:
     """Fetch the document. Raises OSError."""
-    return _exchanged(_request(url), _SameProtocol(), context, most_bytes)
+    return _exchanged(_request(url), _SameProtocol(), context, max_bytes)
 
 
 def http_post(
-    url: str, form: Mapping[str, str], headers: Mapping[str, str], context: ssl.SSLContext | None, most_bytes: int
+    url: str, form: Mapping[str, str], headers: Mapping[str, str], context: ssl.SSLContext | None, max_bytes: int
 ) -> bytes:
     """The answer to a form. Raises OSError, also for a redirection: the form may be secret."""
     request = _request(url)
     request.data = urllib.parse.urlencode(form).encode()
     for name, value in headers.items():
         request.add_unredirected_header(name, value)
-    return _exchanged(request, None, context, most_bytes)
+    return _exchanged(request, None, context, max_bytes)
 
 
 def _request(url: str) -> urllib.request.Request:
@@ -39,7 +39,7 @@ def _request(url: str) -> urllib.request.Request:
 
 
 def _exchanged(
-    request: urllib.request.Request, redirects: Any, context: ssl.SSLContext | None, most_bytes: int
+    request: urllib.request.Request, redirects: Any, context: ssl.SSLContext | None, max_bytes: int
 ) -> bytes:
     until_ms = mono_ms() + MAX_MS
     # neither proxies of the environment nor other protocols
@@ -59,8 +59,8 @@ def _exchanged(
         while piece := answer.read1(_PIECE):
             pieces.append(piece)
             size += len(piece)
-            if size > most_bytes:
-                raise OSError(f"the answer has more than {most_bytes} bytes")
+            if size > max_bytes:
+                raise OSError(f"the answer has more than {max_bytes} bytes")
             if mono_ms() > until_ms:
                 raise OSError(f"the answer takes more than {MAX_MS // 1000} s")
     return b"".join(pieces)

@@ -186,9 +186,9 @@ class JwksUrl:
             self._call_in(min(wait_ms, left_ms), lambda: self._try(until_ms, 2 * wait_ms))
         else:
             # without any keys, no client could authenticate until the next regular fetch
-            most_ms = max(self._intervals.max_backoff_ms, SOONEST_MS)
+            max_ms = max(self._intervals.max_backoff_ms, SOONEST_MS)
             self._rest(
-                self._intervals.refresh_ms if self._keys is not None else min(most_ms, self._intervals.refresh_ms)
+                self._intervals.refresh_ms if self._keys is not None else min(max_ms, self._intervals.refresh_ms)
             )
 
     def _rest(self, ms: int) -> None:

@@ -120,12 +120,12 @@ class Limits:
         """Set the limits, and close the connections beyond them that were silent longest. Raises ValueError."""
         overrides: dict[str, int] = {}
         self._overrides = overrides
-        for host, most in parse_overrides(settings.max_connections_per_ip_overrides).items():
+        for host, limit in parse_overrides(settings.max_connections_per_ip_overrides).items():
             address = numeric(host)
             if address is not None:
-                overrides[address] = most
+                overrides[address] = limit
             elif self._resolve_host is not None:
-                self._resolve_host(host, partial(_override, overrides, most))
+                self._resolve_host(host, partial(_override, overrides, limit))
         self._per_ip = settings.max_connections_per_ip
         self._max_connections = settings.max_connections
         if listeners or self._by_listener:
@@ -299,10 +299,10 @@ def _any_readable(descriptors: Iterable[int]) -> bool:
     return bool(looked.poll(0))
 
 
-def _override(overrides: dict[str, int], most: int, address: str | None) -> None:
+def _override(overrides: dict[str, int], limit: int, address: str | None) -> None:
     found = None if address is None else numeric(address)
     if found is not None:
-        overrides[found] = most
+        overrides[found] = limit
 
 
 def parse_overrides(text: str) -> dict[str, int]:

@@ -87,10 +87,10 @@ class RequestMemory:
     missing bytes. A connection that does not send them in time ends, while others wait.
     """
 
-    def __init__(self, clock: Clock, most_bytes: int) -> None:
+    def __init__(self, clock: Clock, max_bytes: int) -> None:
         self._clock = clock
-        self._most = most_bytes
-        self._finishing_most = most_bytes // FINISHING_PART
+        self._max = max_bytes
+        self._max_finishing = max_bytes // FINISHING_PART
         self._held = self._whole = 0
         self._oldest: _Account | None = None
         """The account that has waited longest. Its request is being finished."""
@@ -111,7 +111,7 @@ class RequestMemory:
     @property
     def left(self) -> int:
         """The remaining bytes. They are negative when the memory is exceeded."""
-        return self._most - self._held
+        return self._max - self._held
 
     def charge(self, holder: Holder, whole: int, received: int, missing: int) -> bool:
         """Set the present bytes of `holder`. Returns whether it may read on; if not, `memory_granted` follows."""
@@ -131,7 +131,7 @@ class RequestMemory:
         if account.deadline_ms or self._has_share(account):
             self._stop_waiting(account)
             return True
-        if self._held > self._most + MAX_OVER:
+        if self._held > self._max + MAX_OVER:
             self._end_largest()
         if holder not in self._accounts or (not account.number and self._may_continue(account)):
             return True
@@ -189,7 +189,7 @@ class RequestMemory:
             self._queue.pop(address, None)
 
     def _has_share(self, account: _Account) -> bool:
-        left = self._most - self._held - self._finishing_most
+        left = self._max - self._held - self._max_finishing
         if self._oldest is not None:
             left += self._oldest.received  # this request may exceed the memory
         return account.whole + account.received <= left and account.address.held <= 2 * left
@@ -219,7 +219,7 @@ class RequestMemory:
     def _may_continue(self, account: _Account) -> bool:
         # a connection that does not read for its own reason asks again when it reads
         if account.holder.core.reads_on and not self._has_share(account):
-            if self._whole > self._most:
+            if self._whole > self._max:
                 return False  # whole requests release their memory by themselves
             if self._is_small(account):
                 self._missing += account.missing
@@ -233,8 +233,8 @@ class RequestMemory:
         return True
 
     def _is_small(self, account: _Account) -> bool:
-        most = self._finishing_most
-        return account.missing <= most // FINISHING_PART and self._missing + account.missing <= most
+        limit = self._max_finishing
+        return account.missing <= limit // FINISHING_PART and self._missing + account.missing <= limit
 
     def _stop_finishing(self, account: _Account) -> None:
         if account.deadline_ms:
@@ -295,7 +295,7 @@ class RequestMemory:
             if not account.missing:
                 if account.moved or core.is_decoding:
                     account.moved, account.since_ms = 0, now_ms
-                elif silent_ms >= BEHIND_MS and self._whole > self._most:
+                elif silent_ms >= BEHIND_MS and self._whole > self._max:
                     yield account
             elif account.number or not core.reads_on:
                 # it is not its client's fault that no bytes arrive

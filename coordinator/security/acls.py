@@ -71,15 +71,7 @@ class Acl(NamedTuple):
 
 def of_record(record: AccessControlEntryRecord) -> Acl:
     """The entry of a record of the metadata log."""
-    return Acl(
-        record.resource_type,
-        record.resource_name,
-        record.pattern_type,
-        record.principal,
-        record.host,
-        record.operation,
-        record.permission_type,
-    )
+    return Acl(*[getattr(record, field) for field in Acl._fields])
 
 
 def to_record(acl: Acl, acl_id: bytes) -> AccessControlEntryRecord:

@@ -14,11 +14,11 @@ OID: Final = 0x06
 SEQUENCE: Final = 0x30
 
 
-def parts(data: bytes, most: int | None = None) -> list[tuple[int, bytes]]:
-    """The elements in sequence, each with its type; at most the first `most`."""
+def parts(data: bytes, limit: int | None = None) -> list[tuple[int, bytes]]:
+    """The elements in sequence, each with its type; at most the first `limit`."""
     found: list[tuple[int, bytes]] = []
     at = 0
-    while at < len(data) and (most is None or len(found) < most):
+    while at < len(data) and (limit is None or len(found) < limit):
         tag, value, at = element(data, at)
         found.append((tag, value))
     return found

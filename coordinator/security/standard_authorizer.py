@@ -91,9 +91,9 @@ class _OfType:
         if found:
             yield found
         if self.lengths:
-            prefixed, most = self.prefixed, len(name)
+            prefixed, size = self.prefixed, len(name)
             for length in self.lengths:
-                found = prefixed.get(name[:length]) if length <= most else None
+                found = prefixed.get(name[:length]) if length <= size else None
                 if found:
                     yield found
 

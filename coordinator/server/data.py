@@ -48,7 +48,7 @@ class Data:
         self._maintenance: Maintenance | None = None
         self._cleaner: Cleaner | None = None
         self.is_bounded = PROCESS_FILES.ask()
-        OF_THIS_PROCESS.limit = PROCESS_FILES.most_logs if self.is_bounded else None
+        OF_THIS_PROCESS.limit = PROCESS_FILES.max_logs if self.is_bounded else None
         sync = None if config.data_dir is None else machine.workers(post, SYNC_THREADS)
         storage, settings = machine.storage(config.data_dir), config.settings(LogSettings)
         self.logs = LogManager(storage, settings, sync=sync, engine=machine.engine())

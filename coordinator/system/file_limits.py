@@ -84,12 +84,12 @@ class ProcessFiles:
         """Count the connections of a stopped node no longer."""
         self._nodes.discard(node)
 
-    def most_logs(self) -> int:
+    def max_logs(self) -> int:
         """How many files of logs may be open now."""
         assert self._shares is not None
         return self._shares.logs(sum(node.connection_count() for node in self._nodes))
 
-    def most_connections(self, node: WithConnections, logs: int) -> int:
+    def max_connections(self, node: WithConnections, logs: int) -> int:
         """How many connections a node may have, beside so many files of logs and the connections of the other nodes."""
         assert self._shares is not None
         if len(self._nodes) == 1 and node in self._nodes:  # called for each new connection

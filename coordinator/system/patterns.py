@@ -56,7 +56,7 @@ _TOKEN: Final = re.compile(
     r"|(?P<name>\(\?P?<[^>]*>)"
     r"|(?P<open>\()"
     r"|(?P<close>\))"
-    r"|\{(?P<least>\d{1,4}),?(?P<most>\d{0,4})\}"
+    r"|\{(?P<low>\d{1,4}),?(?P<high>\d{0,4})\}"
     r"|(?P<plain>[^\\\[(){]+|\{)",
     re.DOTALL,
 )
@@ -130,11 +130,11 @@ def _check_counts(pattern: str) -> None:
     here, last = _Part(), _Part()
     for token in _TOKEN.finditer(pattern):
         kind = token.lastgroup
-        if kind == "most":
-            least = int(token["least"])
+        if kind == "high":
+            low = int(token["low"])
             here.copies -= last.copies
             here.optional -= last.optional
-            last.repeat(least, int(token["most"]) if token["most"] else least)
+            last.repeat(low, int(token["high"]) if token["high"] else low)
             here.add(last)
         elif kind in ("open", "name"):
             around.append(here)
@@ -170,11 +170,11 @@ class _Part:
         self.optional += other.optional
         self.nested = max(self.nested, other.nested)
 
-    def repeat(self, least: int, most: int) -> None:
+    def repeat(self, low: int, high: int) -> None:
         """It has this count behind it. Raises BadPattern, for what RE2 and RE2/J refuse."""
-        times = max(least, most, 1)
+        times = max(low, high, 1)
         self.copies *= times
-        self.optional = self.optional * times + max(most - least, 0)
+        self.optional = self.optional * times + max(high - low, 0)
         self.nested *= times
         if self.nested > MAX_NESTED:
             raise BadPattern(f"not a regular expression: a repetition of more than {MAX_NESTED} times",

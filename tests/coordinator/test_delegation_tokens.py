@@ -105,7 +105,7 @@ def test_credentials_of_delegation_tokens_are_cached_and_updated(monkeypatch: py
     there = {
         f"t{number}": DelegationTokenRecord("User:a:b", "User:c", (), 1, 9, 5, f"t{number}") for number in range(3)
     }
-    tokens = DelegationTokens("s", lambda: there, most_lifetime_ms=1, renewal_ms=1)
+    tokens = DelegationTokens("s", lambda: there, max_lifetime_ms=1, renewal_ms=1)
     mechanism = MECHANISMS["SCRAM-SHA-256"]
     first = tokens.credential(mechanism, "t0", b"salt", 4096)
     assert first is not None

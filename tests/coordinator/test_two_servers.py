@@ -125,8 +125,8 @@ def test_two_servers_share_the_file_limit_of_the_process() -> None:
     files.join(two)
     shares = FileShares(1_000)
     files._shares = shares
-    assert files.most_logs() == shares.logs(300)
-    assert files.most_connections(one, 50) == shares.connections(50) - 200
+    assert files.max_logs() == shares.logs(300)
+    assert files.max_connections(one, 50) == shares.connections(50) - 200
     files.leave(two)
-    assert files.most_logs() == shares.logs(100)
-    assert files.most_connections(one, 50) == shares.connections(50)
+    assert files.max_logs() == shares.logs(100)
+    assert files.max_connections(one, 50) == shares.connections(50)

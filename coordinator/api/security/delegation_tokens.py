@@ -81,7 +81,7 @@ def handle_create_delegation_token(
         answer.error_code = ErrorCode.INVALID_REQUEST
         return answer
     now_ms = node.clock.now().wall_ms
-    lifetime_ms = tokens.most_lifetime_ms
+    lifetime_ms = tokens.max_lifetime_ms
     if request.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
     max_ms = min(now_ms + lifetime_ms, LAST_MS)

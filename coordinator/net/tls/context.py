@@ -199,21 +199,21 @@ def _set_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> Iterator[str
     missing = [name for name, ours in older.items() if ours not in usable]
     if missing:
         yield f"ssl.cipher.suites: {', '.join(missing)} is not available with {ssl.OPENSSL_VERSION}"
-    least, most = context.minimum_version, context.maximum_version
+    lowest, highest = context.minimum_version, context.maximum_version
     if not newest:
-        most = ssl.TLSVersion.TLSv1_2
+        highest = ssl.TLSVersion.TLSv1_2
     if not usable:
-        least = ssl.TLSVersion.TLSv1_3
-    if least > most or not (newest or usable):
+        lowest = ssl.TLSVersion.TLSv1_3
+    if lowest > highest or not (newest or usable):
         raise TlsError(f"ssl.cipher.suites={','.join(wanted)} has no suite for the versions of ssl.enabled.protocols")
-    context.minimum_version, context.maximum_version = least, most
+    context.minimum_version, context.maximum_version = lowest, highest
     if usable:
         context.set_ciphers(":".join(usable))
     if newest and set(newest) != set(TLS_1_3):
         set_suites = getattr(context, "set_ciphersuites", None)  # Python 3.15
         if set_suites is not None:
             set_suites(":".join(newest))
-        elif most == ssl.TLSVersion.TLSv1_3:
+        elif highest == ssl.TLSVersion.TLSv1_3:
             yield f"ssl.cipher.suites: with TLSv1.3 this Python offers all of {', '.join(TLS_1_3)}"
 
 

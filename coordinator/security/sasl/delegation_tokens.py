@@ -37,13 +37,13 @@ class DelegationTokens:
         secret: str,
         tokens: Callable[[], Mapping[str, DelegationTokenRecord]],
         *,
-        most_lifetime_ms: int,
+        max_lifetime_ms: int,
         renewal_ms: int,
     ) -> None:
         """`tokens`: the present ones, by id. `renewal_ms`: how long a token is valid until it must be renewed."""
         self._secret = secret.encode("utf-8", "surrogatepass")
         self._tokens = tokens
-        self.most_lifetime_ms = most_lifetime_ms
+        self.max_lifetime_ms = max_lifetime_ms
         self.renewal_ms = renewal_ms
         self._hmacs: dict[str, bytes] = {}
         self._ids: dict[bytes, str] = {}

@@ -51,13 +51,13 @@ class ClientQuotaMetadataManager:
             ]
         )
 
-    def limit_connections(self, limits: Limits, most: int, listeners: Mapping[str, int]) -> None:
+    def limit_connections(self, limits: Limits, max_rate: int, listeners: Mapping[str, int]) -> None:
         """Set the limit of new connections per second, of all connections and of these listeners."""
         self._limits = limits
-        if self.rates is None and (most != NO_LIMIT or any(each != NO_LIMIT for each in listeners.values())):
+        if self.rates is None and (max_rate != NO_LIMIT or any(each != NO_LIMIT for each in listeners.values())):
             self.rates = ConnectionRates(self._windows, self._node.clock.machine)
         if self.rates is not None:
-            self.rates.limit(most, listeners)
+            self.rates.limit(max_rate, listeners)
         limits.rates = self.rates
 
     def _update(self, changes: Iterable[Change]) -> None:

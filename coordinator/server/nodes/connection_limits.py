@@ -66,15 +66,15 @@ class ConnectionLimits:
             return
         settings = self._config.settings(NetSettings, self._live.value)
         rate = settings.max_connection_creation_rate
-        most: dict[str, int] = {}
+        max_connections: dict[str, int] = {}
         rates: dict[str, int] = {}
         for listener in self._config.listeners:
-            most_here = cast("int | None", self._live.own_of(listener.name, "max.connections"))
-            if most_here is not None:
-                most[listener.name] = most_here
+            max_here = cast("int | None", self._live.own_of(listener.name, "max.connections"))
+            if max_here is not None:
+                max_connections[listener.name] = max_here
             rate_here = cast("int | None", self._live.own_of(listener.name, "max.connection.creation.rate"))
             rates[listener.name] = rate if rate_here is None else rate_here
-        limits.set_limits(settings, most)
+        limits.set_limits(settings, max_connections)
         if self._quotas is not None:
             self._quotas.limit_connections(limits, rate, rates)
         elif any(each != NO_LIMIT for each in (rate, *rates.values())):

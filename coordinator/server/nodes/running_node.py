@@ -333,7 +333,7 @@ class RunningNode:
 
 
 def _max_connections(node: RunningNode) -> int:
-    return PROCESS_FILES.most_connections(node, len(OF_THIS_PROCESS))
+    return PROCESS_FILES.max_connections(node, len(OF_THIS_PROCESS))
 
 
 def _abort_all(limits: Limits) -> None:

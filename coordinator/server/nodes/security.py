@@ -55,7 +55,7 @@ def make_delegation_tokens(
     tokens = DelegationTokens(
         str(secret),
         lambda: topics.state.tokens,
-        most_lifetime_ms=cast(int, config.value("delegation.token.max.lifetime.ms")),
+        max_lifetime_ms=cast(int, config.value("delegation.token.max.lifetime.ms")),
         renewal_ms=cast(int, config.value("delegation.token.expiry.time.ms")),
     )
     for node in nodes:
