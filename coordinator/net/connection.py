@@ -179,20 +179,17 @@ class Connection(asyncio.Protocol):
         self._pump()
 
     def eof_received(self) -> bool:
-        """The peer has disconnected. Parked requests are dropped, as by Kafka."""
         if not self.core.has_ended:
             self.core.close()
             self._write_all()
         return False  # the transport sends what was written, and then closes
 
     def pause_writing(self) -> None:
-        """The peer reads too slowly: its further requests wait."""
         self.core.wait_for(PEER)
         self._limits.unsent.hold(self)
         self._settle()
 
     def resume_writing(self) -> None:
-        """The peer has read enough: its requests continue."""
         self.alive = True
         self.core.wait_no_more(PEER)
         self._pump()
@@ -200,7 +197,6 @@ class Connection(asyncio.Protocol):
             self._limits.unsent.release(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - a reset is not logged
-        """Both directions have ended."""
         self.core.lost()
         self._limits.leave(self)
         if self._requests is not None:
@@ -221,34 +217,28 @@ class Connection(asyncio.Protocol):
 
     @property
     def socket_descriptor(self) -> int:
-        """The descriptor of the socket, whether it is read or not. It is negative when the socket is closed."""
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
         # a TLS transport reports a closed socket in a later iteration of the event loop; here it has none already
         return -1 if sock is None else int(sock.fileno())
 
     def close_idle(self) -> None:
-        """Close the connection, which was silent for connections.max.idle.ms."""
         log.debug("closed an idle connection", peer=self.channel.peer)
         self.abort()
 
     @property
     def unsent_bytes(self) -> int:
-        """The bytes that the peer has not read."""
         return int(self._transport.get_write_buffer_size()) + self.core.output_bytes
 
     @property
     def unread_bytes(self) -> int:
-        """The bytes that the peer has not read, and those that its system has not confirmed."""
         return self.unsent_bytes + undelivered_bytes(self.socket_descriptor)
 
     def close_stalled(self) -> None:
-        """Close the connection, because others need its memory."""
         if not self.core.has_ended:
             log.warning("closed a connection", peer=self.channel.peer, why=_STALLED)
         self.abort()  # what the peer does not read is not given to the system first: that would take long
 
     def pause(self) -> None:
-        """The node is paused: nothing is read, handled or sent."""
         self.core.wait_for(NODE)
         self._settle()
 
@@ -258,18 +248,15 @@ class Connection(asyncio.Protocol):
         asyncio.get_running_loop().call_soon(self._pump)
 
     def unmute(self) -> None:
-        """The throttle time of the client is over."""
         if self.core.state is MUTED:
             self.core.happens(UNMUTE)
             self._pump()
 
     def wrap(self, wrap: Wrap) -> None:
-        """From now on `wrap(requests, sink)` handles requests before the API does."""
         if self._requests is not None:
             self._requests = self._requests.wrapped(wrap)
 
     def memory_granted(self) -> None:
-        """Memory for more of the unfinished request is available."""
         self.core.wait_no_more(MEMORY)
         self._settle()
 
@@ -348,7 +335,6 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """End the connection now. Unsent bytes are lost."""
         self.core.abort()
         self._transport.abort()
 

@@ -27,8 +27,8 @@ from muster.coordinator.topics.cluster_image import Endpoint
 
 if TYPE_CHECKING:
     from muster.coordinator.net.connection_rates import ConnectionRates
+    from muster.coordinator.net.tls.context import ListenerTls
     from muster.coordinator.net.tls.handshake import PlainSocket
-    from muster.coordinator.net.tls.renewal import ListenerTls
     from muster.coordinator.security.sasl.exchange import SaslListener
 
 log = structlog.get_logger("muster.net")

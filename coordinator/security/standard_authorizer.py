@@ -266,7 +266,6 @@ class StandardAuthorizer:
     def allows(
         self, requester: Requester, operation: int, resource_type: int, name: str, *, log_denied: bool = True
     ) -> bool:
-        """Whether the requester may do this to the resource of this name."""
         key = (requester.principal, requester.host, operation, resource_type, name)
         answer = self._answers.get(key)
         if answer is None:
@@ -286,12 +285,10 @@ class StandardAuthorizer:
         *,
         log_denied: bool = True,
     ) -> Container[str]:
-        """The names for which `allows` is true."""
         allows = self.allows
         return {name for name in names if allows(requester, operation, resource_type, name, log_denied=log_denied)}
 
     def allows_some(self, requester: Requester, operation: int, resource_type: int) -> bool:
-        """Whether the requester may do this to any resource of this type."""
         principal, host = requester.principal, requester.host
         key = (principal, host, operation, resource_type)
         answer = self._some.get(key)

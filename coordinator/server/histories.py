@@ -49,12 +49,10 @@ class GroupObservers:
             self.journal.loaded(now, groups=groups, records=records, took_ms=took_ms)
 
     def flush(self) -> None:
-        """An answer is about to show the events."""
         if self.journal is not None:
             self.journal.flush()
 
     def close(self) -> None:
-        """No more events will follow."""
         if self.journal is not None:
             self.journal.close()
 

@@ -22,7 +22,7 @@ from muster.coordinator.net.tls.context import HANDSHAKE_OF_TASK
 
 if TYPE_CHECKING:
     from muster.coordinator.net.connection import Connection
-    from muster.coordinator.net.tls.renewal import ListenerTls
+    from muster.coordinator.net.tls.context import ListenerTls
     from muster.coordinator.system.clock import Clock
 
 log = structlog.get_logger("muster.net")
@@ -102,7 +102,6 @@ class PlainSocket:
         self._may_step = self._waits = False
 
     def get_extra_info(self, name: str) -> Any:
-        """The values that asyncio's transports have under these names."""
         return self._about.get(name)
 
     def establish_tls(self) -> None:
@@ -124,7 +123,6 @@ class PlainSocket:
         self.abort()
 
     def may_continue(self) -> bool:
-        """See `HandshakeInProgress`."""
         if self._may_step or self._handshakes is None:
             self._may_step = False
             return True

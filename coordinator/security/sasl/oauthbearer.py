@@ -58,7 +58,6 @@ class OAuthBearerExchange:
         self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
-        """See `Exchange`."""
         if token == _CONTROL_A and self._refusal:
             raise AuthenticationFailed(self._refusal)
         self._refusal = ""

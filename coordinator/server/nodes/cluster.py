@@ -68,7 +68,6 @@ class Cluster:
         return self._topics.open.leaders
 
     def publish(self) -> None:
-        """Give every node the present image."""
         self._changes.publish()
 
     def catching_up(self) -> Job[None]:
@@ -76,15 +75,12 @@ class Cluster:
         yield from ()
 
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
-        """See `api.node.Controller`."""
         return self._changes.changing(decide, place)
 
     def unregistering(self, broker_id: int) -> Job[None]:
-        """See `api.node.Controller`."""
         return self._changes.unregistering(broker_id)
 
     def stop(self) -> None:
-        """Stop all timers."""
         if self._balance_timer is not None:
             self._balance_timer.cancel()
         for timer in self._session_timers.values():

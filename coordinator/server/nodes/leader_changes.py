@@ -135,11 +135,9 @@ class LeaderChanges:
         yield from self._moving(_concerned(self._topics, broker_id), decide, anew=anew)
 
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
-        """See `api.node.Controller`."""
         return self._moving((place,), lambda _: decide())
 
     def unregistering(self, broker_id: int) -> Job[None]:
-        """See `api.node.Controller`."""
         registered = self._topics.state.brokers.get(broker_id)
         if registered is None:
             raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")

@@ -108,7 +108,7 @@ class ListenerSecurity:
         if not listener.has_tls:
             return Security(sasl=sasl)
         from muster.coordinator.config.security import refusal, tls_settings
-        from muster.coordinator.net.tls.renewal import ListenerTls
+        from muster.coordinator.net.tls.context import ListenerTls
         from muster.coordinator.net.tls.settings import TlsError
 
         tls = ListenerTls(listener.name, tls_settings(listener, self._live))

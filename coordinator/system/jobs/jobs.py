@@ -139,7 +139,6 @@ class Thread:
         self._closed = False
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
-        """See `Worker`."""
         if self._closed:
             return
         if self._executor is None:
@@ -152,7 +151,6 @@ class Thread:
             self._post(lambda: done(result, error))
 
     def close(self) -> None:
-        """See `Worker`."""
         self._closed = True
         executor, self._executor = self._executor, None
         if executor is not None:
@@ -163,7 +161,6 @@ class AtOnce:
     """A `Worker` that runs work in the caller's thread: in memory, in tests, in virtual time."""
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
-        """See `Worker`."""
         done(*outcome(work))
 
     def close(self) -> None:

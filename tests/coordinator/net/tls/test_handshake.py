@@ -23,7 +23,7 @@ from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import Listener, ListenerAddress, Security
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.net.tls import handshake
-from muster.coordinator.net.tls.renewal import ListenerTls
+from muster.coordinator.net.tls.context import ListenerTls
 from muster.coordinator.net.tls.settings import TlsSettings
 from muster.coordinator.system.clock import LoopClock
 from tests.coordinator.net.test_connection import Echo, frame

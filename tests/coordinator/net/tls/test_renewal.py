@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.net.tls.renewal import ListenerTls
+from muster.coordinator.net.tls.context import ListenerTls
 from muster.coordinator.net.tls.settings import TlsError, TlsSettings
 from muster.coordinator.security.distinguished_name import subject
 from tests.support.certificates import Authority
