@@ -50,7 +50,6 @@ class Status(NamedTuple):
 
 
 async def _with(url: str, what: Any) -> Any:
-    """Raises StoreAway or StoreRefused."""
     connection = await connect(url, TIMEOUT_S)
     warnings_heard: list[str] = []
     when_not_replicated(connection, warnings_heard.append)
@@ -179,7 +178,6 @@ async def _cluster(connection: Any, row: Any) -> ClusterStatus:
 
 
 async def _warnings(connection: Any) -> list[str]:
-    """Settings with which the database may lose acknowledged records."""
     rows = await connection.fetch(
         "SELECT name, setting FROM pg_settings WHERE name = ANY($1::text[])",
         ["fsync", "synchronous_commit", "synchronous_standby_names", "full_page_writes"],

@@ -151,7 +151,6 @@ class DatabaseWriter:
         self._timer = self._clock.call_at(self.lease.ends_ms, check)
 
     async def _work(self) -> None:
-        """Wait until there is something to write, or the lease has to be extended."""
         if self.pending.has_work or self._purge:
             return
         self._wake = asyncio.get_running_loop().create_future()
@@ -180,7 +179,6 @@ class DatabaseWriter:
         await future
 
     async def _write_once(self) -> bool:
-        """Do one database write. False: the database did not answer it."""
         try:
             write = self.pending.collect()
         except OSError as error:

@@ -106,7 +106,6 @@ class Housekeeping:
             self._is_short = False
 
     def _is_due(self) -> bool:
-        """Whether enough bytes, or enough time with new rows, have passed since the last snapshot."""
         topics, settings = self._metadata_log.topics, self._settings
         if topics.state.version <= self._end_offset or topics.metadata_log.unknown:
             return False  # this node cannot write records that it does not know: a node of a newer version does

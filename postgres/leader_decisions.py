@@ -33,7 +33,6 @@ log = structlog.get_logger("muster.cluster")
 
 
 def _held(registrations: Iterable[NodeRegistration]) -> list[int]:
-    """The ids of the nodes whose lease is not over."""
     return [one.node_id for one in registrations if one.remaining_ms > 0 and one.epoch > 0]
 
 
@@ -142,7 +141,6 @@ class LeaderDecisions:
         return True
 
     async def _do(self, job: Job[bool]) -> bool:
-        """Raises `ApiError`."""
         return await to_its_end(self._metadata_log.slices, job)
 
     async def hand_over(self) -> bool:

@@ -45,8 +45,6 @@ log = structlog.get_logger("muster.cluster")
 
 
 class _Wanted(NamedTuple):
-    """One term of leadership of one partition."""
-
     topic: str
     partition: int
     topic_id: bytes
@@ -156,7 +154,6 @@ class LedPartitions:
         return len(self._tasks) - self._long - self._passing
 
     def _is_new(self, topic: TopicState, index: int) -> bool:
-        """Whether a partition has to be fetched, and no fetch is under way. From now on one is."""
         wanted = self._wanted(topic, index)
         key = topic.topic_id, index
         if wanted is None or self._damaged.get(key) == wanted:
@@ -175,7 +172,6 @@ class LedPartitions:
         self._writer.failed(f"the partitions that this node leads cannot be checked: {error}")
 
     def _wanted(self, topic: TopicState, index: int) -> _Wanted | None:
-        """The present term of a partition, if this node leads it and has not fetched it."""
         if index >= len(topic.partitions) or topic.partitions[index].leader != self._node_id:
             return None
         if self._topics.open.partition(topic.name, index) is not None:

@@ -132,8 +132,6 @@ class SegmentWriting:
 
 
 class _Writing:
-    """One log that is being written to the disk."""
-
     def __init__(self, storage: Storage, directory: str, topic_id: bytes) -> None:
         self._storage = storage
         self.directory = directory

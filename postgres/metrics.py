@@ -56,7 +56,6 @@ OLD_NAMES: Final[Mapping[str, str]] = {
 
 
 def _metrics(of: ClusterFigures, now_ms: int) -> Iterator[Metric]:
-    """The present figures by the monotonic clock, with those that still have an old name under both names."""
     for metric in _figures(of, now_ms):
         yield metric
         if metric.name in OLD_NAMES:

@@ -109,7 +109,6 @@ class NodeLifecycle:
         timer.cancel()
 
     async def _unregister(self, registration: NodeRegistration) -> None:
-        """Free the registration at once. If that fails, the registration ends with its lease."""
         try:
             await self._store.unregister_node(registration.node_id, registration.epoch)
         except (StoreAway, StoreRefused) as error:

@@ -167,7 +167,6 @@ class NodeMessages:
     # -- sending
 
     def _soon(self) -> None:
-        """Send all mail of one iteration of the event loop together."""
         if not self._is_asked:
             self._is_asked = True
             self._clock.call_soon(self._send)

@@ -178,7 +178,6 @@ class PostgresConnection:
         return self._connection
 
     async def _look_up(self, connection: Any) -> None:
-        """Read the id of the cluster, and check that the version of the tables is known here."""
         version = await connection.fetchval("SELECT max(version) FROM muster_schema")
         if version != schema.NEWEST:
             what = "`muster cluster upgrade URL`" if (version or 0) < schema.NEWEST else "a newer Muster"

@@ -63,8 +63,6 @@ class CachedLog(Protocol):
 
 
 class _Fetch:
-    """A segment that is to be fetched."""
-
     __slots__ = ("log", "number", "segment", "waiting")
 
     def __init__(self, of: CachedLog, segment: Segment, number: int) -> None:
@@ -158,7 +156,6 @@ class SegmentCache:
         return True
 
     async def _fetch(self, coming: _Fetch) -> None:
-        """Raises DamagedLog, OSError and the errors of the store."""
         segment, of, name = coming.segment, coming.log, coming.segment.name
         writing = local_replica.SegmentWriting(self._storage, name, segment.base_offset)
         try:

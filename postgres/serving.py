@@ -102,7 +102,6 @@ async def _serve_from(
 
 
 def _address(config: Config) -> str:
-    """The name of this node for other nodes and for `muster cluster status`."""
     first = config.listeners[0]
     if first.advertised_host:
         return show(first.advertised_host, first.advertised_port or first.port)

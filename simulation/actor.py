@@ -37,11 +37,9 @@ class Actor:
         self.script: Script | None = None
 
     def live(self) -> Script:
-        """The script of the client."""
         raise NotImplementedError
 
     def start(self, script: Script | None = None) -> None:
-        """Begin, or begin anew."""
         self.script = self.live() if script is None else script
         self.resume(None)
 

@@ -93,17 +93,17 @@ class Consumer(Actor):
         raise NotImplementedError
 
     def work(self) -> Step:
-        """What it does as a member, until the group rebalances (False) or it has left (True)."""
+        """Work as a member until the group rebalances (False) or the member has left (True)."""
         raise NotImplementedError
 
     def told_id(self) -> Script:
-        """It has a member id now, and has to join again with it."""
+        """The member got a member id, and has to join again with it."""
         yield from ()
 
     # ---- the script
 
     def live(self) -> Script:
-        """Join, sync, work; again and again."""
+        """Join, sync and work, again and again."""
         while True:
             self.assigned = None
             joined = yield from self.join()
@@ -160,7 +160,6 @@ class Consumer(Actor):
             self.kill()
 
     def forget(self) -> None:
-        """Forget the membership."""
         self.member_id, self.generation = "", -1
 
     # ---- its requests
@@ -173,20 +172,16 @@ class Consumer(Actor):
         )  # fmt: skip
 
     def sync_request(self, kind: str | None, protocol: str | None, shares: Mapping[str, bytes]) -> SyncGroupRequest:
-        """The SyncGroup, with all assignments if it leads."""
         rows = [SyncGroupRequestAssignment(member_id, share) for member_id, share in shares.items()]
         return SyncGroupRequest(self.group_id, self.generation, self.member_id, self.instance, kind, protocol, rows)
 
     def heartbeat(self) -> HeartbeatRequest:
-        """As the member that it is."""
         return HeartbeatRequest(self.group_id, self.generation, self.member_id, self.names_instance)
 
     def commit_of(self, topics: list[OffsetCommitRequestTopic]) -> OffsetCommitRequest:
-        """A commit as the member that it is."""
         return OffsetCommitRequest(self.group_id, self.generation, self.member_id, self.names_instance, -1, topics)
 
     def leave(self, reason: str) -> LeaveGroupRequest:
-        """It leaves."""
         return leave_of(self.group_id, self.member_id, None, reason)
 
 

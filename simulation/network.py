@@ -92,7 +92,6 @@ class Connection:
         self._correlation = 0
 
     def ask(self, request: Message) -> None:
-        """Send it."""
         world, actor = self.world, self.actor
         if self.asked is not None:
             self.hang_up()  # the script was replaced, and no longer waits for the last answer
@@ -116,7 +115,6 @@ class Connection:
         world.later(patience_ms, self._give_up, asked)
 
     def hang_up(self) -> None:
-        """The client closes its connection."""
         wire, self.wire, self.asked = self.wire, None, None
         if wire is not None:
             wire.cut()
@@ -141,7 +139,6 @@ class Connection:
     # ---- the wire's calls
 
     def received(self, wire: Wire, data: bytes) -> None:
-        """Bytes of the server."""
         if wire is not self.wire:
             return
         self._buffer += data

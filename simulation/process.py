@@ -77,7 +77,6 @@ class Process(VirtualProcess):
         self.server = Server(config, machine=ServerMachine(self), intercept=intercept)
 
     def begin(self) -> None:
-        """The process starts."""
         self._task = self.loop.create_task(self.server.start())
         self._ends = self._started
         self.run()
@@ -133,11 +132,9 @@ class Process(VirtualProcess):
 
     @property
     def accepts(self) -> bool:
-        """Whether new connections are taken."""
         return self.up and self.alive and not self.stopping
 
     def stop(self) -> None:
-        """SIGTERM."""
         if self._held is not None:
             self._resume()
         if self.up and not self.stopping:
@@ -158,7 +155,6 @@ class Process(VirtualProcess):
         self.died()
 
     def died(self) -> None:
-        """The process has ended, in the middle of its work."""
         if self.alive:
             self._end()
             self._owner.ended(was_clean=False)

@@ -136,13 +136,12 @@ class TransactionalProducer(Actor):
     # ---- the differences between producers
 
     def pause_ms(self) -> int:
-        """How long it does nothing between two requests."""
         return int(self.world.random() * 200)
 
     # ---- the script
 
     def live(self) -> Script:
-        """Begin, then transactions, until it is fenced; again and again."""
+        """Begin, then run transactions until the producer is fenced; again and again."""
         while True:
             self.producer_id = self.epoch = -1
             error = yield from self.init()
@@ -168,14 +167,13 @@ class TransactionalProducer(Actor):
                 yield from self.ask(FindCoordinatorRequest(self.transactional_id, TRANSACTION))
 
     def takes(self, producer_id: int, epoch: int) -> None:
-        """It has got its producer id and epoch."""
         if (producer_id, epoch) != (self.producer_id, self.epoch):
             self._sequences = {}
         self.producer_id, self.epoch = producer_id, epoch
         self.book.owns(self)
 
     def transaction(self) -> Step:
-        """One transaction: some records, perhaps offsets, and its end. Returns 0 when another can follow."""
+        """Run one transaction: records, perhaps offsets, and its end. 0: another can follow."""
         random = self.world.random
         transaction = self.book.begins(self)
         added: set[int] = set()
@@ -257,12 +255,11 @@ class TransactionalProducer(Actor):
     # ---- asking
 
     def ask(self, request: Message) -> Generator[Any, Any, Any]:
-        """One exchange."""
         self.asked_ms = self.world.ms
         return (yield request)
 
     def insist(self, request: Message, error_of: Any) -> Step:
-        """Send it until the answer says something, `patience` times at most."""
+        """Repeat a request until its answer is clear, `patience` times at most."""
         for _ in range(self.patience):
             response = yield from self.ask(request)
             error = LOST if response is None else error_of(response)

@@ -69,7 +69,6 @@ class MovableClock:
         return self._machine
 
     def _choose(self) -> None:
-        """Use the fastest methods for the present state of the clock."""
         machine = self._machine
         chosen: Any = self
         if self._frozen is not None:

@@ -49,7 +49,6 @@ class WaitFailed(AssertionError):
         super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Makes the error fit to be sent from another process."""
         return type(self), (self.group_id, self.waited_for, self.timeout_s, self.now, self.timeline, self.interventions)
 
 

@@ -43,8 +43,6 @@ class Disk:
 
 
 class _GuardedStorage:
-    """A storage whose changes are checked first."""
-
     def __init__(self, disk: Disk, storage: Any) -> None:
         self._disk = disk
         self._storage = storage
@@ -59,8 +57,6 @@ class _GuardedStorage:
 
 
 class _GuardedFile:
-    """A file whose writes are checked first. All other methods are the file's own."""
-
     __slots__ = ("_file", *_WRITES, *_FILE_CALLS)
 
     def __init__(self, disk: Disk, file: Any) -> None:

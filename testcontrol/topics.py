@@ -74,7 +74,6 @@ class NewRecord:
     timestamp_ms: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields; keys and values become bytes."""
         checks.whole_or_none("partition", self.partition, most=checks.MAX_COUNT)
         checks.whole_or_none("timestamp_ms", self.timestamp_ms)
 
@@ -256,7 +255,6 @@ class Topics:
 
 
 def _batches(numbers: Sequence[int], rows: Sequence[NewRecord], most_bytes: int) -> Iterator[list[int]]:
-    """The records in batches that the topic accepts, if it accepts each record alone."""
     batch: list[int] = []
     size = BATCH_BYTES
     for number in numbers:
@@ -273,8 +271,6 @@ def _batches(numbers: Sequence[int], rows: Sequence[NewRecord], most_bytes: int)
 
 
 class _Owner:
-    """The owner of a job on a topic: the caller that waits for it."""
-
     closed = False
 
     def __init__(self, done: asyncio.Future[Any]) -> None:

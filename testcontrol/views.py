@@ -53,7 +53,6 @@ class MemberView:
         return self.member_id, self.instance_id, self.client_id
 
     def __str__(self) -> str:
-        """The member in words, in one line."""
         facts = {
             "member": self.member_id,
             "instance": self.instance_id,
@@ -154,7 +153,6 @@ class GroupView:
         return cls(**{**given, **offsets, "members": tuple(map(_member_of, given["members"]))})
 
     def __str__(self) -> str:
-        """The group in words, a line for each member."""
         if self.state == DEAD:
             return f"there is no group {self.group_id}"
         count = len(self.members)

@@ -152,7 +152,6 @@ class VirtualTime:
         return all(view.state in AT_REST for view in views)
 
     async def _becomes_true(self, condition: Callable[[], bool], until_ms: int) -> bool:
-        """Whether `condition()` becomes true before that time of the machine."""
         machine = self._clock.machine
         while not condition():
             if machine.mono_ms() >= until_ms:
@@ -161,12 +160,10 @@ class VirtualTime:
         return True
 
     def _next_of_groups_ms(self) -> int | None:
-        """The next deadline of a group or a transaction, or None if no deadline is set."""
         due_ms = min((shard.timer.due_ms for shard in self._shards()), default=NEVER)
         return None if due_ms == NEVER else due_ms
 
     async def _pass_deadlines_until(self, end_ms: int) -> None:
-        """Advance time to `end_ms`, and keep every deadline on the way."""
         clock = self._clock
         self._skip_repeated(end_ms)
         while (due_ms := clock.next_due_ms) is not None and due_ms <= end_ms:

@@ -102,7 +102,6 @@ def describe(cluster: KafkaClient, topics: AdminTopics, group_id: str) -> GroupV
 
 
 def _described(node: Connection, group_id: str) -> GroupView:
-    """The group without the end offsets of its logs."""
     if node.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
         row = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest([group_id])).groups[0]
         _there(row.error_code)

@@ -298,7 +298,6 @@ def refused(failure: Exception) -> CannotBeDone | None:
 
 
 def _without_option(failure: RequestFailed) -> CannotBeDone:
-    """The failure. The option of a command is removed from the end of its message."""
     return CannotBeDone(_OPTION.sub("", str(failure)))
 
 

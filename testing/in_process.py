@@ -133,7 +133,6 @@ class InProcess(Runner):
         self._against.start()
 
     def _words(self) -> list[str]:
-        """The command; the process ends when its stdin does: see muster.testing.beside."""
         given = self._given
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="muster-"))
@@ -150,7 +149,6 @@ class InProcess(Runner):
         return words
 
     def _why_not(self, failure: Exception) -> CannotBeDone | None:
-        """The reason for the failure of a verb, if the process has ended."""
         meant = refused(failure)
         if meant is None and not isinstance(failure, CannotBeDone):
             return None
@@ -159,7 +157,6 @@ class InProcess(Runner):
         return CannotBeDone(ended) if ended else meant
 
     def _ended(self, within_s: float = 0) -> str:
-        """How the process has ended; empty while it runs."""
         process = self._process
         if process is None:
             return ""
@@ -246,7 +243,6 @@ def _port(address: str) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of the test, without the settings of a server: a test gives its own."""
     return {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_") and name != "CLUSTER_ID"}
 
 

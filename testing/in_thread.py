@@ -167,7 +167,6 @@ async def die(control: ServerControl) -> None:
 
 
 async def _settled() -> None:
-    """Wait until the loop has closed the connections that were just ended."""
     loop = asyncio.get_running_loop()
     for _ in range(3):
         turned: asyncio.Future[None] = loop.create_future()
@@ -176,13 +175,11 @@ async def _settled() -> None:
 
 
 def _descriptors(server: Server) -> Iterator[int]:
-    """The descriptors of the sockets that the server has now."""
     for node in server.nodes:
         yield from node.descriptors()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """The event loop that `muster serve` would choose."""
     try:
         import uvloop
     except ImportError:

@@ -261,7 +261,6 @@ def _name(request: pytest.FixtureRequest) -> str:
 
 
 def _run(config: pytest.Config) -> str:
-    """The suffix of the names of this run."""
     if _RUN not in config.stash:
         # not drawn from `random`, which tests set to a seed
         config.stash[_RUN] = secrets.token_hex(RUN_BYTES)

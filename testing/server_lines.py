@@ -35,7 +35,6 @@ class Line:
     facts: dict[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """The line as in a log."""
         facts = "".join(f" {name}={value}" for name, value in self.facts.items() if name != "exc_info")
         return f"{self.level} {self.logger}: {self.text}{facts}"
 
@@ -125,7 +124,6 @@ def _replace_loggers() -> None:
 
 
 def _loggers() -> Iterator[tuple[Any, str]]:
-    """The server's modules that have a logger, and its name."""
     for module_name, module in list(sys.modules.items()):
         if not module_name.startswith("muster."):
             continue

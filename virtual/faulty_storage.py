@@ -164,7 +164,6 @@ class FaultyStorage(MemoryStorage):
             self._find(on)
 
     def _find(self, on: MemoryStorage) -> None:
-        """Take the content of the disk."""
         for path in sorted(on.directories - {""}):
             directory, name = split(path)
             self._nodes[path] = self._nodes[directory].synced[name] = Directory()
@@ -209,7 +208,6 @@ class FaultyStorage(MemoryStorage):
     # -- names
 
     def directory_of(self, path: str) -> Directory:
-        """The directory of a name. FileNotFoundError when the directory does not exist."""
         found = self._nodes.get(split(path)[0])
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "No such directory", split(path)[0])

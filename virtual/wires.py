@@ -121,7 +121,6 @@ class Wire:
             protocol.connection_lost(error)
 
     def _hang_up(self) -> None:
-        """The client sees the end."""
         if self.open:
             self.open = False
             self.world.later(0, lambda _: self.client.hung_up(self), None)

@@ -80,17 +80,14 @@ class Node(VirtualProcess):
         return 1 + self.world.rng.randrange(10)
 
     def cut(self, is_cut: bool) -> None:
-        """Cut the node off from the database, or connect it again."""
         self.store.is_cut = self.reads.is_cut = is_cut
 
     def stop(self) -> None:
-        """SIGTERM."""
         if self._held is not None:
             self._resume()
         self.does(self._stop.set)
 
     def kill(self) -> None:
-        """SIGKILL."""
         self.alive = False
 
     def close(self) -> None:

@@ -85,18 +85,16 @@ class Tables:
 
     @property
     def waits_for_standby(self) -> bool:
-        """Whether writes are not answered."""
         return self._standby is not None
 
     def cut_standby(self) -> None:
-        """Cut the standby off: from now on it gets nothing."""
+        """Cut the standby off: it gets nothing from now on."""
         if self._standby is None:
             self._visible = 0
             self._standby = {name: copy(getattr(self, name)) for name in _REPLICATED}
             self._standby["boxes"] = {node_id: list(box) for node_id, box in self.boxes.items()}
 
     def wait(self, write: Callable[[], object]) -> None:
-        """Let a write wait for the standby."""
         self._waiting.append(write)
 
     def saw(self) -> None:
@@ -104,7 +102,6 @@ class Tables:
         self._visible += 1
 
     def join_standby(self) -> None:
-        """Let the standby get all that it has missed, and answer the waiting writes."""
         self._standby = None
         waiting, self._waiting = self._waiting, []
         for write in waiting:

@@ -103,13 +103,11 @@ class SampleConsumer(Consumer):
         self._phase_ms = group.random.randrange(HEARTBEAT_MS)
 
     def who(self) -> dict[str, str | None]:
-        """For the truth."""
         return {"client_id": self.client.client_id, "host": self.client.host, "instance": self.instance}
 
     # ---- coming and going
 
     def launch(self) -> None:
-        """The process starts, without anything from an earlier run."""
         self.forget()
         self.paused = False
         self._runs += 1
@@ -118,7 +116,7 @@ class SampleConsumer(Consumer):
         self.world.later(first_ms, self._tick, self._runs)
 
     def stop(self, reason: str = "the consumer is being closed") -> None:
-        """It ends in good order: it commits, and leaves unless it is static, since it is to come back then."""
+        """End in good order: commit, and leave. A static member does not leave, because it will return."""
         if self.state == STABLE:
             self.commit()
         leaving, joined = self.leave(reason), self.state != GONE
@@ -127,26 +125,23 @@ class SampleConsumer(Consumer):
             self._say(leaving)
 
     def remove(self, reason: str) -> None:
-        """An administrator takes a static member out that has gone."""
         self._say(leave_of(self.group_id, "", self.instance, reason))
 
     def crash(self) -> None:
-        """It is gone, right after a heartbeat, without a word."""
         self.beat()
         self._end()
 
     def pause(self) -> None:
-        """It stands still (a long garbage collection, a machine that is suspended), right after a heartbeat."""
+        """Stand still right after a heartbeat, as in a long garbage collection."""
         self.beat()
         self.paused = True
 
     def wake(self) -> None:
-        """It goes on; the first thing it does is a commit."""
         self.paused = False
         self.commit()
 
     def give_up_polling(self) -> None:
-        """Its application has not polled for max.poll.interval.ms, so the client library leaves the group."""
+        """Leave the group: the application has not polled for max.poll.interval.ms."""
         leaving = self.leave("consumer poll timeout has expired.")
         self.kill()
         self.forget()
@@ -154,12 +149,11 @@ class SampleConsumer(Consumer):
         self._say(leaving)
 
     def come_back(self, reason: str) -> None:
-        """Its application polls again."""
         self.reason = reason
         self.start()
 
     def rejoin(self, reason: str | None = None) -> None:
-        """Join again, as a member: after a revocation, unless only what is lost is to be given up."""
+        """Join again as a member, after a revocation."""
         if self.state == STABLE:
             if not self.is_cooperative:
                 self.commit()
@@ -174,13 +168,12 @@ class SampleConsumer(Consumer):
         yield from self.live()
 
     def prefer(self, name: str) -> None:
-        """From its next start on it offers another strategy of assignment first, then the ones before."""
+        """From its next start on, offer another strategy of assignment first."""
         wanted = CLIENT_ASSIGNORS[name]
         self._strategies = [wanted, *(one for one in self._strategies if one is not wanted)]
 
     @property
     def is_cooperative(self) -> bool:
-        """It keeps its partitions while it joins."""
         return bool(self._strategies) and self._strategies[0].protocols[0] is RebalanceProtocol.COOPERATIVE
 
     def forget(self) -> None:
@@ -246,7 +239,6 @@ class SampleConsumer(Consumer):
         return True
 
     def read_share(self, share: bytes) -> Owned:
-        """The partitions of an assignment."""
         if not share:
             return {}
         return {one.topic: one.partitions for one in decode_assignment(share)[1].assigned_partitions}
@@ -261,7 +253,6 @@ class SampleConsumer(Consumer):
     # ---- working
 
     def expect_beat(self) -> None:
-        """Heartbeat at its own next beat."""
         world, turn = self.world, self.turn
         wait_ms = (self._phase_ms - world.ms) % HEARTBEAT_MS
         world.later(wait_ms, lambda _: self.beat() if turn == self.turn else None)
@@ -293,7 +284,6 @@ class SampleConsumer(Consumer):
             self.commit()
 
     def commit(self) -> None:
-        """Commit the present positions."""
         if self.position is None or not self.commits:
             return
         if self.stuck:

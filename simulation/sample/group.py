@@ -65,7 +65,6 @@ class Group:
     # ---- the script
 
     def run(self, script: Script) -> None:
-        """Begin, somewhere in the first minute."""
         self._script = script
         self.world.later(self.random.randrange(60_000), self._go_on)
         self.world.later(int(self.plan.session_timeout_ms * KEEP_ALIVE), self._keep_alive)
@@ -80,36 +79,34 @@ class Group:
             self.world.later(what, self._go_on)
 
     def part_ms(self, share: float) -> int:
-        """So much of the sample's time, more or less."""
+        """About this share of the sample's time."""
         span_ms = self._end_ms - self.world.start_ms
         return int(span_ms * share * self.random.uniform(0.9, 1.1))
 
     def some_ms(self, low_s: int, high_s: int) -> int:
-        """A while between so many seconds and so many."""
+        """A random time between two limits in seconds."""
         return self.random.randrange(low_s * 1000, high_s * 1000)
 
     @property
     def left_ms(self) -> int:
-        """How much time is left."""
         return self._end_ms - self.world.wall_ms
 
     # ---- processes
 
     def add(self, *, is_static: bool = False) -> SampleConsumer:
-        """One process more, not started yet."""
         number = len(self.consumers) + 1
         consumer = self._made(self, number, f"{self.group_id}-{number}" if is_static else None)
         self.consumers.append(consumer)
         return consumer
 
     def form(self, *, is_static: bool = False) -> Script:
-        """The group's first processes start within a second; it gets its first generation."""
+        """Start the group's first processes within a second, and wait for the first generation."""
         for _ in range(self.plan.members):
             self.add(is_static=is_static)
         yield from self.gather(self.consumers)
 
     def gather(self, consumers: list[SampleConsumer]) -> Script:
-        """An empty group's processes start, the first one first; it has a generation again."""
+        """Start the processes of an empty group, the first one first, and wait for a generation."""
         self.join(consumers[0])
         for consumer in consumers[1:]:
             yield self.random.randrange(100, 300)
@@ -117,44 +114,38 @@ class Group:
         yield SETTLED
 
     def join(self, consumer: SampleConsumer) -> None:
-        """A process starts that makes the group rebalance."""
         self.expect(events.NEW_MEMBER, consumer)
         self.act("start", consumer)
         consumer.launch()
 
     def leave(self, consumer: SampleConsumer, why: str = "") -> None:
-        """A process ends in good order; the group rebalances."""
         self.expect(events.LEFT, consumer)
         self.act("stop", consumer, why)
         consumer.stop()
 
     @property
     def living(self) -> list[SampleConsumer]:
-        """The processes that are members or are joining."""
         return [one for one in self.consumers if one.state != GONE and not one.paused]
 
     def owners(self) -> list[SampleConsumer]:
-        """Those that have partitions."""
         return [one for one in self.living if one.owned]
 
     @property
     def leader_id(self) -> str:
-        """Who leads, as its members know it."""
+        """The leader, as the members know it."""
         return next((one.leader_id for one in self.living), "")
 
     def leader(self) -> SampleConsumer:
-        """The process that leads."""
         return next(one for one in self.living if one.member_id == self.leader_id)
 
     # ---- the truth
 
     def act(self, what: str, consumer: SampleConsumer | None = None, why: str = "") -> None:
-        """Somebody does something."""
         who = None if consumer is None else consumer.who()
         self.truth.tell("action", group=self.group_id, time=self.world.wall_ms, what=what, who=who, why=why)
 
     def expect(self, cause: str, trigger: SampleConsumer | None) -> None:
-        """What is done now makes the group rebalance."""
+        """Expect that the next action makes the group rebalance."""
         who = None if trigger is None else trigger.who()
         self._expected.append(_Expected(cause, who, self.world.wall_ms))
 
@@ -164,15 +155,14 @@ class Group:
             self.expect(events.METADATA_CHANGED, consumer)
 
     def tell(self, kind: str, **facts: object) -> None:
-        """A line of the truth about this group."""
+        """Write a line about this group to the truth."""
         self.truth.tell(kind, group=self.group_id, time=self.world.wall_ms, **facts)
 
     def refused(self, consumer: SampleConsumer, error: int) -> None:
-        """A commit was refused."""
         self.tell("refused", client_id=consumer.client.client_id, error=error_name(error))
 
     def look(self, _: None = None) -> None:
-        """Has what was expected come about?"""
+        """Check whether the expected rebalance has come."""
         living, due = self.living, self.generation + len(self._expected)
         generation = due
         if living:
@@ -201,14 +191,13 @@ class Group:
         self.generation = generation
 
     def finish(self) -> None:
-        """The sample ends: what was under way does not come about any more."""
         for one in self._expected:
             self.truth.tell("unfinished", group=self.group_id, cause=one.cause, trigger=one.trigger, acted=one.acted_ms)
 
     # ---- heartbeats
 
     def rebalance_began(self) -> None:
-        """Members will know by their next heartbeat."""
+        """The members learn of the rebalance by their next heartbeat."""
         for consumer in self.living:
             if consumer.state == STABLE:
                 consumer.expect_beat()
@@ -221,15 +210,13 @@ class Group:
     # ---- administration
 
     def ask(self, request: Message) -> None:
-        """An administrator's request."""
         self.world.ask(self.group_id, request, ADMIN)
 
     def committed(self) -> Offsets:
-        """What the coordinator has for the group."""
         return offsets_of(self.world.ask(self.group_id, fetch_of(self.group_id, None), ADMIN))
 
     def ends(self) -> Offsets:
-        """The end offsets of its topics a moment ago."""
+        """The end offsets of its topics, as of a moment ago."""
         world = self.world
         return {
             topic: {one: world.traffic[topic].end(one, world.wall_ms - BEHIND_MS) for one in range(count)}

@@ -30,18 +30,15 @@ class ConnectWorker(SampleConsumer):
     protocol_type = "connect"
 
     def offers(self) -> list[JoinGroupRequestProtocol]:
-        """Its address, and how far it has read the topic of configurations."""
         url = f"http://{self.client.host.lstrip('/')}:8083/"
         return [JoinGroupRequestProtocol(EAGER, encode_worker_state(ConnectWorkerState(url, _CONFIGURED.offset), 0))]
 
     def assign(self, joined: JoinGroupResponse) -> Mapping[str, bytes]:
-        """Who runs which connectors and tasks."""
         rows = [(one.member_id, one.metadata) for one in joined.members]
         rebalance = Rebalance(joined.leader, EAGER, rows, joined.generation_id, -1)
         return perform(rebalance, State(), 0, _CONFIGURED).assignments
 
     def read_share(self, share: bytes) -> Owned:  # noqa: ARG002  # what it runs is of no interest here
-        """No partitions."""
         return {}
 
 

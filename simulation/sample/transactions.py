@@ -60,7 +60,6 @@ class Coordinator:
     """The transaction coordinator of the sample's node."""
 
     def __init__(self, world: World) -> None:
-        """Makes its topics, and starts."""
         self.world = world
         self._journals: list[TransactionObservers] = []
         topics = world.topics
@@ -87,11 +86,9 @@ class Coordinator:
         return self._journals[-1]
 
     def decide(self, name: str, request: Message, client: Client, version: int, respond: Respond) -> None:
-        """A request that may need a producer id."""
         self.transactions.decide(name, TransactionCommand(request, respond, client, version))
 
     def close(self) -> None:
-        """Nothing more happens."""
         for one in self._journals:
             one.close()
 
@@ -100,7 +97,6 @@ class Worker:
     """One transactional id, and who uses it."""
 
     def __init__(self, coordinator: Coordinator, truth: Truth, number: int, version: int, seed: int) -> None:
-        """`version`: the client's transaction version: with 2 each end raises the epoch (KIP-890)."""
         self.name = f"{GROUP}-{number}"
         self.random = Random(f"{seed}:{self.name}")
         self._coordinator, self._truth = coordinator, truth
@@ -113,12 +109,10 @@ class Worker:
     # ---- what a process does
 
     def process(self) -> Client:
-        """A new one."""
         self._processes += 1
         return Client(f"{self.name}-{self._processes}", f"/10.9.{self._partition}.{self._processes}")
 
     def begin(self, client: Client) -> Steps:
-        """A producer id and epoch."""
         while True:
             request = InitProducerIdRequest(self.name, TIMEOUT_MS)
             answer = yield self._deciding(request, client)
@@ -127,7 +121,7 @@ class Worker:
             yield AGAIN_MS
 
     def write(self, client: Client, producer: Producer) -> Steps:
-        """A transaction begins, with a commit of offsets in it; when that was."""
+        """Begin a transaction with a commit of offsets, and return its time."""
         shard = self._world.routing.shard(GROUP)
         topics = [AddPartitionsToTxnTopic(WRITTEN, [self._partition]),
                   AddPartitionsToTxnTopic(GROUP_OFFSETS_TOPIC, [shard.partition])]  # fmt: skip
@@ -152,7 +146,7 @@ class Worker:
         return began_ms
 
     def end(self, client: Client, producer: Producer, *, commit: bool) -> Steps:
-        """EndTxn: the error, and the producer that goes on."""
+        """Send EndTxn; return the error, and the producer that continues."""
         answer = yield self._deciding(EndTxnRequest(self.name, *producer, commit), client)
         if not answer.error_code and answer.producer_id >= 0:
             producer = Producer(answer.producer_id, answer.producer_epoch)
@@ -164,7 +158,7 @@ class Worker:
     # ---- what happens
 
     def run(self, span_ms: int) -> Steps:
-        """A transaction now and then; the sample's time is `span_ms`."""
+        """Run a transaction now and then, for `span_ms` of the sample's time."""
         yield self.random.randrange(60_000)
         client = self.process()
         producer = yield from self.begin(client)
@@ -183,7 +177,7 @@ class Worker:
                 self._tell(began_ms, "committed" if commit else "aborted", "client")
 
     def _taken_over(self, zombie: Client, producer: Producer, began_ms: int) -> Steps:
-        """Another process begins with the same id; the first one wants to commit after that."""
+        """Start another process with the same id. The first one tries to commit after that."""
         heir = self.process()
         new = yield from self.begin(heir)
         self._tell(began_ms, "aborted", "new_producer")
@@ -194,7 +188,7 @@ class Worker:
         return heir, new
 
     def _too_slow(self, client: Client, producer: Producer, began_ms: int) -> Steps:
-        """It does nothing for longer than its timeout; then it begins anew."""
+        """Do nothing for longer than the timeout, then begin anew."""
         yield TIMEOUT_MS + 15_000
         self._tell(began_ms, "aborted", "timeout")
         error, _ = yield from self.end(client, producer, commit=True)

@@ -38,9 +38,7 @@ class Truth:
         self._stream: TextIO = path.open("x", encoding="utf-8")
 
     def tell(self, kind: str, **facts: object) -> None:
-        """One line more."""
         self._stream.write(json.dumps({"kind": kind, **facts}, ensure_ascii=False, separators=(",", ":")) + "\n")
 
     def close(self) -> None:
-        """No more."""
         self._stream.close()

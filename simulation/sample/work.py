@@ -46,7 +46,7 @@ class Work:
             self.topics.append(OffsetCommitRequestTopic(topic, NO_ID, rows))
 
     def move(self) -> None:
-        """Read on, up to now."""
+        """Read on, up to the present time."""
         now_ms = self._world.wall_ms
         # spread evenly, without a random number
         seen_ms = now_ms - BEHIND_MS - now_ms * 7_919 % BEHIND_SPREAD_MS
@@ -58,7 +58,6 @@ class Work:
                 row.committed_offset = at + min(left, SPEED * rate * passed_ms // 1_000_000)
 
     def hold(self) -> None:
-        """Let time pass without reading on."""
         self._moved_ms = self._world.wall_ms
 
     def rewind(self, records: int) -> dict[str, dict[int, list[int]]]:

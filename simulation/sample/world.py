@@ -60,7 +60,6 @@ class Traffic:
 
     @property
     def partitions(self) -> int:
-        """How many there are now."""
         return len(self._first)
 
     def end(self, partition: int, wall_ms: int) -> int:
@@ -132,11 +131,10 @@ class World(world.World):
     # ---- requests
 
     def when_rebalancing(self, group_id: str, call: Callable[[], object]) -> None:
-        """Call this whenever the coordinator begins to wait for the group's members."""
         self._when_rebalancing[group_id] = call
 
     def send(self, actor: Any, request: Message) -> None:
-        """To the shard at once; the answer takes the actor's own latency."""
+        """Send a request to the shard at once. The answer takes the actor's latency."""
         turn = actor.turn
         self.submit(
             actor.group_id, request, lambda answer: self.later(actor.latency_ms, lambda _: actor.take(turn, answer)),
@@ -144,13 +142,13 @@ class World(world.World):
         )  # fmt: skip
 
     def ask(self, group_id: str, request: Message, client: Client) -> Any:
-        """A request to the coordinator of a group that is answered at once."""
+        """Send a request that the group's coordinator answers at once."""
         answers: list[Any] = []
         self.submit(group_id, request, answers.append, client)
         return answers[0]
 
     def submit(self, group_id: str, request: Message, respond: Respond, client: Client) -> None:
-        """A request to the coordinator of a group; `respond` gets the answer, perhaps at once."""
+        """Send a request to the group's coordinator. `respond` gets the answer, perhaps at once."""
         if type(request) is JoinGroupRequest:
             drawn = draw_uuid_text(self.rng.randbytes)
             command: Command = JoinCommand(request, respond, client, drawn, True, True)
@@ -159,31 +157,29 @@ class World(world.World):
         self.routing.shard(group_id).runtime.submit(command)
 
     def beat(self, request: HeartbeatRequest, client: Client) -> Any:
-        """A heartbeat and its answer; nothing waits for the disk here, so it comes at once."""
+        """Send a heartbeat; nothing waits for the disk here, so its answer comes at once."""
         return self.routing.shard(request.group_id).heartbeat(request, _ignore, client)
 
     # ---- topics
 
     def create_topic(self, name: str, partitions: int, records_per_s: int) -> None:
-        """A topic with producers."""
         at_once(self.topics.creating(NewTopic(name, self._draw_uuid(), partitions, 1)))
         random = Random(f"{self._seed}:{name}")
         self.traffic[name] = Traffic(name, partitions, records_per_s, self.wall_ms, random)
 
     def grow_topic(self, name: str, partitions: int) -> None:
-        """Give a topic more partitions."""
         at_once(self.topics.growing(name, partitions, None))
         self.traffic[name].grow(partitions, self.wall_ms)
 
     def partition_counts(self, names: Sequence[str]) -> dict[str, int]:
-        """How many partitions topics have, those that exist."""
+        """The numbers of partitions of the topics that exist."""
         by_name = self.topics.image.by_name
         return {name: by_name[name].partitions for name in names if name in by_name}
 
     # ---- the end
 
     def close(self) -> None:
-        """Leave the directory as after a clean stop of a server, but with all members still in their groups."""
+        """Leave the directory as a clean stop does, with all members still in their groups."""
         for journal in self._journals:
             journal.close()
         for name, traffic in self.traffic.items():
@@ -220,7 +216,6 @@ class SampleObserver:
         self.flush = journal.flush
 
     def report(self, happened: Sequence[Event], now: Now) -> None:
-        """Events that have just happened."""
         self._journal.report(happened, now)
         for event in happened:
             if event.kind == events.REBALANCE_STARTED and event.group_id in self._when_rebalancing:

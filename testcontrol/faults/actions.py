@@ -317,6 +317,5 @@ class Call(Action):
 
 
 def _frame(flow: Flow, response: Message | None) -> bytes | None:
-    """The bytes of the answer, or None if no answer is sent or it cannot be encoded."""
     frame = None if response is None else flow.exchange.frame(response)
     return frame if frame is None or isinstance(frame, bytes) else b"".join(frame)

@@ -18,8 +18,6 @@ from muster.protocol.shapes.offset_fetch import failed_group
 
 
 class _Rows(NamedTuple):
-    """Rows of a request, and the rows of the answer to them."""
-
     request: str
     response: str
     named: tuple[tuple[str, str], ...]
@@ -137,7 +135,6 @@ def _set_fields(message: Any, error_code: int, words: str | None, values: Mappin
 
 
 def _row_class(message: Message, field: str) -> Any:
-    """The class of the rows in a field, as the generated module declares it."""
     kind = type(message)
     found = _SEQUENCE.match(str(kind.__init__.__annotations__[field]))
     assert found is not None

@@ -238,7 +238,6 @@ def is_a(value: object, kind: Any) -> bool:
 
 
 def _checked(name: str, given: Any) -> Any:
-    """One text or number, or a tuple of several. Raises WrongFault."""
     kind, expected = (int, "a number, or several") if name == "node" else (str, "a text, or several")
     is_several = isinstance(given, list | tuple | set | frozenset)
     if not all(is_a(one, kind) for one in (given if is_several else (given,))):
@@ -251,7 +250,6 @@ def _several(given: Any) -> Sequence[Any]:
 
 
 def _keys(name: str) -> tuple[int, ...]:
-    """The API keys of a name. Raises WrongFault."""
     family = FAMILIES.get(name)
     if family is not None:
         return family

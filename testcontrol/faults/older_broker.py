@@ -53,7 +53,6 @@ class OlderBroker(Action):
             raise WrongFault(sentence("then: release", self.release, f"one of {', '.join(releases())}"))
 
     def _most(self, key: int) -> int:
-        """The highest version of an API; -1: the release did not have it."""
         return int(releases()[self.release]["versions"].get(str(key), -1))
 
     def before(self, flow: Flow, proceed: Proceed) -> None:

@@ -171,7 +171,6 @@ class Rule:
     """A rule in force. `hits`: the number of requests that it acted on; `engine.Faults` gives the `id`."""
 
     def __init__(self, match: Match, then: Action, when: When, name: str = "") -> None:
-        """Raises WrongFault."""
         _require("match", match, Match, 'Match(api="Heartbeat")')
         _require("then", then, Action, 'Error("NOT_COORDINATOR")')
         _require("when", when, When, "once()")

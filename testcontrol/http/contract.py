@@ -66,7 +66,6 @@ class Fields:
     """The fields of a JSON object, each taken once; `end` refuses the others."""
 
     def __init__(self, given: Any) -> None:
-        """Raises Failure when `given` is no object."""
         if not isinstance(given, dict):
             raise Failure("bad-request", "the body is to be a JSON object")
         self.given: dict[str, Any] = given

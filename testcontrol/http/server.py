@@ -199,7 +199,6 @@ class ControlServer:
         return await answer if inspect.isawaitable(answer) else answer
 
     def _admit(self, headers: Mapping[bytes, bytes]) -> None:
-        """Raises Failure for a client without permission."""
         if self._token is not None:
             shown_token = headers.get(b"authorization", b"")
             if not hmac.compare_digest(shown_token, b"Bearer " + self._token.encode()):
@@ -214,7 +213,6 @@ def _json(status: int, answer: Any) -> Response:
 
 
 def _host_of(header: bytes) -> str | None:
-    """The host in a Host header. Raises Failure for a wrong header."""
     text = header.decode("latin-1")
     try:
         parts = urlsplit(f"//{text}")
@@ -225,7 +223,6 @@ def _host_of(header: bytes) -> str | None:
 
 
 def _split(target: str) -> SplitResult:
-    """The path and the query of a request. Raises Failure for a wrong target."""
     try:
         return urlsplit(target)
     except ValueError as error:

@@ -133,7 +133,6 @@ class _Wanted:
 
 
 def _member(scenario: Scenario) -> _Wanted:
-    """The wanted member. Raises CannotBeDone."""
     group_id, name = scenario.text("group"), scenario.text("member")
     found = scenario.parts.groups.describe(group_id).member(name)
     if found is None:

@@ -156,7 +156,6 @@ class Scenarios:
     """The scenarios that were started and not ended, by id."""
 
     def __init__(self, parts: Parts, kinds: Sequence[Kind]) -> None:
-        """`kinds`: the scenarios that can be started."""
         self._parts = parts
         self._kinds = {kind.name: kind for kind in kinds}
         self._running: dict[str, Scenario] = {}
