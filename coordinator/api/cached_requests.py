@@ -110,10 +110,7 @@ def _unpacker(layout: str) -> Callable[[bytes, int], tuple[Any, ...]]:
 
 
 def runs_between(low: bytes, high: bytes, codes: dict[int, str]) -> list[Run]:
-    """Where two encodings of a message differ. All varying numbers are 0 in one, and -1 in the other.
-
-    `codes`: the struct codes of a run, by its length. Raises ValueError for a run, or an encoding, of another length.
-    """
+    """Where two encodings differ, with all varying numbers 0 or -1. `codes`: by length in bytes. Raises ValueError."""
     if len(low) != len(high):
         raise ValueError("the encodings are not of one length")
     difference = int.from_bytes(low, "big") ^ int.from_bytes(high, "big")

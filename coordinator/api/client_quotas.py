@@ -112,7 +112,6 @@ def handle_describe_client_quotas(
 
 
 def _filter_of(request: DescribeClientQuotasRequest) -> Job[EntityFilter]:
-    """The filter of a request. Raises `ApiError`, in Kafka's words and order."""
     exact: dict[str, str | None] = {}
     types: dict[str, None] = {}
     for row in request.components:
@@ -271,7 +270,6 @@ class _Hosts:
         self._known: dict[str, bool] = {}
 
     def has(self, host: str) -> Job[bool]:
-        """Whether the host is an address, or a name that can be resolved."""
         try:
             ip_address(host.removeprefix("[").removesuffix("]"))
         except ValueError:

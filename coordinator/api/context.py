@@ -85,9 +85,8 @@ class Channel:
         self._end = end
 
     def end(self, reason: CloseConnection) -> None:
-        """End the connection, for a request that cannot be refused otherwise (Produce with acks=0).
-
-        Earlier answers are still sent. The handler must still call `respond`.
+        """End the connection when a request cannot be refused otherwise (Produce with acks=0). `respond` is still
+        called.
         """
         self._end(reason)
 

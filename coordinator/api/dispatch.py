@@ -243,7 +243,6 @@ class ConnectionRequests:
             decoded.when_available(lambda: self.slices.worker.run(read, handle))
 
     def _memory_for(self, route: Route, size: int, max_elements: int) -> Decoded:
-        """The memory of a request of `size` bytes and `max_elements` elements."""
         if size > route.max_bytes:
             raise CloseConnection(f"a request of {size} bytes, this API takes {route.max_bytes}", **route.facts())
         requests, host = self._node.decoded_requests, self.channel.host

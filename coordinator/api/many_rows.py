@@ -29,7 +29,7 @@ ROWS_AT_ONCE: Final = 500
 """One shard handles so many rows of a request in one step: some milliseconds."""
 
 NAMES_AT_ONCE: Final = 100
-"""The authorizer checks so many names in one step. With many entries each name takes some microseconds."""
+"""The authorizer checks so many names in one step."""
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)

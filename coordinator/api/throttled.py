@@ -232,7 +232,6 @@ def meter(owner: Any, used_us: int) -> None:
 
 
 _MAX_KNOWN: Final = 100
-"""How many client ids of one connection have their sensors kept."""
 
 
 def _record(sensor: Sensor, value: float, now_ms: int) -> int:

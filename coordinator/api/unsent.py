@@ -126,7 +126,6 @@ class Unsent:
         """Waiting answers by address: since when, and what to call. The address that was served last is at the end."""
         self._short_since_ms: int | None = None
         self._ended_ms = -STALLED_MS
-        """When a connection was last closed."""
         self._timer: Timer | None = None
         self._pause: Timer | None = None
 
@@ -259,7 +258,6 @@ class Unsent:
         return now_ms - min(since) if since and (self._is_full or self._short_since_ms is not None) else 0
 
     def _rate(self, reader: Reader, now_ms: int) -> float:
-        """How many bytes the connection has read per millisecond."""
         held = self._held[reader]
         return (held.began_unread - reader.unread_bytes) / max(now_ms - held.began_ms, 1)
 

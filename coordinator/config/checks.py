@@ -107,7 +107,7 @@ _LIMITED = {
 
 
 def _ordered() -> Iterator[tuple[str, str]]:
-    """Pairs of properties. The first value may not be greater than the second."""
+    """The first value may not be greater than the second."""
     yield "group.min.session.timeout.ms", "group.max.session.timeout.ms"
     for kind, names in _LIMITED.items():
         for name in names:

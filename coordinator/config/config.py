@@ -63,10 +63,7 @@ class Given(NamedTuple):
 
 
 class Config:
-    """The server's configuration. `load` makes it, and it never changes.
-
-    `data_dir` None: the log is in memory. `topics`: (name, partitions) to create at the start. `notes`: for the log.
-    """
+    """The server's configuration, made by `load`. It never changes. `data_dir` None: the log is in memory."""
 
     def __init__(
         self,

@@ -58,9 +58,7 @@ def show(host: str, port: int) -> str:
 
 
 def parse_address(text: str, option: str, *, advertised: bool = False) -> Address:
-    """HOST:PORT of a command line option. IPv6 stands in brackets; an empty host means every interface. Raises
-    ConfigError naming the option. An advertised address needs a host that clients can reach, and a port.
-    """
+    """HOST:PORT of an option. IPv6 stands in brackets; an empty host means every interface, and is not advertised."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None:
         advice = "an IPv6 host goes in brackets, as in [::1]:9092" if text.count(":") > 1 else "as in localhost:9092"
@@ -184,7 +182,7 @@ def _check_advertised(advertised: Mapping[str, Address], opened: Collection[str]
 
 
 def _check_ports(addresses: Sequence[Address]) -> None:
-    """Check ports: several listeners may share a port only with different hosts."""
+    """Several listeners may share a port only with different hosts."""
     ports = [address.port for address in addresses if address.port]
     for port in ports:
         hosts = {address.host for address in addresses if address.port == port}

@@ -135,7 +135,6 @@ def _number(listener: Listener, live: Live, name: str, least: int) -> int:
 
 
 def _check(listener: Listener, settings: BearerSettings) -> None:
-    """Check that the keys can be fetched. Raises ConfigError."""
     try:
         parts = urllib.parse.urlsplit(settings.url)
         is_good = parts.scheme == "file" or (parts.scheme in ("http", "https") and parts.hostname and parts.port != 0)

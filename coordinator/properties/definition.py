@@ -105,7 +105,6 @@ def _list_of(values: list[str], empty_allowed: bool, name: str, value: Value) ->
 
 
 def _non_empty(name: str, value: Value) -> str | None:
-    """ConfigDef.NonEmptyString."""
     return _refusal(name, value, "String must be non-empty") if value == "" else None
 
 
@@ -173,10 +172,7 @@ _BLANK = " \t\n\x0b\f\r"  # Java's \s, before and after the comma in Kafka's pat
 
 
 class InvalidProperty(ValueError):  # Kafka's ConfigException
-    """A value or a name that Kafka would refuse; its text is Kafka's own message.
-
-    `text` is the given value; None when the property's name is wrong, or the value was null.
-    """
+    """A value or name that Kafka would refuse, with Kafka's message. `text` None: the name is wrong, or no value."""
 
     def __init__(self, name: str, text: str | None, message: str) -> None:
         super().__init__(message)

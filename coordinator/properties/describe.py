@@ -70,7 +70,6 @@ def broker(live: Live) -> list[Entry]:
 
 
 def _names(name: str) -> tuple[str, ...]:
-    """Return the names under which this property's value may be set; for a listener's property also the broker's."""
     base = base_of(name)
     return (name,) if base == name else (name, base)
 
@@ -86,7 +85,6 @@ def cluster_wide(live: Live) -> list[Entry]:
 
 
 def _set_only(name: str, synonyms: tuple[Synonym, ...]) -> Entry:
-    """Return the entry of a property without a definition, which was only set."""
     prop = DYNAMIC_ONLY.get(name) or definition(name)
     wire_type = UNKNOWN_TYPE if prop is None else prop.wire_type
     read_only = changeable(name) is None

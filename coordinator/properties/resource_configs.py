@@ -120,9 +120,7 @@ def validate_group(configs: Mapping[str, str], broker: Callable[[str], Value]) -
 
 
 def effective_group(configs: Mapping[str, str], broker: Callable[[str], Value]) -> tuple[dict[str, int], list[str]]:
-    """A group's numbers, limited to the broker's present bounds, and the names of those outside (GroupConfig.evaluate).
-    The bounds may have been others when a number was set.
-    """
+    """A group's numbers, limited to the broker's present bounds, and the names of those that were outside."""
     values: dict[str, int] = {}
     for name, text in configs.items():
         try:
@@ -189,10 +187,7 @@ _MATCHED = frozenset(
 
 
 def validate_client_metrics(name: str, configs: Mapping[str, str], is_pattern: Callable[[str], bool]) -> Iterator[None]:
-    """Raises InvalidRequest or InvalidProperty with Kafka's text, as Kafka classifies the fault.
-
-    It yields before each pattern, because `is_pattern` may take some milliseconds to compile one.
-    """
+    """Raises InvalidRequest or InvalidProperty with Kafka's text. Yields before each pattern, which takes some ms."""
     if not name:
         raise InvalidRequest("Subscription name can't be empty")
     for key in configs:

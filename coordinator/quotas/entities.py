@@ -47,10 +47,7 @@ def entity_of(names: Mapping[str, str | None]) -> Entity:
 
 
 def in_javas_order(texts: Iterable[str], most: int) -> list[str]:
-    """Different texts in the order of a Java HashMap for `most` of them. Texts longer than MAX_HASHED are first.
-
-    The order decides which of several faults a client gets, and the order of answers.
-    """
+    """Different texts in the order of a Java HashMap for `most` of them. Those longer than MAX_HASHED are first."""
     given = list(texts)
     size = _buckets(len(given), most)
     return sorted(given, key=lambda text: _spread(text) & (size - 1))

@@ -220,7 +220,6 @@ class QuotaManager:
         return sensor
 
     def _names(self, user: str, client_id: str) -> tuple[str, str]:
-        """The names under which the client is counted."""
         kinds, quotas = self._kinds, self._quotas
         if kinds in (_NONE, _CLIENTS):
             return _ABSENT, client_id

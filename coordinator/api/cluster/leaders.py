@@ -49,8 +49,8 @@ UNCLEAN: Final = 1
 def handle_elect_leaders(
     node: Node, context: RequestContext, request: ElectLeadersRequest
 ) -> Job[ElectLeadersResponse]:
-    """Elect leaders of the named partitions, each with its own result. Without names all are meant: then the answer has
-    those whose leader has changed and those whose election failed.
+    """Elect the leaders of the named partitions. Without names (all), the answer leaves out those that need no
+    election.
     """
     if not may_alter_cluster(node, context):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

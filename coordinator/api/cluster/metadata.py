@@ -83,8 +83,6 @@ def _size(row: MetadataResponseTopic) -> int:
 
 
 class _NamedTopics:
-    """The topics that a request names. Each topic has one row."""
-
     __slots__ = ("_answer_size", "_context", "_may_create", "_node", "_wanted", "_with_operations", "made", "rows")
 
     def __init__(self, node: Node, context: RequestContext, request: MetadataRequest) -> None:

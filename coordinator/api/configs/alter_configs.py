@@ -143,7 +143,6 @@ def _check_form(
 
 
 def _present(node: Node, context: RequestContext, kind: int, name: str) -> Mapping[str, str]:
-    """The present configs of a resource that the client may alter. Raises `ApiError`."""
     if kind not in (Kind.TOPIC, Kind.BROKER, Kind.CLIENT_METRICS, Kind.GROUP):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
     check_authorized(node, context, Operation.ALTER_CONFIGS, kind, name)
@@ -153,7 +152,6 @@ def _present(node: Node, context: RequestContext, kind: int, name: str) -> Mappi
 
 
 def _check_broker(node: Node, name: str, after: Mapping[str, str]) -> None:
-    """Check whether `after` may be all configs of a broker, or of all brokers. Raises `ApiError`."""
     if len(after) > MAX_BROKER_PROPERTIES:
         what = f"A broker may have {MAX_BROKER_PROPERTIES} properties set at most, but {len(after)} would be."
         raise ApiError(ErrorCode.POLICY_VIOLATION, what)
@@ -167,7 +165,6 @@ def _check_broker(node: Node, name: str, after: Mapping[str, str]) -> None:
 
 
 def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: bool) -> Job[None]:
-    """Make the change, as Kafka's controller does. Raises `ApiError`."""
     present = node.topics.state.resource_configs(kind, name)
     after = {key: text for key, text in {**present, **changes}.items() if text is not None}
     try:

@@ -89,7 +89,6 @@ def check_altered_loggers(name: str, node_id: int) -> None:
 
 
 def _check_number(what: str, name: str, node_id: int, other: str) -> None:
-    """Check that the name is the id of this node. `other`: the error text for another id."""
     number = node_number(name)
     if number is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} id must be an integer, but it is: {name}")

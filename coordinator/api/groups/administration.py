@@ -90,9 +90,7 @@ def _size(row: DescribedGroup) -> int:
 
 @in_steps
 def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsRequest) -> Job[ListGroupsResponse]:
-    """Ask every shard. A loading shard fails the request. A shard that is offline or led by another node is skipped:
-    Metadata shows that its partition has no leader.
-    """
+    """Ask every shard. A loading shard fails the request; one that is offline or led elsewhere is skipped."""
     see_all = node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     groups: list[ListedGroup] = []
     # every shard would apply each filter again; with very many filters, the rows are selected here

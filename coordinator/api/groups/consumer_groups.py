@@ -126,7 +126,6 @@ def may_send_heartbeat(
 def _refusal(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest, *, log_denied: bool = True
 ) -> int:
-    """The error of a client without permission; 0 means no error."""
     authorizer, names = node.authorizer, request.subscribed_topic_names
     if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id, log_denied=log_denied):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -155,9 +154,7 @@ def _is_served(node: Node) -> bool:
 def handle_consumer_group_describe(
     node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Job[ConsumerGroupDescribeResponse]:
-    """The shard of each group describes it. Groups that the client may not describe stand first, as on Kafka. Then ""
-    follows, which is no group id, and then the groups of each coordinator.
-    """
+    """The shard of each group describes it. Kafka's order: refused groups, "", the groups of each coordinator."""
     if not _is_served(node):
         return ConsumerGroupDescribeResponse(
             groups=[DescribedGroup(ErrorCode.UNSUPPORTED_VERSION, None, group_id) for group_id in request.group_ids]

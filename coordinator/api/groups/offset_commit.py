@@ -40,7 +40,7 @@ from muster.protocol.messages.offset_delete import (
 )
 
 _Refused = dict[tuple[str, bytes], OffsetCommitResponseTopic]
-"""Topics with refused rows, by name and id."""
+"""By name and id of the topic."""
 
 
 def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCommitRequest, respond: Respond) -> None:
@@ -75,9 +75,7 @@ def _commit(node: Node, context: RequestContext, request: OffsetCommitRequest, r
 
 
 def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommitRequest) -> Job[OffsetCommitResponse]:
-    """A commit of many rows, some in each step. The member might have sent each piece by itself. All pieces together
-    may not be larger than one batch of the log.
-    """
+    """A commit of many rows, some in each step. All pieces together may not be larger than one batch."""
     pieces: list[OffsetCommitRequest] = []
     size = 0
     for _, topics in in_pieces(request.topics, "partitions"):
@@ -147,7 +145,6 @@ def _find(image: TopicsImage, topic: OffsetCommitRequestTopic, by_id: bool, is_a
 
 
 def _take_out(refused: _Refused, topic: OffsetCommitRequestTopic, count: int) -> None:
-    """Keep the existing partitions of a topic, and refuse the others."""
     bad = [row for row in topic.partitions if not 0 <= row.partition_index < count]
     topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < count]
     _refuse(refused, topic, bad, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -211,7 +208,6 @@ def _rows_to_delete(
     topics: Sequence[OffsetDeleteRequestTopic],
     refused: dict[str, OffsetDeleteResponseTopic],
 ) -> list[OffsetDeleteRequestTopic]:
-    """The rows of existing partitions. Unknown ones are added to `refused`."""
     known: list[OffsetDeleteRequestTopic] = []
     names = [topic.name for topic in topics]
     allowed = node.authorizer.allowed(context, Operation.READ, ResourceType.TOPIC, names)

@@ -33,8 +33,6 @@ _ROW_BYTES: Final = 100
 
 
 class _Group:
-    """One group of a request, and its row in the answer."""
-
     __slots__ = ("asked", "is_all", "refused", "row", "size", "topics")
 
     def __init__(self, asked: OffsetFetchRequestGroup) -> None:

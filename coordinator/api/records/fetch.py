@@ -30,7 +30,7 @@ READ_COMMITTED = 1
 _ANSWER_BYTES = 20
 _TOPIC_BYTES = 2
 _PARTITION_BYTES = 39
-"""The bytes around the records of a partition in an answer."""
+"""The bytes around the records of an answer."""
 
 
 def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, respond: Respond) -> None:
@@ -128,9 +128,7 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
 
 
 def _count(node: Node, context: RequestContext, rows: int, wait: FetchWait) -> Callable[[], object]:
-    """Count the memory of a waiting Fetch with many rows. The returned function ends this. When others need the memory,
-    the wait ends early.
-    """
+    """Count the memory of a waiting Fetch until the result is called. If it is needed, the wait ends early."""
     requests = node.decoded_requests
     decoded = context.channel.large_request
     if decoded is not None and decoded.bytes:
@@ -152,7 +150,6 @@ def _is_from_follower(request: FetchRequest) -> bool:
 
 
 def _rows(request: FetchRequest) -> Job[list[FetchRow]]:
-    """The rows of a request. If a partition is named twice, its last row counts, at the place of the first."""
     rows: dict[Key, FetchRow] = {}
     for topic in request.topics:
         for wanted in topic.partitions:

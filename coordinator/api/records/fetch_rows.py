@@ -104,9 +104,7 @@ def read_rows(
 
 
 def _find(node: Node, context: RequestContext, row: FetchRow, by_id: bool, from_follower: bool) -> Topic:
-    """The topic of a row, which has the partition. Raises `ApiError`. If the topic of a session's id was deleted, the
-    topic that now has its name counts.
-    """
+    """The topic of a row. For a deleted id of a session it is the topic that now has the name. Raises `ApiError`."""
     name, topic_id, index = row.key
     topics = node.topics
     if by_id:

@@ -249,7 +249,6 @@ def _fault(acl: Acl) -> str | None:
 
 
 def _make(node: Node, authorizer: StandardAuthorizer, new: dict[Acl, list[AclCreationResult]]) -> Job[None]:
-    """Write the records of the entries that do not exist yet."""
     wanted = iter(new)
     while True:
         records: list[Message] = []

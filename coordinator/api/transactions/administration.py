@@ -234,7 +234,6 @@ class _UnderWay:
         return note
 
     def finished(self) -> Job[None]:
-        """Wait until all markers are durable."""
         if self.count:
             self._ended = PendingResult()
             yield self._ended

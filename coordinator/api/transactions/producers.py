@@ -91,7 +91,6 @@ _Partitions = dict[str, dict[int, int]]
 """The topics of a transaction, their partitions, and the error of each partition."""
 
 _AT_ONCE: Final = 100
-"""One step checks so many partitions of one topic."""
 
 
 @in_steps
@@ -152,7 +151,6 @@ def _partitions_of(transaction: AddPartitionsToTxnTransaction) -> Job[_Partition
 
 
 def _of_some(partitions: _Partitions) -> Job[_Partitions]:
-    """The topics that have partitions in the request."""
     of_some: _Partitions = {}
     for looked_at, (name, rows) in enumerate(partitions.items()):
         if rows:

@@ -67,8 +67,6 @@ def handle_txn_offset_commit(
 
 
 class _Commit:
-    """One request in progress."""
-
     __slots__ = ("_answers", "_context", "_is_whole", "_node", "_producer", "_request", "_respond", "_shard", "_wanted")
 
     _wanted: Wanted
@@ -185,7 +183,6 @@ class _Commit:
         return known
 
     def _refuse(self, topic: TxnOffsetCommitRequestTopic, count: int, is_allowed: bool) -> None:
-        """Refuse the partitions of a topic from `count` on, and keep the others."""
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
         bad = [
             TxnOffsetCommitResponsePartition(row.partition_index, error)

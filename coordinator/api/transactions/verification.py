@@ -85,8 +85,8 @@ def verdict_of(log: UnifiedLog, producer: Producer, sequence: int, knows: Knows,
 
 
 class Verification:
-    """The question of one request to the transaction coordinator, about partitions in which the transaction is not open
-    yet. `done()` is called when each of them has its verdict.
+    """The question of one request to the transaction coordinator, about partitions without this open transaction.
+    `done()` is called when each of them has its verdict.
     """
 
     __slots__ = ("_context", "_done", "_knows", "_node", "_producer", "_transactional_id", "_waits", "_wanted")
@@ -209,7 +209,6 @@ class Verification:
 
 
 def _loading(log: UnifiedLog) -> Job[ApiError | LogError | None]:
-    """Load the producers of a log. Returns the error if that fails."""
     try:
         yield from log.producers.loading()
     except LogError as error:
