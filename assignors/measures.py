@@ -8,7 +8,7 @@ partitions does not matter.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any, Final, TypeAlias, TypeVar
@@ -135,44 +135,6 @@ def stickiness(before: Owned, after: Owned) -> float:
 def skew(assignment: Owned) -> Skew:
     """How uneven the members' numbers of partitions are, over all topics."""
     return _skew([sum(map(len, topics.values())) for topics in assignment.values()])
-
-
-def topic_skew(assignment: Owned, subscriptions: Mapping[str, Iterable[str]] | None = None) -> dict[str, Skew]:
-    """For each topic, how unevenly its partitions are distributed among the members subscribed to it.
-
-    `subscriptions` has the topics of each member. Without it every member counts for every assigned topic.
-    """
-    counts: dict[str, list[int]] = {}
-    sizes = {
-        member: {topic: len(partitions) for topic, partitions in rows.items()} for member, rows in assignment.items()
-    }
-    everything = dict.fromkeys(topic for rows in sizes.values() for topic in rows)
-    for member, rows in sizes.items():
-        subscribed = everything if subscriptions is None else dict.fromkeys((*subscriptions.get(member, ()), *rows))
-        for topic in subscribed:
-            counts.setdefault(topic, []).append(rows.get(topic, 0))
-    return {topic: _skew(numbers) for topic, numbers in counts.items()}
-
-
-def rack_locality(
-    assignment: Owned, member_racks: Mapping[str, str | None], topic_racks: Mapping[str, Sequence[Collection[str]]]
-) -> float:
-    """The share of partitions that have a replica in their owner's rack, from 0 to 1. 1 where no racks are known.
-
-    `topic_racks` has the racks of the replicas of each partition by its number, as `Topic.racks`. Partitions of a
-    member without a rack do not count. Nor do partitions without known racks (KIP-881, KIP-392).
-    """
-    near = known = 0
-    for member, topics in assignment.items():
-        rack = member_racks.get(member)
-        if rack is None:
-            continue
-        for topic, partitions in topics.items():
-            racks = topic_racks.get(topic, ())
-            located = [racks[partition] for partition in partitions if partition < len(racks) and racks[partition]]
-            known += len(located)
-            near += sum(rack in replicas for replicas in located)
-    return near / known if known else 1.0
 
 
 _NONE: frozenset[int] = frozenset()

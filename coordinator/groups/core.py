@@ -18,7 +18,7 @@ from muster.coordinator.groups.common.committed_offsets import OpenTransaction
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupConfigs, GroupConfigured, GroupSettings, IntervalConfigured
-from muster.coordinator.groups.common.state import NO_LIMIT, State, Step
+from muster.coordinator.groups.common.state import State, Step
 from muster.coordinator.groups.consumer import classic_members, computed_targets, heartbeat, leave, member, topics
 from muster.coordinator.groups.consumer import describe as consumer_describe
 from muster.coordinator.groups.consumer.commands import (
@@ -34,6 +34,7 @@ from muster.coordinator.groups.offsets import commit, deletion, fetch, retention
 from muster.coordinator.groups.replay import UnsupportedGroup, load_unsupported
 from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, ExpiryCheck, LateAnswers
 from muster.coordinator.state_machine.interface import (
+    NO_LIMIT,
     Command,
     EndTransaction,
     Now,
@@ -119,10 +120,6 @@ def _upgrade_prepared(step: Step, _: object, notice: UpgradePrepared) -> None:
     _member_request(step, command, command.request)
 
 
-def _configured(step: Step, _: object, notice: GroupConfigured | IntervalConfigured) -> None:
-    step.state.configs.apply(notice)
-
-
 HANDLERS: Final[Mapping[type, Callable[[Step, Any, Any], None]]] = {
     # requests that all types of groups answer alike
     OffsetCommitRequest: commit.handle,
@@ -138,8 +135,8 @@ HANDLERS: Final[Mapping[type, Callable[[Step, Any, Any], None]]] = {
     HeartbeatRequest: _heartbeat,
     # notices: input of the core besides requests
     TopicsChanged: lambda step, _, notice: deletion.change_topics(step, notice),
-    GroupConfigured: _configured,
-    IntervalConfigured: _configured,
+    GroupConfigured: lambda step, _, notice: step.state.configs.apply(notice),
+    IntervalConfigured: lambda step, _, notice: step.state.configs.apply(notice),
     AssignmentComputed: lambda step, _, notice: computed_targets.computed(step, notice),
     AnswersDue: lambda step, _, notice: computed_targets.answer(step, notice),
     TopicsFound: lambda step, _, notice: topics.apply_resolved_patterns(step, notice),

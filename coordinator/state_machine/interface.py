@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from muster.protocol.message import Message
 from muster.protocol.records import KeyedRecords
@@ -67,6 +67,11 @@ class Record(NamedTuple):
 
 Decoded = tuple[Message, Message | None]
 """Key and value of a record that was read. A value of None is a tombstone."""
+
+
+HEADER: Final = 61
+"""Bytes of a batch before its records."""
+NO_LIMIT: Final = 2**63 - 1
 
 
 class Producer(NamedTuple):

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from muster.assignors.java_order import DEFAULT_CAPACITY, capacity_of_copy, spread
+from muster.coordinator.state_machine.interface import HEADER
 from muster.coordinator.transactions import events, timeouts
 from muster.coordinator.transactions.commands import PartitionErrors, PartitionsAsked, TransactionCommand
 from muster.coordinator.transactions.state import Step
@@ -85,8 +86,6 @@ def _buckets_for(count: int) -> int:
     return buckets
 
 
-HEADER: Final = 61
-"""Bytes of a batch before its records."""
 MAX_PARTITIONS: Final = 50_000
 """Most partitions of one transaction: to add them takes some 30 ms."""
 _A_RECORD: Final = 160

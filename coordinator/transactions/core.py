@@ -10,7 +10,15 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from typing import Any, Final
 
 from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, ExpiryCheck, LateAnswers
-from muster.coordinator.state_machine.interface import Decoded, EndTransaction, Now, Output, Respond, TransactionalBatch
+from muster.coordinator.state_machine.interface import (
+    NO_LIMIT,
+    Decoded,
+    EndTransaction,
+    Now,
+    Output,
+    Respond,
+    TransactionalBatch,
+)
 from muster.coordinator.transactions import add_partitions, end_txn, init_producer_id, timeouts
 from muster.coordinator.transactions.commands import (
     ListCommand,
@@ -19,7 +27,7 @@ from muster.coordinator.transactions.commands import (
     TransactionCommand,
     TransactionSettings,
 )
-from muster.coordinator.transactions.state import NO_LIMIT, TIMEOUTS, State, Step, Timeouts
+from muster.coordinator.transactions.state import TIMEOUTS, State, Step, Timeouts
 from muster.coordinator.transactions.timeouts import EXPIRY
 from muster.coordinator.transactions.timeouts import on_expiry_deadline as on_expiry
 from muster.coordinator.transactions.timeouts import on_timeouts_deadline as on_timeouts
@@ -99,11 +107,6 @@ DEADLINES: Final[Mapping[str, Callable[[Step, Any], None]]] = {TIMEOUTS: on_time
 """By the deadline's kind: function(step, deadline)."""
 
 
-def no_producer_id() -> int:
-    """A `next_producer_id` that has no id to give."""
-    return -1
-
-
 class TransactionCore:
     """The transactional ids of one partition of `__transaction_state`. Its methods: `runtime.interfaces.StateMachine`.
 
@@ -120,7 +123,7 @@ class TransactionCore:
         send_markers: Callable[[str], Respond],
         *,
         first_check_ms: int | None = None,
-        next_producer_id: Callable[[], int] = no_producer_id,
+        next_producer_id: Callable[[], int] = lambda: -1,
     ) -> None:
         """`first_check_ms`: the time from loading to the first check for expired ids; None: the usual interval.
 

@@ -5,7 +5,7 @@ An open transaction is aborted first.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from muster.coordinator.state_machine.interface import Reply
 from muster.coordinator.transactions import end_txn, events
@@ -26,14 +26,6 @@ from muster.protocol.messages.init_producer_id import InitProducerIdRequest, Ini
 
 NO_SPARE: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 """Kafka's error while it waits for its next block of producer ids."""
-
-
-class _Next(NamedTuple):
-    """The next producer id and epoch of a producer. `last_producer_epoch`: see `Transaction`."""
-
-    producer_id: int
-    producer_epoch: int
-    last_producer_epoch: int
 
 
 def refusal(request: InitProducerIdRequest, settings: TransactionSettings) -> int:
@@ -88,7 +80,7 @@ def _new_id(step: Step, command: TransactionCommand, request: InitProducerIdRequ
         return NO_SPARE
     one = Transaction(request.transactional_id or "")
     one.producer_id = producer_id  # as on Kafka: so the first record has the id as the previous id too
-    _give(step, command, request, one, _Next(producer_id, 0, NO_PRODUCER_EPOCH), events.NEW_ID)
+    _give(step, command, request, one, (producer_id, 0, NO_PRODUCER_EPOCH), events.NEW_ID)
     return ErrorCode.NONE
 
 
@@ -100,13 +92,13 @@ def _next_epoch(step: Step, command: TransactionCommand, request: InitProducerId
         producer_id = command.use_spare_id()
         if producer_id == NO_PRODUCER_ID:
             return NO_SPARE
-        following = _Next(producer_id, 0, epoch if is_same else NO_PRODUCER_EPOCH)
+        following = producer_id, 0, epoch if is_same else NO_PRODUCER_EPOCH
     elif not is_same:
-        following = _Next(one.producer_id, epoch + 1, NO_PRODUCER_EPOCH)
+        following = one.producer_id, epoch + 1, NO_PRODUCER_EPOCH
     elif expected == epoch:
-        following = _Next(one.producer_id, epoch + 1, epoch)
+        following = one.producer_id, epoch + 1, epoch
     elif expected == one.last_producer_epoch:
-        following = _Next(one.producer_id, epoch, expected)
+        following = one.producer_id, epoch, expected
     else:
         return ErrorCode.PRODUCER_FENCED
     _give(step, command, request, one, following, cause)
@@ -118,18 +110,20 @@ def _give(
     command: TransactionCommand,
     request: InitProducerIdRequest,
     one: Transaction,
-    following: _Next,
+    following: tuple[int, int, int],
     cause: str,
 ) -> None:
+    """`following`: the producer id and epoch, and its `Transaction.last_producer_epoch`."""
+    producer_id, producer_epoch, last_producer_epoch = following
     fenced = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
     if cause == events.NEW_PRODUCER:
         fenced = one.producer_id, one.producer_epoch
     step.change(
         one,
         INITIALIZED,
-        producer_id=following.producer_id,
-        producer_epoch=following.producer_epoch,
-        last_producer_epoch=following.last_producer_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        last_producer_epoch=last_producer_epoch,
         timeout_ms=request.transaction_timeout_ms,
         partitions=NO_PARTITIONS,
         start_ms=-1,
@@ -144,5 +138,5 @@ def _give(
         fenced_producer_id=fenced[0],
         fenced_producer_epoch=fenced[1],
     )
-    answer = InitProducerIdResponse(0, ErrorCode.NONE, following.producer_id, following.producer_epoch)
+    answer = InitProducerIdResponse(0, ErrorCode.NONE, producer_id, producer_epoch)
     step.reply(command.respond, answer)

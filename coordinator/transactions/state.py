@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from muster.coordinator.state_machine.deadlines import Deadlines, Due
-from muster.coordinator.state_machine.interface import Command, Decoded, Now, Output, Record, Reply, Respond
+from muster.coordinator.state_machine.interface import NO_LIMIT, Command, Decoded, Now, Output, Record, Reply, Respond
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.commands import TransactionSettings
 from muster.coordinator.transactions.events import Event
@@ -125,7 +125,6 @@ class State:
         return count
 
 
-NO_LIMIT: Final = 2**63 - 1
 VALUE_VERSION: Final = 1
 """The version that Kafka 4.3 writes once transaction.version is 1 or 2."""
 _FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)

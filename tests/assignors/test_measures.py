@@ -1,4 +1,4 @@
-"""Moves, stickiness, skew and nearness of assignments, by hand and against the definitions."""
+"""Moves, stickiness and skew of assignments, by hand and against the definitions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from muster.assignors.measures import (
     Skew,
     moves,
     moves_in_steps,
-    rack_locality,
     skew,
     stickiness,
-    topic_skew,
     total,
 )
 
@@ -83,22 +81,6 @@ def test_skew() -> None:
     assert skew({"a": {"t": [0]}, "b": {"u": [0]}}) == Skew(1, 1, 0.0)
     assert skew({}) == skew({"a": {}}) == Skew()
     assert Skew(1, 4).spread == 3
-
-
-def test_skew_of_topics_is_among_those_who_want_them() -> None:
-    assignment = {"a": {"t": [0, 1]}, "b": {"t": [2]}, "c": {"u": [0]}}
-    assert {topic: (row.least, row.most) for topic, row in topic_skew(assignment).items()} == {"t": (0, 2), "u": (0, 1)}
-    wanted = {"a": ["t"], "b": ["t"], "c": ["u", "w"]}
-    rows = topic_skew(assignment, wanted)
-    assert {topic: (row.least, row.most) for topic, row in rows.items()} == {"t": (1, 2), "u": (1, 1), "w": (0, 0)}
-
-
-def test_rack_locality_counts_what_is_known() -> None:
-    assignment = {"a": {"t": [0, 1, 2]}, "b": {"t": [3]}, "c": {"t": [4]}, "d": {"u": [0], "t": [9]}}
-    racks = {"a": "r1", "b": "r2", "c": None, "d": "r1"}
-    replicas = {"t": [{"r1"}, {"r1", "r2"}, {"r2"}, {"r1"}, {"r1"}, set()]}
-    assert rack_locality(assignment, racks, replicas) == 2 / 4
-    assert rack_locality(assignment, {}, replicas) == 1.0
 
 
 @given(assignments, assignments)

@@ -235,10 +235,6 @@ class Offsets:
         """A commit in an open transaction: it counts once the transaction is committed."""
         self.pending.put(producer_id, (intern(group_id), (intern(topic), partition)), pack(value))
 
-    def pending_at(self, group_id: str, topic: str, partition: int) -> Iterator[Packed]:
-        """The values that open transactions have committed there, and that may still count."""
-        return self.pending.at((group_id, (topic, partition)))
-
     def end_transaction(self, producer_id: int, *, is_committed: bool) -> Iterator[tuple[Place, Packed]]:
         """A transaction has ended: the offsets that it has committed count from now on, or are dropped. Yields each of
         these offsets when that is done. The caller may pause between two of them, and must read all.

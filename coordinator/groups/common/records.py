@@ -12,7 +12,7 @@ from typing import Final
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.state import Step
 from muster.coordinator.state_machine import interface
-from muster.coordinator.state_machine.interface import Record
+from muster.coordinator.state_machine.interface import HEADER, Record
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS
@@ -71,8 +71,6 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
     return Record(OffsetCommitKey(group_id, topic, partition), None, 0)
 
 
-HEADER: Final = 61
-"""Bytes of a batch before its records."""
 RECORD_BYTES: Final = 120
 """More bytes than a record of the core has, without its names, its metadata and its assignments."""
 

@@ -102,12 +102,7 @@ class GroupConfigs:
         own = self._own.get(group_id)
         if own is None:
             return self._default
-        session_ms, beat_ms, interval_ms = self._default
-        return Times(
-            session_ms if own[0] is None else own[0],
-            beat_ms if own[1] is None else own[1],
-            interval_ms if own[2] is None else own[2],
-        )
+        return Times(*[default if value is None else value for value, default in zip(own, self._default, strict=True)])
 
     def apply(self, change: GroupConfigured | IntervalConfigured) -> None:
         """Apply a change."""

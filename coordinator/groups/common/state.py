@@ -16,6 +16,7 @@ from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupConfigs, GroupSettings
 from muster.coordinator.state_machine.deadlines import NO_LATE_ANSWERS, Deadlines, Due, LateAnswers
 from muster.coordinator.state_machine.interface import (
+    NO_LIMIT,
     Command,
     Now,
     Output,
@@ -145,9 +146,6 @@ class State:
             replay(type(key), other)(self, key, value)
             count += 1
         return count
-
-
-NO_LIMIT: Final = 2**63 - 1
 
 
 class Step(Output):

@@ -97,8 +97,9 @@ def _beat(
         replace(step, group, sender.replaced, sender.member_id)
     if description is not before:
         replay.record_member(step, request.group_id, sender.member_id, description)
-    group = _there(step, request.group_id)
-    member = group.members[sender.member_id]
+    recorded = consumer_group(step.state, request.group_id)
+    assert recorded is not None
+    group, member = recorded, recorded.members[sender.member_id]
     has_news = are_topics_others(step, group, before)
     is_pattern_new, is_known = topics.update_patterns(step, group, before, description, command.client)
     is_subscription_new = description.topics != before.topics
@@ -121,7 +122,8 @@ def _beat(
     reconcile.maybe_reconcile(step, group, member, request, is_subscription_new=is_subscription_new or is_pattern_new)
     if not member.position.epoch:
         if not group.computing_epoch:  # The first targets do not fit into a batch.
-            return leave.left_out(step, group, member)
+            leave.forget(step, group, [member])
+            return leave.no_targets()
         group.waiting.append(command)
         return None
     return response_to(step, request, member, had)
@@ -165,12 +167,6 @@ def _group(present: Group | None, request: ConsumerGroupHeartbeatRequest) -> Con
     elif not is_joining or present.kind != "classic" or present.validate_delete():
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     return ConsumerGroup(intern(group_id))
-
-
-def _there(step: Step, group_id: str) -> ConsumerGroup:
-    group = step.state.groups[group_id]
-    assert isinstance(group, ConsumerGroup)
-    return group
 
 
 def _sender(

@@ -99,12 +99,6 @@ def forget(step: Step, group: ConsumerGroup, members: list[ConsumerMember]) -> N
     remove(step, group, members, events.LEFT, dict.fromkeys([one.member_id for one in members], NO_TARGET))
 
 
-def left_out(step: Step, group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroupHeartbeatResponse:
-    """The answer to a member that is refused because it has no target."""
-    forget(step, group, [member])
-    return no_targets()
-
-
 def no_targets() -> ConsumerGroupHeartbeatResponse:
     """The answer to a member without a target. Kafka gives no more details."""
     return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -18,9 +18,17 @@ from muster.coordinator.groups.common import records
 from muster.coordinator.groups.common.committed_offsets import pack_offset
 from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, NEWEST_COMMIT, Group
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.groups.common.records import HEADER, RECORD_BYTES, is_too_large
-from muster.coordinator.groups.common.state import NO_LIMIT, SharedValues, State, Step
-from muster.coordinator.state_machine.interface import Command, Now, Record, encode_record, pack_key_value
+from muster.coordinator.groups.common.records import RECORD_BYTES, is_too_large
+from muster.coordinator.groups.common.state import SharedValues, State, Step
+from muster.coordinator.state_machine.interface import (
+    HEADER,
+    NO_LIMIT,
+    Command,
+    Now,
+    Record,
+    encode_record,
+    pack_key_value,
+)
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.offset_commit import (

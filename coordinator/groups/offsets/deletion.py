@@ -246,7 +246,7 @@ def _delete_some(step: Step, gone: _Gone, some: _Some, doomed: dict[str, list[in
     offsets, group_id, topic = step.state.offsets, some.group_id, some.topic or ""
     for partition in some.partitions:
         if some.is_pending:
-            is_gone = any(gone.has(topic, one) for one in offsets.pending_at(group_id, topic, partition))
+            is_gone = any(gone.has(topic, one) for one in offsets.pending.at((group_id, (topic, partition))))
         else:
             value = offsets.partitions(group_id, topic).get(partition)
             is_gone = value is not None and gone.has(topic, value)

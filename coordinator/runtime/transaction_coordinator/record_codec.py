@@ -2,9 +2,9 @@
 
 Records of a later Kafka (keys or values of an unknown version) stay in the log, and are logged once.
 
-`packed` packs the record of a transactional id in one step. `interface.pack_record` does the same field by
-field. The gain is in docs/dev/decisions.md. A property test holds both equal. Records that differ from what Kafka 4.3
-usually writes are left to `pack`.
+`packed` packs the record of a transactional id in one step. `interface.pack_record` does the same field by field: 513
+instructions of Python instead of 225, for two records of each EndTxn. So both stay. A property test holds both equal.
+Records that differ from what Kafka 4.3 usually writes are left to `pack_record`.
 """
 
 from __future__ import annotations
