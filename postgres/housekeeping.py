@@ -45,7 +45,7 @@ class Housekeeping:
         registration: NodeRegistration,
         store: Store,
         writer: DatabaseWriter,
-        keeper: SharedMetadataLog,
+        shared_log: SharedMetadataLog,
         clock: Clock,
         settings: ClusterSettings,
         figures: ClusterFigures,
@@ -54,13 +54,13 @@ class Housekeeping:
         self._registration = registration
         self._store = store
         self._writer = writer
-        self._metadata_log = keeper
+        self._metadata_log = shared_log
         self._clock = clock
         self._settings = settings
         self._figures = figures
         self.part_records = PART_RECORDS
         self._clean_ms = self._check_ms = 0
-        self._end_offset = keeper.began_at
+        self._end_offset = shared_log.began_at
         """The end offset of the newest snapshot that this node knows."""
         self._bytes_then = 0
         """The bytes of the log that this node had read when that snapshot was written."""

@@ -64,7 +64,7 @@ class Membership:
         store: Store,
         storage: Storage,
         writer: DatabaseWriter,
-        keeper: SharedMetadataLog,
+        shared_log: SharedMetadataLog,
         clock: Clock,
         settings: ClusterSettings,
         figures: ClusterFigures | None = None,
@@ -77,13 +77,15 @@ class Membership:
         self._storage = storage
         self._writer = writer
         self.registration = registration
-        self.keeper = keeper
+        self.shared_log = shared_log
         self.peers = NodeMessages(registration.node_id, store, clock, lambda: writer.lease.is_over(clock.mono_ms()))
         self._figures = figures or ClusterFigures()
-        self.housekeeping = Housekeeping(registration, store, writer, keeper, clock, settings, self._figures)
+        self.housekeeping = Housekeeping(registration, store, writer, shared_log, clock, settings, self._figures)
         self._store = store
         self._clock = clock
-        self.decisions = LeaderDecisions(registration, store, keeper, clock, settings, others_until_ms=others_until_ms)
+        self.decisions = LeaderDecisions(
+            registration, store, shared_log, clock, settings, others_until_ms=others_until_ms
+        )
         self._settings = settings
         self._topics: Topics
         self._cluster_id = ""
@@ -115,18 +117,18 @@ class Membership:
         self._histories = histories
         self.peers.take_over = self._take_over
         self._topics, self._cluster_id, self._rack, self._renew = topics, cluster_id, rack, renew
-        self.keeper.topics, self.keeper.slices, self.keeper.snapshot = topics, slices, ()
+        self.shared_log.topics, self.shared_log.slices, self.shared_log.snapshot = topics, slices, ()
         node_id = self.registration.node_id
         self.led_partitions = LedPartitions(
-            node_id, self._store, self._storage, self._writer, self._clock, topics, self.arrived, self.keeper.follow,
-            slices, self._figures, leaving=self._leaves,
+            node_id, self._store, self._storage, self._writer, self._clock, topics, self.arrived,
+            self.shared_log.follow, slices, self._figures, leaving=self._leaves,
         )  # fmt: skip
         topics.moved = self.moved
         state = topics.state
         while not state.features:
             least = topics.configs.broker.static.text(MIN_INSYNC_REPLICAS)
-            yield from self.keeper.writing(first_records(least))
-        while not (yield from self.keeper.writing([self._registration(endpoints)])):
+            yield from self.shared_log.writing(first_records(least))
+        while not (yield from self.shared_log.writing([self._registration(endpoints)])):
             pass
         self.led_partitions.check()
 
@@ -136,7 +138,9 @@ class Membership:
         """
         broker = self._topics.state.brokers.get(self.registration.node_id)
         if broker is not None and broker.endpoints != endpoints:
-            while not await to_its_end(self.keeper.slices, self.keeper.writing([self._registration(endpoints)])):
+            while not await to_its_end(
+                self.shared_log.slices, self.shared_log.writing([self._registration(endpoints)])
+            ):
                 pass
 
     def _registration(self, endpoints: Mapping[str, Endpoint]) -> Message:
@@ -187,7 +191,7 @@ class Membership:
 
         def check() -> None:
             self._giving_up = None
-            if self.keeper.is_writing:
+            if self.shared_log.is_writing:
                 self._give_up_soon()
             else:
                 self._writer.failed("it was unregistered")
@@ -232,7 +236,7 @@ class Membership:
     # -- requests of clients to the controller
 
     def catching_up(self) -> Job[None]:
-        yield from self.keeper.catching_up()
+        yield from self.shared_log.catching_up()
 
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
         yield from self.decisions.changing(decide, place)
@@ -250,7 +254,7 @@ class Membership:
             self._is_hinted = is_away = False
             try:
                 await self.peers.check()
-                await self.keeper.follow()
+                await self.shared_log.follow()
                 if self._clock.mono_ms() >= self._due_ms and not self._is_leaving:
                     if await self.decisions.decide():
                         await self.housekeeping.check()
@@ -275,13 +279,13 @@ class Membership:
         max_ms = self._settings.broker_session_timeout_ms
 
         def check() -> None:
-            for_ms = self._clock.mono_ms() - self.keeper.followed_ms
+            for_ms = self._clock.mono_ms() - self.shared_log.followed_ms
             if for_ms >= max_ms:
                 self._writer.failed(f"what other nodes decide could not be read for {for_ms} ms")
             elif not self._stopped:
                 self._guard()
 
-        self._guarding = self._clock.call_at(self.keeper.followed_ms + max_ms, check)
+        self._guarding = self._clock.call_at(self.shared_log.followed_ms + max_ms, check)
 
     async def _pause(self, for_ms: int) -> None:
         wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()

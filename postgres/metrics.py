@@ -106,8 +106,8 @@ def _of_session(session: NodeSession, now_ms: int) -> Iterator[Metric]:
                  "Partitions that are led here, and cannot be served yet.",
                  membership.led_partitions.missing)  # fmt: skip
     yield single("muster_cluster_metadata_offset", GAUGE, "The end of the metadata log that this node has applied.",
-                 membership.keeper.known)  # fmt: skip
+                 membership.shared_log.known)  # fmt: skip
     yield single("muster_cluster_metadata_age_seconds", GAUGE,
                  "How long ago this node last asked for new records of the metadata log.",
-                 max(now_ms - membership.keeper.followed_ms, 0) / 1000)  # fmt: skip
+                 max(now_ms - membership.shared_log.followed_ms, 0) / 1000)  # fmt: skip
     yield single("muster_cluster_nodes", GAUGE, "Live nodes, by the metadata log.", membership.live_count)

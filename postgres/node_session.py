@@ -129,9 +129,11 @@ class NodeSession:
         storage = self._machine.storage(self._directory)
         local_replica.clear(storage)
         barrier = ReadBarrier(self._reads, registration)
-        keeper = self._metadata_log = SharedMetadataLog(self._reads, self._clock, self._machine.draw_uuid_text, barrier)
-        identity, rows = await self._reads.identity(), await keeper.read()
-        local_replica.begin(storage, keeper.began_at, rows, identity, registration.node_id)
+        shared_log = self._metadata_log = SharedMetadataLog(
+            self._reads, self._clock, self._machine.draw_uuid_text, barrier
+        )
+        identity, rows = await self._reads.identity(), await shared_log.read()
+        local_replica.begin(storage, shared_log.began_at, rows, identity, registration.node_id)
         post = asyncio.get_running_loop().call_soon_threadsafe
         self._files = self._machine.workers(post, 1)
         settings = self._config.settings(ClusterSettings)
@@ -150,16 +152,16 @@ class NodeSession:
             registration,
             Lease(lease_ms, asked_ms),
             self._files.run,
-            known=lambda: keeper.known,
-            follow=keeper.follow_to,
+            known=lambda: shared_log.known,
+            follow=shared_log.follow_to,
             lost=self._on_lost,
             figures=self._figures,
             cache=cache,
             barrier=barrier,
         )
-        keeper.lost = writer.failed
+        shared_log.lost = writer.failed
         self.membership = Membership(
-            registration, self._reads, storage, writer, keeper, self._clock, settings, self._figures,
+            registration, self._reads, storage, writer, shared_log, self._clock, settings, self._figures,
             others_until_ms=asked_ms + lease_ms if others_return else 0,
         )  # fmt: skip
         self._turns = asyncio.create_task(writer.run())
@@ -179,7 +181,7 @@ class NodeSession:
         self._figures.node_session = self
         self._figures.registrations_made += 1
         _logger.info("this node serves", node=registration.node_id, epoch=registration.epoch,
-                     metadata_offset=keeper.known, took_ms=self._clock.mono_ms() - began_ms)  # fmt: skip
+                     metadata_offset=shared_log.known, took_ms=self._clock.mono_ms() - began_ms)  # fmt: skip
 
     async def _follow(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""The shared metadata log in the database, which all nodes write and follow: the `topics.keeper.Keeper` of one node.
+"""The shared metadata log in the database, which all nodes write and follow: the `SharedMetadataLogWriter` of one node.
 
 A decision of this node is written at the end of the log that this node knows. If another node has written there, the
 database does nothing. This node then reads the new rows and decides anew. All nodes apply the rows in the order of the
@@ -80,8 +80,8 @@ class SharedMetadataLog:
         return bool(self._tasks)
 
     def writing(self, records: Sequence[Message], dead: Mapping[int, int] | None = None) -> Job[bool]:
-        """See `Keeper`. `dead`: nodes whose lease is over, by id, with their epochs. The records count only if all
-        these leases are over.
+        """See `SharedMetadataLogWriter`. `dead`: nodes by id, with their epochs. The records count only if all their
+        leases are over.
         """
         state = self.topics.state
         base, needing = state.version, losing_nodes(state, records)

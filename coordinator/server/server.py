@@ -191,7 +191,7 @@ class Server:
             self._machine.draw_uuid,
             partitions_are_given=lambda topic: config.source(PARTITIONS_PROPERTIES[topic]) != "default",
             racks={node.node_id: node.rack for node in self._configs},
-            keeper=None if self._membership is None else self._membership.keeper,
+            shared_log=None if self._membership is None else self._membership.shared_log,
         )
         self.topics.load()
         self._histories = Histories(config.settings(HistorySettings), self.topics, self.clock, self._on_group_events)

@@ -78,11 +78,11 @@ class Topics:
         *,
         partitions_are_given: Callable[[str], bool] = lambda _: True,
         racks: Mapping[int, str | None] | None = None,
-        keeper: SharedMetadataLogWriter | None = None,
+        shared_log: SharedMetadataLogWriter | None = None,
     ) -> None:
         """`logs` is open already, and `identity` is its result. Nothing is read before `load`.
 
-        `racks`: see `Catalogue`. `keeper`: the writer of a metadata log that other processes write too.
+        `racks`: see `Catalogue`. `shared_log`: the writer of a metadata log that other processes write too.
         `partitions_are_given`: whether an operator has set the partitions of __consumer_offsets or __transaction_state.
         That number counts, whatever is on the disk.
         """
@@ -105,8 +105,8 @@ class Topics:
         self._quota_subscribers: list[Callable[[Iterable[ClientQuotaRecord]], object]] = []
         self._changes = SerialJobs()
         """Changes of topics, one at a time, so that none sees half of another change."""
-        self._keeper = keeper
-        self.open.is_one_of_several = keeper is not None
+        self._shared_log = shared_log
+        self.open.is_one_of_several = shared_log is not None
         self.moved: Callable[[], object] = lambda: None
         """Called when records of other nodes have changed brokers or leaders."""
         self.left: Callable[[Partition], object] = lambda _: None
@@ -130,10 +130,10 @@ class Topics:
 
     def load(self) -> None:
         """Read the metadata log and open the log of every partition that this process has."""
-        if self._keeper is None:
+        if self._shared_log is None:
             load_own(self._catalogue, self._publish, self._internal, self._partitions_are_given)
         else:
-            load_shared(self._catalogue, self._keeper.snapshot, self._publish)
+            load_shared(self._catalogue, self._shared_log.snapshot, self._publish)
         for state in self.state.topics.values():
             self.open.open(state)
         self.publish()
@@ -166,8 +166,8 @@ class Topics:
         placed = [record for record in records if type(record) is PartitionRecord]
         if charge is not None:
             charge(len(placed))
-        if not validate_only and self._keeper is not None:
-            yield from _deciding(self._keeper, decide)
+        if not validate_only and self._shared_log is not None:
+            yield from _deciding(self._shared_log, decide)
         elif not validate_only:
             yield from self._catalogue.making(topic.name, topic.topic_id, records)
         return len(placed), len(placed[0].replicas)
@@ -224,8 +224,8 @@ class Topics:
         records = decide()
         if charge is not None:
             charge(len(records))
-        if not validate_only and self._keeper is not None:
-            yield from _deciding(self._keeper, decide)
+        if not validate_only and self._shared_log is not None:
+            yield from _deciding(self._shared_log, decide)
         elif not validate_only:
             yield from self._catalogue.making(name, self.by_name[name].topic_id, records)
 
@@ -242,8 +242,8 @@ class Topics:
         records = decide()
         if charge is not None:
             charge(len(topic.partitions))
-        if self._keeper is not None:
-            yield from _deciding(self._keeper, decide)
+        if self._shared_log is not None:
+            yield from _deciding(self._shared_log, decide)
             return
         self._catalogue.append(records)
         yield from self._catalogue.forgetting(topic)
@@ -268,8 +268,8 @@ class Topics:
 
     def writing(self, records: Sequence[Message]) -> Job[None]:
         """Write records of other things than partitions and brokers as one change. Raises `ApiError`."""
-        if self._keeper is not None:
-            yield from _deciding(self._keeper, lambda: records)
+        if self._shared_log is not None:
+            yield from _deciding(self._shared_log, lambda: records)
         else:
             self._catalogue.write(records)
             self._report_changes(records)
@@ -341,9 +341,9 @@ class Topics:
             start = self.state.next_producer_id
             end = start + PRODUCER_ID_BLOCK
             block = [ProducerIdsRecord(broker_id=self.home.node_id, broker_epoch=0, next_producer_id=end)]
-            if self._keeper is None:
+            if self._shared_log is None:
                 self._catalogue.write(block)
-            elif not (yield from self._keeper.writing(block)):
+            elif not (yield from self._shared_log.writing(block)):
                 continue
             self._producer_ids = range(start, end)
         drawn = self._producer_ids[0]
@@ -364,7 +364,7 @@ class Topics:
             callback(image)
 
 
-def _deciding(keeper: SharedMetadataLogWriter, decide: Callable[[], Sequence[Message]]) -> Job[None]:
+def _deciding(shared_log: SharedMetadataLogWriter, decide: Callable[[], Sequence[Message]]) -> Job[None]:
     """Write what `decide` returns. When another node was first, decide again. Raises `ApiError`, as `decide` does."""
-    while not (yield from keeper.writing(decide())):
+    while not (yield from shared_log.writing(decide())):
         pass

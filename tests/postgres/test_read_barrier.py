@@ -200,9 +200,9 @@ class _Topics:
 
 
 async def _metadata_log(store: EndingStore, monkeypatch: pytest.MonkeyPatch) -> tuple[SharedMetadataLog, _Topics]:
-    keeper = SharedMetadataLog(store, LoopClock(asyncio.get_running_loop()), lambda: "mine", await _barrier(store))
+    shared_log = SharedMetadataLog(store, LoopClock(asyncio.get_running_loop()), lambda: "mine", await _barrier(store))
     topics = _Topics()
-    keeper.topics, keeper.slices = topics, None  # type: ignore[assignment]
+    shared_log.topics, shared_log.slices = topics, None  # type: ignore[assignment]
     monkeypatch.setattr(shared_metadata_log, "AGAIN_MS", 1)
 
     async def to_its_end(_: object, job: Any) -> Any:
@@ -210,29 +210,29 @@ async def _metadata_log(store: EndingStore, monkeypatch: pytest.MonkeyPatch) -> 
             pass
 
     monkeypatch.setattr(shared_metadata_log, "to_its_end", to_its_end)
-    return keeper, topics
+    return shared_log, topics
 
 
 async def test_nobody_lives_by_a_row_of_the_metadata_log_before_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     store = EndingStore()
-    keeper, topics = await _metadata_log(store, monkeypatch)
+    shared_log, topics = await _metadata_log(store, monkeypatch)
     store.tables.log[0] = MetadataRow(0, 1, "another", b"row")
     store.ended = [True]
     with pytest.raises(StoreAway):
-        await keeper.follow()
+        await shared_log.follow()
     assert not topics.taken
     # a standby is promoted that never got it: another one stands in its place
     store.tables.log[0] = MetadataRow(0, 1, "another", b"other row")
-    await keeper.follow()
+    await shared_log.follow()
     assert topics.taken == [b"other row"]
 
 
 async def test_after_each_reconnect_it_is_looked_whether_something_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     store = EndingStore()
-    keeper, _ = await _metadata_log(store, monkeypatch)
+    shared_log, _ = await _metadata_log(store, monkeypatch)
     for is_new, expected in ((False, 1), (False, 1), (True, 2), (False, 2)):
         store.sessions += is_new
-        await keeper.follow()
+        await shared_log.follow()
         assert store.tables.rows[1].barrier == expected
 
 
@@ -242,26 +242,26 @@ async def test_a_row_whose_answer_was_lost_counts_when_it_lasts(
 ) -> None:
     """By turns the writes of the row, and of what proves it."""
     store = EndingStore()
-    keeper, topics = await _metadata_log(store, monkeypatch)
+    shared_log, topics = await _metadata_log(store, monkeypatch)
     store.ended = list(outcomes)
     row = MetadataRow(0, 1, "mine", b"my row")
-    assert await keeper._written(row, (), {})
+    assert await shared_log._written(row, (), {})
     assert topics.taken == [b"my row"]
-    assert store.tables.rows[1].barrier == keeper._barrier.number > 0
-    assert not keeper._writers
+    assert store.tables.rows[1].barrier == shared_log._barrier.number > 0
+    assert not shared_log._writers
 
 
 async def test_a_row_that_another_node_was_first_with_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     store = EndingStore()
-    keeper, topics = await _metadata_log(store, monkeypatch)
+    shared_log, topics = await _metadata_log(store, monkeypatch)
     store.tables.log[0] = MetadataRow(0, 1, "another", b"another row")
-    assert not await keeper._written(MetadataRow(0, 1, "mine", b"my row"), (), {})
+    assert not await shared_log._written(MetadataRow(0, 1, "mine", b"my row"), (), {})
     assert topics.taken == [b"another row"]
 
 
 async def test_a_row_that_was_seen_and_is_gone_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     store = EndingStore()
-    keeper, topics = await _metadata_log(store, monkeypatch)
+    shared_log, topics = await _metadata_log(store, monkeypatch)
     tables = store.tables
     tables.cut_standby()
     barrier = TableStore.barrier
@@ -275,7 +275,7 @@ async def test_a_row_that_was_seen_and_is_gone_is_written_again(monkeypatch: pyt
 
     monkeypatch.setattr(TableStore, "barrier", promoted)
     store.ended = [True, True]
-    assert await keeper._written(MetadataRow(0, 1, "mine", b"my row"), (), {})
+    assert await shared_log._written(MetadataRow(0, 1, "mine", b"my row"), (), {})
     assert topics.taken == [b"my row"]
     assert tables.log[0].writer == "mine"
 

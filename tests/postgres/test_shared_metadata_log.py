@@ -22,15 +22,15 @@ from tests.postgres.stores import passing, table_store
 
 async def test_whoever_asked_is_told_of_a_fault_too(monkeypatch: pytest.MonkeyPatch) -> None:
     store: Any = table_store(World(Random(1)))
-    keeper = SharedMetadataLog(store, LoopClock(asyncio.get_running_loop()), lambda: "writer", passing())
+    shared_log = SharedMetadataLog(store, LoopClock(asyncio.get_running_loop()), lambda: "writer", passing())
     topics: Any = SimpleNamespace(state=MetadataState())
-    keeper.topics = topics
+    shared_log.topics = topics
 
     async def broken(*_: object) -> bool:
         raise RuntimeError("it is broken")
 
     monkeypatch.setattr(store, "write_metadata", broken)
-    job = keeper.writing(first_records(None))
+    job = shared_log.writing(first_records(None))
     later = next(job)
     assert isinstance(later, PendingResult)
     while not later.is_there:  # noqa: ASYNC110 - nobody tells of it
@@ -44,7 +44,7 @@ async def test_what_others_have_decided_is_known_before_a_request_is(
     monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
     store: Any = table_store(World(Random(1)))
-    keeper = SharedMetadataLog(store, LoopClock(asyncio.get_running_loop()), lambda: "writer", passing())
+    shared_log = SharedMetadataLog(store, LoopClock(asyncio.get_running_loop()), lambda: "writer", passing())
     asked: list[str] = []
 
     async def follow() -> None:
@@ -52,8 +52,8 @@ async def test_what_others_have_decided_is_known_before_a_request_is(
         if error is not None:
             raise error
 
-    monkeypatch.setattr(keeper, "follow", follow)
-    job = keeper.catching_up()
+    monkeypatch.setattr(shared_log, "follow", follow)
+    job = shared_log.catching_up()
     later = next(job)
     assert isinstance(later, PendingResult)
     while not later.is_there:  # noqa: ASYNC110 - nobody tells of it
@@ -101,28 +101,28 @@ async def test_rows_that_go_while_they_are_read_are_read_again_in_the_snapshot(
         return rows
 
     monkeypatch.setattr(store, "metadata", shortened)
-    keeper = SharedMetadataLog(store, LoopClock(asyncio.get_running_loop()), lambda: "w", passing())
-    assert [row.base_offset for row in await keeper.read()] == [9, 10, 11]
-    assert (keeper.snapshot, keeper.began_at, keeper.began) == ([b"the first nine"], 9, 12)
+    shared_log = SharedMetadataLog(store, LoopClock(asyncio.get_running_loop()), lambda: "w", passing())
+    assert [row.base_offset for row in await shared_log.read()] == [9, 10, 11]
+    assert (shared_log.snapshot, shared_log.began_at, shared_log.began) == ([b"the first nine"], 9, 12)
 
 
 @pytest.mark.parametrize(("rows", "taken"), [([(0, 3), (4, 9)], [b"0"]), ([(4, 9)], [])])
 async def test_a_node_that_finds_a_gap_gives_up_before_it(
     rows: list[tuple[int, int]], taken: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeper = SharedMetadataLog(of_rows(*rows), LoopClock(asyncio.get_running_loop()), lambda: "w", passing())
+    shared_log = SharedMetadataLog(of_rows(*rows), LoopClock(asyncio.get_running_loop()), lambda: "w", passing())
     topics: Any = SimpleNamespace(state=SimpleNamespace(version=0))
-    keeper.topics = topics
+    shared_log.topics = topics
     reasons: list[str] = []
     found: list[bytes] = []
-    keeper.lost = reasons.append
+    shared_log.lost = reasons.append
 
     async def take_in(row: MetadataRow) -> None:
         found.append(row.data)
         topics.state.version = row.next_offset
 
-    monkeypatch.setattr(keeper, "_apply", take_in)
-    await keeper.follow()
-    await keeper.follow()
+    monkeypatch.setattr(shared_log, "_apply", take_in)
+    await shared_log.follow()
+    await shared_log.follow()
     assert found == taken
     assert reasons == [f"the metadata log was shortened behind offset {3 * len(taken)}, up to which this node knows it"]

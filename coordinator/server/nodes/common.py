@@ -67,7 +67,7 @@ class Membership(Controller, Protocol):
     """This process as one node of a cluster of several processes. (See `postgres.membership`.)"""
 
     @property
-    def keeper(self) -> SharedMetadataLogWriter:
+    def shared_log(self) -> SharedMetadataLogWriter:
         """What writes the metadata log."""
 
     @property

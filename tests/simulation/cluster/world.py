@@ -302,7 +302,13 @@ class ToyServer:
         self.slices = JobQueue(clock)
         configs = TopicConfigs(Live(load(listen="127.0.0.1:9092", in_memory=True)))
         self.topics = Topics(
-            TopicSettings(), clock, self.logs, identity, configs, self.machine.draw_uuid, keeper=self.membership.keeper
+            TopicSettings(),
+            clock,
+            self.logs,
+            identity,
+            configs,
+            self.machine.draw_uuid,
+            shared_log=self.membership.shared_log,
         )
         self.topics.load()
         await self._do(
