@@ -259,7 +259,11 @@ def _is_whole(file: File, data: bytes, begin: int, start: int, end: int, base_of
 
 
 def _header_pattern(base_offset: int) -> re.Pattern[bytes]:
-    """Match a possible header of the segment, by the upper half of its offset and the magic byte."""
+    """Match a possible header of the segment: the upper half of its offset, a length, and the magic byte.
+
+    A length of 0 is none: a file that was extended and not written has only zeros, and each of them would match.
+    """
     halves = {struct.pack(">q", offset)[:4]: None for offset in (base_offset, base_offset + MAX_RELATIVE_OFFSET)}
     upper = b"|".join(re.escape(half) for half in halves)
-    return re.compile(b"(?s)(?=(?:" + upper + b").{%d}" % (MAGIC_POSITION - 4) + b"[" + re.escape(_MAGIC_BYTES) + b"])")
+    length = b".{4}(?!\\0{4}).{%d}" % (MAGIC_POSITION - 8)
+    return re.compile(b"(?s)(?=(?:" + upper + b")" + length + b"[" + re.escape(_MAGIC_BYTES) + b"])")
