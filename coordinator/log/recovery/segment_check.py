@@ -261,7 +261,7 @@ def _is_whole(file: File, data: bytes, begin: int, start: int, end: int, base_of
 def _header_pattern(base_offset: int) -> re.Pattern[bytes]:
     """Match a possible header of the segment: the upper half of its offset, a length, and the magic byte.
 
-    A length of 0 is none: a file that was extended and not written has only zeros, and each of them would match.
+    No batch has length 0. Without that, each byte would match where a file was extended and not written.
     """
     halves = {struct.pack(">q", offset)[:4]: None for offset in (base_offset, base_offset + MAX_RELATIVE_OFFSET)}
     upper = b"|".join(re.escape(half) for half in halves)
