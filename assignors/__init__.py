@@ -1,4 +1,1 @@
-"""Assignment strategies: pure functions from members with subscriptions to assignments.
-
-May import only `muster.protocol`.
-"""
+"""Assignment strategies: pure functions from members with subscriptions to assignments."""

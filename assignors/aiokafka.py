@@ -84,9 +84,8 @@ class ClientAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokaf
 
 
 def strategy(name: str | Assignor) -> ClientAssignor:
-    """A strategy for one consumer: "range", "roundrobin", "sticky", a user's own as "module:Class", or an `Assignor`.
-
-    Raises ValueError when no strategy has that name, or it is cooperative.
+    """A strategy for one consumer: "range", "roundrobin", "sticky", "module:Class", or an `Assignor`. Raises
+    ValueError.
     """
     if not isinstance(name, str):
         return ClientAssignor(name)

@@ -29,9 +29,7 @@ partitions have the order in which Kafka would write them to the wire, which is 
 
 
 class RebalanceProtocol(Enum):
-    """How a member rebalances (KIP-429): it gives up everything before it joins, or only the
-    partitions that it must.
-    """
+    """How a member rebalances (KIP-429): it gives up everything before it joins, or only what it must."""
 
     EAGER = 0
     COOPERATIVE = 1
@@ -97,10 +95,7 @@ class Assignor(Protocol):
         """
 
     def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:
-        """The user data of a member's subscription, which the leader's `assign` reads.
-
-        `owned` is its last assignment; None before the first. `generation` is the generation of that assignment.
-        """
+        """The user data of a subscription. `owned`: its last assignment (None at first), of this `generation`."""
 
 
 def no_user_data(_: object, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG001 - of the protocol
@@ -125,10 +120,7 @@ def in_hash_order(members: Sequence[Member]) -> list[Member]:
 
 
 def by_identity(members: Sequence[Member]) -> list[Member]:
-    """Static members by their instance ids, then the others by their member ids (Kafka's MemberInfo).
-
-    Static members thus keep their places when they restart under other member ids.
-    """
+    """Static members by their instance ids, whatever their member ids, then the others (Kafka's MemberInfo)."""
     dynamic = {member.member_id: member for member in members if member.instance_id is None}
     ordered = [dynamic[member_id] for member_id in sort_strings(dynamic)]
     if len(ordered) == len(members):

@@ -28,10 +28,7 @@ class CustomAssignor:
     """A user's strategy as an `Assignor`. It raises AssignmentError for any error of the user's code."""
 
     def __init__(self, strategy: Any, origin: str) -> None:
-        """`strategy` is the user's object, `origin` its name in error texts.
-
-        Raises UnusableStrategy when the object lacks a required member.
-        """
+        """`strategy` is the user's object, `origin` its name in error texts. Raises UnusableStrategy."""
         name = getattr(strategy, "name", None)
         if not isinstance(name, str) or not name:
             raise UnusableStrategy(

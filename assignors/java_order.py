@@ -78,10 +78,7 @@ def string_spread(text: str) -> int:
 def string_order(
     texts: Iterable[str], capacity: int = DEFAULT_CAPACITY, spread_of: Callable[[str], int] = string_spread
 ) -> list[str]:
-    """Strings in the order of iteration over a HashSet (or a HashMap with these keys), inserted one by one.
-
-    `spread_of`: for callers that keep the spread hashes of their strings.
-    """
+    """Strings in the order of iteration over a HashSet. `spread_of`: for callers that keep the spread hashes."""
     distinct = list(dict.fromkeys(texts))
     return [distinct[index] for index in walked(list(map(spread_of, distinct)), capacity)]
 

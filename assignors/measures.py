@@ -1,8 +1,7 @@
-"""Measures of an assignment: its moves since the one before, its balance, its rack locality.
+"""Measures of an assignment: its moves since the one before, and its balance.
 
 An assignment is member id -> topic -> partitions, with each member as a key. A partition counts once for each topic.
-Use instance ids for static members, because their member ids change when they return. The order of members, topics and
-partitions does not matter.
+Use instance ids for static members, because their member ids change when they return.
 """
 
 from __future__ import annotations
@@ -141,7 +140,6 @@ _NONE: frozenset[int] = frozenset()
 
 
 def _by_topic_in_steps(assignment: Owned) -> Generator[None, None, Mapping[str, set[int]]]:
-    """The partitions that have an owner."""
     found: defaultdict[str, set[int]] = defaultdict(set)
     rows_left = ROWS_A_STEP
     for topics in assignment.values():

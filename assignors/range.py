@@ -41,9 +41,7 @@ from muster.assignors.java_order import sort_strings
 
 
 def matters(consumers: Sequence[Member], topic: Topic) -> bool:
-    """Whether racks matter for a topic: some rack has members and partitions, and not every
-    partition is in all racks.
-    """
+    """Whether racks matter: some rack has members and partitions, and not every partition is in all racks."""
     theirs = {member.rack for member in consumers if member.rack}
     everywhere = {rack for racks in topic.racks for rack in racks}
     return bool(theirs & everywhere) and any(set(racks) != everywhere for racks in topic.racks)

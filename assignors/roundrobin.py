@@ -53,10 +53,7 @@ class RoundRobinAssignor:
 
 
 def _deal(name: str, partitions: int, takers: Sequence[int], first: int, shares: Sequence[dict[str, list[int]]]) -> int:
-    """Distribute a topic from the first taker on. An index past the last taker means the first of all.
-
-    Returns the index of the taker that got the last partition.
-    """
+    """Distribute a topic from the first taker on. Returns the index of the taker that got the last partition."""
     count = len(takers)
     for index in range(min(count, partitions)):
         shares[takers[(first + index) % count]][name] = list(range(index, partitions, count))

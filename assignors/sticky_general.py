@@ -242,7 +242,6 @@ class _Balancing:
         return kept
 
     def shares(self) -> list[list[int]]:
-        """Distribute, then balance."""
         shares = self._loads.shares
         fresh = not any(shares)
         unassigned = [code for code in self._all if code not in self._owner]

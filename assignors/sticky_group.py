@@ -204,7 +204,6 @@ class EqualShares:
         return utf16(self._group.ids[member])
 
     def _keep(self, owned: Sequence[Sequence[int]]) -> None:
-        """Let every member keep what it had, up to its quota."""
         least, most = self._least, self._most
         for member, codes in enumerate(owned):
             mine = self._kept(member, codes)

@@ -190,7 +190,7 @@ class GeneralShares:
         return shares
 
     def _rank(self, topic: int) -> tuple[float, int, tuple[int, int]]:
-        """Sort key of a topic: most partitions for each subscriber first. Then fewest subscribers, then the UUID."""
+        """Sort key of a topic: most partitions for each subscriber, then fewest subscribers, then the UUID."""
         count = len(self._subscribers[topic])
         return -self._group.sizes[topic] / count, count, uuid_key(self._group.uuids[topic])
 

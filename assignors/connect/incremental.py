@@ -68,9 +68,7 @@ def deal(loads: list[Load], items: Sequence[Task], *, connectors: bool) -> None:
 
 
 def deal_round(loads: Sequence[Load], items: Iterable[Task]) -> None:
-    """Distribute items to these workers one by one, whatever their load. Connectors and tasks both begin with the
-    first.
-    """
+    """Distribute items to these workers one by one, whatever their load."""
     turn = {True: 0, False: 0}
     for item in items:
         connector = item.number == CONNECTOR

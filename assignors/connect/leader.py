@@ -73,9 +73,7 @@ class Rebalance:
 
 
 class Result(NamedTuple):
-    """The leader's assignments for SyncGroup, its state for the next rebalance, and the work of each worker from now
-    on.
-    """
+    """The leader's assignments for SyncGroup, its state for the next rebalance, and the work of each worker."""
 
     assignments: dict[str, bytes]
     state: State
@@ -135,7 +133,6 @@ def perform(
 
 
 def _encode(frame: ConnectAssignment, assigned: Work, version: int, revoked: Work = ()) -> bytes:
-    """One worker's assignment, with the rows in Kafka's order."""
     frame.assigned = _assigned_rows(assigned)
     frame.revoked = to_rows(sorted(revoked, key=lambda item: item.number != CONNECTOR))
     return encode_assignment(frame, version)

@@ -50,9 +50,7 @@ def _as_hash_set(items: list[Task]) -> Iterator[Task]:
 
 
 def _hash(item: Task) -> int:
-    """ConnectorTaskId.hashCode(): the hash of a record of a string and an int. For a connector: the
-    hash of its name.
-    """
+    """The hash of a record of a string and an int (ConnectorTaskId), or of a connector's name."""
     name = java_string_hash(item.connector)
     return name if item.number == CONNECTOR else 31 * name + item.number
 
