@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from muster.protocol.hashing import java_string_hash
 
@@ -70,9 +70,31 @@ def walked(spreads: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> list[int
     return sorted(range(len(buckets)), key=buckets.__getitem__)
 
 
+FEW_LETTERS: Final = 100
+"""A text of at most so many letters is hashed each time: 1,000 letters take 43 us."""
+KEPT_HASHES: Final = 50_000
+_hashes: dict[tuple[int, int], int] = {}
+
+
+def string_hash(text: str) -> int:
+    """Java's String.hashCode. It is remembered for long texts, because each target needs those of all member ids.
+
+    Python's hash stands for the text, which may be large. If two texts shared it, only their order could be wrong.
+    """
+    if len(text) <= FEW_LETTERS:
+        return java_string_hash(text)
+    key = hash(text), len(text)
+    known = _hashes.get(key)
+    if known is None:
+        if len(_hashes) >= KEPT_HASHES:
+            _hashes.clear()
+        known = _hashes[key] = java_string_hash(text)
+    return known
+
+
 def string_spread(text: str) -> int:
-    """The spread hash of a string. It costs 43 us for 1,000 letters."""
-    return spread(java_string_hash(text))
+    """The spread hash of a string."""
+    return spread(string_hash(text))
 
 
 def string_order(

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.assignors import java_order
 from muster.assignors.java_order import (
     JavaSet,
     capacity_for,
@@ -19,6 +20,8 @@ from muster.assignors.java_order import (
     uuid_key,
     walked,
 )
+from muster.coordinator.groups.consumer import kafka_order
+from muster.protocol.hashing import java_string_hash
 
 
 def test_strings_in_a_table_that_grew() -> None:
@@ -88,3 +91,28 @@ def test_a_set_that_lost_elements_keeps_its_table() -> None:
     kept.add(33, 33)  # bucket 1 of 32; in a table of 16 it would be that of 17
     kept.add(4, 4)
     assert kept.first() == 33
+
+
+def test_a_long_text_is_hashed_once_in_whatever_order_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[str] = []
+
+    def noted(text: str) -> int:
+        hashed.append(text)
+        return java_string_hash(text)
+
+    monkeypatch.setattr(java_order, "_hashes", {})
+    monkeypatch.setattr(java_order, "java_string_hash", noted)
+    ids = [f"{n}-" + "m" * 5_000 for n in range(50)]
+    order = java_order.string_order(ids)
+    assert order == java_order.string_order(list(ids))
+    assert kafka_order.timeline(ids, 64) == kafka_order.timeline(ids, 64)
+    assert sorted(hashed) == sorted(ids)
+    assert java_order.string_spread(ids[7]) == java_order.spread(java_string_hash(ids[7]))
+
+
+def test_few_hashes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java_order, "_hashes", {})
+    monkeypatch.setattr(java_order, "KEPT_HASHES", 10)
+    for n in range(25):
+        java_order.string_hash(f"{n}" * 200)
+    assert len(java_order._hashes) <= 10

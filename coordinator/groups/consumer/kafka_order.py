@@ -20,11 +20,11 @@ from muster.assignors.java_order import (
     capacity_of_copy,
     grown,
     spread,
+    string_hash,
     uuid_hash,
     walked,
 )
 from muster.coordinator.groups.consumer.member import CurrentAssignment, TargetAssignment
-from muster.protocol.hashing import java_string_hash
 
 MAX_ORDERED: Final = 200
 """Names that are put in the order of a TimelineHashMap: some ms. More names stay in their order of insertion."""
@@ -198,4 +198,4 @@ def timeline(names: Iterable[str], slots: int) -> list[str]:
         return found
     shift = 65 - slots.bit_length()
     found.reverse()
-    return sorted(found, key=lambda name: (java_string_hash(name) * _FACTOR & _MASK) >> shift)
+    return sorted(found, key=lambda name: (string_hash(name) * _FACTOR & _MASK) >> shift)
