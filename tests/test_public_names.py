@@ -31,7 +31,10 @@ RELEASED: Final = Path(__file__).with_name("public_names.txt")
 CHANGES: Final = ROOT / "docs" / "changes.md"
 INHERITED: Final = {*dir(tuple), *dir(AssertionError), *dir(TestCase)}
 """Names that classes of the API have from Python's own classes."""
-MADE_BY_TESTS: Final = {"Muster", "NewRecord", "Match", *(one.__name__ for one in faults.Action.__subclasses__())}
+ACTIONS: Final = {
+    thing for thing in vars(faults).values() if isinstance(thing, type) and issubclass(thing, faults.Action)
+}
+MADE_BY_TESTS: Final = {"Muster", "NewRecord", "Match", *(one.__name__ for one in ACTIONS - {faults.Action})}
 """Classes that a test calls; other objects are results."""
 
 
