@@ -1,18 +1,146 @@
-"""All verbs on a server with a control."""
+"""The verbs of a server with a control. Those on groups and nodes use Kafka's own requests, and the control where these
+do not suffice.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from typing import Any, Final
+from urllib.parse import quote
 
 from muster.client.kafka_client import KafkaClient
-from muster.testcontrol.errors import CannotBeDone
+from muster.testcontrol import checks
+from muster.testcontrol.errors import CannotBeDone, NoSuchFault, intervention_lines
+from muster.testcontrol.nodes import NodeView
+from muster.testcontrol.views import GroupView
 from muster.testcontrol.virtual_time import TimeView
-from muster.testing.against import ClusterVerbs
+from muster.testing.admin_topics import AdminTopics
+from muster.testing.against import AdminGroups, AdminNodes, ClusterVerbs
 from muster.testing.controlled_faults import Control, ControlledFaults, ControlledScenarios, ControlledTime
-from muster.testing.controlled_groups import ControlledGroups, ControlledNodes
 from muster.testing.controlled_topics import ControlledTopics
+
+
+class ControlledGroups(AdminGroups):
+    """Groups, with what only Muster can do."""
+
+    def __init__(self, cluster: KafkaClient, topics: AdminTopics, control: Control, faults: ControlledFaults) -> None:
+        super().__init__(cluster, topics)
+        self._control = control
+        self._faults = faults
+        self.holding: set[str] = set()
+        """Groups whose joins are held."""
+
+    def _do(self, group_id: str, verb: str, body: object = None, method: str = "POST") -> dict[str, Any]:
+        try:
+            return self._control.ask(method, f"/v1/groups/{quote(group_id, safe='')}/{verb}", body)
+        except NoSuchFault as missing:
+            raise CannotBeDone(str(missing)) from missing
+
+    def ids(self) -> list[str]:
+        return sorted(row["group"] for row in self._control.ask("GET", "/v1/groups")["groups"])
+
+    def _row(self, group_id: str) -> dict[str, Any]:
+        return self._control.ask("GET", f"/v1/groups/{quote(group_id, safe='')}")
+
+    def describe(self, group_id: str) -> GroupView:
+        return GroupView.of_fields(self._row(group_id)["view"])
+
+    def events(self, group_id: str) -> list[dict[str, Any]]:  # type: ignore[override]  # here there are some
+        found: list[dict[str, Any]] = self._told(group_id)["events"]
+        return found
+
+    def history(self, group_id: str, *, everything: bool = False) -> list[str]:  # type: ignore[override]
+        found: list[str] = self._told(group_id, everything=everything)["timeline"]
+        return found
+
+    def _told(self, group_id: str, *, everything: bool = False) -> dict[str, Any]:
+        try:
+            return self._do(group_id, f"history?everything={int(everything)}", method="GET")
+        except CannotBeDone:
+            return {"events": [], "timeline": []}  # the group does not exist
+
+    async def wait_held(self, group_id: str, joins: int, *, timeout_s: float) -> GroupView:  # type: ignore[override]
+        checks.whole("joins", joins)
+
+        def holds(_: GroupView) -> bool:
+            return int(self._row(group_id)["waiting"]) >= joins
+
+        return await self._wait(group_id, holds, f"{joins} joins are held", timeout_s)
+
+    def remove(self, group_id: str, member: str) -> None:
+        self._do(group_id, "remove", {"member": member})
+
+    def interventions(self) -> list[str]:
+        time = self._control.ask("GET", "/v1/time")
+        return intervention_lines(
+            self._faults.after(),
+            self._control.ask("GET", "/v1/scenarios")["running"],
+            is_frozen=time["frozen"],
+            ahead_ms=time["ahead_ms"],
+        )
+
+    def timeline(self, group_id: str) -> list[str]:
+        return self.history(group_id, everything=True)
+
+    def rebalance(self, group_id: str) -> None:  # type: ignore[override]  # here it can be done
+        self._do(group_id, "rebalance")
+
+    def expire(self, group_id: str, member: str) -> None:  # type: ignore[override]
+        self._do(group_id, "expire", {"member": member})
+
+    def hold_joins(self, group_id: str) -> None:  # type: ignore[override]
+        self._do(group_id, "hold-joins")
+        self.holding.add(group_id)
+
+    def release(self, group_id: str) -> int:  # type: ignore[override]
+        released = int(self._do(group_id, "release")["released"])
+        self.holding.discard(group_id)
+        return released
+
+
+class ControlledNodes(AdminNodes):
+    """Nodes, with what only Muster can do."""
+
+    def __init__(self, cluster: KafkaClient, control: Control) -> None:
+        super().__init__(cluster)
+        self._control = control
+
+    def _rows(self) -> dict[int, dict[str, Any]]:
+        return {row["node"]: row for row in self._control.ask("GET", "/v1/nodes")["nodes"]}
+
+    def coordinator_of(self, group_id: str) -> int:
+        found = self._control.ask("GET", f"/v1/groups/{quote(group_id, safe='')}")["coordinator"]
+        return int(found)
+
+    def ids(self) -> list[int]:
+        return list(self._rows())
+
+    def describe(self, node_id: int) -> NodeView:
+        row = self._rows().get(node_id)
+        if row is None:
+            raise CannotBeDone(f"there is no node {node_id}")
+        values = {name: row[name] for name in ("state", "rack", "connections", "leads", "coordinates")}
+        return NodeView(node_id=node_id, addresses=tuple(row["addresses"]), **values)
+
+    def _change(self, node_id: int, verb: str) -> None:
+        self._control.ask("POST", f"/v1/nodes/{node_id}/{verb}")
+
+    def stop(self, node_id: int) -> None:  # type: ignore[override]
+        self._change(node_id, "stop")
+
+    def kill(self, node_id: int) -> None:  # type: ignore[override]
+        self._change(node_id, "kill")
+
+    def pause(self, node_id: int) -> None:  # type: ignore[override]
+        self._change(node_id, "pause")
+
+    def resume(self, node_id: int) -> None:  # type: ignore[override]
+        self._change(node_id, "resume")
+
+    def return_(self, node_id: int) -> None:  # type: ignore[override]
+        self._change(node_id, "return")
+
 
 PAUSED: Final = "paused"
 
