@@ -15,7 +15,7 @@ _TRACEBACK: Final = b"Traceback (most recent call last)"
 _SHOWN: Final = 4_000
 """Bytes of a log that are shown from its traceback on."""
 
-_VIRTUAL: Final = "muster.simulation"
+_VIRTUAL: Final = "muster.virtual"
 """Worlds in virtual time have handlers of their own: a process that dies raises through its loop, and is no fault."""
 _OF_CLIENTS: Final = "aiokafka"
 """A client that is fenced leaves its error in a future of its own that it asks no more. Muster raises no such error."""
