@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.coordinator.api.configs.alter_configs import _is_pattern
+from muster.coordinator.api.many_rows import pattern_error
 from muster.coordinator.properties.definition import InvalidProperty
 from muster.coordinator.properties.resource_configs import validate_client_metrics
 
 
 def validated(match: str) -> Iterator[None]:
-    return validate_client_metrics("m", {"match": match}, _is_pattern)
+    return validate_client_metrics("m", {"match": match}, lambda text: pattern_error(text) is None)
 
 
 @pytest.mark.parametrize("pattern", ["a.*", "(a|b)+", "(?i)k{3}", "[[:alpha:]]", " client-[0-9] "])
